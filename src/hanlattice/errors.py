@@ -1,0 +1,51 @@
+"""Every error that hanlattice raises on purpose. The command line prints them without a traceback and exits with 2.
+
+HanlatticeError
+├── InputError       a file or a text that was given: what was expected, what came, where
+│   └── TagError     a tag, or a sequence of tags, that does not fit its scheme
+├── OutputError      a file that could not be written (full disk, no permission)
+├── ConfigError      everything that is wrong with a configuration, all at once
+├── ModelError       a model folder that is missing, cut short, changed, or of another format
+├── DownloadError    a package that could not be fetched or is not what it should be
+└── MissingExtra     an optional library that is not installed, and how to install it
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class HanlatticeError(Exception):
+    pass
+
+
+class InputError(HanlatticeError):
+    """What is wrong with an input; `path` and `line` (from 1) say where, when they are known."""
+
+    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+        self.message, self.path, self.line = message, path, line
+        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(place + message)
+
+
+class TagError(InputError):
+    pass
+
+
+class OutputError(HanlatticeError):
+    pass
+
+
+class ConfigError(HanlatticeError):
+    def __init__(self, problems: list[str], source: str = "") -> None:
+        self.problems = problems
+        head = f"{source or 'the configuration'} has {len(problems)} problem{'s' if len(problems) > 1 else ''}:"
+        super().__init__("\n".join([head, *(f"  - {problem}" for problem in problems)]))
+
+
+class ModelError(HanlatticeError):
+    pass
+
+
+class DownloadError(HanlatticeError):
+    pass

@@ -1,0 +1,1 @@
+"""The ground floor: text, spans, tags, words and lattices. No torch in here."""

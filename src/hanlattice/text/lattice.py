@@ -1,0 +1,84 @@
+"""Lattice: the words matched in a batch of sentences, as flat arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w]. The order is the caller's.
+
+    Words have two characters or more and lie inside their sentence. The same span may come more than once.
+    """
+
+    lengths: Ints  # [B]
+    sentence: Ints  # [W]
+    start: Ints  # [W]
+    end: Ints  # [W]
+    word: Ints  # [W]
+
+    def __post_init__(self) -> None:
+        for name in ("lengths", "sentence", "start", "end", "word"):
+            array = np.ascontiguousarray(getattr(self, name), dtype=np.int64)
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+            if array.ndim != 1:
+                raise ValueError(f"{name} must have one dimension, not {array.ndim}")
+        self._check()
+
+    def _check(self) -> None:
+        B = len(self.lengths)
+        if len({len(self.sentence), len(self.start), len(self.end), len(self.word)}) != 1:
+            raise ValueError("sentence, start, end and word must be equally long")
+        if B and self.lengths.min() < 0:
+            raise ValueError(f"lengths must not be negative: {self.lengths.min()}")
+        self._refuse((self.sentence < 0) | (self.sentence >= B), f"its sentence is not one of the {B}")
+        self._refuse(self.end - self.start < 2, "a word has two characters or more")
+        self._refuse((self.start < 0) | (self.end > self.lengths[self.sentence]), "it does not lie inside its sentence")
+        self._refuse(self.word < 0, "its id is negative")
+
+    def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
+        if bad.any():
+            at = int(bad.argmax())
+            values = (int(self.sentence[at]), int(self.start[at]), int(self.end[at]), int(self.word[at]))
+            raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
+
+    @classmethod
+    def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:
+        """A lattice from (sentence, start, end, word id), half-open."""
+        table = np.array(list(words), dtype=np.int64).reshape(-1, 4)
+        return cls(np.array(lengths, dtype=np.int64), *table.T)
+
+    @classmethod
+    def from_matches(cls, lengths: Sequence[int], matches: Sequence[Ints]) -> Lattice:
+        """A lattice from one `[W_b, 3]` array of (start, end, word id) for each sentence."""
+        counts = [len(match) for match in matches]
+        table = np.concatenate(matches) if counts else np.empty((0, 3), dtype=np.int64)
+        sentence = np.repeat(np.arange(len(counts)), counts)
+        return cls(np.array(lengths, dtype=np.int64), sentence, *table.T)
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lattice) and all(
+            np.array_equal(mine, theirs) for mine, theirs in zip(self._arrays(), other._arrays(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def reversed(self) -> Lattice:
+        """The lattice of the mirrored sentences: (start, end) → (length − end, length − start). Word order stays."""
+        length = self.lengths[self.sentence]
+        return Lattice(self.lengths, self.sentence, length - self.end, length - self.start, self.word)
+
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.lengths, self.sentence, self.start, self.end, self.word

@@ -1,0 +1,26 @@
+"""Span: a labelled piece of a text, half-open, in code points of the text as given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    start: int
+    end: int
+    label: str
+    score: float | None = field(default=None, compare=False)
+    text: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"a span needs 0 <= start < end, not [{self.start}, {self.end})")
+
+    def shifted(self, by: int) -> Span:
+        return Span(self.start + by, self.end + by, self.label, self.score, self.text)
+
+    def as_dict(self) -> dict[str, object]:
+        """The span as it stands in a line of JSONL."""
+        record: dict[str, object] = {"start": self.start, "end": self.end, "label": self.label, "text": self.text}
+        return record if self.score is None else record | {"score": round(self.score, 4)}

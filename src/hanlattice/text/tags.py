@@ -1,0 +1,115 @@
+"""Tags and spans: BIO, BMES and BIOES read and written, IOB1 read, and which tag may follow which.
+
+A tag is `O`, or a prefix, a hyphen and a label: `B-LOC`. BMES and BIOES differ only in the letter for 'inside'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hanlattice.errors import TagError
+from hanlattice.text.spans import Span
+
+SCHEMES = ("BIO", "BMES", "BIOES")
+_PREFIXES = {"BIO": "BI", "IOB1": "BI", "BMES": "BMES", "BIOES": "BIES"}
+_INSIDE = {"BIO": "I", "IOB1": "I", "BMES": "M", "BIOES": "I"}
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """`B-LOC` → ('B', 'LOC'); `O` → ('O', '')."""
+    if tag == "O":
+        return "O", ""
+    prefix, hyphen, label = tag.partition("-")
+    if len(prefix) != 1 or not hyphen or not label:
+        raise TagError(f"{tag!r} is not a tag: expected O, or a prefix, a hyphen and a label, such as B-LOC")
+    return prefix, label
+
+
+def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:
+    """BIO, IOB1, BMES or BIOES, from all the tags of a corpus. Tags that fit none of them are a TagError."""
+    prefixes: set[str] = set()
+    starts_with_inside = starts_with_begin = False
+    for tags in sequences:
+        before = ("O", "")
+        for tag in tags:
+            prefix, label = split_tag(tag)
+            prefixes.add(prefix)
+            goes_on = before[0] != "O" and before[1] == label
+            starts_with_inside |= prefix == "I" and not goes_on
+            starts_with_begin |= prefix == "B" and not goes_on
+            before = prefix, label
+    prefixes.discard("O")
+    if prefixes <= set("BI"):
+        return "IOB1" if starts_with_inside and not starts_with_begin else "BIO"
+    for scheme in ("BMES", "BIOES"):
+        if prefixes <= set(_PREFIXES[scheme]):
+            return scheme
+    raise TagError(
+        f"the prefixes {', '.join(sorted(prefixes))} fit no scheme: "
+        "expected BIO (B I), BMES (B M E S) or BIOES (B I E S)"
+    )
+
+
+def tags_to_spans(tags: Sequence[str], scheme: str) -> list[Span]:
+    """The spans that are whole: `B … E` or `S` (BMES, BIOES), `B I …` (BIO). What does not fit is left out."""
+    spans: list[Span] = []
+    start: int | None = None
+    label = ""
+    for at, tag in enumerate([*tags, "O"]):
+        prefix, new = split_tag(tag)
+        if at < len(tags):
+            check_prefix(tag, prefix, scheme)
+        if start is not None and new == label and prefix == _INSIDE[scheme]:
+            continue
+        if start is not None and new == label and prefix == "E":
+            spans.append(Span(start, at + 1, label))
+            start = None
+            continue
+        if start is not None and scheme in ("BIO", "IOB1"):
+            spans.append(Span(start, at, label))
+        start = None
+        if prefix == "S":
+            spans.append(Span(at, at + 1, new))
+        elif prefix == "B" or (prefix == "I" and scheme == "IOB1"):
+            start, label = at, new
+    return spans
+
+
+def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
+    """The tags of a text of `length` characters with these spans, which must not overlap."""
+    tags = ["O"] * length
+    single, last = ("B", _INSIDE[scheme]) if scheme == "BIO" else ("S", "E")
+    for span in spans:
+        inside = span.end - span.start - 2
+        prefixes = single if inside < 0 else ["B", *_INSIDE[scheme] * inside, last]
+        tags[span.start : span.end] = [f"{prefix}-{span.label}" for prefix in prefixes]
+    return tags
+
+
+def tag_set(labels: Iterable[str], scheme: str) -> list[str]:
+    """Every tag of a scheme for these labels, `O` first."""
+    return ["O", *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme])]
+
+
+def may_follow(left: str | None, right: str | None, scheme: str) -> bool:
+    """Whether `right` may come straight after `left`; None stands for the edge of the text."""
+    left_prefix, left_label = split_tag(left or "O")
+    right_prefix, right_label = split_tag(right or "O")
+    inside = _INSIDE[scheme]
+    if scheme == "BIO":
+        return right_prefix != inside or (left_prefix in ("B", inside) and left_label == right_label)
+    is_open = left_prefix in ("B", inside)
+    goes_on = right_prefix in (inside, "E")
+    return is_open == goes_on and (not is_open or left_label == right_label)
+
+
+def legal_transitions(tags: Sequence[str], scheme: str) -> tuple[list[bool], list[list[bool]], list[bool]]:
+    """(may begin a text, [from][to] may follow, may end a text) for a list of tags."""
+    start = [may_follow(None, tag, scheme) for tag in tags]
+    between = [[may_follow(left, right, scheme) for right in tags] for left in tags]
+    return start, between, [may_follow(tag, None, scheme) for tag in tags]
+
+
+def check_prefix(tag: str, prefix: str, scheme: str) -> None:
+    if prefix != "O" and prefix not in _PREFIXES[scheme]:
+        raise TagError(f"{tag!r} is not a tag of {scheme}, whose prefixes are {', '.join(_PREFIXES[scheme])} and O")

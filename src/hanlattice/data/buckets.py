@@ -1,0 +1,36 @@
+"""Which sentences go into a batch together: those of about the same length, in an order that a seed fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+POOL = 50  # batches that are sorted together: enough for little padding, few enough for well-mixed batches
+
+
+def training_batches(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -> list[npt.NDArray[np.int64]]:
+    """Every sentence once, shuffled anew each epoch, cut into batches of similar length."""
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
+    sizes = np.asarray(lengths)
+    batches: list[npt.NDArray[np.int64]] = []
+    for low in range(0, len(order), batch_size * POOL):
+        pool = order[low : low + batch_size * POOL]
+        pool = pool[np.argsort(sizes[pool], kind="stable")]
+        batches += [pool[at : at + batch_size] for at in range(0, len(pool), batch_size)]
+    return [batches[at] for at in rng.permutation(len(batches))]
+
+
+def decoding_batches(lengths: Sequence[int], batch_size: int, characters: int) -> Iterator[list[int]]:
+    """Every sentence once, longest first, at most `batch_size` of them and `characters` with padding in a batch."""
+    batch: list[int] = []
+    for at in np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable").tolist():
+        longest = lengths[batch[0]] if batch else lengths[at]
+        if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > characters):
+            yield batch
+            batch = []
+        batch.append(at)
+    if batch:
+        yield batch

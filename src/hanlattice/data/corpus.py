@@ -1,0 +1,37 @@
+"""Read a corpus in whichever of the three formats it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hanlattice.data.annotated import Corpus
+from hanlattice.data.columns import read_columns
+from hanlattice.data.jsonl import read_jsonl
+from hanlattice.data.segmented import read_segmented
+from hanlattice.errors import InputError
+
+__all__ = ["FORMATS", "Corpus", "read_corpus"]
+
+FORMATS = ("columns", "segmented", "jsonl")
+_BY_SUFFIX = {".jsonl": "jsonl", ".json": "jsonl", ".seg": "segmented", ".segmented": "segmented"}
+
+
+def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto") -> Corpus:
+    """Read `path`; with format 'auto' its suffix decides (.jsonl, .json; .seg, .segmented; else columns).
+
+    `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file.
+    """
+    path = Path(path)
+    chosen = _BY_SUFFIX.get(path.suffix.lower(), "columns") if format == "auto" else format
+    readers: dict[str, Callable[[], Corpus]] = {
+        "columns": lambda: read_columns(path, scheme),
+        "segmented": lambda: read_segmented(path),
+        "jsonl": lambda: read_jsonl(path),
+    }
+    if chosen not in readers:
+        raise InputError(f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}")
+    corpus = readers[chosen]()
+    if not corpus.sentences:
+        raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
+    return corpus

@@ -1,0 +1,103 @@
+"""JSONL spans: one JSON object a line, with a text and its labelled spans. It carries any text whatever.
+
+{"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hanlattice.data.annotated import Corpus
+from hanlattice.errors import InputError
+from hanlattice.files import read_lines, writing
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+
+
+def read_jsonl(path: str | Path) -> Corpus:
+    """Read and check every line. Blank lines are passed over; so are empty texts, with a notice."""
+    sentences, empty = [], 0
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            sentence = from_json_line(line)
+        except InputError as error:
+            raise InputError(error.message, path, number) from None
+        if sentence.text:
+            sentences.append(sentence)
+        else:
+            empty += 1
+    notices = (f"{path}: {empty} lines with an empty text were left out",) if empty else ()
+    return Corpus(tuple(sentences), notices=notices)
+
+
+def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
+    """Write one line a sentence; the file appears whole or not at all."""
+    with writing(path) as file:
+        file.writelines(to_json_line(sentence.text, sentence.spans or ()) + "\n" for sentence in sentences)
+
+
+def to_json_line(text: str, spans: Iterable[Span]) -> str:
+    """One line without its end. Readable as it is, save that a lone surrogate makes the line ASCII escapes."""
+    record = {"text": text, "spans": [span.as_dict() | {"text": text[span.start : span.end]} for span in spans]}
+    lone = any("\ud800" <= character <= "\udfff" for character in text) if not text.isascii() else False
+    return json.dumps(record, ensure_ascii=lone)
+
+
+def from_json_line(line: str) -> Sentence:
+    """The checked Sentence of one line; what is wrong with it is an InputError."""
+    try:
+        record = json.loads(line, object_pairs_hook=_no_twins)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}") from None
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        raise InputError('expected an object with a string "text" and a list "spans"')
+    if not isinstance(record.get("spans"), list):
+        raise InputError('expected a list "spans" (an empty one when the text has none)')
+    spans = sorted(_span(item, record["text"]) for item in record["spans"])
+    for left, right in pairwise(spans):
+        if left == right:
+            raise InputError(f"the span {_name(left)} comes twice")
+        if right.start < left.end:
+            raise InputError(f"the spans {_name(left)} and {_name(right)} overlap")
+    return Sentence(record["text"], tuple(spans))
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        twin = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        raise ValueError(f"the key {twin!r} comes twice")
+    return record
+
+
+def _span(item: Any, text: str) -> Span:
+    if not isinstance(item, dict):
+        raise InputError(f'a span must be an object with "start", "end" and "label", not {item!r}')
+    start, end, label = item.get("start"), item.get("end"), item.get("label")
+    if type(start) is not int or type(end) is not int:
+        raise InputError(f'"start" and "end" of a span must be whole numbers, not {start!r} and {end!r}')
+    if not isinstance(label, str) or not label:
+        raise InputError(f'"label" of a span must be a string that is not empty, not {label!r}')
+    if not 0 <= start < end <= len(text):
+        raise InputError(f"the span [{start}, {end}) does not lie in the text of {len(text)} characters")
+    _check_extras(item, text[start:end])
+    return Span(start, end, label, item.get("score"), text[start:end])
+
+
+def _check_extras(item: dict[str, Any], text: str) -> None:
+    if item.get("text") is not None and item["text"] != text:
+        raise InputError(f'"text" of a span is {item["text"]!r}, but its offsets give {text!r}: count code points')
+    score = item.get("score")
+    if score is not None and (type(score) not in (int, float) or not math.isfinite(score)):
+        raise InputError(f'"score" of a span must be a number, not {score!r}')
+
+
+def _name(span: Span) -> str:
+    return f"[{span.start}, {span.end}) {span.label}"

@@ -1,0 +1,154 @@
+"""Character columns: what they carry comes back, and what is wrong with them is named with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hanlattice.data.columns import format_columns, read_columns, write_columns
+from hanlattice.errors import InputError, TagError
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.text.tags import SCHEMES, tags_to_spans
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "ner"
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\n") | st.sampled_from(
+    " \t\r\0\u0085\u2028\u3000\ufeff\x1c"
+)
+
+
+def corpus_file(tmp_path: Path, body: str) -> Path:
+    path = tmp_path / "c.bmes"
+    path.write_bytes(body.encode())
+    return path
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> Sentence:
+    text = draw(st.text(CHARACTERS, min_size=1, max_size=12))
+    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=6)))
+    labels = st.sampled_from(["LOC", "PER.NAM", "组织-A"])
+    return Sentence(text, tuple(Span(a, b, draw(labels)) for a, b in zip(cuts[::2], cuts[1::2], strict=False)))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(items=st.lists(sentences(), min_size=1, max_size=4), scheme=st.sampled_from(SCHEMES))
+def test_round_trip_of_any_text(tmp_path, items, scheme):
+    path = tmp_path / "r.bmes"
+    write_columns(path, items, scheme)
+    corpus = read_columns(path, scheme)
+    assert corpus.sentences == tuple(items)
+    assert (corpus.scheme, corpus.notices) == (scheme, ())
+    assert corpus.tags is not None
+    assert [tags_to_spans(tags, scheme) for tags in corpus.tags] == [list(item.spans or ()) for item in items]
+
+
+@pytest.mark.parametrize("between", ["\t", " ", "   ", "\tNN\t", " x y "])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_columns_may_be_spaced_in_any_way(tmp_path, between, end):
+    body = f"{end}南{between}B-LOC{end}京{between}E-LOC{end}{end}{end} {end}好{between}O"
+    corpus = read_columns(corpus_file(tmp_path, body))
+    assert corpus.sentences == (Sentence("南京", (Span(0, 2, "LOC"),)), Sentence("好", ()))
+    assert corpus.tags == (("B-LOC", "E-LOC"), ("O",))
+    assert (corpus.scheme, corpus.labels, len(corpus)) == ("BMES", ["LOC"], 2)
+
+
+def test_byte_order_mark_is_dropped(tmp_path):
+    assert read_columns(corpus_file(tmp_path, "\ufeff好\tO\n")).sentences == (Sentence("好", ()),)
+
+
+def test_format_of_one_sentence():
+    text = format_columns("南京好", [Span(0, 2, "LOC")], "BMES")
+    assert text == "南\tB-LOC\n京\tE-LOC\n好\tO\n"
+    assert format_columns("", [], "BIO") == ""
+
+
+@pytest.mark.parametrize("line", ["京", "京\t", "京 ", "\tO", " O", "O"])
+def test_a_missing_column_names_its_line(tmp_path, line):
+    path = corpus_file(tmp_path, f"南\tO\n\n好\tO\n{line}\n")
+    with pytest.raises(InputError, match="a column is missing") as caught:
+        read_columns(path)
+    assert (caught.value.path, caught.value.line) == (path, 4)
+
+
+def test_a_first_column_of_two_characters(tmp_path):
+    with pytest.raises(InputError, match=r"c\.bmes:2: the first column must be one character .*'南京'"):
+        read_columns(corpus_file(tmp_path, "南\tO\n南京\tO\n"))
+
+
+@pytest.mark.parametrize(
+    ("body", "scheme", "line", "says"),
+    [
+        ("南\tO\n京\tX-LOC\n", "auto", 2, "fits no scheme"),
+        ("南\tO\n京\tLOC\n", "auto", 2, "is not a tag"),
+        ("南\tO\n京\tB-\n", "auto", 2, "is not a tag"),
+        ("南\tB-A\n京\tM-A\n\n南\tE-A\n京\tI-A\n", "auto", 5, "'I-A' after tags with the prefixes B, E, M"),
+        ("南\tB-A\n京\tE-A\n", "BIO", 2, "not a tag of BIO"),
+        ("南\tB-A\n京\tI-A\n", "BMES", 2, "not a tag of BMES"),
+    ],
+)
+def test_tags_that_do_not_fit_name_their_line(tmp_path, body, scheme, line, says):
+    path = corpus_file(tmp_path, body)
+    with pytest.raises(TagError, match=says) as caught:
+        read_columns(path, scheme)
+    assert (caught.value.path, caught.value.line) == (path, line)
+
+
+def test_iob1_is_converted_with_a_notice(tmp_path):
+    corpus = read_columns(corpus_file(tmp_path, "南\tI-LOC\n京\tI-LOC\n沪\tB-LOC\n好\tO\n"))
+    assert corpus.sentences[0].spans == (Span(0, 2, "LOC"), Span(2, 3, "LOC"))
+    assert corpus.tags == (("B-LOC", "I-LOC", "B-LOC", "O"),)
+    assert corpus.scheme == "BIO"
+    assert "IOB1" in corpus.notices[0]
+
+
+def test_illegal_tags_are_kept_and_counted(tmp_path):
+    corpus = read_columns(corpus_file(tmp_path, "好\tO\n\n南\tB-A\n京\tO\n市\tM-A\n\n长\tS-A\n江\tB-A\n"))
+    assert corpus.tags == (("O",), ("B-A", "O", "M-A"), ("S-A", "B-A"))
+    assert [sentence.spans for sentence in corpus.sentences] == [(), (), (Span(0, 1, "A"),)]
+    assert "4 places, first at line 4" in corpus.notices[0]
+
+
+def test_unknown_scheme(tmp_path):
+    with pytest.raises(InputError, match="no tag scheme is called 'bio'"):
+        read_columns(corpus_file(tmp_path, "好\tO\n"), "bio")
+    with pytest.raises(InputError, match="IOB1"):
+        format_columns("好", [], "IOB1")
+
+
+def test_bytes_that_are_not_utf8_name_their_line(tmp_path):
+    path = tmp_path / "c.bmes"
+    path.write_bytes("好\tO\n".encode() + "好\tO\n".encode("gbk"))
+    with pytest.raises(InputError, match="not UTF-8") as caught:
+        read_columns(path)
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(
+    ("sentence", "says"),
+    [
+        (Sentence("a\nb"), r"line feed \(character 2\)"),
+        (Sentence("a\ud800"), "lone surrogate U\\+D800"),
+        (Sentence(""), "empty text"),
+        (Sentence("ab", (Span(0, 1, "A B"),)), "the label 'A B'"),
+        (Sentence("ab", (Span(0, 1, ""),)), "the label ''"),
+    ],
+)
+def test_what_columns_cannot_carry_is_refused_and_nothing_is_written(tmp_path, sentence, says):
+    with pytest.raises(InputError, match=says):
+        write_columns(tmp_path / "out.bmes", [Sentence("好"), sentence])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "sentences", "characters"),
+    [("resume/dev.bmes", 463, 13_890), ("weibo/test.bmes", 270, 14_842), ("msra/test.bmes", 4_365, 172_601)],
+)
+def test_published_corpora(file, sentences, characters):
+    if not (SHARED / file).is_file():
+        pytest.skip(f"the development data ({file}) is not beside this checkout")
+    corpus = read_columns(SHARED / file)
+    assert (len(corpus), sum(map(len, corpus.sentences)), corpus.scheme) == (sentences, characters, "BMES")

@@ -1,0 +1,65 @@
+"""One door to the three formats."""
+
+from __future__ import annotations
+
+import pytest
+
+from hanlattice.data import Corpus, read_corpus
+from hanlattice.data.corpus import FORMATS
+from hanlattice.errors import InputError
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+
+COLUMNS = "南\tB-LOC\n京\tE-LOC\n"
+SEGMENTED = "南京 好\n"
+JSONL = '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "LOC"}]}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "labels"),
+    [
+        ("a.bmes", COLUMNS, ["LOC"]),
+        ("a.txt", COLUMNS, ["LOC"]),
+        ("a", COLUMNS, ["LOC"]),
+        ("a.SEG", SEGMENTED, ["WORD"]),
+        ("a.segmented", SEGMENTED, ["WORD"]),
+        ("a.jsonl", JSONL, ["LOC"]),
+        ("a.json", JSONL, ["LOC"]),
+    ],
+)
+def test_the_suffix_decides(tmp_path, name, body, labels):
+    (tmp_path / name).write_text(body, "utf-8")
+    assert read_corpus(tmp_path / name).labels == labels
+
+
+def test_a_format_that_is_named_decides(tmp_path):
+    for name, body in zip(FORMATS, (COLUMNS, SEGMENTED, JSONL), strict=True):
+        (tmp_path / "a.data").write_text(body, "utf-8")
+        assert len(read_corpus(str(tmp_path / "a.data"), format=name)) == 1
+    with pytest.raises(InputError, match="no corpus format is called 'xml'"):
+        read_corpus(tmp_path / "a.data", format="xml")
+
+
+def test_the_scheme_is_passed_on(tmp_path):
+    (tmp_path / "a").write_text("南\tB-LOC\n", "utf-8")
+    assert read_corpus(tmp_path / "a").scheme == "BIO"
+    assert read_corpus(tmp_path / "a", scheme="BMES").sentences[0].spans == ()
+
+
+@pytest.mark.parametrize("name", ["a.bmes", "a.seg", "a.jsonl"])
+@pytest.mark.parametrize("body", ["", "\n \n\r\n"])
+def test_an_empty_corpus_is_an_error(tmp_path, name, body):
+    (tmp_path / name).write_text(body, "utf-8")
+    with pytest.raises(InputError, match="the corpus is empty"):
+        read_corpus(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a.bmes", "a.seg", "a.jsonl"])
+def test_a_missing_file_is_an_error(tmp_path, name):
+    with pytest.raises(InputError, match="no such file"):
+        read_corpus(tmp_path / name)
+
+
+def test_labels_are_sorted_and_single():
+    spans = (Span(0, 1, "B"), Span(1, 2, "A"), Span(2, 3, "B"))
+    assert Corpus((Sentence("南京市", spans), Sentence("好"))).labels == ["A", "B"]

@@ -1,0 +1,100 @@
+"""JSONL spans: any text at all comes back, the shape is the published one, and each check names its line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hanlattice.data.jsonl import from_json_line, read_jsonl, to_json_line, write_jsonl
+from hanlattice.errors import InputError
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> Sentence:
+    text = draw(st.text(st.characters(exclude_categories=[]), min_size=1, max_size=12))
+    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=6)))
+    label = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3)
+    return Sentence(text, tuple(Span(a, b, draw(label)) for a, b in zip(cuts[::2], cuts[1::2], strict=False)))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(items=st.lists(sentences(), min_size=1, max_size=4))
+def test_round_trip_of_any_text(tmp_path, items):
+    write_jsonl(tmp_path / "s.jsonl", items)
+    corpus = read_jsonl(tmp_path / "s.jsonl")
+    assert corpus.sentences == tuple(items)
+    assert (corpus.scheme, corpus.tags, corpus.notices) == (None, None, ())
+
+
+def test_the_published_shape():
+    line = to_json_line("南京市长江大桥", [Span(0, 3, "LOC", 0.98), Span(3, 7, "LOC")])
+    assert line == (
+        '{"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}, '
+        '{"start": 3, "end": 7, "label": "LOC", "text": "长江大桥"}]}'
+    )
+    spans = from_json_line(line).spans or ()
+    assert [(span.text, span.score) for span in spans] == [("南京市", 0.98), ("长江大桥", None)]
+
+
+def test_lone_surrogates_make_the_line_ascii():
+    line = to_json_line("京\ud800", [Span(0, 1, "LOC")])
+    assert line.isascii()
+    assert json.loads(line)["text"] == "京\ud800"
+    assert to_json_line("", []) == '{"text": "", "spans": []}'
+
+
+def test_blank_lines_and_empty_texts(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_text('\n{"text": "", "spans": []}\n \n{"text": "好", "spans": [], "id": 7}\n', "utf-8")
+    corpus = read_jsonl(path)
+    assert corpus.sentences == (Sentence("好", ()),)
+    assert "1 lines with an empty text" in corpus.notices[0]
+
+
+BAD = {
+    "not json": ("{", "not JSON"),
+    "too deep": ("[" * 100_000, "not JSON"),
+    "a list": ("[]", 'string "text"'),
+    "no text": ('{"spans": []}', 'string "text"'),
+    "text a number": ('{"text": 3, "spans": []}', 'string "text"'),
+    "no spans": ('{"text": "南京"}', 'list "spans"'),
+    "spans an object": ('{"text": "南京", "spans": {}}', 'list "spans"'),
+    "twin keys": ('{"text": "南京", "text": "京", "spans": []}', "the key 'text' comes twice"),
+    "span a list": ('{"text": "南京", "spans": [[0, 2, "A"]]}', "a span must be an object"),
+    "start a string": ('{"text": "南京", "spans": [{"start": "0", "end": 2, "label": "A"}]}', "whole numbers"),
+    "start a bool": ('{"text": "南京", "spans": [{"start": false, "end": 2, "label": "A"}]}', "whole numbers"),
+    "end missing": ('{"text": "南京", "spans": [{"start": 0, "label": "A"}]}', "whole numbers"),
+    "no label": ('{"text": "南京", "spans": [{"start": 0, "end": 2}]}', '"label"'),
+    "empty label": ('{"text": "南京", "spans": [{"start": 0, "end": 2, "label": ""}]}', '"label"'),
+    "past the end": ('{"text": "南京", "spans": [{"start": 0, "end": 3, "label": "A"}]}', "does not lie in the text"),
+    "empty span": ('{"text": "南京", "spans": [{"start": 1, "end": 1, "label": "A"}]}', "does not lie in the text"),
+    "negative": ('{"text": "南京", "spans": [{"start": -1, "end": 1, "label": "A"}]}', "does not lie in the text"),
+    "other text": (
+        '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "text": "京"}]}',
+        "is '京', but its offsets give '南'",
+    ),
+    "score nan": ('{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": NaN}]}', '"score"'),
+    "score a string": ('{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": "1"}]}', '"score"'),
+    "twice": (
+        '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A"}, {"start": 0, "end": 1, "label": "A"}]}',
+        r"\[0, 1\) A comes twice",
+    ),
+    "overlap": (
+        '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "A"}, {"start": 1, "end": 2, "label": "B"}]}',
+        r"\[0, 2\) A and \[1, 2\) B overlap",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "says"), BAD.values(), ids=BAD.keys())
+def test_what_is_wrong_is_named_with_its_line(tmp_path, line, says):
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"text": "好", "spans": []}\n\n' + line + "\n", "utf-8")
+    with pytest.raises(InputError, match=says) as caught:
+        read_jsonl(path)
+    assert (caught.value.path, caught.value.line) == (path, 3)

@@ -1,0 +1,1 @@
+"""Scoring: what was found against what is there."""

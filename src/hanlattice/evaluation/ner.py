@@ -1,0 +1,147 @@
+"""Precision, recall and F1 over exact spans: overall (micro), by type, and by the `.NAM`/`.NOM` groups of Weibo.
+
+`score_tags` counts like seqeval's strict mode, or, with `loose`, like the code of the lattice LSTM papers, whose
+figures were counted that way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hanlattice.text.spans import Span
+from hanlattice.text.tags import SCHEMES, check_prefix, split_tag, tags_to_spans
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Three counts, and what follows from them; a ratio without a denominator is 0."""
+
+    gold: int
+    predicted: int
+    correct: int
+
+    @property
+    def precision(self) -> float:
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """2PR / (P + R), straight from the counts."""
+        return 2 * self.correct / (self.gold + self.predicted) if self.gold + self.predicted else 0.0
+
+    def as_dict(self) -> dict[str, float]:
+        ratios = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
+        return {**ratios, "gold": self.gold, "predicted": self.predicted, "correct": self.correct}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    overall: Score
+    by_type: dict[str, Score]
+    groups: dict[str, Score]
+
+    def as_dict(self) -> dict[str, object]:
+        """As JSON wants it."""
+        return {
+            "overall": self.overall.as_dict(),
+            "by_type": {label: score.as_dict() for label, score in self.by_type.items()},
+            "groups": {group: score.as_dict() for group, score in self.groups.items()},
+        }
+
+
+def score(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -> Report:
+    """Spans sentence by sentence; a predicted one is correct if start, end and label are all right."""
+    _check_same_number(len(gold), len(predicted))
+    wanted: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    correct: Counter[str] = Counter()
+    for gold_spans, predicted_spans in zip(map(set, gold), map(set, predicted), strict=True):
+        wanted.update(span.label for span in gold_spans)
+        found.update(span.label for span in predicted_spans)
+        correct.update(span.label for span in gold_spans & predicted_spans)
+    by_type = {label: Score(wanted[label], found[label], correct[label]) for label in sorted(wanted.keys() | found)}
+    return Report(_total(by_type.values()), by_type, _groups(by_type))
+
+
+def score_tags(
+    gold_tags: Sequence[Sequence[str]], predicted_tags: Sequence[Sequence[str]], scheme: str, *, loose: bool = False
+) -> Report:
+    """Tags sentence by sentence, legal or not.
+
+    Strict, only whole entities count, as in seqeval with `mode="strict"`. Loose, broken ones count too: the original
+    code closes an entity at whatever comes next, and labels are upper-cased. Neither is always the higher of the two.
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"{scheme!r} is not a scheme: expected one of {', '.join(SCHEMES)}")
+    _check_same_number(len(gold_tags), len(predicted_tags))
+    for at, (gold, predicted) in enumerate(zip(gold_tags, predicted_tags, strict=True)):
+        if len(gold) != len(predicted):
+            raise ValueError(f"sentence {at} has {len(gold)} gold tags but {len(predicted)} predicted tags")
+    read: Callable[[Sequence[str], str], Iterable[Span]] = _loose_spans if loose else tags_to_spans
+    return score([read(tags, scheme) for tags in gold_tags], [read(tags, scheme) for tags in predicted_tags])
+
+
+def _check_same_number(gold: int, predicted: int) -> None:
+    if gold != predicted:
+        raise ValueError(f"{gold} gold sentences cannot be compared with {predicted} predicted sentences")
+
+
+def _total(scores: Iterable[Score]) -> Score:
+    counts = [(score.gold, score.predicted, score.correct) for score in scores]
+    gold, predicted, correct = map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0)
+    return Score(gold, predicted, correct)
+
+
+def _groups(by_type: dict[str, Score]) -> dict[str, Score]:
+    """`PER.NAM` and `LOC.NAM` together are NAM: what stands after a label's last dot."""
+    suffixes = {label: label.rpartition(".")[2] for label in by_type if "." in label}
+    return {
+        group: _total(by_type[label] for label, suffix in suffixes.items() if suffix == group)
+        for group in sorted(set(suffixes.values()) - {""})
+    }
+
+
+def _loose_spans(tags: Sequence[str], scheme: str) -> Iterator[Span]:
+    upper = [tag.upper() for tag in tags]
+    return _loose_inside(upper) if scheme == "BIO" else _loose_ends(upper)
+
+
+def _loose_ends(tags: Sequence[str]) -> Iterator[Span]:
+    """BMES and BIOES: an entity stays open until E, S or B comes, whatever the label and whatever lies between."""
+    opened: tuple[int, str] | None = None
+    for at, tag in enumerate(tags):
+        prefix, label = split_tag(tag)
+        if prefix not in ("B", "E", "S"):
+            continue
+        if opened is not None:
+            yield Span(opened[0], at + 1 if prefix == "E" else at, opened[1])
+        if prefix == "S":
+            yield Span(at, at + 1, label)
+        opened = (at, label) if prefix == "B" else None
+    yield from _left_open(opened)
+
+
+def _loose_inside(tags: Sequence[str]) -> Iterator[Span]:
+    """BIO: as strict, except for an entity that the end of the sentence leaves open."""
+    opened: tuple[int, str] | None = None
+    for at, tag in enumerate(tags):
+        prefix, label = split_tag(tag)
+        check_prefix(tag, prefix, "BIO")
+        if prefix == "I" and opened is not None and opened[1] == label:
+            continue
+        if opened is not None:
+            yield Span(opened[0], at, opened[1])
+        opened = (at, label) if prefix == "B" else None
+    yield from _left_open(opened)
+
+
+def _left_open(opened: tuple[int, str] | None) -> Iterator[Span]:
+    """The original writes down only the start of what the sentence's end leaves open, as it does for one character."""
+    if opened is not None:
+        yield Span(opened[0], opened[0] + 1, opened[1])

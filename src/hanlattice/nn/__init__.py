@@ -1,0 +1,1 @@
+"""Modules that own parameters and call ops. They take plain arguments and know nothing of configuration."""

@@ -1,0 +1,43 @@
+"""What both CRF siblings are given: the scores of a chain, what is forbidden in it, and spans to ask about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+# The score of a forbidden step. Finite, so that no gradient is ever ∞ − ∞; so low that exp() of it is an exact 0 in
+# float32 and float64 beside anything legal; and so far from the largest float32 that the worst path of a sentence of a
+# hundred thousand characters stays finite.
+FORBIDDEN = -1e6
+
+
+class CRFScores(NamedTuple):
+    """What a tagging earns besides its emissions."""
+
+    start: Tensor  # [K]: the first tag
+    transitions: Tensor  # [K, K]: from, to
+    end: Tensor  # [K]: the last tag
+
+
+class TaggedSpans(NamedTuple):
+    """S spans of a batch: `[start, end)` of a sentence carries `tags`, and no `blocked_next` tag comes straight after.
+
+    BIO needs the block: `B-X I-X` is only a whole span when `I-X` does not follow. At the end of a sentence no tag
+    follows, so nothing is blocked.
+    """
+
+    sentence: Tensor  # [S]
+    start: Tensor  # [S]
+    end: Tensor  # [S]
+    tags: Tensor  # [S, L]: what stands beyond end − start does not matter
+    blocked_next: Tensor  # [S, K], bool
+
+
+def forbid(scores: CRFScores, allowed_start: Tensor, allowed_between: Tensor, allowed_end: Tensor) -> CRFScores:
+    """The scores with every step that is not allowed set to FORBIDDEN; what is forbidden gets no gradient."""
+    return CRFScores(
+        scores.start.masked_fill(~allowed_start, FORBIDDEN),
+        scores.transitions.masked_fill(~allowed_between, FORBIDDEN),
+        scores.end.masked_fill(~allowed_end, FORBIDDEN),
+    )

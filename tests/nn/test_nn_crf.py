@@ -1,0 +1,134 @@
+"""The CRF module: what it decodes is legal in its scheme; a span scores the sum over all taggings that have it."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hanlattice.errors import TagError
+from hanlattice.nn.crf import CRF
+from hanlattice.ops.crf import log_likelihood
+from hanlattice.text.spans import Span
+from hanlattice.text.tags import SCHEMES, may_follow, tag_set, tags_to_spans
+
+
+def trained(scheme: str, labels: str = "XY", seed: int = 0) -> CRF:
+    """A CRF as training might leave it: no score is zero, those of forbidden steps neither."""
+    module = CRF(tag_set(labels, scheme), scheme).double()
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, generator=generator)
+    return module
+
+
+def draw(module: CRF, B: int, T: int, seed: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    emissions = scale * torch.randn(B, T, len(module.tags), generator=generator, dtype=torch.float64)
+    return emissions, torch.randint(1, T + 1, (B,), generator=generator)
+
+
+def is_legal(tags: list[str], scheme: str) -> bool:
+    return all(may_follow(left, right, scheme) for left, right in pairwise([None, *tags, None]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from(SCHEMES), st.integers(0, 1000), st.sampled_from([1.0, 100.0, 10_000.0]))
+def test_decoded_tags_are_legal(scheme: str, seed: int, scale: float) -> None:
+    module = trained(scheme, seed=seed)
+    emissions, lengths = draw(module, 4, 12, seed, scale)
+    decoded = module.decode(emissions, lengths)
+    for row, length in zip(decoded.tolist(), lengths.tolist(), strict=True):
+        assert is_legal([module.tags[k] for k in row[:length]], scheme)
+        assert row[length:] == [0] * (12 - length)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_nbest_holds_the_legal_taggings_and_no_other(scheme: str) -> None:
+    module = trained(scheme, "X")
+    emissions, _ = draw(module, 2, 3, 1)
+    lengths = torch.tensor([3, 1])
+    n = len(module.tags) ** 3
+    tags, score = module.nbest(emissions, lengths, n)
+    for b, length in enumerate(lengths.tolist()):
+        legal = [list(t) for t in product(module.tags, repeat=length) if is_legal(list(t), scheme)]
+        found = [[module.tags[k] for k in row[:length]] for row in tags[b, : len(legal)].tolist()]
+        assert sorted(found) == sorted(legal)
+        assert score[b, : len(legal)].isfinite().all()
+        assert score[b, len(legal) :].eq(-torch.inf).all()
+    assert torch.equal(tags[:, 0], module.decode(emissions, lengths))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_span_scores_equal_enumeration(scheme: str) -> None:
+    module = trained(scheme)
+    emissions, _ = draw(module, 3, 4, 2)
+    lengths = torch.tensor([4, 2, 1])
+    spans = [[Span(s, e, x) for s in range(n) for e in range(s + 1, n + 1) for x in "XY"] for n in lengths.tolist()]
+    spans[1] = []
+    actual = module.span_scores(emissions, lengths, spans)
+    K = len(module.tags)
+    for b, n in enumerate(lengths.tolist()):
+        expected = dict.fromkeys(spans[b], 0.0)
+        taggings = list(product(range(K), repeat=n))
+        repeated = emissions[b : b + 1, :n].expand(len(taggings), -1, -1)
+        lengths_of_all = torch.full((len(taggings),), n)
+        likelihood = log_likelihood(repeated, torch.tensor(taggings), lengths_of_all, module.scores)
+        for tagging, probability in zip(taggings, likelihood.exp().tolist(), strict=True):
+            for span in tags_to_spans([module.tags[k] for k in tagging], scheme):
+                if span in expected:
+                    expected[span] += probability
+        assert actual[b] == pytest.approx(list(expected.values()), abs=1e-9)
+
+
+def test_a_span_of_bio_ends_where_it_says() -> None:
+    """`B-X I-X` with `I-X` after it is a longer span: the shorter one must not get its probability."""
+    module = CRF(["O", "B-X", "I-X"], "BIO")
+    emissions = torch.tensor([[[0.0, 20.0, 0.0], [0.0, 0.0, 20.0], [0.0, 0.0, 20.0]]])
+    short, whole = module.span_scores(emissions, torch.tensor([3]), [[Span(0, 2, "X"), Span(0, 3, "X")]])[0]
+    assert short < 1e-6
+    assert whole > 1 - 1e-6
+
+
+def test_loss_is_one_number_a_sentence_and_trains_every_allowed_score() -> None:
+    module = trained("BMES", "X")
+    emissions, lengths = draw(module, 8, 6, 3)
+    tags = module.decode(emissions, lengths)
+    loss = module.loss(emissions, tags, lengths)
+    assert loss.shape == (8,)
+    assert (loss > 0).all()
+    loss.mean().backward()
+    assert module.transitions.grad is not None
+    assert module.transitions.grad.ne(0).logical_and(~module.allowed_between).sum() == 0
+    assert module.transitions.grad[module.allowed_between].ne(0).all()
+
+
+def test_marginals_give_forbidden_tags_nothing() -> None:
+    module = trained("BMES", "X")
+    emissions, _ = draw(module, 2, 3, 4)
+    marginals = module.marginals(emissions, torch.tensor([3, 3]))
+    torch.testing.assert_close(marginals.sum(2), torch.ones(2, 3, dtype=torch.float64))
+    for tag, t in [("E-X", 0), ("M-X", 0), ("B-X", 2), ("M-X", 2)]:
+        assert marginals[:, t, module.ids[tag]].eq(0).all()
+
+
+def test_what_is_saved_and_how_it_starts() -> None:
+    module = CRF(["O", "S-X"], "BMES")
+    assert sorted(module.state_dict()) == ["end", "start", "transitions"]
+    assert all(parameter.eq(0).all() for parameter in module.parameters())
+
+
+def test_wrong_spans_are_refused_by_name() -> None:
+    module = CRF(["O", "B-X", "I-X"], "BIO")
+    emissions, lengths = torch.zeros(1, 3, 3), torch.tensor([2])
+    assert module.span_scores(emissions, lengths, [[]]) == [[]]
+    with pytest.raises(TagError, match="no tag 'B-Z'"):
+        module.span_scores(emissions, lengths, [[Span(0, 1, "Z")]])
+    with pytest.raises(ValueError, match=r"\[1, 3\) ends after sentence 0, which has 2 characters"):
+        module.span_scores(emissions, lengths, [[Span(1, 3, "X")]])
+    with pytest.raises(ValueError, match="spans for 2 sentences came with 1 lengths"):
+        module.span_scores(emissions, lengths, [[], []])

@@ -1,0 +1,211 @@
+"""`batched` against `reference`, outputs and every gradient by name; `reference` against a plain loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hanlattice import Lattice
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, reference
+from tests.strategies import lattices
+
+D, E, H = 3, 4, 5
+FAST = ["batched", "auto"]
+
+
+def make_weights(generator: torch.Generator, coupled: bool, dtype: torch.dtype = torch.float64) -> LatticeLSTMWeights:
+    G = 3 if coupled else 4
+    shapes = ((D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,))
+    return LatticeLSTMWeights(
+        *(torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes)
+    )
+
+
+def make_inputs(lattice: Lattice, generator: torch.Generator, extra: int = 0) -> tuple[Tensor, Tensor]:
+    B, T = len(lattice.lengths), int(lattice.lengths.max()) + extra
+    x = torch.randn(B, T, D, generator=generator, dtype=torch.float64)
+    word_x = torch.randn(len(lattice), E, generator=generator, dtype=torch.float64)
+    return x.requires_grad_(), word_x.requires_grad_()
+
+
+def gradients(h: Tensor, x: Tensor, word_x: Tensor, *weights: LatticeLSTMWeights) -> dict[str, Tensor]:
+    """Gradients, by name, of a sum in which no two outputs weigh the same."""
+    named = {"x": x, "word_x": word_x}
+    for n, each in enumerate(weights):
+        named |= {f"{n}.{name}": tensor for name, tensor in each._asdict().items()}
+    scale = torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)
+    found = torch.autograd.grad((h * scale).sum(), list(named.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(tensor) if gradient is None else gradient
+        for (name, tensor), gradient in zip(named.items(), found, strict=True)
+    }
+
+
+def assert_same(fast: dict[str, Tensor], slow: dict[str, Tensor]) -> None:
+    for name in slow:
+        torch.testing.assert_close(fast[name], slow[name], rtol=1e-9, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("coupled", [True, False])
+@given(lattice=lattices(), seed=st.integers(0, 2**31), extra=st.integers(0, 2))
+def test_one_direction_equals_reference(lattice: Lattice, seed: int, extra: int, coupled: bool, backend: str) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weights, (x, word_x) = make_weights(generator, coupled), make_inputs(lattice, generator, extra)
+    slow = reference.lattice_lstm(x, word_x, lattice, weights, coupled=coupled)
+    fast = lattice_lstm(x, word_x, lattice, weights, coupled=coupled, backend=backend)
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-9)
+    assert_same(gradients(fast, x, word_x, weights), gradients(slow, x, word_x, weights))
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("coupled", [True, False])
+@given(lattice=lattices(), seed=st.integers(0, 2**31))
+def test_both_directions_equal_reference(lattice: Lattice, seed: int, coupled: bool, backend: str) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    ahead, back = make_weights(generator, coupled), make_weights(generator, coupled)
+    x, word_x = make_inputs(lattice, generator)
+    slow = bidirectional(x, word_x, lattice, ahead, back, coupled, backend="reference")
+    fast = bidirectional(x, word_x, lattice, ahead, back, coupled, backend=backend)
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-9)
+    assert_same(gradients(fast, x, word_x, ahead, back), gradients(slow, x, word_x, ahead, back))
+
+
+@pytest.mark.parametrize("coupled", [True, False])
+def test_reference_without_words_is_a_plain_loop(coupled: bool) -> None:
+    generator = torch.Generator().manual_seed(3)
+    weights = make_weights(generator, coupled)
+    lattice = Lattice.from_words([6, 1], [])
+    x, word_x = make_inputs(lattice, generator)
+    expected = torch.zeros(2, 6, H, dtype=torch.float64)
+    for b, length in enumerate([6, 1]):
+        h = c = torch.zeros(H, dtype=torch.float64)
+        for t in range(length):
+            z = x[b, t] @ weights.char_input + h @ weights.char_hidden + weights.char_bias
+            i, g, o = torch.sigmoid(z[:H]), torch.tanh(z[-H:]), torch.sigmoid(z[-2 * H : -H])
+            f = 1 - i if coupled else torch.sigmoid(z[H : 2 * H])
+            c = f * c + i * g
+            h = o * torch.tanh(c)
+            expected[b, t] = h
+    torch.testing.assert_close(reference.lattice_lstm(x, word_x, lattice, weights, coupled), expected)
+
+
+def test_reference_uncoupled_without_words_is_torch_lstm() -> None:
+    generator = torch.Generator().manual_seed(4)
+    weights = make_weights(generator, coupled=False)
+    lattice = Lattice.from_words([5], [])
+    x, word_x = make_inputs(lattice, generator)
+    lstm = torch.nn.LSTM(D, H, batch_first=True, dtype=torch.float64)
+    places = [0, 1, 3, 2]  # ours i, f, o, g; torch's i, f, g, o
+    with torch.no_grad():
+        for theirs, ours in ((lstm.weight_ih_l0, weights.char_input), (lstm.weight_hh_l0, weights.char_hidden)):
+            theirs.copy_(torch.cat([ours.chunk(4, dim=1)[p] for p in places], dim=1).T)
+        lstm.bias_ih_l0.copy_(torch.cat([weights.char_bias.chunk(4)[p] for p in places]))
+        lstm.bias_hh_l0.zero_()
+    torch.testing.assert_close(lattice_lstm(x, word_x, lattice, weights, coupled=False), lstm(x)[0])
+
+
+@pytest.mark.parametrize("coupled", [True, False])
+@pytest.mark.parametrize("backend", ["reference", "batched"])
+def test_gradcheck(backend: str, coupled: bool) -> None:
+    generator = torch.Generator().manual_seed(5)
+    weights = make_weights(generator, coupled)
+    lattice = Lattice.from_words([3, 2], [(0, 0, 3, 1), (0, 1, 3, 2), (1, 0, 2, 3), (0, 0, 2, 4)])
+    x, word_x = make_inputs(lattice, generator)
+
+    def run(x: Tensor, word_x: Tensor, *flat: Tensor) -> Tensor:
+        return lattice_lstm(x, word_x, lattice, LatticeLSTMWeights(*flat), coupled, backend)
+
+    assert torch.autograd.gradcheck(run, (x, word_x, *weights))
+
+
+@pytest.mark.parametrize("backend", ["reference", "batched"])
+@given(lattice=lattices(), seed=st.integers(0, 2**31))
+def test_a_sentence_does_not_depend_on_its_batch(lattice: Lattice, seed: int, backend: str) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weights, (x, word_x) = make_weights(generator, True), make_inputs(lattice, generator)
+    together = lattice_lstm(x, word_x, lattice, weights, backend=backend)
+    for b, length in enumerate(lattice.lengths.tolist()):
+        mine = np.flatnonzero(lattice.sentence == b)
+        alone = Lattice(
+            lattice.lengths[b : b + 1],
+            lattice.sentence[mine] * 0,
+            lattice.start[mine],
+            lattice.end[mine],
+            lattice.word[mine],
+        )
+        h = lattice_lstm(x[b : b + 1, :length], word_x[torch.from_numpy(mine)], alone, weights, backend=backend)
+        torch.testing.assert_close(h[0], together[b, :length], rtol=1e-12, atol=1e-12)
+        assert (together[b, length:] == 0).all()
+
+
+@pytest.mark.parametrize("backend", ["reference", "batched"])
+def test_padding_is_never_read(backend: str) -> None:
+    generator = torch.Generator().manual_seed(6)
+    weights = make_weights(generator, True)
+    lattice = Lattice.from_words([2, 5], [(0, 0, 2, 0), (1, 1, 4, 1)])
+    x, word_x = make_inputs(lattice, generator)
+    clean = lattice_lstm(x, word_x, lattice, weights, backend=backend)
+    with torch.no_grad():
+        x[0, 2:] = float("nan")
+    poisoned = lattice_lstm(x, word_x, lattice, weights, backend=backend)
+    assert torch.equal(clean, poisoned)
+    assert all(gradient.isfinite().all() for gradient in gradients(poisoned, x, word_x, weights).values())
+
+
+def test_the_order_of_words_does_not_matter() -> None:
+    generator = torch.Generator().manual_seed(7)
+    weights = make_weights(generator, True)
+    words = [(0, 0, 3, 0), (0, 3, 7, 1), (0, 2, 4, 2), (0, 3, 5, 3), (0, 5, 7, 4)]
+    lattice = Lattice.from_words([7], words)
+    x, word_x = make_inputs(lattice, generator)
+    mixed = [3, 1, 4, 0, 2]
+    shuffled = Lattice.from_words([7], [words[k] for k in mixed])
+    h = lattice_lstm(x, word_x, lattice, weights)
+    torch.testing.assert_close(h, lattice_lstm(x, word_x[mixed], shuffled, weights), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["reference", "batched"])
+def test_where_words_end_the_previous_cell_does_not_enter(backend: str) -> None:
+    """A word over the whole sentence (0, 3): characters 1 and 2 meet only in h, which these weights ignore."""
+    generator = torch.Generator().manual_seed(8)
+    weights = make_weights(generator, True)
+    weights = weights._replace(char_hidden=torch.zeros_like(weights.char_hidden))
+    lattice = Lattice.from_words([3], [(0, 0, 3, 0)])
+    x, word_x = make_inputs(lattice, generator)
+    h = lattice_lstm(x, word_x, lattice, weights, backend=backend)
+    (gradient,) = torch.autograd.grad(h[0, 2].sum(), x)
+    assert (gradient[0, 1] == 0).all()
+    assert (gradient[0, 0] != 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(9)
+    weights = make_weights(generator, True, dtype)
+    T = 2000
+    lattice = Lattice.from_words([T], [(0, 0, T, 0), (0, 10, 12, 1)])
+    x = torch.randn(1, T, D, generator=generator, dtype=dtype, requires_grad=True)
+    word_x = torch.randn(2, E, generator=generator, dtype=dtype, requires_grad=True)
+    h = lattice_lstm(x, word_x, lattice, weights)
+    h[0, -1].sum().backward()
+    assert h.isfinite().all()
+    assert (word_x.grad[0] != 0).any()
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    weights = make_weights(torch.Generator(), True)
+    lattice = Lattice.from_words([3], [(0, 0, 2, 0)])
+    x, word_x = torch.zeros(1, 3, D, dtype=torch.float64), torch.zeros(1, E, dtype=torch.float64)
+    with pytest.raises(ValueError, match="char_input must be"):
+        lattice_lstm(x, word_x, lattice, weights, coupled=False)
+    with pytest.raises(ValueError, match="1 words"):
+        lattice_lstm(x, word_x[:0], lattice, weights)
+    with pytest.raises(ValueError, match="longest of 3"):
+        lattice_lstm(x[:, :2], word_x, lattice, weights)
+    with pytest.raises(ValueError, match="backend must be one of"):
+        lattice_lstm(x, word_x, lattice, weights, backend="cuda")

@@ -1,0 +1,65 @@
+"""`hanlattice info`: what a model is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hanlattice.models.checkpoint import Model
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="The model's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """What a model is: data, vectors, labels, scores, size."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from hanlattice.cli.report import score_table
+    from hanlattice.models.checkpoint import load_model
+
+    facts = _facts(model, load_model(model))
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    table = Table(show_header=False, title=str(model), title_justify="left")
+    for name, value in facts.items():
+        if name not in ("data", "scores", "config"):
+            table.add_row(
+                name, ", ".join(value) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else value
+            )
+    for part, corpus in facts["data"].items():
+        if part != "vectors":
+            counts = (
+                f"{corpus['sentences']:,} sentences, {corpus['characters']:,} characters, {corpus['spans']:,} spans"
+            )
+            table.add_row(part, f"{corpus['file'] or 'held out from train'}: {counts}")
+    console = Console()
+    console.print(table)
+    for part in ("dev", "test"):
+        if part in facts["scores"]:
+            console.print(score_table(facts["scores"][part], f"{part}, epoch {facts['scores']['epoch']}"))
+
+
+def _facts(folder: Path, model: Model) -> dict[str, Any]:
+    lexicon = model.indexer.lexicon
+    return {
+        "encoder": model.config.model.encoder,
+        "labels": sorted({tag.partition("-")[2] for tag in model.indexer.tags} - {""}),
+        "scheme": model.indexer.scheme,
+        "characters": len(model.indexer.vocab) - 1,
+        "words": 0 if lexicon is None else len(lexicon),
+        "parameters": sum(p.numel() for p in model.tagger.parameters()),
+        "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        "seed": model.config.train.seed,
+        "character vectors": model.config.chars.vectors or "random",
+        "word vectors": model.config.words.vectors or "none",
+        "data": dict(model.data),
+        "scores": dict(model.scores),
+        "config": model.config.as_dict(),
+    }

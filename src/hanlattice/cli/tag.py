@@ -1,0 +1,118 @@
+"""`hanlattice tag`: text, files or standard input → JSONL, CoNLL columns or inline marks."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hanlattice.errors import InputError
+from hanlattice.files import decode_lines, opening, writing
+
+if TYPE_CHECKING:
+    from hanlattice.predict import Document
+
+
+class Format(StrEnum):
+    jsonl = "jsonl"
+    conll = "conll"
+    inline = "inline"
+
+
+class Scheme(StrEnum):
+    BIO = "BIO"
+    BMES = "BMES"
+    BIOES = "BIOES"
+
+
+def tag(
+    inputs: Annotated[list[str], typer.Argument(help="A text, a file (one text a line), or - for standard input.")],
+    model: Annotated[Path, typer.Option("--model", "-m", help="The model's folder.")],
+    format: Annotated[Format, typer.Option("--format", "-f", help="How to write the result.")] = Format.jsonl,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A file to write; without it, standard output.")
+    ] = None,
+    scheme: Annotated[Scheme, typer.Option(help="The tags of --format conll.")] = Scheme.BMES,
+    text: Annotated[bool, typer.Option("--text", help="Every input is a text, even if a file has that name.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Texts tagged at a time.")] = 256,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Find the entities of a text, of files, or of standard input: one result for each line."""
+    from hanlattice.predict import load
+
+    sources = [_source(each, text) for each in inputs]
+    tagger = load(model, device)
+    interactive = inputs == ["-"] and sys.stdin.isatty()
+    documents = tagger.pipe(_lines(sources), 1 if interactive else batch_size)
+    write = {
+        Format.jsonl: _jsonl,
+        Format.conll: lambda document: _conll(document, scheme.value),
+        Format.inline: _inline,
+    }[format]
+    if out is None:
+        _write(sys.stdout.buffer, documents, write, interactive)
+    else:
+        with writing(out, binary=True) as file:
+            _write(file, documents, write, False)
+
+
+def _write(file: object, documents: Iterable[Document], write: Callable[[Document], str], flush: bool) -> None:
+    for document in documents:
+        file.write(write(document).encode("utf-8", "surrogateescape"))  # type: ignore[attr-defined]
+        if flush:
+            file.flush()  # type: ignore[attr-defined]
+    file.flush()  # type: ignore[attr-defined]
+
+
+def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
+    """What an argument stands for: standard input, a file, or the text itself."""
+    if not is_text and given == "-":
+        return lambda: (line for _, line in decode_lines(sys.stdin.buffer, "standard input", errors="surrogateescape"))
+    with contextlib.suppress(OSError, ValueError):  # a long text, or one with NUL, cannot be the name of a file
+        if not is_text and Path(given).is_file():
+            return lambda: _file_lines(given)
+        if not is_text and Path(given).is_dir():
+            raise InputError("it is a folder; give the files in it", given)
+    if not is_text and _looks_like_a_path(given):
+        raise InputError("there is no such file; if it is a text to tag, add --text", given)
+    return lambda: iter(given.split("\n"))
+
+
+def _looks_like_a_path(given: str) -> bool:
+    return given.isascii() and " " not in given and bool(Path(given).suffix or "/" in given or "\\" in given)
+
+
+def _file_lines(path: str) -> Iterator[str]:
+    with opening(path) as file:
+        for _, line in decode_lines(file, path, errors="surrogateescape"):
+            yield line
+
+
+def _lines(sources: Iterable[Callable[[], Iterator[str]]]) -> Iterator[str]:
+    for source in sources:
+        yield from source()
+
+
+def _jsonl(document: Document) -> str:
+    from hanlattice.data.jsonl import to_json_line
+
+    return to_json_line(document.text, document.spans) + "\n"
+
+
+def _conll(document: Document, scheme: str) -> str:
+    from hanlattice.data.columns import format_columns
+
+    return format_columns(document.text, document.spans, scheme) + "\n"
+
+
+def _inline(document: Document) -> str:
+    parts, at = [], 0
+    for span in document.spans:
+        parts += [document.text[at : span.start], f"[{span.text}/{span.label}]"]
+        at = span.end
+    return "".join([*parts, document.text[at:], "\n"])

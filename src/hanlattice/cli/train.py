@@ -1,0 +1,110 @@
+"""`hanlattice train`: a configuration in, a model folder out, with a line of progress."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="A TOML file, such as those in configs/.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run, which becomes the model's folder.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting: section.key=value. May come often.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the stopped run in --out.")] = False,
+) -> None:
+    """Train a model. Stop it whenever you like: --resume goes on and ends with the same weights."""
+    from hanlattice.cli.report import score_table
+    from hanlattice.config import read_config
+    from hanlattice.training.loop import train as run
+
+    settings = read_config(config, changes or ())
+    console = Console(stderr=True)
+    try:
+        with Meter(console) as meter:
+            result = run(settings, out, resume=resume, listen=meter)
+    except KeyboardInterrupt:
+        console.print(f"stopped; go on with: hanlattice train {config} --out {out} --resume (and the same --set)")
+        raise
+    for part in ("dev", "test"):
+        if part in result.scores:
+            Console().print(score_table(result.scores[part], f"{part}, weights of epoch {result.scores['epoch']}"))
+    console.print(f"the model is in {out}", highlight=False)
+
+
+class Meter:
+    """Listens to the training: one moving line on a terminal, one line an epoch anywhere."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.progress = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn(
+                "loss {task.fields[loss]:.3f} · dev F1 {task.fields[best]:.2f} · {task.fields[rate]:,.0f} characters/s"
+            ),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.task = self.progress.add_task("train", total=None, epoch=1, loss=0.0, best=0.0, rate=0.0)
+        self.epochs, self.start = 0, (0, 0.0)
+
+    def __enter__(self) -> Meter:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        handler = getattr(self, f"_on_{event['event']}", None)
+        if handler is not None:
+            handler(event)
+
+    def _on_start(self, event: dict[str, Any]) -> None:
+        self.epochs = event["epochs"]
+        for notice in event["notices"]:
+            self.console.print(f"note: {notice}", highlight=False)
+        self.console.print(
+            f"{event['train']:,} to train on ({event['characters']:,} characters), {event['dev']:,} to choose "
+            f"by, {event['test']:,} to test on; {event['parameters']:,} weights",
+            highlight=False,
+        )
+
+    def _on_resume(self, event: dict[str, Any]) -> None:
+        self.epochs = event["epochs"]
+        self.start = event["characters"], event["seconds"]
+        self.console.print(f"going on at epoch {event['epoch'] + 1}, batch {event['batch'] + 1}", highlight=False)
+
+    def _on_step(self, event: dict[str, Any]) -> None:
+        characters, seconds = self.start
+        if event["characters"] < characters:
+            characters = 0
+        rate = (event["characters"] - characters) / max(event["seconds"] - seconds, 1e-9)
+        self.progress.update(
+            self.task,
+            total=self.epochs * event["batches"],
+            completed=event["epoch"] * event["batches"] + event["batch"],
+            epoch=f"{event['epoch'] + 1}/{self.epochs}",
+            loss=event["loss"],
+            best=100 * event["best"],
+            rate=rate,
+        )
+
+    def _on_epoch(self, event: dict[str, Any]) -> None:
+        characters, seconds = self.start
+        rate = (event["characters"] - characters) / max(event["seconds"] - seconds, 1e-9)
+        self.start = 0, event["seconds"]
+        mark = " (best)" if event["epoch"] == event["best_epoch"] else ""
+        self.console.print(
+            f"epoch {event['epoch']}: loss {event['loss']:.3f}, dev F1 {100 * event['dev']['f1']:.2f}{mark}, "
+            f"{rate:,.0f} characters/s",
+            highlight=False,
+        )

@@ -1,0 +1,183 @@
+"""The configuration of a run: dataclasses filled from TOML, every mistake reported at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from hanlattice.errors import ConfigError
+from hanlattice.files import read_lines
+
+
+def _setting(default: Any, check: str = "", choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"check": check, "choices": choices})
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Files are paths, or `@name/file` for what `hanlattice data get name` brought."""
+
+    train: str = ""
+    dev: str = ""
+    test: str = ""
+    format: str = _setting("auto", choices=("auto", "columns", "segmented", "jsonl"))
+    scheme: str = _setting("auto", choices=("auto", "BIO", "IOB1", "BMES", "BIOES"))
+    holdout: float = _setting(0.0, "share")  # the share of train that serves as dev when there is no dev file
+    limit: int = _setting(0, "count")  # use only the first sentences of train; 0 is all
+
+
+@dataclass(frozen=True)
+class CharsConfig:
+    vectors: str = ""
+    dim: int = _setting(50, "positive")  # without vectors
+    norm: float = _setting(0.0, "count")  # scale the vectors to this mean norm; 0 keeps their own
+    fine_tune: bool = True
+    dropout: float = _setting(0.5, "share")
+
+
+@dataclass(frozen=True)
+class WordsConfig:
+    vectors: str = ""
+    norm: float = _setting(0.0, "count")
+    fine_tune: bool = True
+    dropout: float = _setting(0.5, "share")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    encoder: str = _setting("lattice", choices=("lattice", "char"))
+    hidden: int = _setting(100, "positive")  # units in each direction
+    coupled: bool = True
+    scheme: str = _setting("BMES", choices=("BIO", "BMES", "BIOES"))
+    dropout: float = _setting(0.5, "share")  # on the encoder's output
+    paper_vocab: bool = False  # take characters of dev and test into the vocabulary, as the original code does
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    epochs: int = _setting(50, "positive")
+    batch_size: int = _setting(8, "positive")
+    optimizer: str = _setting("adamw", choices=("adamw", "sgd"))
+    lr: float = _setting(1.5e-3, "positive")
+    schedule: str = _setting("linear", choices=("constant", "inverse", "linear"))
+    decay: float = _setting(0.05, "count")  # inverse: lr / (1 + decay · epoch)
+    warmup: float = _setting(0.0, "share")  # the share of all steps in which lr rises from 0
+    momentum: float = _setting(0.0, "share")
+    weight_decay: float = _setting(0.0, "count")
+    clip: float = _setting(5.0, "count")  # the largest gradient norm; 0 does not clip
+    average: float = _setting(0.0, "share")  # evaluate an exponential average of the weights with this memory; 0 is off
+    patience: int = _setting(0, "count")  # stop after so many epochs without a better dev F1; 0 never stops
+    seed: int = _setting(1, "count")
+    threads: int = _setting(0, "count")  # CPU threads; 0 leaves the choice to torch
+    device: str = "cpu"
+    checkpoint_minutes: float = _setting(5.0, "positive")
+
+
+@dataclass(frozen=True)
+class Config:
+    data: DataConfig = field(default_factory=DataConfig)
+    chars: CharsConfig = field(default_factory=CharsConfig)
+    words: WordsConfig = field(default_factory=WordsConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def read_config(path: str | Path, changes: Iterable[str] = ()) -> Config:
+    """The configuration of a TOML file, changed by `section.key=value` words."""
+    text = "\n".join(line for _, line in read_lines(path))
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([f"not TOML: {error}"], str(path)) from None
+    problems: list[str] = []
+    for change in changes:
+        _apply(tree, change, problems)
+    return make_config(tree, str(path), problems)
+
+
+def make_config(tree: Mapping[str, Any], source: str = "", problems: list[str] | None = None) -> Config:
+    """A configuration from plain dicts; a ConfigError lists everything that is wrong with it."""
+    problems = [] if problems is None else problems
+    sections = {section.name: section for section in dataclasses.fields(Config)}
+    kinds = typing.get_type_hints(Config)
+    made = {}
+    for name, value in tree.items():
+        if name not in sections:
+            problems.append(f"unknown section [{name}]{_nearest(name, sections)}")
+        elif not isinstance(value, Mapping):
+            problems.append(f"{name} must be a section, [{name}], not {value!r}")
+        else:
+            made[name] = _make_section(kinds[name], name, value, problems)
+    if problems:
+        raise ConfigError(problems, source)
+    return Config(**made)
+
+
+def _make_section(kind: type, section: str, values: Mapping[str, Any], problems: list[str]) -> Any:
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    kinds = typing.get_type_hints(kind)
+    good = {}
+    for name, value in values.items():
+        where = f"{section}.{name}"
+        if name not in fields:
+            problems.append(f"unknown key {where}{_nearest(name, fields)}")
+            continue
+        if kinds[name] is float and type(value) is int:
+            value = float(value)
+        problem = _wrong_type(value, kinds[name]) or _wrong_value(value, fields[name].metadata)
+        if problem:
+            problems.append(f"{where} {problem}, not {value!r}")
+        else:
+            good[name] = value
+    return kind(**good)
+
+
+def _wrong_type(value: Any, kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+    kinds = get_args(kind) if get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    return "" if type(value) in kinds else f"must be {' or '.join(names[k] for k in kinds)}"
+
+
+def _wrong_value(value: Any, rules: Mapping[str, Any]) -> str:
+    choices, check = rules.get("choices"), rules.get("check")
+    if choices and value not in choices:
+        close = difflib.get_close_matches(str(value), choices, 1)
+        return f"must be one of {', '.join(choices)}" + (f" (did you mean {close[0]}?)" if close else "")
+    good = {
+        "positive": lambda v: 0 < v < float("inf"),
+        "count": lambda v: 0 <= v < float("inf"),
+        "share": lambda v: 0 <= v < 1,
+    }
+    words = {"positive": "above 0", "count": "0 or more", "share": "at least 0 and below 1"}
+    return f"must be {words[check]}" if check and not good[check](value) else ""
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), 1, cutoff=0.5)
+    return f": did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
+
+
+def _apply(tree: dict[str, Any], change: str, problems: list[str]) -> None:
+    """Put one `section.key=value` into the tree. The value is TOML; a bare word is a string."""
+    place, equals, text = change.partition("=")
+    section, dot, key = place.strip().partition(".")
+    if not equals or not dot:
+        problems.append(f"--set wants section.key=value, such as train.epochs=5, not {change!r}")
+        return
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    target = tree.setdefault(section, {})
+    if isinstance(target, dict):
+        target[key] = value

@@ -1,0 +1,1 @@
+"""Whole models: embeddings, encoder and CRF put together, built from a configuration, saved and loaded."""

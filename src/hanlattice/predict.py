@@ -1,0 +1,105 @@
+"""From text to spans: what the command line, a server and a Python program all use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from hanlattice.errors import ModelError
+from hanlattice.models.checkpoint import Model, load_model
+from hanlattice.models.decode import decode
+from hanlattice.nn.embeddings import WordEmbedding
+from hanlattice.text.cut import pieces
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.normal import fold
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+
+LIMIT = 512  # characters that the model reads at once; longer texts are cut at sentence ends
+CHUNK = 1 << 18  # characters that `pipe` holds at a time, at least one text
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text as it was given, and the spans found in it, from left to right."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+def load(folder: str | Path, device: str = "cpu") -> Predictor:
+    """The model in a folder, ready to tag."""
+    return Predictor(load_model(folder, device))
+
+
+class Predictor:
+    """`tagger(text)` gives a Document, `tagger(texts)` a list of them, `tagger.pipe(texts)` a stream."""
+
+    def __init__(self, model: Model, limit: int = LIMIT) -> None:
+        self.model, self.limit = model, limit
+
+    @property
+    def lexicon(self) -> Lexicon:
+        """The words that the model looks for; a change takes effect on the next call."""
+        if self.model.indexer.lexicon is None:
+            raise ModelError("this is a character model: it has no lexicon; a lattice model has one")
+        return self.model.indexer.lexicon
+
+    @overload
+    def __call__(self, text: str) -> Document: ...
+    @overload
+    def __call__(self, text: list[str] | tuple[str, ...]) -> list[Document]: ...
+    def __call__(self, text: str | list[str] | tuple[str, ...]) -> Document | list[Document]:
+        if isinstance(text, str):
+            return self._tag([text], 1)[0]
+        return list(self.pipe(text))
+
+    def pipe(self, texts: Iterable[str], batch_size: int = 256) -> Iterator[Document]:
+        """Tag any number of texts in bounded memory, `batch_size` at a time; documents come in the texts' order."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+        chunk: list[str] = []
+        size = 0
+        for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
+            if chunk and (len(chunk) == batch_size or size + len(text) > CHUNK):
+                yield from self._tag(chunk, batch_size)
+                chunk, size = [], 0
+            chunk.append(text)
+            size += len(text)
+        if chunk:
+            yield from self._tag(chunk, batch_size)
+
+    def _tag(self, texts: Sequence[str], batch_size: int) -> list[Document]:
+        self._give_new_words_a_vector()
+        cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]
+        examples = [self.model.indexer.example(Sentence(texts[at][start:end])) for at, start, end in cuts]
+        found = decode(self.model.tagger, self.model.indexer, examples, min(batch_size, 128), scores=True)
+        spans: list[list[Span]] = [[] for _ in texts]
+        for (at, start, _), piece in zip(cuts, found, strict=True):
+            for span in piece:
+                moved = span.shifted(start)
+                spans[at].append(replace(moved, text=texts[at][moved.start : moved.end]))
+        return [Document(text, tuple(row)) for text, row in zip(texts, spans, strict=True)]
+
+    def _give_new_words_a_vector(self) -> None:
+        words, lexicon = self.model.tagger.words, self.model.indexer.lexicon
+        if words is None or lexicon is None:
+            return
+        for word in lexicon.words[len(words) :]:
+            words.append(compose_vector(word, lexicon, words)[None])
+
+
+@torch.no_grad()
+def compose_vector(word: str, lexicon: Lexicon, words: WordEmbedding) -> Tensor:
+    """A vector for a word without one: the mean over the lexicon's words inside it, or over all words if none is."""
+    inside = [at for _, _, at in lexicon.match_ids(fold(word)) if at < len(words)]
+    if inside:
+        return words.rows(torch.tensor(inside, device=words.trained.device)).mean(0)
+    return torch.cat([words.trained, words.fixed.to(words.trained.dtype)]).mean(0)

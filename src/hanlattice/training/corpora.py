@@ -1,0 +1,70 @@
+"""The corpora of a run: read, cut and held out as the configuration says, with the facts that a model card states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hanlattice.config import Config, DataConfig
+from hanlattice.data.corpora import resolve
+from hanlattice.data.corpus import Corpus, read_corpus
+from hanlattice.errors import ConfigError
+from hanlattice.models.checkpoint import file_digest
+from hanlattice.text.sentence import Sentence
+
+
+@dataclass(frozen=True)
+class Corpora:
+    train: tuple[Sentence, ...]
+    dev: tuple[Sentence, ...]
+    test: tuple[Sentence, ...]
+    digests: dict[str, str]  # sha256 of each file
+    notices: tuple[str, ...]
+
+    def facts(self, config: Config) -> dict[str, Any]:
+        """Where everything came from, for the model folder."""
+        named = {"train": self.train, "dev": self.dev, "test": self.test}
+        facts: dict[str, Any] = {
+            name: {"file": getattr(config.data, name), "sha256": self.digests.get(name, ""), **_counts(sentences)}
+            for name, sentences in named.items()
+            if sentences
+        }
+        facts["vectors"] = {"chars": config.chars.vectors, "words": config.words.vectors}
+        return facts
+
+
+def read_corpora(config: DataConfig) -> Corpora:
+    """Train, dev and test. Without a dev file every n-th sentence of train becomes dev, n from `holdout`."""
+    problems = [] if config.train else ["data.train must name the training corpus"]
+    if not config.dev and not config.holdout:
+        problems.append("data.dev must name a file, or data.holdout a share of train that serves as dev")
+    if problems:
+        raise ConfigError(problems)
+    corpora: dict[str, Corpus] = {}
+    digests: dict[str, str] = {}
+    for name in ("train", "dev", "test"):
+        if file := getattr(config, name):
+            path = resolve(file)
+            corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme)
+            digests[name] = file_digest(path)
+    train = _without_empty(corpora["train"])[: config.limit or None]
+    dev = _without_empty(corpora["dev"]) if "dev" in corpora else ()
+    if not config.dev:
+        every = max(2, round(1 / config.holdout))
+        train, dev = tuple(s for at, s in enumerate(train) if at % every), train[::every]
+    test = _without_empty(corpora["test"]) if "test" in corpora else ()
+    notices = tuple(f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices)
+    return Corpora(train, dev, test, digests, notices)
+
+
+def _without_empty(corpus: Corpus) -> tuple[Sentence, ...]:
+    return tuple(sentence for sentence in corpus.sentences if len(sentence))
+
+
+def _counts(sentences: Sequence[Sentence]) -> dict[str, int]:
+    return {
+        "sentences": len(sentences),
+        "characters": sum(map(len, sentences)),
+        "spans": sum(len(sentence.spans or ()) for sentence in sentences),
+    }

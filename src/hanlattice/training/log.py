@@ -1,0 +1,52 @@
+"""What a training tells: events. Every event reaches the listener; those worth keeping go to log.jsonl as well."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hanlattice.errors import OutputError
+from hanlattice.files import reason
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The listener of a caller who does not listen."""
+
+
+class Log:
+    """Appends events to a file, one JSON object a line, and passes them on."""
+
+    def __init__(self, path: Path, listen: Listener, start_at: int = 0) -> None:
+        """`start_at`: how many bytes of an earlier log belong to this run; what follows them is cut off."""
+        self.path, self._listen = path, listen
+        try:
+            with open(path, "ab") as file:
+                file.truncate(start_at)
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {reason(error)}") from None
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """An event for the listener alone."""
+        self._listen({"event": event, **facts})
+
+    def keep(self, event: str, **facts: Any) -> None:
+        """An event for the listener and the file."""
+        line = json.dumps({"event": event, **facts}, ensure_ascii=False)
+        try:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OutputError(f"cannot write {self.path}: {reason(error)}") from None
+        self.tell(event, **facts)

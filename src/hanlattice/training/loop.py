@@ -1,0 +1,215 @@
+"""The training loop: batch, loss, backward, clip, step, evaluate, save."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hanlattice.batch import Example, Indexer, collate
+from hanlattice.config import Config, TrainConfig
+from hanlattice.data.buckets import training_batches
+from hanlattice.errors import OutputError
+from hanlattice.evaluation.ner import Report, score
+from hanlattice.models.build import Built, build
+from hanlattice.models.checkpoint import WEIGHTS, load_model, save_frame, save_weights
+from hanlattice.models.decode import decode
+from hanlattice.models.tagger import Tagger
+from hanlattice.text.sentence import Sentence
+from hanlattice.training.card import write_card
+from hanlattice.training.corpora import Corpora, read_corpora
+from hanlattice.training.log import Listener, Log, ignore
+from hanlattice.training.optim import Average, learning_rate, make_optimizer
+from hanlattice.training.state import STATE, Progress, load_state, save_state
+
+LOG = "log.jsonl"
+
+
+@dataclass(frozen=True)
+class Result:
+    folder: Path
+    scores: dict[str, Any]
+
+
+def train(config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore) -> Result:
+    """Train a model into a folder. With `resume`, go on where an earlier run in that folder was stopped."""
+    folder = Path(folder)
+    _check_folder(folder, resume)
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+    corpora = read_corpora(config.data)
+    if resume and _is_finished(folder):
+        return _finish(folder, corpora, Log(folder / LOG, listen, (folder / LOG).stat().st_size))
+    run = prepare(config, folder, corpora, resume, listen)
+    _epochs(run)
+    return _finish(folder, corpora, run.log)
+
+
+@dataclass
+class Run:
+    """Everything that the loop works with."""
+
+    config: TrainConfig
+    folder: Path
+    identity: str
+    tagger: Tagger
+    indexer: Indexer
+    optimizer: torch.optim.Optimizer
+    average: Average
+    progress: Progress
+    log: Log
+    examples: list[Example]
+    dev: Sequence[Sentence]
+    dev_examples: list[Example]
+
+    def save(self) -> None:
+        """Write the state from which the run can go on."""
+        self.progress.log_size = self.log.size
+        save_state(self.folder, self.identity, self.tagger, self.optimizer, self.average, self.progress)
+
+
+def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener) -> Run:
+    """Build the model and everything around it, or bring a stopped run back."""
+    built = build(config, corpora.train, (*corpora.dev, *corpora.test))
+    tagger = built.tagger.to(config.train.device)
+    optimizer, average = make_optimizer(tagger, config.train), Average(tagger, config.train.average)
+    identity, progress = _identity(config, corpora), Progress()
+    if resume and (folder / STATE).exists():
+        progress = load_state(folder, identity, tagger, optimizer, average)
+    else:
+        save_frame(folder, config, built.indexer, corpora.facts(config))
+    log = Log(folder / LOG, listen, progress.log_size)
+    examples, dev_examples = (_index(built.indexer, part) for part in (corpora.train, corpora.dev))
+    run = Run(
+        config=config.train,
+        folder=folder,
+        identity=identity,
+        tagger=tagger,
+        indexer=built.indexer,
+        optimizer=optimizer,
+        average=average,
+        progress=progress,
+        log=log,
+        examples=examples,
+        dev=corpora.dev,
+        dev_examples=dev_examples,
+    )
+    _announce(run, corpora, built)
+    return run
+
+
+def _epochs(run: Run) -> None:
+    config, progress, tagger, optimizer = run.config, run.progress, run.tagger, run.optimizer
+    lengths = [len(example) for example in run.examples]
+    started, saved = time.monotonic() - progress.seconds, time.monotonic()
+    while progress.epoch < config.epochs and not _out_of_patience(progress, config.patience):
+        batches = training_batches(lengths, config.batch_size, config.seed, progress.epoch)
+        tagger.train()
+        for places in batches[progress.batch :]:
+            batch = collate([run.examples[at] for at in places]).to(config.device)
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(config, progress.step, len(batches))
+            optimizer.zero_grad(set_to_none=True)
+            losses = tagger.loss(batch)
+            losses.mean().backward()  # type: ignore[no-untyped-call]
+            if config.clip:
+                torch.nn.utils.clip_grad_norm_(run.average.weights, config.clip)
+            optimizer.step()
+            run.average.update(progress.step)
+            progress.advance(float(losses.detach().sum()), len(batch), int(batch.lattice.lengths.sum()))
+            progress.seconds = time.monotonic() - started
+            run.log.tell("step", batches=len(batches), **_rates(progress))
+            if time.monotonic() - saved > config.checkpoint_minutes * 60:
+                run.save()
+                saved = time.monotonic()
+        progress.epoch, progress.batch = progress.epoch + 1, 0
+        with run.average.in_place():
+            report = evaluate(tagger, run.indexer, run.dev, run.dev_examples)
+            if report.overall.f1 > progress.best:
+                progress.best, progress.best_epoch = report.overall.f1, progress.epoch
+                save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, "dev": report.as_dict()})
+        progress.seconds = time.monotonic() - started
+        run.log.keep("epoch", dev=report.as_dict()["overall"], **_rates(progress))
+        progress.loss, progress.sentences, progress.characters = 0.0, 0, 0
+        run.save()
+        saved = time.monotonic()
+
+
+def evaluate(
+    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Sequence[Example] | None = None
+) -> Report:
+    """Exact spans against gold. Leaves the model in evaluation mode."""
+    tagger.eval()
+    predicted = decode(tagger, indexer, _index(indexer, sentences) if examples is None else examples)
+    return score([sentence.spans or () for sentence in sentences], predicted)
+
+
+def _index(indexer: Indexer, sentences: Sequence[Sentence]) -> list[Example]:
+    return [indexer.example(sentence) for sentence in sentences]
+
+
+def _rates(progress: Progress) -> dict[str, Any]:
+    return {
+        "epoch": progress.epoch,
+        "batch": progress.batch,
+        "loss": progress.loss / max(1, progress.sentences),
+        "best": max(0.0, progress.best),
+        "best_epoch": progress.best_epoch,
+        "characters": progress.characters,
+        "seconds": round(progress.seconds, 2),
+    }
+
+
+def _out_of_patience(progress: Progress, patience: int) -> bool:
+    return bool(patience) and progress.epoch - progress.best_epoch >= patience
+
+
+def _check_folder(folder: Path, resume: bool) -> None:
+    if not resume and ((folder / STATE).exists() or (folder / WEIGHTS).exists()):
+        raise OutputError(f"{folder} holds a run already: go on with it by --resume, or choose another --out")
+
+
+def _identity(config: Config, corpora: Corpora) -> str:
+    """What must be the same for a stopped run to go on: settings and the content of the data."""
+    settings = config.as_dict()
+    settings["train"].pop("checkpoint_minutes")
+    return hashlib.sha256(json.dumps([settings, corpora.digests], sort_keys=True).encode()).hexdigest()
+
+
+def _announce(run: Run, corpora: Corpora, built: Built) -> None:
+    if run.progress.step:
+        run.log.keep("resume", epochs=run.config.epochs, **_rates(run.progress))
+        return
+    run.log.keep(
+        "start",
+        train=len(corpora.train),
+        dev=len(corpora.dev),
+        test=len(corpora.test),
+        characters=sum(map(len, run.examples)),
+        parameters=sum(weight.numel() for weight in run.average.weights),
+        epochs=run.config.epochs,
+        notices=[*corpora.notices, *built.notices],
+    )
+
+
+def _is_finished(folder: Path) -> bool:
+    return (folder / WEIGHTS).exists() and not (folder / STATE).exists()
+
+
+def _finish(folder: Path, corpora: Corpora, log: Log) -> Result:
+    """Score the best weights on test, once; write that into the model; clear away what only a stopped run needs."""
+    model = load_model(folder)
+    scores = dict(model.scores)
+    if corpora.test and "test" not in scores:
+        scores["test"] = evaluate(model.tagger, model.indexer, corpora.test).as_dict()
+        save_weights(folder, model.tagger.state_dict(), scores)
+    write_card(folder, model, scores)
+    log.keep("done", scores=scores)
+    (folder / STATE).unlink(missing_ok=True)
+    return Result(folder, scores)

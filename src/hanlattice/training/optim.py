@@ -1,0 +1,67 @@
+"""The optimiser, the learning rate of each step, and the running average of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from hanlattice.config import TrainConfig
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors of words."""
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    matrices = [p for name, p in named if p.ndim == 2 and not name.startswith(("chars.", "words.", "crf."))]
+    chosen = {id(p) for p in matrices}
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": [p for _, p in named if id(p) not in chosen], "weight_decay": 0.0},
+    ]
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)
+    return torch.optim.AdamW(groups, lr=config.lr, fused=True)
+
+
+def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
+    """The rate of one step (from 0): warm-up first, then the schedule."""
+    total = steps_per_epoch * config.epochs
+    rising = int(config.warmup * total)
+    if step < rising:
+        return config.lr * (step + 1) / rising
+    if config.schedule == "inverse":
+        return config.lr / (1 + config.decay * (step // steps_per_epoch))
+    if config.schedule == "linear":
+        return config.lr * (total - step) / max(1, total - rising)
+    return config.lr
+
+
+class Average:
+    """An exponential average of the trained weights; early on its memory is as short as the run."""
+
+    def __init__(self, model: nn.Module, memory: float) -> None:
+        self.weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+        self.memory = memory
+        self.mean: list[Tensor] = [w.detach().clone() for w in self.weights] if memory else []
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        if self.memory:
+            memory = min(self.memory, (1 + step) / (10 + step))
+            torch._foreach_lerp_(self.mean, self.weights, 1 - memory)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Inside, the model has the averaged weights."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for weight, mean in zip(self.weights, self.mean, strict=False):
+            weight.data, mean.data = mean.data, weight.data

@@ -1,0 +1,104 @@
+"""The state of a training, in one file, so that a run stopped at any moment goes on as if it had not been."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hanlattice.errors import HanlatticeError, ModelError
+from hanlattice.models.checkpoint import load_tensors, save_tensors
+from hanlattice.training.optim import Average
+
+STATE = "state.safetensors"
+
+
+@dataclass
+class Progress:
+    """Where a training stands. `epoch` and `batch` are the next ones to do, from 0."""
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss: float = 0.0  # summed over this epoch's sentences
+    sentences: int = 0
+    characters: int = 0
+    best: float = -1.0
+    best_epoch: int = 0
+    seconds: float = 0.0
+    log_size: int = 0
+
+    def advance(self, loss: float, sentences: int, characters: int) -> None:
+        """Count one more batch, whose summed loss this is."""
+        if not loss < float("inf"):
+            raise HanlatticeError(
+                f"the loss is {loss} at epoch {self.epoch + 1}, batch {self.batch + 1}: training has diverged; "
+                "lower train.lr, or set train.clip"
+            )
+        self.batch += 1
+        self.step += 1
+        self.loss += loss
+        self.sentences += sentences
+        self.characters += characters
+
+
+def save_state(
+    folder: Path,
+    identity: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: Average,
+    progress: Progress,
+) -> None:
+    """`identity` says which configuration and data the state belongs to."""
+    tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters() if p.requires_grad}
+    tensors |= {f"average.{at}": mean for at, mean in enumerate(average.mean)}
+    tensors |= {f"rng.{name}": state for name, state in _random_states().items()}
+    for at, slots in optimizer.state_dict()["state"].items():
+        for name, value in slots.items():
+            if value is not None:
+                tensors[f"optimizer.{at}.{name}"] = value
+    metadata = {"identity": identity, "progress": json.dumps(asdict(progress))}
+    save_tensors(folder / STATE, tensors, metadata)
+
+
+def load_state(
+    folder: Path, identity: str, model: nn.Module, optimizer: torch.optim.Optimizer, average: Average
+) -> Progress:
+    """Put everything back and say where the training stood."""
+    tensors, metadata = load_tensors(folder / STATE)
+    if metadata["identity"] != identity:
+        raise ModelError(
+            f"{folder}: its stopped run had another configuration or other data; resume with the same ones"
+        )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameter.copy_(tensors[f"model.{name}"])
+        for at, mean in enumerate(average.mean):
+            mean.copy_(tensors[f"average.{at}"])
+    record = optimizer.state_dict()
+    record["state"] = _optimizer_slots(tensors)
+    optimizer.load_state_dict(record)
+    torch.set_rng_state(tensors["rng.cpu"])
+    if torch.cuda.is_available() and "rng.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["rng.cuda"])
+    return Progress(**json.loads(metadata["progress"]))
+
+
+def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Any]]:
+    slots: dict[int, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, at, slot = name.split(".", 2)
+            slots.setdefault(int(at), {})[slot] = tensor
+    return slots
+
+
+def _random_states() -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})

@@ -1,10 +1,43 @@
-"""Settings that every test shares."""
+"""Settings and models that every test shares."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import hypothesis
+import pytest
 import torch
+
+from hanlattice.predict import Predictor, load
+from hanlattice.training.loop import train
+from tests.made import made_config, write_made
 
 hypothesis.settings.register_profile("project", max_examples=40, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("project")
 torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the made corpus and its vectors. Nobody writes into it."""
+    folder = tmp_path_factory.mktemp("made")
+    write_made(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def lattice_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained lattice model. Nobody writes into it."""
+    return train(made_config(made), tmp_path_factory.mktemp("models") / "lattice").folder
+
+
+@pytest.fixture(scope="session")
+def char_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained character model. Nobody writes into it."""
+    return train(made_config(made, model__encoder="char"), tmp_path_factory.mktemp("models") / "char").folder
+
+
+@pytest.fixture
+def tagger(lattice_folder: Path) -> Predictor:
+    """The lattice model, fresh, so that a test may change its lexicon."""
+    return load(lattice_folder)

@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from hanlattice import Lattice
+from hanlattice import Lattice, Span
+from hanlattice.text.sentence import Sentence
+
+# Every example of a test writes into the same folder: it overwrites what the one before left there.
+shares_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+ODD = "\0\t\n\r\x1c\x85\xa0\u2028\u3000\ufeff\ufffd\ud800\udfff\\ＡaÅ１½ﷺ㌀𠀀\U0010ffff"
+any_character = st.characters(exclude_categories=[]) | st.sampled_from(ODD)
+any_text = st.text(any_character, max_size=30)
+some_labels = st.sampled_from(["LOC", "PER.NAM", "组织-A"])
+
+
+@st.composite
+def spans(draw: st.DrawFn, length: int, labels: st.SearchStrategy[str]) -> tuple[Span, ...]:
+    """Some spans of a text of this length, apart or side by side, from left to right."""
+    starts = draw(st.lists(st.booleans(), min_size=length + 1, max_size=length + 1))
+    cuts = [at for at, is_cut in enumerate(starts) if is_cut]
+    pieces = [(a, b) for a, b in pairwise(cuts) if draw(st.booleans())]
+    return tuple(Span(a, b, draw(labels)) for a, b in pieces)
+
+
+@st.composite
+def sentences(
+    draw: st.DrawFn, characters: st.SearchStrategy[str] = any_character, labels: st.SearchStrategy[str] = some_labels
+) -> Sentence:
+    """A sentence that is not empty, with some spans."""
+    text = draw(st.text(characters, min_size=1, max_size=12))
+    return Sentence(text, draw(spans(len(text), labels)))
 
 
 @st.composite

@@ -15,6 +15,8 @@ from typing import Any, get_args, get_origin
 from hanlattice.errors import ConfigError
 from hanlattice.files import read_lines
 
+NO_WORDS = "words.vectors must name a vector file: the lattice model takes its words from it"
+
 
 def _setting(default: Any, check: str = "", choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"check": check, "choices": choices})
@@ -29,7 +31,7 @@ class DataConfig:
     test: str = ""
     format: str = _setting("auto", choices=("auto", "columns", "segmented", "jsonl"))
     scheme: str = _setting("auto", choices=("auto", "BIO", "IOB1", "BMES", "BIOES"))
-    holdout: float = _setting(0.0, "share")  # the share of train that serves as dev when there is no dev file
+    holdout: float = _setting(0.0, "half")  # the share of train that serves as dev when there is no dev file
     limit: int = _setting(0, "count")  # use only the first sentences of train; 0 is all
 
 
@@ -74,7 +76,7 @@ class TrainConfig:
     clip: float = _setting(5.0, "count")  # the largest gradient norm; 0 does not clip
     average: float = _setting(0.0, "share")  # evaluate an exponential average of the weights with this memory; 0 is off
     patience: int = _setting(0, "count")  # stop after so many epochs without a better dev F1; 0 never stops
-    seed: int = _setting(1, "count")
+    seed: int = _setting(1, "seed")
     threads: int = _setting(0, "count")  # CPU threads; 0 leaves the choice to torch
     device: str = "cpu"
     checkpoint_minutes: float = _setting(5.0, "positive")
@@ -92,17 +94,44 @@ class Config:
         return dataclasses.asdict(self)
 
 
-def read_config(path: str | Path, changes: Iterable[str] = ()) -> Config:
-    """The configuration of a TOML file, changed by `section.key=value` words."""
+def read_config(path: str | Path, changes: Iterable[str] = (), *, complete: bool = False) -> Config:
+    """The configuration of a TOML file, changed by `section.key=value` words; if `complete`, fit to train by."""
     text = "\n".join(line for _, line in read_lines(path))
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
         raise ConfigError([f"not TOML: {error}"], str(path)) from None
     problems: list[str] = []
     for change in changes:
         _apply(tree, change, problems)
-    return make_config(tree, str(path), problems)
+    if not complete:
+        return make_config(tree, str(path), problems)
+    try:
+        config = make_config(tree, str(path), problems)
+    except ConfigError as error:
+        named = " ".join(error.problems)
+        more = [problem for problem in lacking(_readable_part(tree)) if problem.split()[0] not in named]
+        raise ConfigError([*error.problems, *more], str(path)) from None
+    if problems := lacking(config):
+        raise ConfigError(problems, str(path))
+    return config
+
+
+def lacking(config: Config) -> list[str]:
+    """What a configuration must still say before a model can be trained by it."""
+    problems = [] if config.data.train else ["data.train must name the training corpus"]
+    if not config.data.dev and not config.data.holdout:
+        problems.append("data.dev must name a file, or data.holdout a share of train that serves as dev")
+    if config.model.encoder == "lattice" and not config.words.vectors:
+        problems.append(NO_WORDS)
+    return problems
+
+
+def _readable_part(tree: Mapping[str, Any]) -> Config:
+    """The configuration that is left when everything wrong is passed over."""
+    kinds = typing.get_type_hints(Config)
+    good = {name: value for name, value in tree.items() if name in kinds and isinstance(value, Mapping)}
+    return Config(**{name: _make_section(kinds[name], name, value, []) for name, value in good.items()})
 
 
 def make_config(tree: Mapping[str, Any], source: str = "", problems: list[str] | None = None) -> Config:
@@ -132,7 +161,7 @@ def _make_section(kind: type, section: str, values: Mapping[str, Any], problems:
         if name not in fields:
             problems.append(f"unknown key {where}{_nearest(name, fields)}")
             continue
-        if kinds[name] is float and type(value) is int:
+        if kinds[name] is float and type(value) is int and abs(value) < 1 << 53:
             value = float(value)
         problem = _wrong_type(value, kinds[name]) or _wrong_value(value, fields[name].metadata)
         if problem:
@@ -157,8 +186,16 @@ def _wrong_value(value: Any, rules: Mapping[str, Any]) -> str:
         "positive": lambda v: 0 < v < float("inf"),
         "count": lambda v: 0 <= v < float("inf"),
         "share": lambda v: 0 <= v < 1,
+        "half": lambda v: 0 <= v <= 0.5,
+        "seed": lambda v: 0 <= v < 1 << 63,
     }
-    words = {"positive": "above 0", "count": "0 or more", "share": "at least 0 and below 1"}
+    words = {
+        "positive": "above 0",
+        "count": "0 or more",
+        "share": "at least 0 and below 1",
+        "half": "at least 0 and at most 0.5",
+        "seed": "from 0 to 2⁶³ − 1",
+    }
     return f"must be {words[check]}" if check and not good[check](value) else ""
 
 
@@ -176,7 +213,7 @@ def _apply(tree: dict[str, Any], change: str, problems: list[str]) -> None:
         return
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text.strip()
     target = tree.setdefault(section, {})
     if isinstance(target, dict):

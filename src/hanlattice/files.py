@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -29,7 +29,9 @@ def decode_lines(file: BinaryIO, name: str | Path, *, errors: str = "strict") ->
     for number, raw in enumerate(file, start=1):
         if number == 1:
             raw = raw.removeprefix(BOM)
-        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+            if not raw:  # a byte order mark and nothing else: no line at all
+                return
+        raw = raw.removesuffix(b"\r\n" if raw.endswith(b"\r\n") else b"\n")
         try:
             yield number, raw.decode("utf-8", errors)
         except UnicodeDecodeError as error:
@@ -49,27 +51,45 @@ def opening(path: str | Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def keep_first(text: str) -> str:
+    """The beginning of a file, so that `read_lines` gives back a first U+FEFF and does not drop it as the BOM."""
+    return "\ufeff" + text if text.startswith("\ufeff") else text
+
+
 @contextlib.contextmanager
 def writing(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a file beside `path` for writing and rename it to `path` at the end; after any error `path` is as it was."""
+    """Open a file beside `path` for writing and rename it to `path` at the end; after any error `path` is as it was.
+
+    Where `path` is a link, the file that it leads to is replaced. A pipe or a device (/dev/null) must not be replaced:
+    it is written straight.
+    """
     path = Path(path)
-    beside: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        beside = Path(name)
-        beside.chmod(0o666 & ~_umask())
-        mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": "\n"}
-        with open(handle, **mode) as file:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "")
+        straight = path.exists() and not path.is_file()
+        with _open(path, "w", binary) if straight else _replacing(Path(os.path.realpath(path)), binary) as file:
+            yield file
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {reason(error)}") from None
+
+
+@contextlib.contextmanager
+def _replacing(path: Path, binary: bool) -> Iterator[IO[Any]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+    try:
+        with _open(beside, "x", binary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {reason(error)}") from None
     finally:
-        if beside is not None:
-            beside.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
+
+
+def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
+    return path.open(mode + "b") if binary else path.open(mode, encoding="utf-8", newline="\n")
 
 
 def reason(error: OSError) -> str:
@@ -83,9 +103,3 @@ def reason(error: OSError) -> str:
         errno.EFBIG: "the file would be larger than allowed here",
     }
     return words.get(error.errno or 0, error.strerror or str(error))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

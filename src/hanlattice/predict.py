@@ -21,7 +21,7 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 
 LIMIT = 512  # characters that the model reads at once; longer texts are cut at sentence ends
-CHUNK = 1 << 18  # characters that `pipe` holds at a time, at least one text
+CHUNK = 1 << 18  # characters that are turned into numbers at a time
 
 
 @dataclass(frozen=True)
@@ -56,50 +56,61 @@ class Predictor:
     def __call__(self, text: list[str] | tuple[str, ...]) -> list[Document]: ...
     def __call__(self, text: str | list[str] | tuple[str, ...]) -> Document | list[Document]:
         if isinstance(text, str):
-            return self._tag([text], 1)[0]
+            return self._tag([text])[0]
         return list(self.pipe(text))
 
     def pipe(self, texts: Iterable[str], batch_size: int = 256) -> Iterator[Document]:
         """Tag any number of texts in bounded memory, `batch_size` at a time; documents come in the texts' order."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
-        chunk: list[str] = []
-        size = 0
-        for text in texts:
-            if not isinstance(text, str):
-                raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
-            if chunk and (len(chunk) == batch_size or size + len(text) > CHUNK):
-                yield from self._tag(chunk, batch_size)
-                chunk, size = [], 0
-            chunk.append(text)
-            size += len(text)
-        if chunk:
-            yield from self._tag(chunk, batch_size)
+        if isinstance(texts, str):
+            raise TypeError("pipe takes texts, such as a list or a file's lines; for one text call the tagger itself")
+        return (document for chunk in _chunks(texts, batch_size) for document in self._tag(chunk))
 
-    def _tag(self, texts: Sequence[str], batch_size: int) -> list[Document]:
+    def _tag(self, texts: Sequence[str]) -> list[Document]:
         self._give_new_words_a_vector()
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]
-        examples = [self.model.indexer.example(Sentence(texts[at][start:end])) for at, start, end in cuts]
-        found = decode(self.model.tagger, self.model.indexer, examples, min(batch_size, 128), scores=True)
         spans: list[list[Span]] = [[] for _ in texts]
-        for (at, start, _), piece in zip(cuts, found, strict=True):
-            for span in piece:
-                moved = span.shifted(start)
-                spans[at].append(replace(moved, text=texts[at][moved.start : moved.end]))
+        at_once = max(1, CHUNK // self.limit)
+        for group in (cuts[low : low + at_once] for low in range(0, len(cuts), at_once)):
+            examples = [self.model.indexer.example(Sentence(texts[at][start:end])) for at, start, end in group]
+            found = decode(self.model.tagger, self.model.indexer, examples, scores=True)
+            for (at, start, _), piece in zip(group, found, strict=True):
+                for span in piece:
+                    moved = span.shifted(start)
+                    spans[at].append(replace(moved, text=texts[at][moved.start : moved.end]))
         return [Document(text, tuple(row)) for text, row in zip(texts, spans, strict=True)]
 
     def _give_new_words_a_vector(self) -> None:
         words, lexicon = self.model.tagger.words, self.model.indexer.lexicon
         if words is None or lexicon is None:
             return
-        for word in lexicon.words[len(words) :]:
-            words.append(compose_vector(word, lexicon, words)[None])
+        if len(lexicon.words) > len(words):
+            words.append(compose_vectors(lexicon.words[len(words) :], lexicon, words))
+
+
+def _chunks(texts: Iterable[str], batch_size: int) -> Iterator[list[str]]:
+    """The texts in lists of `batch_size`, or fewer where they are long; each list as soon as it is full."""
+    chunk: list[str] = []
+    size = 0
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
+        if chunk and size + len(text) > CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(text)
+        size += len(text)
+        if len(chunk) == batch_size:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 @torch.no_grad()
-def compose_vector(word: str, lexicon: Lexicon, words: WordEmbedding) -> Tensor:
-    """A vector for a word without one: the mean over the lexicon's words inside it, or over all words if none is."""
-    inside = [at for _, _, at in lexicon.match_ids(fold(word)) if at < len(words)]
-    if inside:
-        return words.rows(torch.tensor(inside, device=words.trained.device)).mean(0)
-    return torch.cat([words.trained, words.fixed.to(words.trained.dtype)]).mean(0)
+def compose_vectors(new: Sequence[str], lexicon: Lexicon, words: WordEmbedding) -> Tensor:
+    """Vectors for words without one: the mean over the words with a vector inside it, or over all words if none is."""
+    inside = [[at for _, _, at in lexicon.match_ids(fold(word)) if at < len(words)] for word in new]
+    device, anywhere = words.trained.device, words.mean()
+    return torch.stack([words.rows(torch.tensor(at, device=device)).mean(0) if at else anywhere for at in inside])

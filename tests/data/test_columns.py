@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.data.columns import format_columns, read_columns, write_columns
@@ -13,6 +13,7 @@ from hanlattice.errors import InputError, TagError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, tags_to_spans
+from tests.strategies import sentences, shares_folder
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "ner"
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\n") | st.sampled_from(
@@ -26,16 +27,8 @@ def corpus_file(tmp_path: Path, body: str) -> Path:
     return path
 
 
-@st.composite
-def sentences(draw: st.DrawFn) -> Sentence:
-    text = draw(st.text(CHARACTERS, min_size=1, max_size=12))
-    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=6)))
-    labels = st.sampled_from(["LOC", "PER.NAM", "组织-A"])
-    return Sentence(text, tuple(Span(a, b, draw(labels)) for a, b in zip(cuts[::2], cuts[1::2], strict=False)))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(items=st.lists(sentences(), min_size=1, max_size=4), scheme=st.sampled_from(SCHEMES))
+@shares_folder
+@given(items=st.lists(sentences(CHARACTERS), min_size=1, max_size=4), scheme=st.sampled_from(SCHEMES))
 def test_round_trip_of_any_text(tmp_path, items, scheme):
     path = tmp_path / "r.bmes"
     write_columns(path, items, scheme)

@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.data.jsonl import from_json_line, read_jsonl, to_json_line, write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
+from tests.strategies import any_character, sentences, shares_folder
+
+# JSON escapes make one character of a high and a low surrogate, so of the two only the high ones are drawn.
+CHARACTERS = any_character.filter(lambda character: not "\udc00" <= character <= "\udfff")
+LABELS = st.text(CHARACTERS, min_size=1, max_size=3)
 
 
-@st.composite
-def sentences(draw: st.DrawFn) -> Sentence:
-    text = draw(st.text(st.characters(exclude_categories=[]), min_size=1, max_size=12))
-    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=6)))
-    label = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3)
-    return Sentence(text, tuple(Span(a, b, draw(label)) for a, b in zip(cuts[::2], cuts[1::2], strict=False)))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(items=st.lists(sentences(), min_size=1, max_size=4))
+@shares_folder
+@given(items=st.lists(sentences(CHARACTERS, LABELS), min_size=1, max_size=4))
 def test_round_trip_of_any_text(tmp_path, items):
     write_jsonl(tmp_path / "s.jsonl", items)
     corpus = read_jsonl(tmp_path / "s.jsonl")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.data.segmented import from_words, read_segmented, words_of, write_segmented
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
+from tests.strategies import shares_folder
 
 WORDS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=" \t\u3000\r\n")
@@ -19,7 +20,7 @@ WORDS = st.text(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@shares_folder
 @given(lines=st.lists(st.lists(WORDS, min_size=1, max_size=6), min_size=1, max_size=5))
 def test_round_trip(tmp_path, lines):
     items = [from_words(words) for words in lines]

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from hanlattice.errors import InputError
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
+from tests.strategies import shares_folder
 
 ROWS = [("的", [1.0, -2.5, 0.25]), ("长江", [0.0, 3.0, 1e-3]), ("2000", [7.0, 8.0, 9.0])]
 
@@ -81,7 +82,7 @@ def test_gensim_reads_what_we_write_and_we_read_what_it_writes(tmp_path):
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f"), min_size=1, max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@shares_folder
 @given(data=st.data(), words=st.lists(WORDS, min_size=1, max_size=6, unique=True), binary=st.booleans())
 def test_round_trip_of_any_words_and_values(tmp_path, data, words, binary):
     shape = (len(words), data.draw(st.integers(1, 4)))

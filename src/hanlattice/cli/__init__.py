@@ -30,8 +30,10 @@ for verb in (train, evaluate, tag, info):
 def main() -> None:
     """The entry point: runs a verb, and turns what went wrong into a line and an exit code."""
     try:
-        app()
-        sys.stdout.flush()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told; app() itself ends by SystemExit
     except HanlatticeError as error:
         _stop(str(error))
     except BrokenPipeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ def info(
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from hanlattice.cli.report import score_table
@@ -27,23 +29,30 @@ def info(
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
         return
-    table = Table(show_header=False, title=str(model), title_justify="left")
-    for name, value in facts.items():
-        if name not in ("data", "scores", "config"):
-            table.add_row(
-                name, ", ".join(value) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else value
-            )
-    for part, corpus in facts["data"].items():
-        if part != "vectors":
-            counts = (
-                f"{corpus['sentences']:,} sentences, {corpus['characters']:,} characters, {corpus['spans']:,} spans"
-            )
-            table.add_row(part, f"{corpus['file'] or 'held out from train'}: {counts}")
+    table = Table(show_header=False, title=escape(str(model)), title_justify="left")
+    for name, value in _rows(facts):
+        table.add_row(name, escape(value))
     console = Console()
     console.print(table)
     for part in ("dev", "test"):
         if part in facts["scores"]:
             console.print(score_table(facts["scores"][part], f"{part}, epoch {facts['scores']['epoch']}"))
+
+
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The facts as pairs of short texts; scores have tables of their own, and the configuration is for --json."""
+    for name, value in facts.items():
+        if isinstance(value, list):
+            yield name, ", ".join(value)
+        elif name == "seed":
+            yield name, str(value)
+        elif not isinstance(value, dict):
+            yield name, f"{value:,}" if isinstance(value, int) else value
+    for part, corpus in facts["data"].items():
+        if part != "vectors":
+            file = corpus["file"] or "held out from train"
+            counts = ", ".join(f"{corpus[what]:,} {what}" for what in ("sentences", "characters", "spans"))
+            yield part, f"{file}: {counts}"
 
 
 def _facts(folder: Path, model: Model) -> dict[str, Any]:

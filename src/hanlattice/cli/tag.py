@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from hanlattice.files import decode_lines, opening, writing
 
 if TYPE_CHECKING:
     from hanlattice.predict import Document
+
+
+_SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
 
 
 class Format(StrEnum):
@@ -49,42 +52,46 @@ def tag(
     tagger = load(model, device)
     interactive = inputs == ["-"] and sys.stdin.isatty()
     documents = tagger.pipe(_lines(sources), 1 if interactive else batch_size)
-    write = {
+    form = {
         Format.jsonl: _jsonl,
         Format.conll: lambda document: _conll(document, scheme.value),
         Format.inline: _inline,
     }[format]
     if out is None:
-        _write(sys.stdout.buffer, documents, write, interactive)
+        _write(sys.stdout.buffer, documents, form, interactive)
     else:
         with writing(out, binary=True) as file:
-            _write(file, documents, write, False)
+            _write(file, documents, form, False)
 
 
-def _write(file: object, documents: Iterable[Document], write: Callable[[Document], str], flush: bool) -> None:
+def _write(file: IO[bytes], documents: Iterable[Document], form: Callable[[Document], str], flush: bool) -> None:
     for document in documents:
-        file.write(write(document).encode("utf-8", "surrogateescape"))  # type: ignore[attr-defined]
+        file.write(form(document).encode("utf-8", "surrogateescape"))
         if flush:
-            file.flush()  # type: ignore[attr-defined]
-    file.flush()  # type: ignore[attr-defined]
+            file.flush()
+    file.flush()
 
 
 def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
     """What an argument stands for: standard input, a file, or the text itself."""
+    is_text = is_text or not given  # an empty string would else be the name of this folder
     if not is_text and given == "-":
         return lambda: (line for _, line in decode_lines(sys.stdin.buffer, "standard input", errors="surrogateescape"))
     with contextlib.suppress(OSError, ValueError):  # a long text, or one with NUL, cannot be the name of a file
-        if not is_text and Path(given).is_file():
-            return lambda: _file_lines(given)
         if not is_text and Path(given).is_dir():
             raise InputError("it is a folder; give the files in it", given)
+        if not is_text and Path(given).exists():
+            return lambda: _file_lines(given)
     if not is_text and _looks_like_a_path(given):
         raise InputError("there is no such file; if it is a text to tag, add --text", given)
     return lambda: iter(given.split("\n"))
 
 
 def _looks_like_a_path(given: str) -> bool:
-    return given.isascii() and " " not in given and bool(Path(given).suffix or "/" in given or "\\" in given)
+    """Whether this is more likely the mistyped name of a file than a text, which seldom ends in `.txt`."""
+    if given.isascii() and not any(map(str.isspace, given)):
+        return bool(Path(given).suffix or "/" in given or "\\" in given)
+    return given.startswith(("/", "./", "../", "~/")) or given.lower().endswith(_SUFFIXES)
 
 
 def _file_lines(path: str) -> Iterator[str]:

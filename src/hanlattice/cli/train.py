@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,18 +25,24 @@ def train(
     from hanlattice.config import read_config
     from hanlattice.training.loop import train as run
 
-    settings = read_config(config, changes or ())
-    console = Console(stderr=True)
+    settings = read_config(config, changes or (), complete=True)
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
         with Meter(console) as meter:
             result = run(settings, out, resume=resume, listen=meter)
     except KeyboardInterrupt:
-        console.print(f"stopped; go on with: hanlattice train {config} --out {out} --resume (and the same --set)")
+        again = ["hanlattice", "train", str(config), "--out", str(out), *_sets(changes), "--resume"]
+        console.print(f"stopped; go on with: {shlex.join(again)}")
         raise
     for part in ("dev", "test"):
         if part in result.scores:
             Console().print(score_table(result.scores[part], f"{part}, weights of epoch {result.scores['epoch']}"))
-    console.print(f"the model is in {out}", highlight=False)
+    console.print(f"the model is in {out}")
+
+
+def _sets(changes: Iterable[str] | None) -> Iterator[str]:
+    for change in changes or ():
+        yield from ("--set", change)
 
 
 class Meter:
@@ -71,17 +79,16 @@ class Meter:
     def _on_start(self, event: dict[str, Any]) -> None:
         self.epochs = event["epochs"]
         for notice in event["notices"]:
-            self.console.print(f"note: {notice}", highlight=False)
+            self.console.print(f"note: {notice}")
         self.console.print(
             f"{event['train']:,} to train on ({event['characters']:,} characters), {event['dev']:,} to choose "
-            f"by, {event['test']:,} to test on; {event['parameters']:,} weights",
-            highlight=False,
+            f"by, {event['test']:,} to test on; {event['parameters']:,} weights"
         )
 
     def _on_resume(self, event: dict[str, Any]) -> None:
         self.epochs = event["epochs"]
         self.start = event["characters"], event["seconds"]
-        self.console.print(f"going on at epoch {event['epoch'] + 1}, batch {event['batch'] + 1}", highlight=False)
+        self.console.print(f"going on at epoch {event['epoch'] + 1}, batch {event['batch'] + 1}")
 
     def _on_step(self, event: dict[str, Any]) -> None:
         characters, seconds = self.start
@@ -105,6 +112,5 @@ class Meter:
         mark = " (best)" if event["epoch"] == event["best_epoch"] else ""
         self.console.print(
             f"epoch {event['epoch']}: loss {event['loss']:.3f}, dev F1 {100 * event['dev']['f1']:.2f}{mark}, "
-            f"{rate:,.0f} characters/s",
-            highlight=False,
+            f"{rate:,.0f} characters/s"
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError, TagError
-from hanlattice.files import read_lines, writing
+from hanlattice.files import keep_first, read_lines, writing
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import (
@@ -61,8 +61,8 @@ def write_columns(path: str | Path, sentences: Iterable[Sentence], scheme: str =
             if not sentence.text:
                 raise InputError(f"columns cannot carry an empty text (sentence {number})", path)
             block = format_columns(sentence.text, sentence.spans or (), scheme) + "\n"
-            if number == 1 and block.startswith("\ufeff"):
-                block = "\ufeff" + block  # readers drop a first U+FEFF as the byte order mark
+            if number == 1:
+                block = keep_first(block)
             try:
                 file.write(block.encode("utf-8"))
             except UnicodeEncodeError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError
-from hanlattice.files import read_lines, writing
+from hanlattice.files import keep_first, read_lines, writing
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 
@@ -31,8 +31,8 @@ def write_segmented(path: str | Path, sentences: Iterable[Sentence]) -> None:
     with writing(path, binary=True) as file:
         for number, sentence in enumerate(sentences, start=1):
             line = " ".join(words_of(sentence, path, number)) + "\n"
-            if number == 1 and line.startswith("\ufeff"):
-                line = "\ufeff" + line  # readers drop a first U+FEFF as the byte order mark
+            if number == 1:
+                line = keep_first(line)
             try:
                 file.write(line.encode("utf-8"))
             except UnicodeEncodeError:

@@ -7,11 +7,24 @@ figures were counted that way.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, check_prefix, split_tag, tags_to_spans
+
+
+class Mark(NamedTuple):
+    """What is written down of an entity, and what two entities are compared by.
+
+    The original code writes `X[3,5]` for one that something closed, and `X[3]` (`end` is None) for a single character
+    or one that the end of the sentence leaves open; so `X[3,3]` and `X[3]` are two.
+    """
+
+    label: str
+    start: int
+    end: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +70,7 @@ class Report:
 
 def score(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -> Report:
     """Spans sentence by sentence; a predicted one is correct if start, end and label are all right."""
-    _check_same_number(len(gold), len(predicted))
-    wanted: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    correct: Counter[str] = Counter()
-    for gold_spans, predicted_spans in zip(map(set, gold), map(set, predicted), strict=True):
-        wanted.update(span.label for span in gold_spans)
-        found.update(span.label for span in predicted_spans)
-        correct.update(span.label for span in gold_spans & predicted_spans)
-    by_type = {label: Score(wanted[label], found[label], correct[label]) for label in sorted(wanted.keys() | found)}
-    return Report(_total(by_type.values()), by_type, _groups(by_type))
+    return _compare([_marks(spans) for spans in gold], [_marks(spans) for spans in predicted])
 
 
 def score_tags(
@@ -83,8 +87,21 @@ def score_tags(
     for at, (gold, predicted) in enumerate(zip(gold_tags, predicted_tags, strict=True)):
         if len(gold) != len(predicted):
             raise ValueError(f"sentence {at} has {len(gold)} gold tags but {len(predicted)} predicted tags")
-    read: Callable[[Sequence[str], str], Iterable[Span]] = _loose_spans if loose else tags_to_spans
-    return score([read(tags, scheme) for tags in gold_tags], [read(tags, scheme) for tags in predicted_tags])
+    read = _loose_marks if loose else _strict_marks
+    return _compare([read(tags, scheme) for tags in gold_tags], [read(tags, scheme) for tags in predicted_tags])
+
+
+def _compare(gold: Sequence[set[Mark]], predicted: Sequence[set[Mark]]) -> Report:
+    _check_same_number(len(gold), len(predicted))
+    wanted: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    correct: Counter[str] = Counter()
+    for gold_marks, predicted_marks in zip(gold, predicted, strict=True):
+        wanted.update(mark.label for mark in gold_marks)
+        found.update(mark.label for mark in predicted_marks)
+        correct.update(mark.label for mark in gold_marks & predicted_marks)
+    by_type = {label: Score(wanted[label], found[label], correct[label]) for label in sorted(wanted.keys() | found)}
+    return Report(_total(by_type.values()), by_type, _groups(by_type))
 
 
 def _check_same_number(gold: int, predicted: int) -> None:
@@ -107,41 +124,45 @@ def _groups(by_type: dict[str, Score]) -> dict[str, Score]:
     }
 
 
-def _loose_spans(tags: Sequence[str], scheme: str) -> Iterator[Span]:
+def _marks(spans: Iterable[Span]) -> set[Mark]:
+    return {Mark(span.label, span.start, span.end) for span in spans}
+
+
+def _strict_marks(tags: Sequence[str], scheme: str) -> set[Mark]:
+    return _marks(tags_to_spans(tags, scheme))
+
+
+def _loose_marks(tags: Sequence[str], scheme: str) -> set[Mark]:
     upper = [tag.upper() for tag in tags]
-    return _loose_inside(upper) if scheme == "BIO" else _loose_ends(upper)
+    return set(_loose_inside(upper) if scheme == "BIO" else _loose_ends(upper))
 
 
-def _loose_ends(tags: Sequence[str]) -> Iterator[Span]:
+def _loose_ends(tags: Sequence[str]) -> Iterator[Mark]:
     """BMES and BIOES: an entity stays open until E, S or B comes, whatever the label and whatever lies between."""
-    opened: tuple[int, str] | None = None
+    opened: Mark | None = None
     for at, tag in enumerate(tags):
         prefix, label = split_tag(tag)
         if prefix not in ("B", "E", "S"):
             continue
         if opened is not None:
-            yield Span(opened[0], at + 1 if prefix == "E" else at, opened[1])
+            yield opened._replace(end=at + 1 if prefix == "E" else at)
         if prefix == "S":
-            yield Span(at, at + 1, label)
-        opened = (at, label) if prefix == "B" else None
-    yield from _left_open(opened)
+            yield Mark(label, at, None)
+        opened = Mark(label, at, None) if prefix == "B" else None
+    if opened is not None:
+        yield opened
 
 
-def _loose_inside(tags: Sequence[str]) -> Iterator[Span]:
+def _loose_inside(tags: Sequence[str]) -> Iterator[Mark]:
     """BIO: as strict, except for an entity that the end of the sentence leaves open."""
-    opened: tuple[int, str] | None = None
+    opened: Mark | None = None
     for at, tag in enumerate(tags):
         prefix, label = split_tag(tag)
         check_prefix(tag, prefix, "BIO")
-        if prefix == "I" and opened is not None and opened[1] == label:
+        if prefix == "I" and opened is not None and opened.label == label:
             continue
         if opened is not None:
-            yield Span(opened[0], at, opened[1])
-        opened = (at, label) if prefix == "B" else None
-    yield from _left_open(opened)
-
-
-def _left_open(opened: tuple[int, str] | None) -> Iterator[Span]:
-    """The original writes down only the start of what the sentence's end leaves open, as it does for one character."""
+            yield opened._replace(end=at)
+        opened = Mark(label, at, None) if prefix == "B" else None
     if opened is not None:
-        yield Span(opened[0], opened[0] + 1, opened[1])
+        yield opened

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hanlattice.batch import Indexer
-from hanlattice.config import Config
+from hanlattice.config import NO_WORDS, Config
 from hanlattice.data.corpora import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.tagger import Tagger
@@ -79,7 +79,7 @@ def _characters(config: Config, sentences: Iterable[Sentence], notices: list[str
     table = (torch.rand(len(vocab), dim) * 2 - 1) * (3 / dim) ** 0.5
     if known:
         rows = _scaled(np.stack(list(known.values())), config.chars.norm)
-        table = torch.randn(len(vocab), dim) * rows.std(0) + rows.mean(0)
+        table = torch.randn(len(vocab), dim) * _spread(rows) + rows.mean(0)
         table[vocab.ids(list(known))] = rows
         missing = sum(character not in known for character in text)
         notices.append(f"characters: {len(vocab) - 1:,}, of which {missing:,} of the text have no vector in the file")
@@ -94,7 +94,7 @@ def _words(
     if config.model.encoder != "lattice":
         return None, None
     if not config.words.vectors:
-        raise ConfigError(["words.vectors must name a vector file: the lattice model takes its words from it"])
+        raise ConfigError([NO_WORDS])
     vectors = _read(config.words.vectors, notices)
     lexicon = Lexicon()
     rows = np.array([at for at, word in enumerate(vectors.words) if lexicon.add(word)], dtype=np.int64)
@@ -111,10 +111,16 @@ def _words(
 
 def _read(name: str, notices: list[str]) -> Vectors:
     vectors = read_vectors(resolve(name))
-    notices += [f"{name}: {notice}" for notice in vectors.notices]
+    notices += [notice for notice in vectors.notices if notice not in notices]  # one file may serve both tables
     return vectors
 
 
 def _scaled(rows: npt.NDArray[np.float32], norm: float) -> Tensor:
     """The rows with this mean norm; with 0, as they are. The scale decides how strongly vectors speak at first."""
-    return torch.from_numpy(rows * np.float32(norm / np.linalg.norm(rows, axis=1).mean()) if norm else rows)
+    mean = np.linalg.norm(rows, axis=1).mean()
+    return torch.from_numpy(rows * np.float32(norm / mean) if norm and mean else rows)
+
+
+def _spread(rows: Tensor) -> Tensor:
+    """The standard deviation of each column; a single row has none, so its kind is taken to be all alike."""
+    return rows.std(0, correction=min(1, len(rows) - 1))

@@ -29,6 +29,7 @@ from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, HanlatticeError, ModelError
 from hanlattice.files import reason, writing
 from hanlattice.models.build import assemble
+from hanlattice.models.device import find_device
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.lexicon import Lexicon
@@ -49,7 +50,6 @@ class Model:
 
 def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any]) -> None:
     """Everything but the weights: what does not change while the model trains."""
-    folder.mkdir(parents=True, exist_ok=True)
     indexer.vocab.save(folder / CHARS)
     names = [CHARS]
     if indexer.lexicon is not None:
@@ -100,7 +100,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def load_model(folder: str | Path, device: str = "cpu") -> Model:
     """Read a model folder, check everything, and give the model in evaluation mode."""
-    folder = Path(folder)
+    folder, place = Path(folder), find_device(device)
     record = _read_record(folder)
     try:
         config = make_config(record["config"], f"{folder / CONFIG}")
@@ -115,7 +115,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> Model:
     tensors, metadata = load_tensors(folder / WEIGHTS)
     indexer = Indexer(vocab, lexicon, tags, scheme)
     tagger = _with_weights(config, indexer, tensors, folder)
-    tagger.to(device).eval()
+    tagger.to(place).eval()
     return Model(tagger, indexer, config, record["data"], json.loads(metadata.get("scores", "{}")))
 
 
@@ -143,7 +143,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
         record = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelError(f"{folder}: not a model folder, {CONFIG} is missing") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ModelError(f"{folder / CONFIG}: cannot be read as JSON: {error}") from None
     version = record.get("format") if isinstance(record, dict) else None
     if version != FORMAT:
@@ -152,6 +152,8 @@ def _read_record(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"{folder / CONFIG}: its content does not match its checksum, so it was changed; copy it again"
         )
+    if missing := {"config", "tags", "scheme", "data", "files"} - record.keys():
+        raise ModelError(f"{folder / CONFIG}: {', '.join(sorted(missing))} is missing in it")
     for name, digest in record["files"].items():
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: {name} is missing; copy the folder again")

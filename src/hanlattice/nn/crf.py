@@ -89,7 +89,7 @@ class CRF(nn.Module):
         rows = [spans_to_tags([Span(0, s.end - s.start, s.label)], s.end - s.start, self.scheme) for s in spans]
         longest = max(map(len, rows))
         ids = [[self._id(tag) for tag in row] + [0] * (longest - len(row)) for row in rows]
-        after = {row[-1]: [self._goes_on(row[-1], tag) for tag in self.tags] for row in rows}
+        after = {last: [self._goes_on(last, tag) for tag in self.tags] for last in {row[-1] for row in rows}}
         return crf.TaggedSpans(
             sentence=torch.tensor(sentence, device=device),
             start=torch.tensor([span.start for span in spans], device=device),

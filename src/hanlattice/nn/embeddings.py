@@ -64,6 +64,11 @@ class WordEmbedding(nn.Module):
         embedded: Tensor = self.dropout(self.rows(words))
         return embedded
 
+    def mean(self) -> Tensor:
+        """The mean of all rows, [E]."""
+        total = self.trained.detach().sum(0) + self.fixed.sum(0, dtype=self.trained.dtype)
+        return total / max(1, len(self))
+
     def append(self, vectors: Tensor) -> None:
         """Add fixed rows, for words that join the lexicon later."""
         dtype = torch.promote_types(self.fixed.dtype, vectors.dtype)

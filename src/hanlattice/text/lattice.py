@@ -27,11 +27,14 @@ class Lattice:
 
     def __post_init__(self) -> None:
         for name in ("lengths", "sentence", "start", "end", "word"):
-            array = np.ascontiguousarray(getattr(self, name), dtype=np.int64)
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+            array = np.array(getattr(self, name))  # a copy: the caller's own stays writable
             if array.ndim != 1:
                 raise ValueError(f"{name} must have one dimension, not {array.ndim}")
+            if array.size and array.dtype.kind not in "iu":
+                raise ValueError(f"{name} must be whole numbers, not {array.dtype}")
+            array = np.ascontiguousarray(array, dtype=np.int64)
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
         self._check()
 
     def _check(self) -> None:
@@ -54,16 +57,21 @@ class Lattice:
     @classmethod
     def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:
         """A lattice from (sentence, start, end, word id), half-open."""
-        table = np.array(list(words), dtype=np.int64).reshape(-1, 4)
-        return cls(np.array(lengths, dtype=np.int64), *table.T)
+        rows = list(words)
+        for row in rows:
+            if len(row) != 4:
+                raise ValueError(f"a word is (sentence, start, end, id), not {tuple(row)}")
+        return cls(np.array(lengths), *np.array(rows).reshape(-1, 4).T)
 
     @classmethod
     def from_matches(cls, lengths: Sequence[int], matches: Sequence[Ints]) -> Lattice:
         """A lattice from one `[W_b, 3]` array of (start, end, word id) for each sentence."""
+        if len(lengths) != len(matches):
+            raise ValueError(f"{len(lengths)} lengths do not fit the matches of {len(matches)} sentences")
         counts = [len(match) for match in matches]
         table = np.concatenate(matches) if counts else np.empty((0, 3), dtype=np.int64)
         sentence = np.repeat(np.arange(len(counts)), counts)
-        return cls(np.array(lengths, dtype=np.int64), sentence, *table.T)
+        return cls(np.array(lengths), sentence, *table.T)
 
     def __len__(self) -> int:
         return len(self.word)

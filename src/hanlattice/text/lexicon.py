@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from hanlattice.errors import InputError
-from hanlattice.files import read_lines, writing
-from hanlattice.text.normal import fold
+from hanlattice.files import keep_first, read_lines, writing
+from hanlattice.text.normal import LONE_SURROGATE, fold
 
 _JIEBA = re.compile(r"(?P<word>.+?) +\d+( +\S+)?")
 
@@ -25,28 +25,28 @@ class Matcher(Protocol):
 
 
 class TrieMatcher:
-    """A trie as one dict from prefix to pattern: no dependency, easy to trust, and cheap to extend."""
+    """A trie as one dict from (node, character) to node, the root being 0: easy to trust, and cheap to extend."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
-        self._prefixes: dict[str, int] = {}
+        self._next: dict[tuple[int, str], int] = {}
+        self._ends: dict[int, int] = {}  # node → index of the pattern that ends there
         for index, pattern in enumerate(patterns):
             self.add(pattern, index)
 
     def add(self, pattern: str, index: int) -> None:
-        for end in range(1, len(pattern)):
-            self._prefixes.setdefault(pattern[:end], -1)
-        self._prefixes[pattern] = index
+        node = 0
+        for character in pattern:
+            node = self._next.setdefault((node, character), len(self._next) + 1)
+        self._ends[node] = index
 
     def find(self, text: str) -> list[tuple[int, int, int]]:
         found = []
-        get = self._prefixes.get
         for start in range(len(text)):
-            for end in range(start + 1, len(text) + 1):
-                index = get(text[start:end])
-                if index is None:
-                    break
-                if index >= 0:
-                    found.append((start, end, index))
+            node, end = 0, start
+            while end < len(text) and (node := self._next.get((node, text[end]), 0)):
+                end += 1
+                if node in self._ends:
+                    found.append((start, end, self._ends[node]))
         return found
 
 
@@ -100,7 +100,7 @@ class Lexicon:
 
     def add(self, word: str) -> bool:
         """Add a word; False when it is there already or has fewer than two characters."""
-        word = word.strip()
+        word = LONE_SURROGATE.sub("\ufffd", word.strip())  # as `fold` has it, and a file can carry it
         if "\n" in word or "\t" in word:
             raise InputError(f"a word of a lexicon stands on one line and has no TAB: {word!r}")
         key = fold(word)
@@ -154,8 +154,9 @@ class Lexicon:
     def save(self, path: str | Path) -> None:
         """One word a line, UTF-8; a TAB follows where the line could be taken for jieba's `word freq tag`."""
         with writing(path) as file:
-            for word in self:
-                file.write(f"{word}\t\n" if _JIEBA.fullmatch(word) else f"{word}\n")
+            for at, word in enumerate(self):
+                line = f"{word}\t\n" if _JIEBA.fullmatch(word) else f"{word}\n"
+                file.write(line if at else keep_first(line))
 
     def load(self, path: str | Path) -> int:
         """Add the words of a file: one a line, `word TAB anything`, or jieba's `word freq tag`. How many were new."""

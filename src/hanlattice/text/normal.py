@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # UTF-8 cannot carry it
 
 
 def fold(text: str) -> str:
@@ -20,7 +23,7 @@ def fold_digits(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _fold_character(character: str) -> str:
-    if "\ud800" <= character <= "\udfff":
+    if LONE_SURROGATE.match(character):
         return "\ufffd"
     plain = unicodedata.normalize("NFKC", character)
     return plain if len(plain) == 1 else character

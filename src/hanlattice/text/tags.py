@@ -76,10 +76,13 @@ def tags_to_spans(tags: Sequence[str], scheme: str) -> list[Span]:
 
 
 def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags of a text of `length` characters with these spans, which must not overlap."""
+    """The tags of a text of `length` characters with these spans, which must lie in it and not overlap."""
+    _check_scheme(scheme)
     tags = ["O"] * length
     single, last = ("B", _INSIDE[scheme]) if scheme == "BIO" else ("S", "E")
     for span in spans:
+        if span.end > length or any(tag != "O" for tag in tags[span.start : span.end]):
+            raise ValueError(f"span [{span.start}, {span.end}) overlaps another, or the end of {length} characters")
         inside = span.end - span.start - 2
         prefixes = single if inside < 0 else ["B", *_INSIDE[scheme] * inside, last]
         tags[span.start : span.end] = [f"{prefix}-{span.label}" for prefix in prefixes]
@@ -93,8 +96,9 @@ def tag_set(labels: Iterable[str], scheme: str) -> list[str]:
 
 def may_follow(left: str | None, right: str | None, scheme: str) -> bool:
     """Whether `right` may come straight after `left`; None stands for the edge of the text."""
-    left_prefix, left_label = split_tag(left or "O")
-    right_prefix, right_label = split_tag(right or "O")
+    _check_scheme(scheme)
+    left_prefix, left_label = split_tag("O" if left is None else left)
+    right_prefix, right_label = split_tag("O" if right is None else right)
     inside = _INSIDE[scheme]
     if scheme == "BIO":
         return right_prefix != inside or (left_prefix in ("B", inside) and left_label == right_label)
@@ -113,3 +117,9 @@ def legal_transitions(tags: Sequence[str], scheme: str) -> tuple[list[bool], lis
 def check_prefix(tag: str, prefix: str, scheme: str) -> None:
     if prefix != "O" and prefix not in _PREFIXES[scheme]:
         raise TagError(f"{tag!r} is not a tag of {scheme}, whose prefixes are {', '.join(_PREFIXES[scheme])} and O")
+
+
+def _check_scheme(scheme: str) -> None:
+    """IOB1 is read, but has no rules of its own here: it is BIO from then on."""
+    if scheme not in SCHEMES:
+        raise ValueError(f"{scheme!r} is not a scheme: expected one of {', '.join(SCHEMES)}")

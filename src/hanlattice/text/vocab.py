@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,6 +10,11 @@ from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
 
 UNKNOWN = "<unk>"
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+_UNESCAPES = {escape: symbol for symbol, escape in _ESCAPES.items()}
+_SPECIAL = re.compile("[\\\\\n\r\ufeff\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\(?:u([0-9a-f]{4})|.?)")
 
 
 class Vocab:
@@ -46,28 +52,22 @@ class Vocab:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocab:
-        symbols = [_unescape(line) for _, line in read_lines(path)]
+        symbols = []
+        for number, line in read_lines(path):
+            try:
+                symbols.append(_unescape(line))
+            except KeyError as error:
+                problem = f"not a vocabulary: {error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
+                raise InputError(problem, path, number) from None
         if not symbols or symbols[0] != UNKNOWN or len(set(symbols)) != len(symbols):
             raise InputError(f"not a vocabulary: the first line is {UNKNOWN} and no line comes twice", path)
         return cls(symbols)
 
 
 def _escape(symbol: str) -> str:
-    plain = symbol.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" or c == "\ufeff" else c for c in plain)
+    return _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", symbol)
 
 
 def _unescape(line: str) -> str:
-    out, at = [], 0
-    plain = {"n": "\n", "r": "\r", "\\": "\\"}
-    while at < len(line):
-        if line[at] != "\\":
-            out.append(line[at])
-            at += 1
-        elif line[at + 1 : at + 2] == "u":
-            out.append(chr(int(line[at + 2 : at + 6], 16)))
-            at += 6
-        else:
-            out.append(plain.get(line[at + 1 : at + 2], line[at : at + 2]))
-            at += 2
-    return "".join(out)
+    """What `_escape` was given; a KeyError when it cannot have written this."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _UNESCAPES[match[0]], line)

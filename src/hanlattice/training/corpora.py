@@ -9,7 +9,6 @@ from typing import Any
 from hanlattice.config import Config, DataConfig
 from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import Corpus, read_corpus
-from hanlattice.errors import ConfigError
 from hanlattice.models.checkpoint import file_digest
 from hanlattice.text.sentence import Sentence
 
@@ -36,11 +35,6 @@ class Corpora:
 
 def read_corpora(config: DataConfig) -> Corpora:
     """Train, dev and test. Without a dev file every n-th sentence of train becomes dev, n from `holdout`."""
-    problems = [] if config.train else ["data.train must name the training corpus"]
-    if not config.dev and not config.holdout:
-        problems.append("data.dev must name a file, or data.holdout a share of train that serves as dev")
-    if problems:
-        raise ConfigError(problems)
     corpora: dict[str, Corpus] = {}
     digests: dict[str, str] = {}
     for name in ("train", "dev", "test"):

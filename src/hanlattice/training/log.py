@@ -27,7 +27,7 @@ class Log:
         self.path, self._listen = path, listen
         try:
             with open(path, "ab") as file:
-                file.truncate(start_at)
+                file.truncate(min(start_at, file.tell()))  # a longer one would be filled up with NUL
         except OSError as error:
             raise OutputError(f"cannot write {path}: {reason(error)}") from None
 

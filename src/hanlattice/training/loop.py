@@ -13,13 +13,15 @@ from typing import Any
 import torch
 
 from hanlattice.batch import Example, Indexer, collate
-from hanlattice.config import Config, TrainConfig
+from hanlattice.config import Config, TrainConfig, lacking
 from hanlattice.data.buckets import training_batches
-from hanlattice.errors import OutputError
+from hanlattice.data.corpora import resolve
+from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
 from hanlattice.models.build import Built, build
-from hanlattice.models.checkpoint import WEIGHTS, load_model, save_frame, save_weights
+from hanlattice.models.checkpoint import WEIGHTS, file_digest, load_model, save_frame, save_weights
 from hanlattice.models.decode import decode
+from hanlattice.models.device import find_device
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.card import write_card
@@ -40,12 +42,12 @@ class Result:
 def train(config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore) -> Result:
     """Train a model into a folder. With `resume`, go on where an earlier run in that folder was stopped."""
     folder = Path(folder)
-    _check_folder(folder, resume)
+    _check(config, folder, resume)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     corpora = read_corpora(config.data)
     if resume and _is_finished(folder):
-        return _finish(folder, corpora, Log(folder / LOG, listen, (folder / LOG).stat().st_size))
+        return _finished(folder, config, corpora)
     run = prepare(config, folder, corpora, resume, listen)
     _epochs(run)
     return _finish(folder, corpora, run.log)
@@ -80,10 +82,10 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
     tagger = built.tagger.to(config.train.device)
     optimizer, average = make_optimizer(tagger, config.train), Average(tagger, config.train.average)
     identity, progress = _identity(config, corpora), Progress()
-    if resume and (folder / STATE).exists():
+    going_on = resume and (folder / STATE).exists()
+    if going_on:
         progress = load_state(folder, identity, tagger, optimizer, average)
-    else:
-        save_frame(folder, config, built.indexer, corpora.facts(config))
+    save_frame(folder, config, built.indexer, corpora.facts(config))
     log = Log(folder / LOG, listen, progress.log_size)
     examples, dev_examples = (_index(built.indexer, part) for part in (corpora.train, corpora.dev))
     run = Run(
@@ -100,6 +102,8 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         dev=corpora.dev,
         dev_examples=dev_examples,
     )
+    if not going_on:
+        run.save()  # from now to the end there is a state: weights without one are those of a finished run
     _announce(run, corpora, built)
     return run
 
@@ -170,16 +174,32 @@ def _out_of_patience(progress: Progress, patience: int) -> bool:
     return bool(patience) and progress.epoch - progress.best_epoch >= patience
 
 
-def _check_folder(folder: Path, resume: bool) -> None:
+def _check(config: Config, folder: Path, resume: bool) -> None:
+    """Refuse at once what cannot end well, and clear away what a killed run had half written."""
+    if problems := lacking(config):
+        raise ConfigError(problems)
+    find_device(config.train.device)
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
     if not resume and ((folder / STATE).exists() or (folder / WEIGHTS).exists()):
         raise OutputError(f"{folder} holds a run already: go on with it by --resume, or choose another --out")
+    for half in folder.glob(".*.part"):
+        half.unlink()
 
 
 def _identity(config: Config, corpora: Corpora) -> str:
-    """What must be the same for a stopped run to go on: settings and the content of the data."""
+    """What must be the same for a stopped run to go on: settings and the content of data and vectors."""
+    vectors = [file_digest(resolve(name)) for name in (config.chars.vectors, config.words.vectors) if name]
+    return hashlib.sha256(
+        json.dumps([_settings(config), corpora.digests, vectors], sort_keys=True).encode()
+    ).hexdigest()
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """The settings that decide what comes out."""
     settings = config.as_dict()
     settings["train"].pop("checkpoint_minutes")
-    return hashlib.sha256(json.dumps([settings, corpora.digests], sort_keys=True).encode()).hexdigest()
+    return settings
 
 
 def _announce(run: Run, corpora: Corpora, built: Built) -> None:
@@ -200,6 +220,17 @@ def _announce(run: Run, corpora: Corpora, built: Built) -> None:
 
 def _is_finished(folder: Path) -> bool:
     return (folder / WEIGHTS).exists() and not (folder / STATE).exists()
+
+
+def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
+    """The scores of a run that has ended, if it is the one that was asked for."""
+    model = load_model(folder)
+    digests = {name: model.data[name]["sha256"] for name in corpora.digests if name in model.data}
+    if _settings(model.config) != _settings(config) or digests != corpora.digests:
+        raise ModelError(
+            f"{folder}: it holds a finished run with another configuration or other data; choose another --out"
+        )
+    return Result(folder, dict(model.scores))
 
 
 def _finish(folder: Path, corpora: Corpora, log: Log) -> Result:

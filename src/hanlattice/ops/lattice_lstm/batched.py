@@ -7,6 +7,7 @@ that the sentences still running at step t are always the first ones, and no mas
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,21 +54,22 @@ def directions(
     if B == 0 or T == 0:
         return xs[0].new_zeros(N, B, T, H)
     real = (torch.arange(T, device=xs[0].device)[None] < plan.lengths[:, None])[:, :, None]
-    x = torch.stack([torch.where(real, x, 0)[plan.order].transpose(0, 1) for x in xs]).reshape(N, T * B, -1)
+    rows = [torch.where(real, x, 0).index_select(0, plan.order).transpose(0, 1) for x in xs]
+    x = torch.stack(rows).view(N, T * B, -1)
     char = torch.baddbmm(_bias(weights, "char_bias"), x, _each(weights, "char_input"))  # [N, T·B, G·H]
     link = torch.baddbmm(_bias(weights, "link_bias"), x, _each(weights, "link_input"))  # [N, T·B, H]
     word = torch.cat([torch.addmm(w.word_bias, word_x, w.word_input) for w in weights])  # [N·W, 3H]
     recurrent = torch.cat([_each(weights, "char_hidden"), _each(weights, "word_hidden")], dim=2)  # [N, H, (G+3)·H]
     h: Tensor = Recurrence.apply(  # type: ignore[no-untyped-call]
-        char.view(N, T, B, -1),
-        word[plan.word],
-        link.reshape(N * T * B, H)[plan.end],
+        char.view(N, T, B, -1).transpose(0, 1),
+        word.index_select(0, plan.word),
+        link.view(N, T, B, H).transpose(0, 1).reshape(-1, H).index_select(0, plan.end),
         recurrent,
         _each(weights, "link_hidden"),
         plan,
         coupled,
-    )
-    return h.transpose(1, 2)[:, plan.back]  # [N, B, T, H]
+    )  # [T, N, B, H]
+    return h.permute(1, 2, 0, 3).index_select(1, plan.back)  # [N, B, T, H]
 
 
 def _each(weights: Sequence[LatticeLSTMWeights], name: str) -> Tensor:
@@ -84,32 +86,33 @@ class Plan(NamedTuple):
     lengths: Tensor  # [B], in the caller's order
     order: Tensor  # [B]: sorted row → the caller's row, longest first
     back: Tensor  # [B]: the caller's row → sorted row
-    running: list[int]  # [T]: how many sorted rows are still running at step t
+    running: list[int]  # [steps]: how many sorted rows are still running at each step
     word: Tensor  # [NW]: row in the stacked [N·W] table of words
-    row: Tensor  # [NW]: n·B + sorted row of the sentence
-    end: Tensor  # [NW]: (n·T + last character)·B + sorted row: where the word's cell arrives
-    cuts: list[list[int]]  # [T][N + 1]: where the words that start at t stand, direction by direction
-    closes: Tensor  # [N, T, B, 1]: whether a word ends here
-    any_closes: list[bool]  # [T]: whether a word ends at step t anywhere
+    row: Tensor  # [NW]: row among the n·N that run when the word starts
+    end: Tensor  # [NW]: (last character·N + n)·B + sorted row: where the word's cell arrives
+    starting: list[int]  # [steps]: how many words start at each step
+    cuts: list[list[int]]  # [steps][N + 1]: where the words that start at a step stand, direction by direction
+    closes: Tensor  # [T, N, B, 1]: whether a word ends here
+    any_closes: list[bool]  # [steps]: whether a word ends at this step anywhere
 
 
 def make_plan(lattices: Sequence[Lattice], like: Tensor) -> Plan:
     first, N, (B, T) = lattices[0], len(lattices), like.shape[:2]
-    lengths, W = first.lengths, len(first)
+    lengths, steps = first.lengths, int(first.lengths.max(initial=0))
     order = np.argsort(-lengths, kind="stable")
     back = np.argsort(order, kind="stable")
-    direction = np.repeat(np.arange(N), W)
+    running = B - np.searchsorted(np.sort(lengths), np.arange(steps), side="right")
+    direction = np.repeat(np.arange(N), len(first))
     start, end, sentence = (
         np.concatenate([getattr(lattice, name) for lattice in lattices]) for name in ("start", "end", "sentence")
     )
-    row = back[sentence] if W else sentence
-    sequence = np.lexsort((direction, start))  # by start, then by direction; stable, so the lattice's order stays
-    direction, start, last, row = direction[sequence], start[sequence], end[sequence] - 1, row[sequence]
-    arrives = (direction * T + last) * B + row
-    closes = np.zeros(N * T * B, dtype=bool)
+    sequence = np.lexsort((direction, start))  # stable: words that start together keep the lattice's order
+    direction, start, last, row = direction[sequence], start[sequence], end[sequence] - 1, back[sentence[sequence]]
+    arrives = (last * N + direction) * B + row
+    closes = np.zeros(T * N * B, dtype=bool)
     closes[arrives] = True
-    edges = np.searchsorted(start * N + direction, np.arange(T * N + 1)).tolist()
-    table = closes.reshape(N, T, B, 1)
+    table = closes.reshape(T, N, B, 1)
+    edges = np.searchsorted(start * N + direction, np.arange(steps * N + 1)).tolist()
 
     def tensor(array: Any) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(like.device)
@@ -118,23 +121,27 @@ def make_plan(lattices: Sequence[Lattice], like: Tensor) -> Plan:
         lengths=tensor(lengths.copy()),
         order=tensor(order),
         back=tensor(back),
-        running=(B - np.searchsorted(np.sort(lengths), np.arange(T), side="right")).tolist(),
+        running=running.tolist(),
         word=tensor(sequence),
-        row=tensor(direction * B + row),
+        row=tensor(direction * running[start] + row),
         end=tensor(arrives),
-        cuts=[edges[t * N : t * N + N + 1] for t in range(T)],
+        starting=[edges[t * N + N] - edges[t * N] for t in range(steps)],
+        cuts=[edges[t * N : t * N + N + 1] for t in range(steps)],
         closes=tensor(table),
-        any_closes=[bool(table[:, t].any()) for t in range(T)],
+        any_closes=[bool(step.any()) for step in table],
     )
 
 
-class Steps(NamedTuple):
-    """What the backward pass needs of each step t."""
+class Trace(NamedTuple):
+    """What a forward pass leaves for the backward one. Gates are kept after their nonlinearity."""
 
-    gates: list[Tensor]  # [N, n, G·H] after their nonlinearity
-    cells: list[Tensor]  # [N, n, H]
-    total: list[Tensor | None]  # [N, n, H]: e^i + Σ e^a, the softmax's denominator, where words end
-    words: list[tuple[Tensor, ...] | None]  # gates [w, 3H], cells [w, H], link a [w, H], e^a [w, H]
+    gates: Tensor  # [T, N, B, G·H]
+    cells: Tensor  # [T, N, B, H]
+    total: Tensor  # [T, N, B, H]: e^i + Σ e^a where words end, 1 elsewhere
+    word_gates: Tensor  # [NW, 3H]
+    word_cells: Tensor  # [NW, H]
+    starts: Tensor  # [NW, H]: the cell of the character where the word starts
+    links: Tensor  # [NW, H]: a
 
 
 class Recurrence(torch.autograd.Function):
@@ -151,206 +158,184 @@ class Recurrence(torch.autograd.Function):
         plan: Plan,
         coupled: bool,
     ) -> Tensor:
-        keep = any(ctx.needs_input_grad)
-        hidden, steps = run(char, word, link, recurrent, link_hidden, plan, coupled, keep)
-        if keep:
-            ctx.save_for_backward(recurrent, link_hidden, hidden)
-            ctx.plan, ctx.steps, ctx.coupled = plan, steps, coupled
+        hidden, trace = run(_copy(char), _copy(word), _copy(link), recurrent, link_hidden, plan, coupled)
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(recurrent, link_hidden, hidden, *trace)
+            ctx.plan, ctx.coupled = plan, coupled
         return hidden
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        recurrent, link_hidden, hidden = ctx.saved_tensors
-        gradients = run_backward(grad, hidden, ctx.steps, recurrent, link_hidden, ctx.plan, ctx.coupled)
+        recurrent, link_hidden, hidden, *trace = ctx.saved_tensors
+        gradients = run_backward(grad, hidden, Trace(*trace), recurrent, link_hidden, ctx.plan, ctx.coupled)
         return *gradients, None, None
 
 
+def _copy(tensor: Tensor) -> Tensor:
+    """A contiguous tensor that may be written over."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
 def run(
-    char: Tensor,
-    word: Tensor,
-    link: Tensor,
-    recurrent: Tensor,
-    link_hidden: Tensor,
-    plan: Plan,
-    coupled: bool,
-    keep: bool,
-) -> tuple[Tensor, Steps]:
-    """char [N, T, B, G·H], word [NW, 3H], link [NW, H] → h [N, T, B, H], and the steps when they are kept."""
-    N, T, B, GH = char.shape
-    H = link_hidden.shape[1]
-    hidden = char.new_zeros(N, T, B, H)
-    arrived = char.new_zeros(N * T * B, 2 * H)  # Σ e^a ⊙ c^w and Σ e^a of the words that end at each character
-    inbox = arrived.view(N, T, B, 2 * H)
-    pushed = char.new_zeros(N, B, recurrent.shape[2])  # h · [char_hidden | word_hidden]
-    cell = char.new_zeros(N, B, H)
-    steps = Steps([], [], [], [])
-    for t in range(T):
-        n = plan.running[t]
-        if n == 0:
-            break
-        gates = char[:, t, :n] + pushed[:, :n, :GH]
-        gates[..., :-H].sigmoid_()
-        gates[..., -H:].tanh_()
-        i, o, g = gates[..., :H], gates[..., -2 * H : -H], gates[..., -H:]
-        before = cell[:, :n]
-        cell = torch.lerp(before, g, i) if coupled else torch.addcmul(gates[..., H : 2 * H] * before, i, g)
-        total = None
+    gates: Tensor, word: Tensor, links: Tensor, recurrent: Tensor, link_hidden: Tensor, plan: Plan, coupled: bool
+) -> tuple[Tensor, Trace]:
+    """gates [T, N, B, G·H], word [NW, 3H] and links [NW, H] come before their nonlinearity and leave after it."""
+    T, N, B, GH = gates.shape
+    H, W = link_hidden.shape[1], len(word)
+    hidden, cells, total = gates.new_zeros(T, N, B, H), gates.new_zeros(T, N, B, H), gates.new_ones(T, N, B, H)
+    word_cells, starts = word.new_empty(W, H), word.new_empty(W, H)
+    arrived = gates.new_zeros(T * N * B, 2 * H)  # Σ e^a ⊙ c^w and Σ e^a of the words that end at each character
+    inbox = arrived.view(T, N, B, 2 * H)
+    parts = gates, gates[..., :-H], gates[..., :H], gates[..., -2 * H : -H], gates[..., -H:], hidden, cells
+    merging = inbox[..., :H], inbox[..., H:], plan.closes, total
+    starting = [torch.split(tensor, plan.starting) for tensor in (word, links, word_cells, starts, plan.row, plan.end)]
+    cell, pushed = cells[0], gates.new_zeros(N, B, recurrent.shape[2])
+    for t, n in enumerate(plan.running):
+        z, squashed, i, o, g, h, c = (_running(tensor[t], n) for tensor in parts)
+        z += _running(pushed, n)[..., :GH]
+        squashed.sigmoid_()
+        g.tanh_()
+        before = _running(cell, n)
+        if coupled:
+            torch.lerp(before, g, i, out=c)
+        else:
+            torch.addcmul(z[..., H : 2 * H] * before, i, g, out=c)
         if plan.any_closes[t]:
+            numerator, weight, closes, denominator = (_running(tensor[t], n) for tensor in merging)
             mine = i.exp()
-            total = inbox[:, t, :n, H:] + mine
-            cell = torch.where(plan.closes[:, t, :n], torch.addcmul(inbox[:, t, :n, :H], mine, g) / total, cell)
-        h = torch.mul(o, cell.tanh(), out=hidden[:, t, :n])
-        pushed = torch.bmm(h, recurrent)
-        words = None
-        low, high = plan.cuts[t][0], plan.cuts[t][N]
-        if high > low:
-            rows = _compact(plan.row[low:high], n, B, N)
-            words = _word_cells(word[low:high], link[low:high], rows, pushed[..., GH:], cell, link_hidden, plan.cuts[t])
-            _, cells, _, weight = words
-            arrived.index_add_(0, plan.end[low:high], torch.cat([weight * cells, weight], dim=1))
-        if keep:
-            steps.gates.append(gates)
-            steps.cells.append(cell)
-            steps.total.append(total)
-            steps.words.append(words)
-    return hidden, steps
+            merged = torch.addcmul(numerator, mine, g).div_(mine.add_(weight))
+            torch.where(closes, merged, c, out=c)
+            torch.where(closes, mine, denominator, out=denominator)
+        torch.mul(o, c.tanh(), out=h)
+        cell, pushed = c, torch.bmm(h, recurrent)
+        if plan.starting[t]:
+            *mine_now, ends = (tensor[t] for tensor in starting)
+            arrived.index_add_(0, ends, word_step(mine_now, pushed, cell, link_hidden, plan.cuts[t]))
+    return hidden, Trace(gates, cells, total, word, word_cells, starts, links)
 
 
-def _compact(row: Tensor, n: int, B: int, N: int) -> Tensor:
-    """Rows of [N, B] as rows of [N, n]."""
-    return row if n == B or N == 1 else row // B * n + row % B
+def _running(tensor: Tensor, n: int) -> Tensor:
+    """The rows of [N, B, …] that are still running."""
+    return tensor if tensor.shape[1] == n else tensor[:, :n]
 
 
-def _word_cells(
-    word: Tensor, link: Tensor, rows: Tensor, pushed: Tensor, cell: Tensor, link_hidden: Tensor, cuts: list[int]
-) -> tuple[Tensor, ...]:
-    """The cells of the words that start now, and their gate at the character where they end."""
+def word_step(words: Sequence[Tensor], pushed: Tensor, cell: Tensor, link_hidden: Tensor, cuts: list[int]) -> Tensor:
+    """Fill in the words that start now; [w, 2H]: what each adds at its end, e^a ⊙ c^w and e^a."""
+    gates, links, cells, starts, rows = words
     H = cell.shape[2]
-    gates = word + pushed.reshape(-1, 3 * H).index_select(0, rows)  # [w, 3H]: i, f, g
+    gates += pushed.view(-1, pushed.shape[2]).index_select(0, rows)[:, -3 * H :]
     gates[:, : 2 * H].sigmoid_()
-    gates[:, 2 * H :].tanh_()
     i, f, g = gates.chunk(3, dim=1)
-    cells = torch.addcmul(f * cell.reshape(-1, H).index_select(0, rows), i, g)
-    a = torch.cat([torch.addmm(link[lo:hi], cells[lo:hi], m) for lo, hi, m in _by_direction(cuts, link_hidden)])
-    a.sigmoid_()
-    return gates, cells, a, a.exp()
+    torch.index_select(cell.reshape(-1, H), 0, rows, out=starts)
+    torch.mul(f, starts, out=cells).addcmul_(i, g.tanh_())
+    for low, high, matrix in _by_direction(cuts, link_hidden):
+        links[low:high].addmm_(cells[low:high], matrix)
+    sent = gates.new_empty(len(gates), 2 * H)
+    weight = torch.exp(links.sigmoid_(), out=sent[:, H:])
+    torch.mul(weight, cells, out=sent[:, :H])
+    return sent
 
 
 def _by_direction(cuts: list[int], matrices: Tensor) -> list[tuple[int, int, Tensor]]:
-    return [
-        (low - cuts[0], high - cuts[0], matrix)
-        for low, high, matrix in zip(cuts[:-1], cuts[1:], matrices, strict=True)
-        if high > low
-    ]
+    pairs = zip(cuts[:-1], cuts[1:], matrices, strict=True)
+    return [(low - cuts[0], high - cuts[0], matrix) for low, high, matrix in pairs if high > low]
 
 
 def run_backward(
-    grad: Tensor, hidden: Tensor, steps: Steps, recurrent: Tensor, link_hidden: Tensor, plan: Plan, coupled: bool
+    grad: Tensor, hidden: Tensor, trace: Trace, recurrent: Tensor, link_hidden: Tensor, plan: Plan, coupled: bool
 ) -> tuple[Tensor, ...]:
-    """The gradients of char, word, link, recurrent and link_hidden, from that of h [N, T, B, H]."""
-    N, T, B, H = hidden.shape
-    GH = recurrent.shape[2] - 3 * H
-    W = len(plan.row)
-    d_push = hidden.new_zeros(N, T + 1, B, recurrent.shape[2])  # at t: d gates of character t | of words from t − 1
-    d_word, d_link = hidden.new_zeros(W, 3 * H), hidden.new_zeros(W, H)
-    d_arrived = hidden.new_zeros(N * T * B, 2 * H)
-    d_inbox = d_arrived.view(N, T, B, 2 * H)
-    d_cell_next = hidden.new_zeros(N, 0, H)
+    """The gradients of char, word, link, recurrent and link_hidden, from that of h [N, T, B, H].
+
+    What a gradient is multiplied by does not depend on the gradient, so all factors are made before the loop.
+    """
+    T, N, B, H = hidden.shape
+    GH, W = recurrent.shape[2] - 3 * H, len(plan.row)
+    to_cell, to_output, to_gates, to_inbox, to_before = _cell_factors(trace, plan, coupled)
+    d_push = hidden.new_zeros(T + 1, N, B, recurrent.shape[2])  # at t: d gates of character t | of words from t − 1
+    d_arrived = hidden.new_zeros(T * N * B, 2 * H)
+    d_word, d_link = hidden.new_zeros(W, 3, H), hidden.new_zeros(W, H)
+    d_cell = hidden.new_zeros(N, B, H)
+    words = (d_word, d_link, *_word_factors(trace), plan.row, plan.end)
+    starting = [torch.split(tensor, plan.starting) for tensor in words]
+    d_char = d_push[..., :GH].view(T + 1, N, B, -1, H)
+    parts = grad, to_cell, to_output, to_gates, to_before, d_char, d_char[..., -2, :]
+    merging = to_inbox, d_arrived.view(T, N, B, 2, H)
     back_recurrent, back_link = recurrent.transpose(1, 2), link_hidden.transpose(1, 2)
-    for t in reversed(range(len(steps.cells))):
-        gates, cell = steps.gates[t], steps.cells[t]
-        n = cell.shape[1]
-        d_cell = torch.cat([d_cell_next, cell.new_zeros(N, n - d_cell_next.shape[1], H)], dim=1)
-        words = steps.words[t]
-        if words is not None:
-            low, high = plan.cuts[t][0], plan.cuts[t][N]
-            rows = _compact(plan.row[low:high], n, B, N)
-            arrived = d_arrived.index_select(0, plan.end[low:high])
-            from_words = _word_cells_backward(arrived, words, rows, cell, back_link, plan.cuts[t])
-            d_word[low:high], d_link[low:high], d_start_cell = from_words
-            d_cell.view(-1, H).index_add_(0, rows, d_start_cell)
-            d_words = cell.new_zeros(N * n, 3 * H).index_add_(0, rows, d_word[low:high])
-            d_push[:, t + 1, :n, GH:] = d_words.view(N, n, 3 * H)
-        d_h = torch.baddbmm(grad[:, t, :n], d_push[:, t + 1, :n], back_recurrent)
-        before = steps.cells[t - 1][:, :n] if t else torch.zeros_like(cell)
-        d_gates = d_push[:, t, :n, :GH]
-        d_cell_next = _cell_backward(d_h, d_cell, gates, cell, before, coupled, d_gates)
-        total = steps.total[t]
-        if total is not None:
-            closes = plan.closes[:, t, :n]
-            d_cell_next = _merge_backward(d_cell, d_cell_next, gates, cell, total, closes, d_gates, d_inbox[:, t, :n])
-    d_recurrent = torch.bmm(
-        hidden.reshape(N, T * B, H).transpose(1, 2), d_push[:, 1:].reshape(N, T * B, recurrent.shape[2])
-    )
-    d_link_hidden = _link_gradient(steps, d_link, plan, link_hidden)
-    return d_push[:, :T, :, :GH], d_word, d_link, d_recurrent, d_link_hidden
+    for t in reversed(range(len(plan.running))):
+        n = plan.running[t]
+        grown = _running(d_cell, n)  # rows that ended before t + 1 are still zero
+        d_next = _running(d_push[t + 1], n)
+        if plan.starting[t]:
+            *mine, rows, ends = (tensor[t] for tensor in starting)
+            d_start = word_step_backward(mine, d_arrived.index_select(0, ends), back_link, plan.cuts[t])
+            grown = grown.contiguous()
+            grown.view(-1, H).index_add_(0, rows, d_start)
+            d_words = hidden.new_zeros(N * n, 3 * H).index_add_(0, rows, mine[0].view(-1, 3 * H))
+            d_next[..., GH:] = d_words.view(N, n, 3 * H)
+        d_out, cell_factor, output_factor, gate_factors, before_factor, d_gates, d_o = (
+            _running(tensor[t], n) for tensor in parts
+        )
+        d_h = torch.baddbmm(d_out, d_next, back_recurrent)
+        grown = torch.addcmul(grown, d_h, cell_factor)
+        torch.mul(grown[:, :, None], gate_factors, out=d_gates)
+        torch.mul(d_h, output_factor, out=d_o)
+        if plan.any_closes[t]:
+            inbox_factors, d_inbox = (_running(tensor[t], n) for tensor in merging)
+            torch.mul(grown[:, :, None], inbox_factors, out=d_inbox)
+        torch.mul(grown, before_factor, out=_running(d_cell, n))
+    flat = hidden.permute(1, 3, 0, 2).reshape(N, H, T * B)
+    d_recurrent = torch.bmm(flat, d_push[1:].transpose(0, 1).reshape(N, T * B, -1))
+    d_link_hidden = _link_gradient(trace.word_cells, d_link, plan)
+    return d_push[:T, ..., :GH], d_word.view(W, 3 * H), d_link, d_recurrent, d_link_hidden
 
 
-def _cell_backward(
-    d_h: Tensor, d_cell: Tensor, gates: Tensor, cell: Tensor, before: Tensor, coupled: bool, d_gates: Tensor
-) -> Tensor:
-    """Through h = o ⊙ tanh(c) and c = f ⊙ c' + i ⊙ g. Writes d_gates; d_cell becomes the whole gradient of c."""
-    H = cell.shape[2]
+def _cell_factors(trace: Trace, plan: Plan, coupled: bool) -> tuple[Tensor, ...]:
+    """By what d h and d c are multiplied: d h → c, d h → o, d c → gates [T, N, B, G, H], → arrived, → the cell before.
+
+    c is f ⊙ c' + i ⊙ g, or, where words end, (Σ e^a ⊙ c^w + e^i ⊙ g) / total, which does not look at c'.
+    """
+    gates, cells, total = trace.gates, trace.cells, trace.total
+    H = cells.shape[3]
     i, o, g = gates[..., :H], gates[..., -2 * H : -H], gates[..., -H:]
-    squashed = cell.tanh()
-    d_cell += d_h * o * (1 - squashed * squashed)
-    d_gates[..., -2 * H : -H] = d_h * squashed * o * (1 - o)
-    d_gates[..., -H:] = d_cell * i * (1 - g * g)
-    if coupled:
-        d_gates[..., :H] = d_cell * (g - before) * i * (1 - i)
-        return d_cell * (1 - i)
-    f = gates[..., H : 2 * H]
-    d_gates[..., :H] = d_cell * g * i * (1 - i)
-    d_gates[..., H : 2 * H] = d_cell * before * f * (1 - f)
-    return d_cell * f
-
-
-def _merge_backward(
-    d_cell: Tensor,
-    d_before: Tensor,
-    gates: Tensor,
-    cell: Tensor,
-    total: Tensor,
-    closes: Tensor,
-    d_gates: Tensor,
-    d_inbox: Tensor,
-) -> Tensor:
-    """Where words end, c = (Σ e^a ⊙ c^w + e^i ⊙ g) / total instead: overwrite the gradients there."""
-    H = cell.shape[2]
-    i, g = gates[..., :H], gates[..., -H:]
-    share = torch.where(closes, d_cell / total, 0)
+    before = torch.cat([torch.zeros_like(cells[:1]), cells[:-1]])
+    squashed = cells.tanh()
+    share = torch.where(plan.closes, total.reciprocal(), 0)  # of what arrived, in c
     mine = share * i.exp()
-    d_inbox[..., :H] = share
-    d_inbox[..., H:] = -share * cell
-    d_gates[..., : -2 * H] = torch.where(closes, 0, d_gates[..., : -2 * H])  # i, and f where there is one
-    d_gates[..., :H] += mine * (g - cell) * i * (1 - i)
-    d_gates[..., -H:] = torch.where(closes, mine * (1 - g * g), d_gates[..., -H:])
-    return torch.where(closes, 0, d_before)
+    on_i = torch.where(plan.closes, mine * (g - cells), (g - before) if coupled else g) * i * (1 - i)
+    on_g = torch.where(plan.closes, mine, i) * (1 - g * g)
+    f = 1 - i if coupled else gates[..., H : 2 * H]
+    to_before = torch.where(plan.closes, 0, f)
+    nothing = torch.zeros_like(on_i)  # the place of o, which d h fills
+    on_f = [] if coupled else [torch.where(plan.closes, 0, before) * f * (1 - f)]
+    to_gates = torch.stack([on_i, *on_f, nothing, on_g], dim=3)
+    to_inbox = torch.stack([share, -share * cells], dim=3)
+    return o * (1 - squashed * squashed), squashed * o * (1 - o), to_gates, to_inbox, to_before
 
 
-def _word_cells_backward(
-    arrived: Tensor, words: tuple[Tensor, ...], rows: Tensor, cell: Tensor, back_link: Tensor, cuts: list[int]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """From the gradient of (Σ e^a ⊙ c^w, Σ e^a) to those of the word's gates, its link gate, and the start's cell."""
-    gates, cells, a, weight = words
-    H = cells.shape[1]
-    i, f, g = gates.chunk(3, dim=1)
+def _word_factors(trace: Trace) -> tuple[Tensor, ...]:
+    """By what the gradients of a word are multiplied: → a, → c^w (both e^a's), → its gates, → the cell of its start."""
+    i, f, g = trace.word_gates.chunk(3, dim=1)
+    weight = trace.links.exp()
+    to_gates = torch.stack([g * i * (1 - i), trace.starts * f * (1 - f), i * (1 - g * g)], dim=1)
+    return weight * trace.links * (1 - trace.links), weight, trace.word_cells, to_gates, f
+
+
+def word_step_backward(words: Sequence[Tensor], arrived: Tensor, back_link: Tensor, cuts: list[int]) -> Tensor:
+    """From d (e^a ⊙ c^w, e^a), fill in d gates [w, 3, H] and d a (before the sigmoid); give d cell of the start."""
+    d_gates, d_a, slope, weight, cells, to_gates, to_start = words
     d_sum, d_total = arrived.chunk(2, dim=1)
-    d_a = weight * torch.addcmul(d_total, d_sum, cells) * a * (1 - a)
-    d_cells = torch.cat(
-        [torch.addmm((weight * d_sum)[lo:hi], d_a[lo:hi], m) for lo, hi, m in _by_direction(cuts, back_link)]
-    )
-    start = cell.reshape(-1, H).index_select(0, rows)
-    d_gates = torch.cat([d_cells * g * i * (1 - i), d_cells * start * f * (1 - f), d_cells * i * (1 - g * g)], dim=1)
-    return d_gates, d_a, d_cells * f
+    torch.addcmul(d_total, d_sum, cells, out=d_a).mul_(slope)
+    d_cells = weight * d_sum
+    for low, high, matrix in _by_direction(cuts, back_link):
+        d_cells[low:high].addmm_(d_a[low:high], matrix)
+    torch.mul(d_cells[:, None], to_gates, out=d_gates)
+    return d_cells.mul_(to_start)
 
 
-def _link_gradient(steps: Steps, d_link: Tensor, plan: Plan, link_hidden: Tensor) -> Tensor:
+def _link_gradient(cells: Tensor, d_link: Tensor, plan: Plan) -> Tensor:
     """One product a direction, after the loop."""
-    kept = [words[1] for words in steps.words if words is not None]
-    if not kept:
-        return torch.zeros_like(link_hidden)
-    cells, N = torch.cat(kept), len(link_hidden)
-    direction = plan.row // (plan.closes.shape[2])
+    N = plan.closes.shape[1]
+    counts = torch.tensor([[high - low for low, high in pairwise(cut)] for cut in plan.cuts]).view(-1, N)
+    direction = torch.arange(N).repeat(len(counts)).repeat_interleave(counts.flatten()).to(cells.device)
     return torch.stack([cells[direction == n].T @ d_link[direction == n] for n in range(N)])

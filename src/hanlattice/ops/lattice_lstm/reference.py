@@ -13,20 +13,15 @@ def lattice_lstm(
     x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool = True
 ) -> Tensor:
     """x [B, T, D], word_x [W, E] → h [B, T, H]; zero after a sentence's end."""
-    B, T, _ = x.shape
-    rows = [x.new_zeros(0, weights.hidden) for _ in range(B)]
+    T = x.shape[1]
+    words: list[list[tuple[int, int, Tensor]]] = [[] for _ in x]
+    for w, (b, start, end) in enumerate(zip(lattice.sentence, lattice.start, lattice.end, strict=True)):
+        words[b].append((start, end, word_x[w]))
+    rows = []
     for b, length in enumerate(lattice.lengths.tolist()):
-        words = [
-            (start, end, word_x[w])
-            for w, (sentence, start, end) in enumerate(
-                zip(lattice.sentence.tolist(), lattice.start.tolist(), lattice.end.tolist(), strict=True)
-            )
-            if sentence == b
-        ]
-        if length:
-            rows[b] = one_sentence(x[b, :length], words, weights, coupled)
-    padded = [torch.cat([row, row.new_zeros(T - len(row), row.shape[1])]) for row in rows]
-    return torch.stack(padded) if padded else x.new_zeros(0, T, weights.hidden)
+        h = one_sentence(x[b, :length], words[b], weights, coupled)
+        rows.append(torch.cat([h, h.new_zeros(T - length, weights.hidden)]))
+    return torch.stack(rows) if rows else x.new_zeros(0, T, weights.hidden)
 
 
 def one_sentence(x: Tensor, words: list[tuple[int, int, Tensor]], weights: LatticeLSTMWeights, coupled: bool) -> Tensor:
@@ -55,7 +50,7 @@ def one_sentence(x: Tensor, words: list[tuple[int, int, Tensor]], weights: Latti
         for start, end, x_w in words:
             if start == j:
                 ending[end - 1].append(word_cell(x_w, h, c, weights))
-    return torch.stack(outputs)
+    return torch.stack(outputs) if outputs else x.new_zeros(0, weights.hidden)
 
 
 def word_cell(x_w: Tensor, h: Tensor, c: Tensor, weights: LatticeLSTMWeights) -> Tensor:

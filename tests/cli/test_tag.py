@@ -1,0 +1,238 @@
+"""`hanlattice tag`: texts, files and streams in; JSONL, columns or marks out; one result for each line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hanlattice.data.columns import read_columns
+from hanlattice.data.jsonl import read_jsonl
+from hanlattice.errors import InputError
+from hanlattice.predict import Document, Predictor
+from tests.cli.command import ENVIRONMENT, PROGRAM, hanlattice, run, start
+from tests.made import sentences
+
+TEXT = "王小明在青石镇工作。"
+SPANS = [(0, 3, "PER", "王小明"), (4, 7, "LOC", "青石镇")]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "in.txt"
+
+
+def records(out: bytes) -> list[dict[str, object]]:
+    assert out.endswith(b"\n") or not out
+    return [json.loads(line) for line in out.decode("utf-8").split("\n")[:-1]]
+
+
+def texts(out: bytes) -> list[object]:
+    return [record["text"] for record in records(out)]
+
+
+def test_a_text(lattice_folder):
+    outcome = hanlattice("tag", "-m", lattice_folder, TEXT)
+    assert (outcome.code, outcome.err) == (0, "")
+    (record,) = records(outcome.out)
+    assert record["text"] == TEXT
+    found = record["spans"]
+    assert isinstance(found, list)
+    assert [(s["start"], s["end"], s["label"], s["text"]) for s in found] == SPANS
+    assert all(0.5 < s["score"] <= 1 for s in found)
+    assert "王小明" in outcome.text  # readable, not escaped
+
+
+def test_several_texts_files_and_standard_input_in_their_order(lattice_folder, file):
+    file.write_bytes("二\r\n\n三".encode())
+    outcome = hanlattice("tag", "-m", lattice_folder, "一", file, "-", "六\n七", stdin="四\n五\n".encode())
+    assert texts(outcome.out) == ["一", "二", "", "三", "四", "五", "六", "七"]
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"\n\n\n", ["", "", ""]),
+        ("\ufeff一\n二".encode(), ["一", "二"]),
+        ("一\r\n二\r\n".encode(), ["一", "二"]),
+        ("一\r二\u2028三\x85四\x0b五\n".encode(), ["一\r二\u2028三\x85四\x0b五"]),
+        (b"\x00\n \t \n", ["\x00", " \t "]),
+        (b"a\xff\xe5\nb\n", ["a\udcff\udce5", "b"]),
+    ],
+)
+def test_one_result_for_each_line_whatever_is_in_it(lattice_folder, file, content, lines):
+    file.write_bytes(content)
+    for outcome in (
+        hanlattice("tag", "-m", lattice_folder, file),
+        hanlattice("tag", "-m", lattice_folder, "-", stdin=content),
+    ):
+        assert outcome.code == 0
+        assert texts(outcome.out) == lines
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(lines=st.lists(st.one_of(st.binary(max_size=12), st.text(max_size=9).map(str.encode)), max_size=6))
+def test_any_bytes_survive(char_folder: Path, lines: list[bytes]) -> None:
+    lines = [line.replace(b"\n", b"").rstrip(b"\r") for line in lines]
+    if lines:
+        lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+    content = b"".join(line + b"\n" for line in lines)
+    outcome = hanlattice("tag", "-m", char_folder, "-", stdin=content)
+    assert [str(text).encode("utf-8", "surrogateescape") for text in texts(outcome.out)] == lines
+    marked = hanlattice("tag", "-m", char_folder, "-f", "inline", "-", stdin=content).out
+    if b"[" not in content and b"/" not in content:
+        for mark in (b"[", b"/PER]", b"/LOC]"):
+            marked = marked.replace(mark, b"")
+        assert marked == content
+
+
+def test_inline(lattice_folder):
+    outcome = hanlattice("tag", "-m", lattice_folder, "--format", "inline", TEXT, "")
+    assert outcome.text == "[王小明/PER]在[青石镇/LOC]工作。\n\n"
+
+
+@pytest.mark.parametrize("scheme", ["BIO", "BMES", "BIOES"])
+def test_columns_can_be_read_again(lattice_folder, tmp_path, scheme):
+    given_texts = [sentence.text for sentence in sentences(12, 5)]
+    outcome = hanlattice("tag", "-m", lattice_folder, "-f", "conll", "--scheme", scheme, *given_texts)
+    (tmp_path / "out.bmes").write_bytes(outcome.out)
+    corpus = read_columns(tmp_path / "out.bmes")
+    assert [sentence.text for sentence in corpus.sentences] == given_texts
+    assert corpus.scheme == scheme
+    assert corpus.notices == ()
+
+
+def test_jsonl_can_be_read_again_as_a_corpus(lattice_folder, tmp_path):
+    assert hanlattice("tag", "-m", lattice_folder, "-o", tmp_path / "o.jsonl", TEXT, "南湖有3个人。").code == 0
+    corpus = read_jsonl(tmp_path / "o.jsonl")
+    assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [2, 1]
+
+
+def test_out_appears_whole_or_not_at_all(lattice_folder, tmp_path, monkeypatch):
+    out = tmp_path / "deep" / "out.jsonl"
+    outcome = hanlattice("tag", "-m", lattice_folder, "-o", out, TEXT)
+    assert (outcome.code, outcome.out, outcome.err) == (0, b"", "")
+    before = out.read_bytes()
+    assert texts(before) == [TEXT]
+
+    def broken(*_: object) -> Iterator[Document]:
+        yield Document("一", ())
+        raise InputError("torn off", "somewhere", 3)
+
+    monkeypatch.setattr(Predictor, "pipe", broken)
+    hanlattice("tag", "-m", lattice_folder, "-o", out, TEXT).refused("somewhere:3: torn off")
+    assert out.read_bytes() == before
+    assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
+
+
+def test_out_to_a_device_leaves_the_device_there(lattice_folder):
+    assert hanlattice("tag", "-m", lattice_folder, "-o", "/dev/null", TEXT).code == 0
+    assert Path("/dev/null").is_char_device()
+    hanlattice("tag", "-m", lattice_folder, "-o", "/dev/full", TEXT).refused("/dev/full", "the disk is full")
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_pipe_that_looks_like_a_file(lattice_folder):
+    reading, writing = os.pipe()
+    with open(writing, "wb") as pipe:
+        pipe.write(f"{TEXT}\n南湖".encode())
+    assert texts(hanlattice("tag", "-m", lattice_folder, f"/dev/fd/{reading}").out) == [TEXT, "南湖"]
+    os.close(reading)
+
+
+@pytest.mark.parametrize("name", ["nowhere.txt", "data/nowhere", "./缺.md", "缺失的文件.txt", "/缺失"])
+def test_a_missing_file_is_not_tagged_as_if_it_were_a_text(lattice_folder, name):
+    hanlattice("tag", "-m", lattice_folder, name).refused(name, "there is no such file", "--text")
+    assert texts(hanlattice("tag", "-m", lattice_folder, "--text", name).out) == [name]
+
+
+def test_text_means_text_even_where_a_file_has_that_name(lattice_folder, file):
+    file.write_text("一\n")
+    assert texts(hanlattice("tag", "-m", lattice_folder, "--text", file, "-").out) == [str(file), "-"]
+
+
+@pytest.mark.parametrize("text", ["王小明", "i.e. 王", "a b.txt 很好", "长" * 5000, "OK"])
+def test_texts_that_are_no_file_names(char_folder, text):
+    assert texts(hanlattice("tag", "-m", char_folder, text).out) == [text]
+
+
+def test_what_cannot_be_tagged_is_refused(lattice_folder, tmp_path):
+    hanlattice("tag", "-m", lattice_folder, tmp_path).refused(str(tmp_path), "it is a folder")
+    hanlattice("tag", "-m", tmp_path / "none", TEXT).refused("none", "no such model folder")
+    hanlattice("tag", "-m", lattice_folder, "--device", "cuda:99", TEXT).refused("cuda:99 was asked for")
+    hanlattice("tag", "-m", lattice_folder, "--device", "gpu", TEXT).refused("no device is called 'gpu'")
+    for wrong in (["--batch-size", "0"], ["--format", "xml"]):
+        outcome = hanlattice("tag", "-m", lattice_folder, *wrong, TEXT)
+        assert outcome.code == 2
+        assert "Traceback" not in outcome.err
+
+
+def test_a_reader_that_goes_away_is_no_error(lattice_folder, file):
+    file.write_text("".join(f"{sentence.text}\n" for sentence in sentences(3000, 1)), "utf-8")
+    with start("tag", "-m", lattice_folder, file) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert json.loads(first)["text"]
+    assert process.returncode in (1, 141)
+
+
+def test_a_full_disk_under_standard_output(lattice_folder):
+    with open("/dev/full", "wb") as full:
+        for arguments in (["tag", "-m", lattice_folder, TEXT], ["info", lattice_folder]):
+            run(*arguments, stdout=full).refused("cannot write the output: the disk is full")
+
+
+def test_bytes_that_are_not_utf8_on_the_real_command_line(lattice_folder):
+    outcome = run("tag", "-m", lattice_folder, "-f", "inline", "-", os.fsdecode(b"\xff\xe5"), stdin=b"\xfe!\n")
+    assert (outcome.code, outcome.out, outcome.err) == (0, b"\xfe!\n\xff\xe5\n", "")
+
+
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def peak_memory(*arguments: str | Path) -> int:
+    """The largest resident size of the program in bytes, as a small process between sees it.
+
+    A process starts with the peak of the one that started it, so the peak of a child of pytest would be pytest's own.
+    """
+    command = [sys.executable, "-c", MEASURE, PROGRAM, *map(str, arguments)]
+    kilobytes = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=280).stdout
+    return int(kilobytes) * 1024
+
+
+def grow(file: Path, lines: int) -> Path:
+    block = "".join(f"{sentence.text}\n" for sentence in sentences(100, 1)).encode()
+    with file.open("wb") as out:
+        out.writelines(block for _ in range(lines // 100))
+    return file
+
+
+def test_memory_does_not_grow_with_the_file(char_folder, tmp_path):
+    small = peak_memory("tag", "-m", char_folder, grow(tmp_path / "small.txt", 1_000))
+    large = peak_memory("tag", "-m", char_folder, grow(tmp_path / "large.txt", 20_000))
+    assert 50e6 < small < 700e6
+    assert large - small < 6e6
+
+
+@pytest.mark.slow
+def test_memory_of_thirty_megabytes(lattice_folder, tmp_path):
+    small = peak_memory("tag", "-m", lattice_folder, grow(tmp_path / "small.txt", 90_000))
+    large = peak_memory("tag", "-m", lattice_folder, grow(tmp_path / "large.txt", 900_000))
+    assert large - small < 25e6
+    assert large < 1e9

@@ -1,0 +1,139 @@
+"""`hanlattice train`: configuration in, model folder out, and the ways in which it is stopped."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import shlex
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hanlattice.models.checkpoint import load_model, load_tensors
+from tests.cli.command import hanlattice, run, start
+from tests.made import made_tree, write_made, write_toml
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    write_made(folder, train=40)
+    return folder
+
+
+def toml(tiny: Path, path: Path, **changes: Any) -> Path:
+    return write_toml(path, made_tree(tiny, **{"train__epochs": 2, "model__hidden": 4, **changes}))
+
+
+def same_weights(left: Path, right: Path) -> bool:
+    mine, theirs = (load_tensors(folder / "model.safetensors")[0] for folder in (left, right))
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_a_model_and_its_scores(tiny, tmp_path):
+    outcome = hanlattice("train", toml(tiny, tmp_path / "c.toml"), "--out", tmp_path / "run", "--set", "train.epochs=1")
+    assert outcome.code == 0
+    assert "40 to train on" in outcome.err
+    assert "epoch 1: loss" in outcome.err
+    assert "epoch 2" not in outcome.err
+    assert f"the model is in {tmp_path / 'run'}\n" in outcome.err
+    assert "dev, weights of epoch 1" in outcome.text
+    assert "test, weights of epoch 1" in outcome.text
+    assert load_model(tmp_path / "run").config.train.epochs == 1
+    card = (tmp_path / "run" / "README.md").read_text("utf-8")
+    assert all(part in card for part in ("lattice LSTM–CRF", "LOC, PER", "train.bmes", "words.bin", "| dev |"))
+
+
+def test_resume_of_a_finished_run_and_of_another_one(tiny, tmp_path):
+    config = toml(tiny, tmp_path / "c.toml")
+    first = hanlattice("train", config, "--out", tmp_path / "run")
+    again = hanlattice("train", config, "--out", tmp_path / "run", "--resume")
+    assert (again.code, again.out) == (0, first.out)
+    assert "epoch 1: loss" not in again.err
+    hanlattice("train", config, "--out", tmp_path / "run").refused("holds a run already", "--resume")
+    other = hanlattice("train", config, "--out", tmp_path / "run", "--resume", "--set", "train.seed=2")
+    other.refused("another configuration or other data")
+
+
+def wait_for(path: Path, process: Any) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_ctrl_c_says_how_to_go_on_and_going_on_ends_alike(tiny, tmp_path):
+    config = toml(tiny, tmp_path / "c.toml", train__epochs=40, train__checkpoint_minutes=1e-3)
+    with start("train", config, "--out", tmp_path / "[run] 1", "--set", "train.lr = 0.01") as process:
+        wait_for(tmp_path / "[run] 1" / "model.safetensors", process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert b"Traceback" not in err
+    assert out == b""
+    (command,) = [line for line in err.decode().splitlines() if line.startswith("stopped; go on with: ")]
+    _, *again = shlex.split(command.removeprefix("stopped; go on with: "))
+    assert hanlattice(*again).code == 0
+    assert hanlattice("train", config, "--out", tmp_path / "whole", "--set", "train.lr=0.01").code == 0
+    assert same_weights(tmp_path / "[run] 1", tmp_path / "whole")
+
+
+def test_kill_9_at_random_moments(tiny, tmp_path):
+    config = toml(tiny, tmp_path / "c.toml", train__epochs=40, train__checkpoint_minutes=1e-3, train__average=0.9)
+    assert hanlattice("train", config, "--out", tmp_path / "whole").code == 0
+    rng, killed = random.Random(5), 0
+    for _ in range(2):
+        with start("train", config, "--out", tmp_path / "run", "--resume") as process:
+            wait_for(tmp_path / "run" / "state.safetensors", process)
+            time.sleep(rng.uniform(0, 0.8))
+            process.kill()
+            process.communicate(timeout=60)
+        killed += process.returncode == -signal.SIGKILL
+    assert killed
+    assert hanlattice("train", config, "--out", tmp_path / "run", "--resume").code == 0
+    assert same_weights(tmp_path / "run", tmp_path / "whole")
+    logs = [(tmp_path / name / "log.jsonl").read_text("utf-8").splitlines() for name in ("run", "whole")]
+    epochs = [[line for line in map(json.loads, log) if line["event"] == "epoch"] for log in logs]
+    assert [(e["epoch"], e["loss"], e["dev"]) for e in epochs[0]] == [
+        (e["epoch"], e["loss"], e["dev"]) for e in epochs[1]
+    ]
+
+
+def test_a_full_disk_leaves_no_half_file_and_a_run_that_goes_on(tiny, tmp_path):
+    """A real limit on the size of a file, which the model fits into and the state of its optimiser does not."""
+    config = toml(tiny, tmp_path / "c.toml")
+    assert hanlattice("train", config, "--out", tmp_path / "whole").code == 0
+    size = (tmp_path / "whole" / "model.safetensors").stat().st_size
+    limits = {"one byte": 1, "too small for the state": int(size * 1.7)}
+    for name, limit in limits.items():
+        folder = tmp_path / name
+        outcome = run(
+            "train", config, "--out", folder,
+            preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        )  # fmt: skip
+        outcome_line = outcome.err[outcome.err.index("error: ") :]
+        assert outcome.code == 2, outcome
+        assert "larger than allowed" in outcome_line
+        assert "Traceback" not in outcome.err
+        assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
+        assert (folder / "model.safetensors").exists() == (name != "one byte")
+        assert hanlattice("train", config, "--out", folder, "--resume").code == 0
+        assert same_weights(folder, tmp_path / "whole")
+
+
+def test_notices_are_told_whatever_is_in_them(tiny, tmp_path):
+    vectors = tmp_path / "[red]words[/]" / "x.vec"
+    vectors.parent.mkdir(parents=True)
+    vectors.write_text("3 2\n青石镇 1 2\n南湖 1 2 3\n白沙 1\n", "utf-8")
+    config = toml(tiny, tmp_path / "c.toml", words__vectors=str(vectors), train__epochs=1)
+    outcome = hanlattice("train", config, "--out", tmp_path / "run")
+    assert outcome.code == 0
+    expected = f"note: {vectors}: skipped 2 broken rows: line 3: expected a word and 2 numbers, found 3 numbers"
+    assert expected in outcome.err
+    assert "line 4: expected a word and 2 numbers, found 1 numbers" in outcome.err

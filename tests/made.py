@@ -1,0 +1,92 @@
+"""A made corpus with made vectors: persons and places in a handful of sentence shapes, learnt in seconds."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hanlattice.config import Config, make_config
+from hanlattice.data.columns import write_columns
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.text.vectors import Vectors, write_vectors
+
+SURNAMES, GIVEN = "王李张刘陈杨", ("小明", "建国", "芳", "秀英", "伟", "天一")
+PLACES = ("青石镇", "白沙市", "云门山", "龙泉寺", "南湖", "东港区", "红叶谷", "双桥村")
+SHAPES = (
+    "{P}在{L}工作。",
+    "{P}去了{L}！",
+    "昨天{P}和{P}到{L}开会",
+    "{L}有3个人。",
+    "今天天气很好，没有人说话。",
+    "{P}说：“我爱{L}”",
+)
+WORDS = ("工作", "昨天", "今天", "天气", "开会", "没有", "说话", "很好", "电脑", "沙漠", "大海", "白沙")
+WIDTH = 8
+
+
+def sentence(shape: str, rng: np.random.Generator) -> Sentence:
+    """The shape with names put in, each a gold span."""
+    text, spans = "", []
+    for character in shape.replace("{P}", "P").replace("{L}", "L"):
+        if character in "PL":
+            name = str(rng.choice(PLACES)) if character == "L" else rng.choice(list(SURNAMES)) + rng.choice(GIVEN)
+            spans.append(Span(len(text), len(text) + len(name), {"P": "PER", "L": "LOC"}[character]))
+            text += name
+        else:
+            text += character
+    return Sentence(text, tuple(spans))
+
+
+def sentences(count: int, seed: int) -> list[Sentence]:
+    rng = np.random.default_rng(seed)
+    return [sentence(SHAPES[at % len(SHAPES)], rng) for at in range(count)]
+
+
+def write_made(folder: Path, train: int = 120) -> None:
+    """train/dev/test.bmes, chars.vec (text) and words.bin (binary)."""
+    for seed, (name, count) in enumerate({"train": train, "dev": 30, "test": 30}.items()):
+        write_columns(folder / f"{name}.bmes", sentences(count, seed))
+    rng = np.random.default_rng(7)
+    people = ("".join(pair) for pair in product(SURNAMES[:3], GIVEN))
+    words = (*WORDS, *PLACES, *people)
+    characters = sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, "，。0"))))
+    for file, names in (("chars.vec", characters), ("words.bin", words)):
+        matrix = rng.normal(size=(len(names), WIDTH)).astype(np.float16).astype(np.float32)
+        write_vectors(folder / file, Vectors(tuple(names), matrix), binary=file.endswith(".bin"))
+
+
+def made_tree(folder: Path, **changes: Any) -> dict[str, dict[str, Any]]:
+    """The settings that learn the made corpus; `train__epochs=2` changes one of them."""
+    tree: dict[str, dict[str, Any]] = {
+        "data": {part: str(folder / f"{part}.bmes") for part in ("train", "dev", "test")},
+        "chars": {"vectors": str(folder / "chars.vec"), "dropout": 0.2},
+        "words": {"vectors": str(folder / "words.bin"), "dropout": 0.2},
+        "model": {"hidden": 16, "dropout": 0.2},
+        "train": {"epochs": 8, "batch_size": 8, "lr": 0.02, "threads": 1},
+    }
+    for name, value in changes.items():
+        section, _, key = name.partition("__")
+        tree[section][key] = value
+    return tree
+
+
+def made_config(folder: Path, **changes: Any) -> Config:
+    return make_config(made_tree(folder, **changes))
+
+
+def write_toml(path: Path, tree: dict[str, dict[str, Any]]) -> Path:
+    lines = [
+        line
+        for section, values in tree.items()
+        for line in (f"[{section}]", *(f"{key} = {_toml(value)}" for key, value in values.items()))
+    ]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def _toml(value: Any) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)

@@ -1,0 +1,261 @@
+"""A model folder: it comes back equal, and whatever was done to it is refused with the reason."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import hanlattice
+from hanlattice.batch import collate
+from hanlattice.config import make_config
+from hanlattice.errors import HanlatticeError, InputError, ModelError
+from hanlattice.models.build import build
+from hanlattice.models.checkpoint import (
+    _record_digest,
+    load_model,
+    load_tensors,
+    save_frame,
+    save_tensors,
+    save_weights,
+)
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.text.vectors import Vectors, write_vectors
+
+FILES = ("config.json", "chars.txt", "lexicon.txt", "model.safetensors")
+SOURCE = Path(hanlattice.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Path:
+    """An untrained model of a few kilobytes, with awkward characters and words in its files."""
+    folder = tmp_path_factory.mktemp("small")
+    words = ("\ufeff乙", "南京", "a b 3", "长\u2028江", "Ａ大", "word 12 n")
+    write_vectors(folder / "words.vec", Vectors(("南京",), np.ones((1, 2), dtype=np.float32)), binary=False)
+    rows = "".join(f"{word} 1 0.5\n" for word in words)
+    (folder / "words.vec").write_text(f"{len(words)} 2\n{rows}", "utf-8")
+    config = make_config({"chars": {"dim": 3}, "words": {"vectors": str(folder / "words.vec")}, "model": {"hidden": 2}})
+    text = "\ufeff乙南\\京\r\u2028\x00𠮷\ufffd"
+    built = build(config, [Sentence(text, (Span(0, 2, "LOC"),))])
+    save_frame(folder / "model", config, built.indexer, {"train": {"file": "x"}})
+    save_weights(folder / "model", built.tagger.state_dict(), {"epoch": 3})
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def scratch(small: Path, tmp_path_factory) -> Path:
+    """A copy to damage; `damaged` puts back what it changes."""
+    return Path(shutil.copytree(small, tmp_path_factory.mktemp("scratch") / "model"))
+
+
+class damaged:  # noqa: N801 (reads as a verb)
+    """Within, one file of the folder has these bytes, or is not there."""
+
+    def __init__(self, file: Path, content: bytes | None) -> None:
+        self.file, self.content, self.before = file, content, file.read_bytes()
+
+    def __enter__(self) -> None:
+        if self.content is None:
+            self.file.unlink()
+        else:
+            self.file.write_bytes(self.content)
+
+    def __exit__(self, *_: object) -> None:
+        self.file.write_bytes(self.before)
+
+
+def tensors_of(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(load_model(folder).tagger.state_dict())
+
+
+def test_what_was_saved_comes_back(small):
+    model = load_model(small)
+    assert model.indexer.lexicon is not None
+    assert sorted(model.indexer.lexicon.words) == sorted(
+        ("\ufeff乙", "南京", "a b 3", "长\u2028江", "Ａ大", "word 12 n")
+    )
+    assert set(model.indexer.vocab.symbols[1:]) == set("\ufeff乙南\\京\r\u2028\x00𠮷\ufffd")
+    assert model.scores == {"epoch": 3}
+    assert model.data == {"train": {"file": "x"}}
+    assert not model.tagger.training
+
+
+def test_a_loaded_model_gives_equal_outputs(lattice_folder, tmp_path):
+    first = load_model(lattice_folder)
+    save_frame(tmp_path / "copy", first.config, first.indexer, first.data)
+    save_weights(tmp_path / "copy", first.tagger.state_dict(), first.scores)
+    second = load_model(tmp_path / "copy")
+    texts = ["王小明在青石镇工作。", "没有人\ud800", "x", "昨天白沙市有3个人"]
+    batches = [collate([m.indexer.example(Sentence(text)) for text in texts]) for m in (first, second)]
+    emissions = [m.tagger.emissions(batch) for m, batch in zip((first, second), batches, strict=True)]
+    assert torch.equal(*emissions)
+    assert torch.equal(first.tagger.decode(batches[0]), second.tagger.decode(batches[1]))
+    for name in ("config.json", "chars.txt", "lexicon.txt"):
+        assert (tmp_path / "copy" / name).read_bytes() == (lattice_folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_changed_byte_is_refused_or_means_the_same(
+    small: Path, scratch: Path, name: str, data: st.DataObject
+) -> None:
+    content = bytearray((small / name).read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    with damaged(scratch / name, bytes(content)):
+        try:
+            model = load_model(scratch)
+        except ModelError:
+            return
+    assert name in ("config.json", "model.safetensors"), "a changed text file was read"
+    original = load_model(small)
+    assert model.config == original.config
+    assert (model.data, model.scores) == (original.data, original.scores)
+    assert (model.indexer.tags, model.indexer.scheme) == (original.indexer.tags, original.indexer.scheme)
+    after, before = model.tagger.state_dict(), original.tagger.state_dict()
+    assert all(torch.equal(after[key], before[key]) for key in before)
+
+
+def test_every_byte_of_the_weights_themselves_is_watched(small, scratch):
+    content = (small / "model.safetensors").read_bytes()
+    header = 8 + int.from_bytes(content[:8], "little")
+    for at in range(header, len(content), 7):
+        changed = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        with damaged(scratch / "model.safetensors", changed), pytest.raises(ModelError, match="not match its checksum"):
+            load_model(scratch)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(scratch, name):
+    with damaged(scratch / name, None), pytest.raises(ModelError, match=rf"{name}.*(missing|no such file)|missing"):
+        load_model(scratch)
+
+
+@pytest.mark.parametrize("name", FILES)
+@given(share=st.floats(0, 0.999))
+@example(share=0.0)
+@example(share=0.999)
+def test_a_file_cut_short_is_refused(scratch: Path, name: str, share: float) -> None:
+    content = (scratch / name).read_bytes()
+    cut = content[: int(len(content) * share)]
+    if cut.strip() == content.strip():
+        return
+    with damaged(scratch / name, cut), pytest.raises(ModelError, match=r"cut short|checksum|JSON|version"):
+        load_model(scratch)
+
+
+def test_bytes_added_at_the_end_are_refused(scratch):
+    for name in ("chars.txt", "lexicon.txt", "model.safetensors"):
+        with damaged(scratch / name, (scratch / name).read_bytes() + b"x\n"), pytest.raises(ModelError):
+            load_model(scratch)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_format_version_is_refused_though_its_checksum_fits(scratch, version):
+    record = json.loads((scratch / "config.json").read_text("utf-8"))
+    del record["sha256"]
+    record["format"] = version
+    content = json.dumps(record | {"sha256": _record_digest(record)}).encode()
+    with (
+        damaged(scratch / "config.json", content),
+        pytest.raises(ModelError, match=f"format version is {version}, and"),
+    ):
+        load_model(scratch)
+
+
+@pytest.mark.parametrize("key", ["config", "tags", "scheme", "data", "files"])
+def test_a_part_of_the_config_that_is_missing_is_named_though_the_checksum_fits(scratch, key):
+    record = json.loads((scratch / "config.json").read_text("utf-8"))
+    del record["sha256"], record[key]
+    content = json.dumps(record | {"sha256": _record_digest(record)}).encode()
+    with damaged(scratch / "config.json", content), pytest.raises(ModelError, match=f"{key} is missing"):
+        load_model(scratch)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"3", b'{"format": 1}', b"\xff", b"[" * 100_000])
+def test_a_config_that_is_none_is_refused(scratch, content):
+    with damaged(scratch / "config.json", content), pytest.raises(ModelError, match=r"config\.json|version"):
+        load_model(scratch)
+
+
+def test_files_of_two_models_do_not_mix(scratch, lattice_folder, char_folder):
+    for other in (lattice_folder, char_folder):
+        weights = (other / "model.safetensors").read_bytes()
+        with damaged(scratch / "model.safetensors", weights), pytest.raises(ModelError, match=r"fit|rows of vectors"):
+            load_model(scratch)
+
+
+def test_no_folder_a_file_and_an_empty_folder(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name, why in (
+        ("nowhere", "no such model folder"),
+        ("file", "no such model folder"),
+        ("empty", "not a model folder"),
+    ):
+        with pytest.raises(ModelError, match=why):
+            load_model(tmp_path / name)
+
+
+def test_a_device_that_is_not_here_is_refused_first(tmp_path):
+    with pytest.raises(InputError, match="no device is called 'gpu'"):
+        load_model(tmp_path, "gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="torch finds no CUDA device"):
+            load_model(tmp_path, "cuda")
+
+
+def test_tensors_of_every_kind_and_shape_come_back(tmp_path):
+    tensors = {
+        "scalar": torch.tensor(3.0),
+        "empty": torch.zeros(0, 4),
+        "half": torch.randn(3, 2).half(),
+        "ints": torch.arange(5),
+        "bytes": torch.arange(9, dtype=torch.uint8),
+        "flag": torch.tensor([True, False]),
+        "turned": torch.randn(3, 4).T,
+    }
+    save_tensors(tmp_path / "t", tensors, {"a": "好"})
+    found, metadata = load_tensors(tmp_path / "t")
+    assert metadata == {"a": "好"}
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+
+
+def test_a_disk_that_is_full_leaves_the_old_weights(lattice_folder, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(lattice_folder, tmp_path / "model"))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(HanlatticeError, match="the disk is full"):
+        save_weights(folder, tensors_of(folder), {})
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_no_pickle_anywhere():
+    """The one reader of a pickled list refuses every class; nothing else may so much as import the module."""
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
+                banned = names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+                assert not banned or file == SOURCE / "data" / "wordlists.py", f"{file}:{node.lineno}"
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+                assert node.attr not in ("load", "save"), f"{file}:{node.lineno}"
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant), f"{file}:{node.lineno}"
+                assert node.value.value is False, f"{file}:{node.lineno}"

@@ -1,0 +1,220 @@
+"""The configuration: every shipped one loads, and every mistake is reported, all of them at once, with what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.config import Config, make_config, read_config
+from hanlattice.errors import ConfigError, InputError
+from tests.strategies import any_text, shares_folder
+
+SHIPPED = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.toml"))
+SETTINGS = {
+    f"{section.name}.{setting.name}": getattr(getattr(Config(), section.name), setting.name)
+    for section in dataclasses.fields(Config)
+    for setting in dataclasses.fields(getattr(Config(), section.name))
+}
+
+
+def config_file(tmp_path: Path, body: str) -> Path:
+    path = tmp_path / "c.toml"
+    path.write_bytes(body.encode())
+    return path
+
+
+def problems_of(path: Path, *changes: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read_config(path, changes)
+    assert str(caught.value).startswith(f"{path} has {len(caught.value.problems)} problem")
+    assert all(f"  - {problem}" in str(caught.value) for problem in caught.value.problems)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_every_shipped_config_loads_and_names_its_command(path):
+    read_config(path)
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith(f"# hanlattice train configs/{path.name}")
+
+
+def test_there_are_shipped_configs():
+    assert SHIPPED
+
+
+def test_an_empty_file_is_the_defaults_and_a_config_comes_back_from_its_dict(tmp_path):
+    assert read_config(config_file(tmp_path, "")) == Config() == make_config({})
+    assert make_config(Config().as_dict()) == Config()
+    changed = make_config({"train": {"lr": 1, "seed": 7}, "model": {"encoder": "char"}})
+    assert (changed.train.lr, changed.train.seed, changed.model.encoder) == (1.0, 7, "char")
+    assert type(changed.train.lr) is float
+    assert make_config(changed.as_dict()) == changed
+
+
+def test_line_ends_and_byte_order_mark_do_not_matter(tmp_path):
+    assert read_config(config_file(tmp_path, "\ufeff[train]\r\nepochs = 3\r\n")).train.epochs == 3
+
+
+def test_several_problems_at_once(tmp_path):
+    body = "words = 3\n[trian]\nx = 1\n[train]\nepoch = 5\nlr = 'fast'\nseed = true\n[model]\nencoder = 'latice'\n"
+    assert problems_of(config_file(tmp_path, body), "train.clip=-1", "nonsense") == [
+        "--set wants section.key=value, such as train.epochs=5, not 'nonsense'",
+        "words must be a section, [words], not 3",
+        "unknown section [trian]: did you mean train?",
+        "unknown key train.epoch: did you mean epochs?",
+        "train.lr must be a number, not 'fast'",
+        "train.seed must be a whole number, not True",
+        "train.clip must be 0 or more, not -1.0",
+        "model.encoder must be one of lattice, char (did you mean lattice?), not 'latice'",
+    ]
+
+
+def test_one_problem_is_singular():
+    with pytest.raises(ConfigError, match=r"^the configuration has 1 problem:\n  - unknown section"):
+        make_config({"x": {}})
+
+
+def test_nothing_near_lists_what_is_known():
+    with pytest.raises(ConfigError, match=r"unknown section \[zzz\]; known are data, chars, words, model, train"):
+        make_config({"zzz": {}})
+    with pytest.raises(ConfigError, match=r"unknown key words\.qqq; known are vectors, norm, fine_tune, dropout"):
+        make_config({"words": {"qqq": 1}})
+
+
+WRONG = [
+    ("train.epochs", "5.0", "must be a whole number, not 5.0"),
+    ("train.epochs", "true", "must be a whole number, not True"),
+    ("train.epochs", "'5'", "must be a whole number, not '5'"),
+    ("train.epochs", "0", "must be above 0, not 0"),
+    ("train.epochs", "[5]", "must be a whole number, not [5]"),
+    ("train.lr", "false", "must be a number, not False"),
+    ("train.lr", "nan", "must be above 0, not nan"),
+    ("train.lr", "inf", "must be above 0, not inf"),
+    ("train.lr", "0", "must be above 0, not 0.0"),
+    ("train.clip", "nan", "must be 0 or more, not nan"),
+    ("train.warmup", "1", "must be at least 0 and below 1, not 1.0"),
+    ("train.warmup", "-0.1", "must be at least 0 and below 1, not -0.1"),
+    ("train.seed", "-1", "not -1"),
+    ("train.seed", str(1 << 70), f"not {1 << 70}"),
+    ("chars.dropout", "nan", "must be at least 0 and below 1, not nan"),
+    ("chars.norm", "1" + "0" * 400, "must be "),
+    ("model.coupled", "1", "must be true or false, not 1"),
+    ("model.scheme", "'IOB1'", "must be one of BIO, BMES, BIOES"),
+    ("model.scheme", "1", "must be a string, not 1"),
+    ("data.train", "['a', 'b']", "must be a string, not ['a', 'b']"),
+    ("data.train", "2020-01-01", "must be a string, not datetime.date(2020, 1, 1)"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "says"), WRONG)
+def test_wrong_values(tmp_path, place, value, says):
+    """In the file and by --set alike."""
+    section, key = place.split(".")
+    from_file = problems_of(config_file(tmp_path, f"[{section}]\n{key} = {value}\n"))
+    from_set = problems_of(config_file(tmp_path, ""), f"{place}={value}")
+    assert from_file == from_set
+    assert len(from_file) == 1
+    assert from_file[0].startswith(place + " ")
+    assert says in from_file[0]
+
+
+SET = [
+    ("train.epochs=5", "train.epochs", 5),
+    (" train.epochs = 5 ", "train.epochs", 5),
+    ("train.epochs=1_000", "train.epochs", 1000),
+    ("train.lr=1e-3", "train.lr", 0.001),
+    ("train.lr=1", "train.lr", 1.0),
+    ("model.coupled=false", "model.coupled", False),
+    ("model.encoder=char", "model.encoder", "char"),
+    ("model.encoder= 'char' ", "model.encoder", "char"),
+    ('model.encoder="char"', "model.encoder", "char"),
+    ("data.train=../语料/a b=c#d.bmes", "data.train", "../语料/a b=c#d.bmes"),
+    ("data.train=@msra/train.bmes", "data.train", "@msra/train.bmes"),
+    ("data.train='2020'", "data.train", "2020"),
+    ("data.train=", "data.train", ""),
+    ("data.train=C:\\new", "data.train", "C:\\new"),
+    ("train.device=cuda:0", "train.device", "cuda:0"),
+]
+
+
+@pytest.mark.parametrize(("change", "place", "value"), SET)
+def test_set(tmp_path, change, place, value):
+    section, key = place.split(".")
+    config = read_config(config_file(tmp_path, "[data]\ntrain = 'old'\n[train]\nepochs = 9\n"), [change])
+    got = getattr(getattr(config, section), key)
+    assert (got, type(got)) == (value, type(value))
+
+
+def test_the_last_set_wins_and_the_rest_of_the_file_stays(tmp_path):
+    path = config_file(tmp_path, "[train]\nepochs = 9\nseed = 3\n")
+    config = read_config(path, ["train.epochs=1", "train.epochs=2"])
+    assert (config.train.epochs, config.train.seed) == (2, 3)
+
+
+@pytest.mark.parametrize("change", ["", "train", "train.epochs", "epochs=5", "=5", "--help"])
+def test_what_set_cannot_read(tmp_path, change):
+    assert problems_of(config_file(tmp_path, ""), change) == [
+        f"--set wants section.key=value, such as train.epochs=5, not {change!r}"
+    ]
+
+
+def test_set_at_places_that_are_not_there(tmp_path):
+    path = config_file(tmp_path, "train = 5\n")
+    assert problems_of(path, "modle.hidden=5", "model.hiden=5", "model.a.b=5", "train.epochs=5") == [
+        "train must be a section, [train], not 5",
+        "unknown section [modle]: did you mean model?",
+        "unknown key model.hiden: did you mean hidden?",
+        "unknown key model.a.b; known are encoder, hidden, coupled, scheme, dropout, paper_vocab",
+    ]
+
+
+@pytest.mark.parametrize("body", ["[train", "epochs 5", "[train]\n[train]", "a = 1\na = 2", "x = " + "1" * 5000, "\0"])
+def test_not_toml(tmp_path, body):
+    problems = problems_of(config_file(tmp_path, body))
+    assert len(problems) == 1
+    assert problems[0].startswith("not TOML: ")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="there is no such file"):
+        read_config(tmp_path / "none.toml")
+    (tmp_path / "gbk.toml").write_bytes("[data]\ntrain = '中'\n".encode("gbk"))
+    with pytest.raises(InputError, match=r"gbk\.toml:2: not UTF-8"):
+        read_config(tmp_path / "gbk.toml")
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400)
+changes = st.tuples(st.sampled_from(list(SETTINGS)), values | st.sampled_from(list(SETTINGS.values())))
+
+
+@given(st.lists(changes, max_size=4))
+def test_any_values_make_a_config_or_a_config_error(drawn):
+    tree: dict[str, dict[str, object]] = {}
+    for place, value in drawn:
+        section, key = place.split(".")
+        tree.setdefault(section, {})[key] = value
+    try:
+        config = make_config(tree)
+    except ConfigError as error:
+        assert 1 <= len(error.problems) <= len(drawn)  # noqa: PT017 (a config without an error is as good)
+        return
+    for section, settings in tree.items():
+        for key, value in settings.items():
+            got = getattr(getattr(config, section), key)
+            assert got == value
+            assert type(got) is type(SETTINGS[f"{section}.{key}"])
+
+
+@shares_folder
+@given(any_text, st.lists(st.text(max_size=8) | st.sampled_from(list(SETTINGS)).map(lambda place: f"{place}=x")))
+def test_any_text_is_a_config_or_an_error(tmp_path, text, changes):
+    path = tmp_path / "c.toml"
+    path.write_bytes(text.encode("utf-8", "replace"))
+    try:
+        assert isinstance(read_config(path, changes), Config)
+    except ConfigError as error:
+        assert error.problems  # noqa: PT017 (a config without an error is as good)

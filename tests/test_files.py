@@ -1,0 +1,242 @@
+"""Files: lines with their numbers whatever their ends, and outputs that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.errors import InputError, OutputError
+from hanlattice.files import decode_lines, keep_first, opening, read_lines, reason, writing
+from tests.strategies import any_text, shares_folder
+
+BOM = "\ufeff".encode()
+
+
+def lines_of(tmp_path: Path, body: bytes) -> list[str]:
+    path = tmp_path / "f.txt"
+    path.write_bytes(body)
+    numbered = list(read_lines(path))
+    assert [number for number, _ in numbered] == list(range(1, len(numbered) + 1))
+    return [line for _, line in numbered]
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\nb\n", ["a", "b"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\n\n\nb", ["a", "", "", "b"]),
+        (b"a\rb\n", ["a\rb"]),  # a lone CR ends nothing
+        (b"a\r\r\n", ["a\r"]),
+        (b"a\r", ["a\r"]),  # also at the end of the file
+        (b"a\n\r", ["a", "\r"]),
+        (BOM + b"a\n", ["a"]),
+        (BOM + b"\n", [""]),
+        (BOM, []),
+        (BOM + BOM + b"a\n", ["\ufeffa"]),  # only the first is a byte order mark
+        (b"a\n" + BOM + b"b\n", ["a", "\ufeffb"]),
+        ("a\x85b\u2028c\x0bd\x1ce\0f\n".encode(), ["a\x85b\u2028c\x0bd\x1ce\0f"]),
+    ],
+)
+def test_lines(tmp_path, body, lines):
+    assert lines_of(tmp_path, body) == lines
+
+
+@given(st.text(st.sampled_from("a中\r\n\ufeff\x85"), max_size=20))
+def test_lines_and_their_ends_are_the_text(text):
+    """Against Python's own reader without translation of line ends."""
+    body = text.encode()
+    expected = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="\n")
+    lines = [line.removesuffix("\r\n") if line.endswith("\r\n") else line.removesuffix("\n") for line in expected]
+    assert [line for _, line in decode_lines(io.BytesIO(body), "x")] == lines
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "says"),
+    [
+        (b"\xff", 1, "not UTF-8: byte 0xff at byte 1 of the line; convert the file to UTF-8"),
+        ("好\nab".encode() + b"\xb0\xa1\n", 2, "byte 0xb0 at byte 3 of the line"),  # GBK
+        (b"ok\n\n" + "好".encode()[:2] + b"\n", 3, "byte 0xe5 at byte 1 of the line"),
+        (b"\xed\xa0\x80", 1, "byte 0xed at byte 1"),  # a surrogate in UTF-8's clothes
+    ],
+)
+def test_what_is_not_utf8_names_line_and_byte(tmp_path, body, line, says):
+    path = tmp_path / "f.txt"
+    path.write_bytes(body)
+    with pytest.raises(InputError, match=says) as caught:
+        list(read_lines(path))
+    assert (caught.value.path, caught.value.line) == (path, line)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+@given(st.binary(max_size=20))
+def test_any_bytes_come_back_with_surrogateescape(body):
+    lines = [line for _, line in decode_lines(io.BytesIO(b"x" + body + b"x"), "x", errors="surrogateescape")]
+    assert "\n".join(lines).encode("utf-8", "surrogateescape") == (b"x" + body + b"x").replace(b"\r\n", b"\n")
+
+
+def test_lines_are_read_as_they_are_wanted(tmp_path):
+    """The lines before a broken one are there, and a reader that stops early closes the file (else a warning)."""
+    path = tmp_path / "f.txt"
+    path.write_bytes(b"a\n\xff\n")
+    lines = read_lines(path)
+    assert next(lines) == (1, "a")
+    lines.close()
+
+
+def test_what_cannot_be_read_says_why(tmp_path):
+    (tmp_path / "file").touch()
+    for path, says in (
+        (tmp_path / "none", "none: cannot read: there is no such file or folder"),
+        (tmp_path, "cannot read: it is a folder, not a file"),
+        (tmp_path / "file" / "x", "x: cannot read: Not a directory"),
+    ):
+        with pytest.raises(InputError, match=says), opening(path):
+            pytest.fail("it was opened")
+        with pytest.raises(InputError, match=says):
+            list(read_lines(path))
+
+
+@shares_folder
+@given(any_text)
+def test_a_first_bom_is_kept_by_another(tmp_path, text):
+    plain = text.encode("utf-8", "replace").decode().replace("\r", "").split("\n")[0] + "x"
+    assert lines_of(tmp_path, keep_first(plain).encode()) == [plain]
+    assert lines_of(tmp_path, keep_first("\ufeff" + plain).encode()) == ["\ufeff" + plain]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("there", [False, True])
+def test_written_whole(tmp_path, binary, there):
+    path = tmp_path / "new" / "f.txt"
+    if there:
+        path.parent.mkdir()
+        path.write_text("old")
+    with writing(str(path), binary=binary) as file:
+        file.write("新\n\r\n".encode() if binary else "新\n\r\n")
+        assert (path.read_text() if path.exists() else None) == ("old" if there else None)
+    assert path.read_bytes() == "新\n\r\n".encode()
+    assert [entry.name for entry in path.parent.iterdir()] == ["f.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, InputError])
+def test_after_an_error_all_is_as_it_was(tmp_path, error):
+    (tmp_path / "old.txt").write_text("old")
+    for name in ("old.txt", "new.txt"):
+        with pytest.raises(error), writing(tmp_path / name) as file:  # noqa: PT012 (the write belongs to it)
+            file.write("half")
+            raise error("stop")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["old.txt"]
+    assert (tmp_path / "old.txt").read_text() == "old"
+
+
+def test_text_that_utf8_cannot_carry_leaves_nothing(tmp_path):
+    with pytest.raises(UnicodeEncodeError), writing(tmp_path / "f.txt") as file:
+        file.write("a\ud800")
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL = """
+import resource, signal, sys
+from hanlattice.errors import OutputError
+from hanlattice.files import writing
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+try:
+    with writing(sys.argv[1], binary=True) as file:
+        for _ in range(100):
+            file.write(b"x" * 1000)
+except OutputError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_no_room_left(tmp_path, there):
+    """A real limit of the operating system, met in the middle of the file."""
+    path = tmp_path / "big.bin"
+    if there:
+        path.write_text("old")
+    done = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.strip() == f"cannot write {path}: the file would be larger than allowed here"
+    assert [entry.name for entry in tmp_path.iterdir()] == (["big.bin"] if there else [])
+    assert not there or path.read_text() == "old"
+
+
+def test_reasons_in_words():
+    assert reason(OSError(errno.ENOSPC, "No space left on device")) == "the disk is full"
+    assert reason(PermissionError(errno.EACCES, "Permission denied")) == "permission denied"
+    assert reason(OSError(errno.EIO, "Input/output error")) == "Input/output error"
+    assert reason(OSError("something else")) == "something else"
+
+
+def test_what_cannot_be_written_says_why(tmp_path):
+    (tmp_path / "file").write_text("old")
+    for path, says in (
+        (tmp_path, "it is a folder, not a file"),
+        (Path("/"), "it is a folder, not a file"),
+        (tmp_path / "file" / "x", "Not a directory|File exists"),
+        (tmp_path / ("x" * 300), "File name too long"),
+    ):
+        with pytest.raises(OutputError, match=f"cannot write {path}: ({says})"), writing(path):
+            pytest.fail("it was opened")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: needs an ordinary user")
+def test_a_folder_without_permission(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OutputError, match="permission denied"), writing(tmp_path / "f.txt"):
+        pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_the_users_mask_decides_who_may_read(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with writing(tmp_path / "f.txt") as file:
+            file.write("x")
+    finally:
+        assert os.umask(before) == mask, "writing() must leave the mask alone"
+    assert (tmp_path / "f.txt").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "deep").mkdir()
+    for name in ("deep/real.txt", "deep/later.txt"):
+        link = tmp_path / "link.txt"
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+        with writing(link) as file:
+            file.write("new")
+        assert link.is_symlink()
+        assert (tmp_path / name).read_text() == "new"
+    assert sorted(entry.name for entry in (tmp_path / "deep").iterdir()) == ["later.txt", "real.txt"]
+
+
+def test_a_pipe_is_written_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    with writing(pipe) as file:
+        file.write("行\n")
+    reader.join(timeout=10)
+    assert got == ["行\n".encode()]
+    assert pipe.is_fifo()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["pipe"]

@@ -1,0 +1,109 @@
+"""Imports run one way only, the ground floor does without torch, and the public names are there."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hanlattice
+
+ROOT = Path(hanlattice.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# A module or folder may import its own folder and whatever stands further down; not its neighbours on the same floor.
+FLOORS = (
+    ("cli",),
+    ("predict", "training"),
+    ("models",),
+    ("nn", "batch"),
+    ("ops", "data", "evaluation"),
+    ("text", "config"),
+    ("files",),
+    ("errors",),
+)
+FLOOR = {unit: floor for floor, units in enumerate(FLOORS) for unit in units}
+
+
+def imported(source: str) -> Iterator[str]:
+    """The full name of everything that a file imports, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: an import must name its module in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def unit_of(path: Path) -> str:
+    """The module or folder of the package that a file belongs to."""
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def wrong_way(unit: str, source: str) -> list[str]:
+    names = [name.split(".") for name in imported(source)]
+    units = [parts[1] if parts[1:] else "" for parts in names if parts[0] == "hanlattice"]
+    return [other for other in units if other != unit and FLOOR.get(other, -1) <= FLOOR[unit]]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path != ROOT / "__init__.py"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_imports_run_one_way(path):
+    unit = unit_of(path)
+    assert unit in FLOOR, f"{unit} is new: give it its floor here and in docs/architecture.md"
+    assert not wrong_way(unit, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("unit", "source", "found"),
+    [
+        ("text", "import torch, os.path", []),
+        ("text", "from hanlattice.text.tags import x", []),
+        ("text", "from hanlattice.errors import x", []),
+        ("text", "from hanlattice.config import x", ["config"]),
+        ("text", "def f():\n    from hanlattice import config", ["config"]),
+        ("data", "import hanlattice.cli.tag", ["cli"]),
+        ("data", "if x:\n    import hanlattice", [""]),
+        ("data", "from hanlattice import Span", ["Span"]),
+        ("models", "from hanlattice.nn import crf\nfrom hanlattice.training import loop", ["training"]),
+    ],
+)
+def test_the_check_sees_wrong_ways(unit, source, found):
+    assert wrong_way(unit, source) == found
+
+
+def test_every_file_was_looked_at():
+    assert {unit_of(path) for path in FILES} == {*FLOOR, "__init__"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if unit_of(path) in ("text", "config", "files", "errors")],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_the_ground_floor_does_without_torch(path):
+    assert "torch" not in {name.split(".")[0] for name in imported(path.read_text(encoding="utf-8"))}
+
+
+def test_importing_the_text_side_does_not_load_torch():
+    code = (
+        "import sys, hanlattice\n"
+        "from hanlattice import Lattice, Lexicon, Span\n"
+        "import hanlattice.cli\n"
+        "sys.exit('torch was loaded' if 'torch' in sys.modules else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_public_names_resolve():
+    assert set(hanlattice.__all__) >= {"Document", "Lattice", "Lexicon", "Span", "load"}
+    for name in hanlattice.__all__:
+        assert getattr(hanlattice, name) is not None
+    with pytest.raises(AttributeError, match="module 'hanlattice' has no attribute 'nothing'"):
+        hanlattice.nothing  # noqa: B018 (the access is the test)

@@ -1,0 +1,303 @@
+"""Prediction: any text whatever comes back as it was, with spans that lie where they say."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import hanlattice
+from hanlattice.errors import ModelError
+from hanlattice.predict import Document, Predictor, load
+
+NAMES = ["王小明", "青石镇", "白沙市", "南湖", "在", "工作。", "，", "去了", "3", "Ａ"]
+STRANGE = [
+    "\x00",
+    "\r",
+    "\n",
+    "\r\n",
+    "\u2028",
+    "\ufeff",
+    "\u3000",
+    "😀",
+    "👨‍👩‍👧",
+    "é",
+    "e\u0301",
+    "臺灣",
+    "１２",
+    "ﬁ",
+    "\ud800",
+    "\udfff",
+    "\U0010ffff",
+]
+texts = st.one_of(
+    st.text(st.characters(), max_size=30),
+    st.lists(st.one_of(st.sampled_from(NAMES + STRANGE), st.text(st.characters(), max_size=3)), max_size=12).map(
+        "".join
+    ),
+)
+WIDE = str.maketrans({chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)})
+
+
+@pytest.fixture(scope="module")
+def model(lattice_folder: Path) -> Predictor:
+    """One for the tests that leave the lexicon alone."""
+    return load(lattice_folder)
+
+
+def check(document: Document, text: str) -> None:
+    assert document.text == text
+    end = 0
+    for span in document.spans:
+        assert end <= span.start < span.end <= len(text)
+        assert span.text == text[span.start : span.end]
+        assert span.label in ("PER", "LOC")
+        assert span.score is not None
+        assert 0 <= span.score <= 1
+        end = span.end
+
+
+def places(document: Document) -> list[tuple[int, int, str]]:
+    return [(span.start, span.end, span.label) for span in document.spans]
+
+
+def assert_alike(left: Document, right: Document) -> None:
+    """Equal but for the last digits of the scores, which the shape of a batch may move."""
+    assert (left.text, places(left)) == (right.text, places(right))
+    assert [span.score for span in left.spans] == pytest.approx([span.score for span in right.spans], abs=1e-5)
+
+
+def test_it_finds_what_it_learnt(model):
+    document = model("昨天李小明和王芳到云门山开会")
+    assert places(document) == [(2, 5, "PER"), (6, 8, "PER"), (9, 12, "LOC")]
+    assert [span.text for span in document.spans] == ["李小明", "王芳", "云门山"]
+    assert all(span.score > 0.5 for span in document.spans)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=texts)
+@example(text="")
+@example(text="".join(STRANGE))
+def test_any_text_comes_back_with_sound_spans(model: Predictor, text: str) -> None:
+    check(model(text), text)
+
+
+@given(given_texts=st.lists(texts, max_size=9), batch_size=st.integers(1, 4))
+def test_alone_in_a_list_or_in_a_stream(model: Predictor, given_texts: list[str], batch_size: int) -> None:
+    one_by_one = [model(text) for text in given_texts]
+    for many in (model(given_texts), model(tuple(given_texts)), list(model.pipe(iter(given_texts), batch_size))):
+        assert len(many) == len(given_texts)
+        for left, right in zip(one_by_one, many, strict=True):
+            assert_alike(left, right)
+
+
+@given(
+    text=st.text(
+        st.one_of(st.characters(min_codepoint=0x21, max_codepoint=0x7E), st.sampled_from("王小明在青石镇工作")),
+        max_size=30,
+    )
+)
+def test_full_width_and_half_width_forms_are_tagged_alike(model: Predictor, text: str) -> None:
+    assert places(model(text.translate(WIDE))) == places(model(text))
+
+
+@given(text=texts, limit=st.integers(1, 12))
+def test_a_long_text_is_cut_and_joined(model: Predictor, text: str, limit: int) -> None:
+    check(Predictor(model.model, limit)(text), text)
+
+
+def test_offsets_are_exact_beyond_the_limit(model):
+    sentence, short = "昨天王小明和李芳到白沙市开会。", Predictor(model.model, limit=40)
+    whole = model(sentence)
+    assert len(whole.spans) == 3
+    document = short(sentence * 20)
+    expected = [
+        (s + at * len(sentence), e + at * len(sentence), label) for at in range(20) for s, e, label in places(whole)
+    ]
+    assert places(document) == expected
+    check(document, sentence * 20)
+
+
+def test_a_hundred_thousand_characters_without_punctuation(model):
+    text = "王小明在青石镇工作" * 11_112
+    start = time.monotonic()
+    check(model(text), text)
+    assert time.monotonic() - start < 30
+    assert len(model("王" * 100_000).text) == 100_000
+
+
+def test_one_text_of_many_groups_of_pieces(model, monkeypatch):
+    """A text is turned into numbers a group of pieces at a time; where a group ends must not show."""
+    text = "王小明在青石镇工作。" * 40
+    whole = Predictor(model.model, limit=30)(text)
+    monkeypatch.setattr("hanlattice.predict.CHUNK", 60)
+    assert_alike(Predictor(model.model, limit=30)(text), whole)
+    assert len(whole.spans) == 80
+
+
+def test_nothing_in_nothing_out(model):
+    assert model("") == Document("", ())
+    assert model([]) == []
+    assert list(model.pipe(iter(()))) == []
+    assert model(["", "", ""]) == [Document("", ())] * 3
+    assert [len(document.spans) for document in model(["", "王小明去了南湖！", ""])] == [0, 2, 0]
+
+
+def test_a_stream_may_be_endless_and_is_read_only_as_far_as_needed(model):
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield "王小明去了南湖！"
+
+    stream = model.pipe(endless(), batch_size=4)
+    assert read == 0
+    assert len(next(stream).spans) == 2
+    assert read == 4
+    assert len(list(itertools.islice(stream, 9))) == 9
+    assert read == 12
+
+
+def test_one_text_at_a_time_answers_before_the_next_is_read(model):
+    answered: list[str] = []
+    lines = ["王小明", "去了", "南湖"]
+
+    def ask() -> Iterator[str]:
+        for at, line in enumerate(lines):
+            assert len(answered) == at, "a person at a terminal would still wait for the answer"
+            yield line
+
+    for document in model.pipe(ask(), batch_size=1):
+        answered += [document.text]
+    assert answered == lines
+
+
+def test_long_texts_do_not_pile_up(model, monkeypatch):
+    monkeypatch.setattr("hanlattice.predict.CHUNK", 100)
+    sizes: list[int] = []
+    real = Predictor._tag
+    monkeypatch.setattr(
+        Predictor, "_tag", lambda self, chunk: (sizes.append(sum(map(len, chunk))), real(self, chunk))[1]
+    )
+    given_texts = ["王" * 60, "李" * 30, "张" * 30, "刘" * 250, "", "陈"]
+    assert [document.text for document in model.pipe(given_texts)] == given_texts
+    assert sizes == [90, 30, 250, 1]
+
+
+def test_a_stream_keeps_nothing_that_it_has_given(model):
+    class Text(str):
+        """A str that can be watched."""
+
+    alive: weakref.WeakSet[Text] = weakref.WeakSet()
+    most = 0
+
+    def watched() -> Iterator[str]:
+        for number in range(200):
+            text = Text(f"王小明去了南湖{number}")
+            alive.add(text)
+            yield text
+
+    for _ in model.pipe(watched(), batch_size=5):
+        most = max(most, len(alive))
+    assert 5 <= most <= 12
+
+
+def test_what_is_not_text_is_refused(model):
+    with pytest.raises(TypeError, match="a text must be a str, not bytes"):
+        model([b"\xe5"])
+    with pytest.raises(TypeError, match="for one text call the tagger itself"):
+        model.pipe("王小明")
+    with pytest.raises(ValueError, match="batch_size must be 1 or more"):
+        model.pipe(["王小明"], batch_size=0)
+
+
+def test_a_word_added_takes_effect_on_the_next_call(tagger):
+    text = "今天天气很好，没有人说话。"
+    before = tagger.model.tagger.words.rows(torch.arange(len(tagger.model.tagger.words)))
+    assert tagger.lexicon.add("好，没有人说")
+    assert tagger.lexicon.add("气很")
+    emissions = []
+    real = tagger.model.tagger.emissions
+    tagger.model.tagger.emissions = lambda batch: emissions.append(batch.words.tolist()) or real(batch)
+    tagger(text)
+    new = len(before)
+    assert {new, new + 1} <= set(emissions[-1])
+    words = tagger.model.tagger.words
+    assert torch.equal(words.rows(torch.arange(new)), before)
+    inside = tagger.lexicon.id("没有")
+    assert torch.equal(words.rows(torch.tensor([new])), words.rows(torch.tensor([inside])))
+    torch.testing.assert_close(words.rows(torch.tensor([new + 1]))[0], before.mean(0))
+    assert tagger.lexicon.remove("好，没有人说")
+    tagger(text)
+    assert new not in emissions[-1]
+    assert new + 1 in emissions[-1]
+    tagger.lexicon.add("好，没有人说")
+    tagger(text)
+    assert new in emissions[-1]
+
+
+def test_a_word_changes_the_result(tagger):
+    """With its places taken out of the lexicon, the model sees other words, so its scores move."""
+    text = "王小明在青石镇工作。"
+    before = tagger(text)
+    for word in ("青石镇", "王小明"):
+        assert tagger.lexicon.remove(word)
+    after = tagger(text)
+    check(after, text)
+    assert [span.score for span in after.spans] != [span.score for span in before.spans]
+
+
+def test_many_words_at_once_are_quick(tagger):
+    start = time.monotonic()
+    tagger.lexicon.update(f"词{number:05}" for number in range(5000))
+    check(tagger("王小明在青石镇工作。词00042"), "王小明在青石镇工作。词00042")
+    assert time.monotonic() - start < 10
+    assert len(tagger.model.tagger.words) == len(tagger.lexicon.words)
+
+
+def test_a_character_model_has_no_lexicon(char_folder):
+    tagger = load(char_folder)
+    with pytest.raises(ModelError, match="character model: it has no lexicon"):
+        tagger.lexicon.add("长江大桥")
+    check(tagger("王小明在青石镇工作。"), "王小明在青石镇工作。")
+    assert len(tagger("王小明在青石镇工作。").spans) == 2
+
+
+def test_the_names_that_stay_put(lattice_folder):
+    """DESIGN.md: other people's scripts import these."""
+    from hanlattice import Lattice
+    from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, lattice_lstm, reference
+
+    tagger = hanlattice.load(str(lattice_folder))
+    document = tagger("王小明在青石镇工作。")
+    assert isinstance(document, hanlattice.Document)
+    assert [(s.start, s.end, s.label, s.text) for s in document.spans] == [
+        (0, 3, "PER", "王小明"),
+        (4, 7, "LOC", "青石镇"),
+    ]
+    assert isinstance(document.spans[0], hanlattice.Span)
+    assert [d.text for d in tagger.pipe(["王小明", "南湖"], batch_size=256)] == ["王小明", "南湖"]
+    assert isinstance(tagger(["王小明"]), list)
+    tagger.lexicon.add("长江大桥")
+    assert isinstance(tagger.lexicon, hanlattice.Lexicon)
+    lattice = Lattice.from_words(lengths=[7], words=[(0, 0, 3, 11), (0, 3, 7, 12)])
+    D, E, H = 2, 3, 4
+    shapes = ((D, 3 * H), (H, 3 * H), (3 * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,))
+    weights = LatticeLSTMWeights(*(torch.randn(shape) for shape in shapes))
+    x, word_x = torch.randn(1, 7, D), torch.randn(2, E)
+    h = lattice_lstm(x, word_x, lattice, weights, coupled=True, backend="auto")
+    assert h.shape == (1, 7, H)
+    torch.testing.assert_close(h, reference.lattice_lstm(x, word_x, lattice, weights, coupled=True))
+    assert set(hanlattice.__all__) <= set(dir(hanlattice)) | {"Document", "load"}
+    assert all(hasattr(hanlattice, name) for name in hanlattice.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = hanlattice.nothing

@@ -1,0 +1,83 @@
+"""Cutting: nothing is lost, nothing is too long, and a cut falls at a sentence end where there is one."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.text.cut import pieces
+from tests.strategies import any_text
+
+ENDS, CLOSERS, BLANKS = "。！？!?；;…\n", "”’』」）)]】》", "，,、：: \t\r\u3000"
+limits = st.integers(1, 12)
+prose = st.text(st.sampled_from("甲乙丙丁。！\n”）， "), max_size=60)
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Where a sentence is over: end marks and closing marks behind it, and nothing more of either."""
+    ends = []
+    for at in range(1, len(text) + 1):
+        before = text[:at].rstrip(CLOSERS)
+        if before and before[-1] in ENDS:
+            closers = len(before) < at
+            if at == len(text) or text[at] not in (CLOSERS if closers else CLOSERS + ENDS):
+                ends.append(at)
+    return ends
+
+
+@given(any_text | prose, limits)
+def test_the_pieces_are_the_text(text, limit):
+    found = pieces(text, limit)
+    assert "".join(text[start:end] for start, end in found) == text
+    assert found[0][0] == 0
+    assert found[-1][1] == len(text)
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(found))
+    if len(text) > limit:
+        assert all(0 < end - start <= limit for start, end in found)
+    else:
+        assert found == [(0, len(text))]
+
+
+@given(prose, limits)
+def test_each_cut_is_the_last_good_one(text, limit):
+    """After a sentence end if one is in reach, else after a comma or a blank, else at the limit."""
+    strong = sentence_ends(text)
+    weak = [at + 1 for at, character in enumerate(text) if character in BLANKS + "\n"]
+    for start, end in pieces(text, limit)[:-1]:
+        in_reach = [[at for at in places if start < at <= start + limit] for places in (strong, weak)]
+        assert end == (in_reach[0] or in_reach[1] or [start + limit])[-1]
+
+
+@given(st.lists(st.text(st.sampled_from("甲乙丙，"), min_size=1, max_size=6), min_size=2, max_size=12))
+def test_sentences_that_fit_are_never_broken(sentences):
+    whole = [sentence + "。”" for sentence in sentences]
+    text = "".join(whole)
+    starts = {len("".join(whole[:at])) for at in range(len(whole))}
+    assert {start for start, _ in pieces(text, 8)} <= starts
+
+
+@pytest.mark.parametrize("mark", ENDS)
+@pytest.mark.parametrize("closer", ["", *CLOSERS, "」』"])
+def test_every_sentence_end_keeps_its_closing_marks(mark, closer):
+    first = "他说，好" + mark + closer
+    assert pieces(first + "甲乙丙丁戊己", 8) == [(0, len(first)), (len(first), len(first) + 6)]
+
+
+def test_a_closing_mark_just_beyond_the_limit_stays_with_its_sentence():
+    assert pieces("甲。乙丙。”丁", 5) == [(0, 2), (2, 7)]
+
+
+@pytest.mark.parametrize("text", ["字" * 100_000, "。" * 100_000, "，" * 100_000, "字。" * 50_000, "”" * 100_000])
+def test_a_hundred_thousand_characters(text):
+    found = pieces(text, 512)
+    assert all(end - start <= 512 for start, end in found)
+    assert len(found) == -(-100_000 // 512)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_is_none(limit):
+    with pytest.raises(ValueError, match=f"limit must be 1 or more, not {limit}"):
+        pieces("文", limit)

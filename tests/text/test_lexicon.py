@@ -1,0 +1,225 @@
+"""Lexicon: automaton, trie and a plain scan find the same words; ids stay; every kind of word and file is handled."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.errors import InputError
+from hanlattice.text.lexicon import AutomatonMatcher, Lexicon, TrieMatcher, build_matcher, read_words
+from hanlattice.text.normal import fold
+from tests.strategies import any_character, any_text, shares_folder
+
+few = st.sampled_from("ab中Ａ１ ")
+small_words = st.lists(st.text(few, max_size=4), max_size=10)
+patterns = st.sampled_from([few, any_character.map(fold)]).flatmap(
+    lambda characters: st.lists(st.text(characters, min_size=1, max_size=4), min_size=1, max_size=10, unique=True)
+)
+carried = st.text(any_character, max_size=6).filter(lambda word: not set("\n\t") & set(word.strip()))
+
+
+def scan(words: list[str], text: str) -> list[tuple[int, int, int]]:
+    """Where each word stands in the text, found by looking at every piece of it."""
+    pieces = [(start, end) for start in range(len(text)) for end in range(start + 1, len(text) + 1)]
+    return sorted((start, end, at) for start, end in pieces for at, word in enumerate(words) if text[start:end] == word)
+
+
+def found_by_scan(lexicon: Lexicon, text: str) -> list[tuple[int, int, str]]:
+    words = list(lexicon)
+    return [(start, end, words[at]) for start, end, at in scan([fold(word) for word in words], fold(text))]
+
+
+@given(patterns)
+def test_automaton_equals_trie_equals_scan(words):
+    """In a text that is made of the words, so that there is something to find."""
+    text = "".join(words + words[::-1] + [word[1:] + word[:1] for word in words])
+    expected = scan(words, text)
+    assert {at for _, _, at in expected} == set(range(len(words)))
+    assert sorted(AutomatonMatcher(words).find(text)) == expected
+    assert sorted(TrieMatcher(words).find(text)) == expected
+
+
+@given(small_words, st.text(few, max_size=20))
+def test_match_over_a_small_alphabet(words, text):
+    lexicon = Lexicon(words)
+    assert lexicon.match(text) == found_by_scan(lexicon, text)
+
+
+@given(st.lists(carried, max_size=8), any_text, st.data())
+def test_match_in_any_text(words, text, data):
+    lexicon = Lexicon(words)
+    text += "".join(data.draw(st.permutations(words)))
+    matches = lexicon.match(text)
+    assert matches == found_by_scan(lexicon, text)
+    assert all(fold(text[start:end]) == fold(word) for start, end, word in matches)
+
+
+def test_the_bridge():
+    """By start and then by end, whatever the order of arrival."""
+    words = ["南京", "南京市", "市长", "长江", "长江大桥", "大桥"]
+    matches = Lexicon(reversed(words)).match("南京市长江大桥")
+    assert [word for _, _, word in matches] == words
+    assert matches[2] == (2, 4, "市长")
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["add", "remove", "match"]), st.text(few, min_size=1, max_size=3)), max_size=25
+)
+
+
+@given(small_words, steps)
+def test_every_change_shows_in_the_next_match(words, changes):
+    """Against a dict that holds the words in their order of arrival."""
+    lexicon = Lexicon(words)
+    ids: dict[str, int] = {}
+    there: set[str] = set()
+
+    def add(word: str) -> bool:
+        key = fold(word.strip())
+        if len(key) < 2 or key in there:
+            return False
+        ids.setdefault(key, len(ids))
+        there.add(key)
+        return True
+
+    for word in words:
+        add(word)
+    for what, word in changes:
+        key = fold(word.strip())
+        if what == "add":
+            assert lexicon.add(word) == add(word)
+        elif what == "remove":
+            assert lexicon.remove(word) == (key in there)
+            there.discard(key)
+        else:
+            expected = [match for match in scan(list(ids), fold(word * 3)) if list(ids)[match[2]] in there]
+            assert lexicon.match_ids(fold(word * 3)) == expected
+        assert (word in lexicon, lexicon.id(word)) == (key in there, ids.get(key) if key in there else None)
+        assert len(lexicon) == len(list(lexicon)) == len(there)
+        assert [fold(each) for each in lexicon.words] == list(ids)
+
+
+def test_many_additions_are_taken_into_the_automaton():
+    lexicon = Lexicon(["基础"])
+    assert lexicon.match("基础w0w") == [(0, 2, "基础")]
+    first = lexicon._matcher
+    new = [f"w{number}w" for number in range(1002)]
+    for word in new[:1000]:
+        lexicon.add(word)
+    assert lexicon.match_ids("w0w w999w") == [(0, 3, 1), (4, 9, 1000)]
+    assert lexicon._matcher is first
+    lexicon.remove("w5w")
+    lexicon.update(new[1000:])
+    assert lexicon.match_ids("w0w w5w w1001w 基础") == [(0, 3, 1), (8, 14, 1002), (15, 17, 0)]
+    assert lexicon._matcher is not first
+    assert [lexicon.id(word) for word in new[:3]] == [1, 2, 3]
+    assert lexicon.add("w5w")
+    assert lexicon.match_ids("w5w") == [(0, 3, 6)]
+
+
+@pytest.mark.parametrize("word", ["", " ", "\u3000\t\n", "中", " 中 ", "\n中", "𠀀", "\ud800"])
+def test_words_of_fewer_than_two_characters_are_passed_over(word):
+    lexicon = Lexicon()
+    assert not lexicon.add(word)
+    assert (len(lexicon), lexicon.words, word in lexicon, lexicon.match(word * 3)) == (0, [], False, [])
+    assert lexicon.id(word) is None
+    assert not lexicon.remove(word)
+
+
+def test_widths_are_one_word_in_the_first_spelling():
+    lexicon = Lexicon(["ＡＢ", "AB", " ab ", "Å\u212b"])
+    assert list(lexicon) == ["ＡＢ", "ab", "Å\u212b"]
+    assert "AB" in lexicon
+    assert lexicon.id("AB") == lexicon.id(" ＡＢ\u3000") == 0
+    assert lexicon.match("xABＡＢab") == [(1, 3, "ＡＢ"), (3, 5, "ＡＢ"), (5, 7, "ab")]
+    assert lexicon.remove("AB")
+    assert lexicon.match("ＡＢ") == []
+
+
+@pytest.mark.parametrize("word", ["a\nb", "a\tb", "中\r\n文"])
+def test_words_that_no_line_can_carry(word):
+    lexicon = Lexicon(["ok"])
+    with pytest.raises(InputError, match="stands on one line and has no TAB"):
+        lexicon.add(word)
+    assert lexicon.words == ["ok"]
+
+
+def test_a_word_of_any_length():
+    """Also when it is added late, to the trie: a table of its prefixes would take gigabytes."""
+    long = "".join(map(chr, range(0x4E00, 0x9E00)))
+    lexicon = Lexicon(["甲。"])
+    assert lexicon.match("x甲。") == [(1, 3, "甲。")]
+    lexicon.add(long)
+    assert lexicon.match_ids("甲。" + long) == [(0, 2, 0), (2, 2 + len(long), 1)]
+    assert Lexicon([long]).match_ids("x" + long) == [(1, 1 + len(long), 0)]
+
+
+@shares_folder
+@given(st.lists(carried | st.from_regex(r"[ab] +[0-9]+( [a-z])?", fullmatch=True), max_size=6))
+def test_any_words_come_back_from_a_file(tmp_path, words):
+    lexicon = Lexicon(words)
+    lexicon.save(tmp_path / "l.txt")
+    again = Lexicon()
+    assert again.load(tmp_path / "l.txt") == len(lexicon)
+    assert again.words == lexicon.words
+
+
+@pytest.mark.parametrize(
+    "word", ["\ufeffab", "\ufeff\ufeff", "a\ud800", "a 12", "a 12 n", "x\ry", "中\u2028文", "a\0b", "\\n"]
+)
+def test_odd_words_come_back_from_a_file(tmp_path, word):
+    lexicon = Lexicon([word])
+    lexicon.save(tmp_path / "l.txt")
+    again = Lexicon()
+    again.load(tmp_path / "l.txt")
+    assert (list(again), len(again)) == (list(lexicon), 1)
+    assert again.match(f"《{word}》") == lexicon.match(f"《{word}》") != []
+
+
+def test_what_was_removed_is_not_saved(tmp_path):
+    lexicon = Lexicon(["一二", "三四", "五六"])
+    lexicon.remove("三四")
+    lexicon.save(tmp_path / "l.txt")
+    assert (tmp_path / "l.txt").read_text() == "一二\n五六\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("长江\n大桥\n", ["长江", "大桥"]),
+        ("\ufeff长江\r\n\r\n \n 大桥 ", ["长江", "大桥"]),
+        ("长江\t3\tns\n大桥\t\nnew york\tx 1\n", ["长江", "大桥", "new york"]),
+        ("长江 35 ns\n大桥 7\nnew york 12 nz\n", ["长江", "大桥", "new york"]),
+        ("长江 ns\n12 34\n1998\n", ["长江 ns", "12", "1998"]),
+        ("\t3\n 5\n", ["5"]),
+        ("", []),
+    ],
+)
+def test_plain_tab_and_jieba_files(tmp_path, body, words):
+    path = tmp_path / "l.txt"
+    path.write_bytes(body.encode())
+    assert list(read_words(path)) == words
+
+
+def test_loading_counts_what_is_new(tmp_path):
+    (tmp_path / "l.txt").write_text("长江\n大桥\n桥\n长江\n", encoding="utf-8")
+    lexicon = Lexicon(["大桥"])
+    assert lexicon.match("长江大桥") == [(2, 4, "大桥")]
+    assert lexicon.load(tmp_path / "l.txt") == 1
+    assert lexicon.match("长江大桥") == [(0, 2, "长江"), (2, 4, "大桥")]
+    with pytest.raises(InputError, match="there is no such file"):
+        lexicon.load(tmp_path / "none.txt")
+
+
+def test_without_daachorse_the_trie_serves(monkeypatch):
+    monkeypatch.setitem(sys.modules, "daachorse", None)
+    assert isinstance(build_matcher(["ab"]), TrieMatcher)
+    assert Lexicon(["长江", "大桥"]).match("长江大桥") == [(0, 2, "长江"), (2, 4, "大桥")]
+
+
+def test_with_daachorse_the_automaton_serves():
+    assert isinstance(build_matcher(["ab"]), AutomatonMatcher)
+    assert build_matcher([]).find("ab") == []

@@ -1,0 +1,55 @@
+"""Folding: one code point for one code point whatever the text, so that offsets stay exact."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+
+from hanlattice.text.normal import fold, fold_digits
+from tests.strategies import any_text
+
+
+@given(any_text)
+def test_one_code_point_for_one(text):
+    for folding in (fold, fold_digits):
+        folded = folding(text)
+        assert len(folded) == len(text)
+        assert folding(folded) == folded
+        assert [folding(character) for character in text] == list(folded)
+        folded.encode("utf-8")  # no lone surrogate is left
+
+
+def test_every_code_point_there_is():
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    folded = fold(everything)
+    assert len(folded) == len(everything)
+    assert fold(folded) == folded
+    plain = fold_digits(everything)
+    assert len(plain) == len(everything)
+    assert not any(character.isdecimal() for character in plain if character != "0")
+    for before, after in zip(everything, folded, strict=True):
+        if before != after and not "\ud800" <= before <= "\udfff":
+            assert unicodedata.normalize("NFKC", before) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "folded", "digits"),
+    [
+        ("", "", ""),
+        ("Ab 12。", "Ab 12。", "Ab 00。"),
+        ("ＡＢ１２，（）", "AB12,()", "AB00,()"),
+        ("\u3000", " ", " "),
+        ("½ﷺ㌀", "½ﷺ㌀", "½ﷺ㌀"),  # these would become several characters
+        ("①٣๓", "1٣๓", "000"),
+        ("豈\uf900", "豈豈", "豈豈"),  # a compatibility ideograph and its plain form
+        ("\ud800x\udfff", "\ufffdx\ufffd", "\ufffdx\ufffd"),
+        ("漢字𠀀😀", "漢字𠀀😀", "漢字𠀀😀"),  # traditional characters are not simplified
+        ("\0\r\n\ufeff", "\0\r\n\ufeff", "\0\r\n\ufeff"),
+    ],
+)
+def test_examples(text, folded, digits):
+    assert fold(text) == folded
+    assert fold_digits(text) == digits

@@ -1,0 +1,57 @@
+"""Sentence: spans lie in the text, in order and apart; what the model sees is as long as the text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice import Span
+from hanlattice.text.sentence import Sentence
+from tests.strategies import any_text, sentences
+
+
+@given(any_text)
+def test_what_the_model_sees_is_as_long_as_the_text(text):
+    sentence = Sentence(text)
+    assert len(sentence) == len(sentence.folded) == len(sentence.characters) == len(text)
+    assert sentence.spans is None
+
+
+def test_widths_and_digits():
+    sentence = Sentence("Ａ座１2楼")
+    assert (sentence.folded, sentence.characters) == ("A座12楼", "A座00楼")
+
+
+@given(sentences(), st.data())
+def test_spans_come_in_order(sentence, data):
+    shuffled = data.draw(st.permutations(sentence.spans))
+    assert Sentence(sentence.text, tuple(shuffled)) == sentence
+    assert Sentence(sentence.text).with_spans(iter(shuffled)) == sentence
+    assert hash(Sentence(sentence.text, tuple(shuffled))) == hash(sentence)
+
+
+def test_no_spans_is_not_unknown_spans():
+    assert Sentence("南京", ()) != Sentence("南京")
+    assert Sentence("", ()).spans == ()
+
+
+@pytest.mark.parametrize(
+    ("spans", "says"),
+    [
+        ([Span(1, 4, "LOC")], r"span \[1, 4\) ends after the text \(3 characters\)"),
+        ([Span(3, 4, "LOC")], r"span \[3, 4\) ends after the text"),
+        ([Span(1, 3, "LOC"), Span(0, 2, "PER")], r"spans overlap: \[0, 2\) and \[1, 3\)"),
+        ([Span(0, 1, "LOC"), Span(0, 1, "LOC")], r"spans overlap: \[0, 1\) and \[0, 1\)"),
+        ([Span(0, 3, "LOC"), Span(1, 2, "PER")], r"spans overlap: \[0, 3\) and \[1, 2\)"),
+    ],
+)
+def test_spans_that_do_not_fit(spans, says):
+    with pytest.raises(ValueError, match=says):
+        Sentence("南京市", tuple(spans))
+    with pytest.raises(ValueError, match=says):
+        Sentence("南京市").with_spans(spans)
+
+
+def test_side_by_side_is_not_overlap():
+    assert Sentence("南京市", (Span(2, 3, "A"), Span(0, 2, "A"))).spans == (Span(0, 2, "A"), Span(2, 3, "A"))

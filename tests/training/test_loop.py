@@ -1,0 +1,289 @@
+"""The training loop: it learns, it stops when told, and after any death it goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hanlattice.config import Config
+from hanlattice.data.columns import write_columns
+from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
+from hanlattice.models.checkpoint import load_model, load_tensors
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.training import loop
+from hanlattice.training.loop import train
+from tests.made import made_config, sentences, write_made
+from tests.training.crash import killed_at_step, killed_at_write
+
+CLOCKS = ("seconds",)
+RECIPES: dict[str, dict[str, Any]] = {
+    "adamw": {"train__weight_decay": 0.01, "train__warmup": 0.2},
+    "adamw averaged": {"train__average": 0.9},
+    "sgd with momentum": {"train__optimizer": "sgd", "train__lr": 0.05, "train__momentum": 0.9},
+    "sgd averaged, fixed words": {"train__optimizer": "sgd", "train__average": 0.5, "words__fine_tune": False},
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """Forty sentences: five batches an epoch."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_made(folder, train=40)
+    return folder
+
+
+def config_of(tiny: Path, **changes: Any) -> Config:
+    return made_config(tiny, **{"train__epochs": 2, "model__hidden": 4, **changes})
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_tensors(folder / "model.safetensors")[0]
+
+
+def scores(folder: Path) -> Any:
+    return json.loads(load_tensors(folder / "model.safetensors")[1]["scores"])
+
+
+def events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """The log's events of one kind, without what a clock wrote."""
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text("utf-8").splitlines()]
+    return [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines if line["event"] == kind]
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    mine, theirs = weights(folder), weights(expected)
+    assert mine.keys() == theirs.keys()
+    for name in theirs:
+        assert torch.equal(mine[name], theirs[name]), name
+    assert scores(folder) == scores(expected)
+    for kind in ("start", "epoch", "done"):
+        assert events(folder, kind) == events(expected, kind), kind
+    files = {file.name for file in folder.iterdir()}
+    assert files == {"config.json", "chars.txt", "lexicon.txt", "model.safetensors", "README.md", "log.jsonl"}
+
+
+@pytest.mark.parametrize("encoder", ["lattice", "char"])
+def test_the_made_corpus_is_learnt(encoder, lattice_folder, char_folder):
+    folder = {"lattice": lattice_folder, "char": char_folder}[encoder]
+    found = scores(folder)
+    assert found["dev"]["overall"]["f1"] > 0.95
+    assert found["test"]["overall"]["f1"] > 0.95
+    assert load_model(folder).config.model.encoder == encoder
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_killed_in_mid_epoch_again_and_again(recipe, tiny, tmp_path):
+    config = config_of(tiny, **RECIPES[recipe])
+    train(config, tmp_path / "whole")
+    often = config_of(tiny, **RECIPES[recipe], train__checkpoint_minutes=1e-9)
+    assert killed_at_step(config, tmp_path / "stopped", 2)  # nothing but the first state is there
+    assert killed_at_step(often, tmp_path / "stopped", 3, resume=True)  # in epoch 1
+    assert killed_at_step(often, tmp_path / "stopped", 4, resume=True)  # in epoch 2
+    train(config, tmp_path / "stopped", resume=True)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    resumed = events(tmp_path / "stopped", "resume")
+    assert [(event["epoch"], event["batch"]) for event in resumed] == [(0, 3), (1, 2)]
+
+
+def test_killed_at_every_moment_that_touches_the_disk(tiny, tmp_path):
+    config = config_of(tiny, train__average=0.9)
+    train(config, tmp_path / "whole")
+    moment = 0
+    while killed_at_write(config, tmp_path / f"{moment}", moment):
+        train(config, tmp_path / f"{moment}", resume=True)
+        assert_same_run(tmp_path / f"{moment}", tmp_path / "whole")
+        shutil.rmtree(tmp_path / f"{moment}")
+        moment += 1
+    assert moment > 40
+    assert_same_run(tmp_path / f"{moment}", tmp_path / "whole")
+
+
+def test_words_that_training_never_met_keep_their_vectors(tiny, tmp_path):
+    folder = train(config_of(tiny, train__weight_decay=0.1), tmp_path / "run").folder
+    before, after = loop.build(config_of(tiny), loop.read_corpora(config_of(tiny).data).train), load_model(folder)
+    assert before.indexer.lexicon is not None
+    assert after.indexer.lexicon is not None
+    assert before.tagger.words is not None
+    assert after.tagger.words is not None
+    met = len(before.tagger.words.trained)
+    assert "沙漠" in after.indexer.lexicon.words[met:]
+    assert torch.equal(after.tagger.words.fixed, before.tagger.words.fixed)
+    assert not torch.equal(after.tagger.words.trained, before.tagger.words.trained)
+
+
+def test_one_seed_one_model_two_seeds_two(tiny, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(config_of(tiny, train__seed=seed), tmp_path / name)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    assert not torch.equal(weights(tmp_path / "a")["output.weight"], weights(tmp_path / "c")["output.weight"])
+
+
+def test_a_folder_that_holds_a_run_is_refused(tiny, tmp_path, lattice_folder):
+    assert killed_at_step(config_of(tiny), tmp_path / "run", 1)
+    before = (tmp_path / "run" / "state.safetensors").read_bytes()
+    for folder in (tmp_path / "run", lattice_folder):
+        with pytest.raises(OutputError, match="holds a run already: go on with it by --resume"):
+            train(config_of(tiny), folder)
+    assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
+
+
+def test_out_may_not_be_a_file(tiny, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputError, match="is a file"):
+        train(config_of(tiny), tmp_path / "file")
+    with pytest.raises(OutputError, match="cannot write"):
+        train(config_of(tiny), tmp_path / "file" / "run")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+CHANGES = [(False, c) for c in ("setting", "train.bmes", "dev.bmes", "words.bin")] + [
+    (True, c)
+    for c in ("setting", "train.bmes", "dev.bmes")  # a finished run needs its vector file no more
+]
+
+
+@pytest.mark.parametrize(("finished", "change"), CHANGES)
+def test_resume_wants_the_same_settings_and_data(tiny, tmp_path, change, finished):
+    data = Path(shutil.copytree(tiny, tmp_path / "data"))
+    if finished:
+        train(config_of(data, train__epochs=1), tmp_path / "run")
+    else:
+        assert killed_at_step(config_of(data, train__epochs=1), tmp_path / "run", 1)
+    if change.endswith(".bmes"):
+        write_columns(data / change, sentences(9, 99))
+    elif change == "words.bin":
+        content = bytearray((data / change).read_bytes())
+        content[-3] ^= 1
+        (data / change).write_bytes(content)
+    config = config_of(data, train__epochs=2 if change == "setting" else 1)
+    before = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    with pytest.raises(ModelError, match="another configuration or other data"):
+        train(config, tmp_path / "run", resume=True)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+
+
+def test_resume_of_a_finished_run_gives_its_scores_and_trains_nothing(tiny, tmp_path):
+    first = train(config_of(tiny), tmp_path / "run")
+    before = {file.name: file.read_bytes() for file in first.folder.iterdir()}
+    heard: list[dict[str, Any]] = []
+    again = train(config_of(tiny, train__checkpoint_minutes=1.0), tmp_path / "run", resume=True, listen=heard.append)
+    assert again == first
+    assert heard == []
+    assert {file.name: file.read_bytes() for file in first.folder.iterdir()} == before
+
+
+def test_resume_where_nothing_is_starts(tiny, tmp_path):
+    result = train(config_of(tiny, train__epochs=1), tmp_path / "new", resume=True)
+    assert result.scores["epoch"] == 1
+
+
+def test_a_state_with_a_byte_changed_is_refused(tiny, tmp_path):
+    assert killed_at_step(config_of(tiny), tmp_path / "run", 1)
+    state = tmp_path / "run" / "state.safetensors"
+    content = bytearray(state.read_bytes())
+    content[-5] ^= 4
+    state.write_bytes(content)
+    with pytest.raises(ModelError, match="does not match its checksum"):
+        train(config_of(tiny), tmp_path / "run", resume=True)
+
+
+def test_a_log_that_was_deleted_is_begun_again(tiny, tmp_path):
+    often = config_of(tiny, train__checkpoint_minutes=1e-9)
+    assert killed_at_step(often, tmp_path / "run", 3)
+    (tmp_path / "run" / "log.jsonl").unlink()
+    train(often, tmp_path / "run", resume=True)
+    assert len(events(tmp_path / "run", "epoch")) == 2
+
+
+def test_patience_ends_a_run_that_gets_no_better(tiny, tmp_path):
+    result = train(config_of(tiny, train__epochs=30, train__patience=3, train__lr=1e-9), tmp_path / "run")
+    assert result.scores["epoch"] == 1
+    assert len(events(tmp_path / "run", "epoch")) == 4
+
+
+def test_the_best_epoch_is_kept_not_the_last(tiny, tmp_path, monkeypatch):
+    real, f1s = loop.evaluate, iter([0.2, 0.9, 0.5])
+    seen: list[torch.Tensor] = []
+
+    def evaluate(tagger: Any, *rest: Any) -> Any:
+        seen.append(tagger.output.weight.detach().clone())
+        report = real(tagger, *rest)
+        object.__setattr__(report, "overall", type("Score", (), {"f1": next(f1s, 0.0), "as_dict": dict})())
+        monkeypatch.setattr(type(report), "as_dict", lambda self: {"overall": {}, "by_type": {}, "groups": {}})
+        return report
+
+    monkeypatch.setattr(loop, "evaluate", evaluate)
+    monkeypatch.setattr(loop, "write_card", lambda *_: None)
+    result = train(config_of(tiny, train__epochs=3, data__test=""), tmp_path / "run")
+    assert result.scores["epoch"] == 2
+    assert torch.equal(weights(tmp_path / "run")["output.weight"], seen[1])
+
+
+@pytest.mark.parametrize("clip", [0.0, 5.0])
+def test_a_loss_that_diverges_is_told(tiny, tmp_path, clip):
+    config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=clip)
+    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) at epoch 1, batch 2: .*lower train\.lr"):
+        train(config, tmp_path / "run")
+
+
+def test_the_gradient_is_clipped_before_the_step(tiny, tmp_path, monkeypatch):
+    norms: dict[float, list[float]] = {0.0: [], 1e-3: []}
+    real = torch.optim.SGD.step
+    for clip, found in norms.items():
+
+        def step(self: torch.optim.SGD, closure: None = None, found: list[float] = found) -> None:
+            gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+            found.append(float(torch.cat([gradient.flatten() for gradient in gradients]).norm()))
+            real(self, closure)
+
+        monkeypatch.setattr(torch.optim.SGD, "step", step)
+        train(config_of(tiny, train__optimizer="sgd", train__epochs=1, train__clip=clip), tmp_path / f"{clip}")
+    assert min(norms[0.0]) > 0.1
+    assert max(norms[1e-3]) == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_labels_that_only_dev_and_test_have_are_counted_as_missed(tiny, tmp_path):
+    data = Path(shutil.copytree(tiny, tmp_path / "data"))
+    for part in ("dev", "test"):
+        write_columns(data / f"{part}.bmes", [Sentence("王小明去了月球！", (Span(0, 3, "PER"), Span(5, 7, "MOON")))])
+    found = train(config_of(data, train__epochs=4), tmp_path / "run").scores
+    for part in ("dev", "test"):
+        assert found[part]["by_type"]["MOON"]["gold"] == 1
+        assert found[part]["by_type"]["MOON"]["predicted"] == 0
+
+
+def test_dev_can_be_held_out_of_train(tiny, tmp_path):
+    folder = train(config_of(tiny, train__epochs=1, data__dev="", data__holdout=0.25), tmp_path / "run").folder
+    facts = load_model(folder).data
+    assert (facts["train"]["sentences"], facts["dev"]["sentences"]) == (30, 10)
+    assert "held out from train" in (folder / "README.md").read_text("utf-8")
+
+
+def test_limit_takes_the_first_sentences(tiny, tmp_path):
+    folder = train(config_of(tiny, train__epochs=1, data__limit=7), tmp_path / "run").folder
+    assert load_model(folder).data["train"]["sentences"] == 7
+
+
+def test_everything_that_is_missing_is_told_at_once_and_first(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        train(Config(), tmp_path / "run")
+    assert [problem.split()[0] for problem in caught.value.problems] == ["data.train", "data.dev", "words.vectors"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_device_that_is_not_here_is_refused_before_any_work(tiny, tmp_path):
+    with pytest.raises(InputError, match="no device is called 'tpu'"):
+        train(config_of(tiny, train__device="tpu"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_paper_vocab_is_announced(tiny, tmp_path):
+    train(config_of(tiny, train__epochs=1, model__paper_vocab=True), tmp_path / "run")
+    (start,) = events(tmp_path / "run", "start")
+    assert any("paper_vocab" in notice for notice in start["notices"])

@@ -1,0 +1,116 @@
+"""Learning rates, groups of weights, and the running average."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from hanlattice.config import TrainConfig, make_config
+from hanlattice.training.optim import Average, learning_rate, make_optimizer
+
+
+def settings(**changes: Any) -> TrainConfig:
+    return make_config({"train": {"lr": 1.0, "epochs": 4, **changes}}).train
+
+
+def rates(config: TrainConfig, steps: int = 5) -> list[float]:
+    return [learning_rate(config, step, steps) for step in range(steps * config.epochs)]
+
+
+def test_constant_stays():
+    assert rates(settings(schedule="constant")) == [1.0] * 20
+
+
+def test_inverse_falls_once_an_epoch():
+    found = rates(settings(schedule="inverse", decay=0.5))
+    assert found == pytest.approx([1.0] * 5 + [1 / 1.5] * 5 + [1 / 2] * 5 + [1 / 2.5] * 5)
+
+
+def test_linear_falls_at_every_step_and_never_to_nothing():
+    assert rates(settings(schedule="linear")) == pytest.approx([(20 - step) / 20 for step in range(20)])
+
+
+def test_warm_up_rises_then_the_schedule_takes_over():
+    found = rates(settings(schedule="linear", warmup=0.2))
+    assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert found[4:] == pytest.approx([(20 - step) / 16 for step in range(4, 20)])
+
+
+@given(
+    schedule=st.sampled_from(["constant", "inverse", "linear"]),
+    warmup=st.floats(0, 0.999),
+    epochs=st.integers(1, 6),
+    steps=st.integers(1, 6),
+)
+def test_a_rate_is_above_0_and_at_most_lr(schedule: str, warmup: float, epochs: int, steps: int) -> None:
+    found = rates(settings(schedule=schedule, warmup=warmup, epochs=epochs), steps)
+    assert all(0 < rate <= 1 + 1e-12 for rate in found)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.chars, self.encoder, self.still = nn.Embedding(3, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+        self.still.requires_grad_(False)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_weight_decay_is_for_matrices_that_are_not_vectors_of_words(optimizer: str) -> None:
+    net = Net()
+    groups = make_optimizer(net, settings(optimizer=optimizer, weight_decay=0.3)).param_groups
+    decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+    others = {id(p) for group in groups if not group["weight_decay"] for p in group["params"]}
+    assert decayed == {id(net.encoder.weight)}
+    assert others == {id(net.chars.weight), id(net.encoder.bias)}
+
+
+def test_the_average_of_an_unchanging_weight_is_that_weight():
+    net = Net()
+    average = Average(net, 0.9)
+    before = [weight.detach().clone() for weight in average.weights]
+    for step in range(5):
+        average.update(step)
+    for mean, weight in zip(average.mean, before, strict=True):
+        torch.testing.assert_close(mean, weight)
+
+
+def test_the_average_follows_its_formula():
+    net = nn.Linear(1, 1, bias=False)
+    average = Average(net, 0.5)
+    expected = net.weight.item()
+    for step in range(20):
+        with torch.no_grad():
+            net.weight.fill_(float(step))
+        average.update(step)
+        memory = min(0.5, (1 + step) / (10 + step))
+        expected = memory * expected + (1 - memory) * step
+    assert float(average.mean[0]) == pytest.approx(expected)
+
+
+def test_in_place_the_model_has_the_average_and_afterwards_its_own_weights():
+    net = nn.Linear(1, 1, bias=False)
+    average = Average(net, 0.5)
+    with torch.no_grad():
+        net.weight.fill_(100.0)
+    average.update(0)
+    mean = float(average.mean[0])
+    with average.in_place():
+        assert net.weight.item() == mean != 100.0
+    assert net.weight.item() == 100.0
+    assert float(average.mean[0]) == mean
+
+
+def test_without_memory_there_is_no_average():
+    net = nn.Linear(1, 1)
+    average = Average(net, 0.0)
+    before = net.weight.detach().clone()
+    average.update(0)
+    with average.in_place():
+        assert torch.equal(net.weight, before)
+    assert average.mean == []
+    assert len(average.weights) == 2

@@ -55,7 +55,9 @@ def main() -> None:
     jobs = [(config, seed, options.changes, options.out) for config in options.configs for seed in options.seeds]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         results = list(pool.imap_unordered(run, jobs))
-    print("\n| config | seeds | dev P | dev R | dev F1 | test P | test R | test F1 |\n|---|---|---|---|---|---|---|---|")
+    print(
+        "\n| config | seeds | dev P | dev R | dev F1 | test P | test R | test F1 |\n|---|---|---|---|---|---|---|---|"
+    )
     for config in options.configs:
         print(summary(config.stem, [result for result in results if result["config"] == config.stem]))
     if options.json:

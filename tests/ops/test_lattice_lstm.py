@@ -157,6 +157,21 @@ def test_padding_is_never_read(backend: str) -> None:
     assert all(gradient.isfinite().all() for gradient in gradients(poisoned, x, word_x, weights).values())
 
 
+@pytest.mark.parametrize("sentences", [[4], [5, 2], [1]])
+def test_without_gradients_it_is_the_same_and_leaves_its_inputs_alone(sentences: list[int]) -> None:
+    generator = torch.Generator().manual_seed(10)
+    ahead, back = make_weights(generator, True), make_weights(generator, True)
+    lattice = Lattice.from_words(sentences, [(0, 0, 3, 0), (0, 2, 4, 1)] if sentences[0] > 3 else [])
+    x, word_x = make_inputs(lattice, generator)
+    given = [tensor.detach().clone() for tensor in (x, word_x, *ahead, *back)]
+    one = lattice_lstm(x, word_x, lattice, ahead)
+    both = bidirectional(x, word_x, lattice, ahead, back)
+    with torch.no_grad():
+        assert torch.equal(lattice_lstm(x, word_x, lattice, ahead), one)
+        assert torch.equal(bidirectional(x, word_x, lattice, ahead, back), both)
+    assert all(torch.equal(*pair) for pair in zip((x, word_x, *ahead, *back), given, strict=True))
+
+
 def test_the_order_of_words_does_not_matter() -> None:
     generator = torch.Generator().manual_seed(7)
     weights = make_weights(generator, True)

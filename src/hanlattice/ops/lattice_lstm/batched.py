@@ -60,15 +60,15 @@ def directions(
     link = torch.baddbmm(_bias(weights, "link_bias"), x, _each(weights, "link_input"))  # [N, T·B, H]
     word = torch.cat([torch.addmm(w.word_bias, word_x, w.word_input) for w in weights])  # [N·W, 3H]
     recurrent = torch.cat([_each(weights, "char_hidden"), _each(weights, "word_hidden")], dim=2)  # [N, H, (G+3)·H]
-    h: Tensor = Recurrence.apply(  # type: ignore[no-untyped-call]
-        char.view(N, T, B, -1).transpose(0, 1),
-        word.index_select(0, plan.word),
-        link.view(N, T, B, H).transpose(0, 1).reshape(-1, H).index_select(0, plan.end),
-        recurrent,
-        _each(weights, "link_hidden"),
-        plan,
-        coupled,
-    )  # [T, N, B, H]
+    gates = char.view(N, T, B, -1).transpose(0, 1).contiguous()
+    words = word.index_select(0, plan.word)
+    links = link.view(N, T, B, H).transpose(0, 1).reshape(-1, H).index_select(0, plan.end)
+    inputs = (gates, words, links, recurrent, _each(weights, "link_hidden"), plan, coupled)
+    h: Tensor  # [T, N, B, H]
+    if torch.is_grad_enabled():
+        h = Recurrence.apply(*inputs)  # type: ignore[no-untyped-call]
+    else:
+        h, _ = run(*inputs)  # which may write over what was made just above
     return h.permute(1, 2, 0, 3).index_select(1, plan.back)  # [N, B, T, H]
 
 
@@ -158,7 +158,7 @@ class Recurrence(torch.autograd.Function):
         plan: Plan,
         coupled: bool,
     ) -> Tensor:
-        hidden, trace = run(_copy(char), _copy(word), _copy(link), recurrent, link_hidden, plan, coupled)
+        hidden, trace = run(char.clone(), word.clone(), link.clone(), recurrent, link_hidden, plan, coupled)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(recurrent, link_hidden, hidden, *trace)
             ctx.plan, ctx.coupled = plan, coupled
@@ -170,11 +170,6 @@ class Recurrence(torch.autograd.Function):
         recurrent, link_hidden, hidden, *trace = ctx.saved_tensors
         gradients = run_backward(grad, hidden, Trace(*trace), recurrent, link_hidden, ctx.plan, ctx.coupled)
         return *gradients, None, None
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    """A contiguous tensor that may be written over."""
-    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def run(
@@ -224,7 +219,7 @@ def word_step(words: Sequence[Tensor], pushed: Tensor, cell: Tensor, link_hidden
     """Fill in the words that start now; [w, 2H]: what each adds at its end, e^a ⊙ c^w and e^a."""
     gates, links, cells, starts, rows = words
     H = cell.shape[2]
-    gates += pushed.view(-1, pushed.shape[2]).index_select(0, rows)[:, -3 * H :]
+    gates += pushed.view(-1, pushed.shape[2])[:, -3 * H :].index_select(0, rows)
     gates[:, : 2 * H].sigmoid_()
     i, f, g = gates.chunk(3, dim=1)
     torch.index_select(cell.reshape(-1, H), 0, rows, out=starts)

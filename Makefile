@@ -24,7 +24,7 @@ bench: .venv/installed  ## correctness first, then rates as ratios in one run
 	$(BIN)/python benchmarks/rates.py
 
 clean:
-	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hanlattice needs Python 3.11 or newer: make PYTHON=python3.12")'

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import time
@@ -30,6 +31,7 @@ from hanlattice.text.tags import tag_set
 
 T, H, DIM, CHARS, WORDS = 50, 100, 64, 2000, 5000
 BATCHES = (1, 8, 32, 128)
+CPUINFO = Path("/proc/cpuinfo")
 TAGS = tag_set(["NAME", "CONT", "RACE", "TITLE", "EDU", "ORG", "PRO", "LOC"], "BMES")
 
 
@@ -97,6 +99,14 @@ def measure(kind: str, sentences: int, least: float) -> dict[str, float]:
     return {"train": sentences / train, "decode": sentences / decode}
 
 
+def machine() -> dict[str, object]:
+    """Where and with what the figures were taken."""
+    lines = CPUINFO.read_text().splitlines() if CPUINFO.exists() else []
+    cpu = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    return {**versions, "cpu": cpu[0] if cpu else platform.processor(), "cores": os.cpu_count()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
@@ -114,8 +124,8 @@ def main() -> None:
             slow, fast, plain = (rates[kind][n][what] for kind in kinds)
             row = "".join(f"{rate:12,.1f}" for rate in (slow, fast, plain))
             print(f"{n:>6}{row}{fast / slow:20.1f}{plain / fast:20.1f}")
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "machine": platform.machine()}
-    record = {"setting": {"T": T, "H": H, "threads": options.threads, **versions}, "sentences per second": rates}
+    setting = {"T": T, "H": H, "threads": options.threads, "date": time.strftime("%Y-%m-%d"), **machine()}
+    record = {"setting": setting, "sentences per second": rates}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

@@ -13,7 +13,6 @@ import json
 import multiprocessing
 import platform
 import statistics
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,17 @@ from hanlattice.training.loop import train
 def run(job: tuple[Path, int, list[str], Path]) -> dict[str, Any]:
     config, seed, changes, out = job
     settings = read_config(config, [*changes, f"train.seed={seed}", "train.threads=1"])
-    begin = time.monotonic()
     result = train(settings, out / f"{config.stem}-{seed}", resume=True)
-    minutes = (time.monotonic() - begin) / 60
+    minutes = last_epoch(result.folder)["seconds"] / 60
     scores = {part: result.scores[part]["overall"]["f1"] for part in ("dev", "test") if part in result.scores}
     print(f"{config.stem} seed {seed}: epoch {result.scores['epoch']}, {minutes:.1f} minutes, {scores}", flush=True)
     return {"config": config.stem, "seed": seed, "minutes": minutes, "scores": result.scores}
+
+
+def last_epoch(folder: Path) -> dict[str, Any]:
+    """What the log says of the last epoch; its `seconds` are those of the whole run, stops not counted."""
+    lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return next(event for event in map(json.loads, reversed(lines)) if event["event"] == "epoch")
 
 
 def summary(name: str, results: list[dict[str, Any]]) -> str:
@@ -62,6 +66,7 @@ def main() -> None:
         print(summary(config.stem, [result for result in results if result["config"] == config.stem]))
     if options.json:
         record = {"torch": torch.__version__, "python": platform.python_version(), "runs": results}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -40,7 +40,7 @@ def sentences(
 @st.composite
 def lattices(draw: st.DrawFn, max_sentences: int = 4, max_length: int = 7, max_words: int = 8) -> Lattice:
     """Any lattice: no words, words as long as their sentence, several on one span, sentences of one character."""
-    lengths = draw(st.lists(st.integers(1, max_length), min_size=1, max_size=max_sentences))
+    lengths = draw(st.lists(st.integers(0, max_length), min_size=1, max_size=max_sentences))
     words = []
     for sentence, length in enumerate(lengths):
         if length < 2:

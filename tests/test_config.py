@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,90 @@ def test_set_at_places_that_are_not_there(tmp_path):
         "unknown key model.hiden: did you mean hidden?",
         "unknown key model.a.b; known are encoder, hidden, coupled, scheme, dropout, paper_vocab",
     ]
+
+
+IDLE = [
+    ("[train]\nmomentum = 0.9\n", "train.optimizer=sgd", "train.momentum does nothing with train.optimizer=adamw: "),
+    ("[train]\ndecay = 0.05\n", "train.schedule=inverse", "train.decay does nothing unless train.schedule=inverse: "),
+    ("[chars]\ndim = 50\nvectors = 'v'\n", "chars.vectors=", "chars.dim does nothing with chars.vectors"),
+    ("[chars]\nnorm = 12\n", "chars.vectors=v", "chars.norm does nothing without chars.vectors"),
+    ("[model]\ncoupled = false\nencoder = 'char'\n", "model.encoder=lattice", "model.coupled does nothing with "),
+    ("[model]\ncoupled = true\nencoder = 'char'\n", "model.encoder=lattice", "model.coupled does nothing with "),
+]
+
+
+@pytest.mark.parametrize(("body", "remedy", "says"), IDLE)
+def test_a_setting_that_does_nothing_is_told(tmp_path, body, remedy, says):
+    """Even where it has its default value, for what counts is that it was given; in a model's folder all are given."""
+    path = config_file(tmp_path, body)
+    (problem,) = problems_of(path)
+    assert problem.startswith(says)
+    assert read_config(path, [remedy])
+    assert make_config(tomllib.loads(body))
+
+
+def test_a_setting_that_does_nothing_is_told_from_set_too(tmp_path):
+    (problem,) = problems_of(config_file(tmp_path, ""), "train.momentum=0.9")
+    assert problem == "train.momentum does nothing with train.optimizer=adamw: remove it, or choose sgd"
+
+
+def test_a_setting_that_is_off_asks_for_nothing(tmp_path):
+    """So that --set can switch vectors or momentum off that a file has on."""
+    path = config_file(tmp_path, "[chars]\nvectors = 'v'\nnorm = 12\n[train]\noptimizer = 'sgd'\nmomentum = 0.9\n")
+    config = read_config(path, ["chars.vectors=", "chars.norm=0", "train.optimizer=adamw", "train.momentum=0"])
+    assert (config.chars.norm, config.train.momentum) == (0, 0)
+
+
+def test_words_may_stay_beside_the_character_encoder(tmp_path):
+    path = config_file(tmp_path, "[words]\nvectors = 'v'\nnorm = 3\nfine_tune = false\n")
+    assert read_config(path, ["model.encoder=char"]).words.vectors == "v"
+
+
+def test_what_a_wrong_value_leads_to_is_not_told_as_well(tmp_path):
+    body = "[train]\noptimizer = 'sdg'\nmomentum = 0.9\n[chars]\ndim = 'wide'\nvectors = 'v'\n"
+    assert [problem.split()[0] for problem in problems_of(config_file(tmp_path, body))] == [
+        "train.optimizer",
+        "chars.dim",
+    ]
+
+
+def complete_problems(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read_config(path, complete=True)
+    return caught.value.problems
+
+
+COMPLETE = "[data]\ntrain = 't'\n{}\n[words]\nvectors = 'v'\n"
+
+
+def test_a_key_that_only_begins_alike_hides_nothing(tmp_path):
+    problems = complete_problems(config_file(tmp_path, COMPLETE.format("develop = 'd'")))
+    assert [problem.split(":")[0] for problem in problems] == [
+        "unknown key data.develop",
+        "data.dev must name a file, or data.holdout a share of train that serves as dev",
+    ]
+
+
+def test_a_wrong_holdout_is_not_also_missing(tmp_path):
+    problems = complete_problems(config_file(tmp_path, COMPLETE.format("holdout = 0.6")))
+    assert problems == ["data.holdout must be at least 0 and at most 0.5, not 0.6"]
+
+
+def test_dev_and_holdout_together_are_one_too_many(tmp_path):
+    path = config_file(tmp_path, COMPLETE.format("holdout = 0.1\ndev = 'd'"))
+    assert complete_problems(path) == ["data.holdout and data.dev both say what serves as dev: give one of them"]
+    assert read_config(path, ["data.holdout=0"], complete=True).data.dev == "d"
+
+
+def test_the_page_on_settings_names_every_one_of_them_and_no_other():
+    """Under the heading of its section, with its default as TOML writes it."""
+    page = (SHIPPED[0].parents[1] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    named = {}
+    for section, text in re.findall(r"^## \[(\w+)\]\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL):
+        for key, default in re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, flags=re.MULTILINE):
+            named[f"{section}.{key}"] = tomllib.loads(f"value = {default}")["value"]
+    assert named == SETTINGS
+    assert list(named) == list(SETTINGS)
 
 
 @pytest.mark.parametrize("body", ["[train", "epochs 5", "[train]\n[train]", "a = 1\na = 2", "x = " + "1" * 5000, "\0"])

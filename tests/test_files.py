@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError, OutputError
-from hanlattice.files import decode_lines, keep_first, opening, read_lines, reason, writing
+from hanlattice.files import decode_lines, keep_first, opening, read_lines, reason, sha256, writing
 from tests.strategies import any_text, shares_folder
 
 BOM = "\ufeff".encode()
@@ -107,6 +108,47 @@ def test_what_cannot_be_read_says_why(tmp_path):
             pytest.fail("it was opened")
         with pytest.raises(InputError, match=says):
             list(read_lines(path))
+
+
+def test_what_opens_and_cannot_be_read_is_told_with_its_line(tmp_path):
+    """The first page of a process's memory is not there: opening works, reading is an I/O error."""
+    memory = Path("/proc/self/mem")
+    with pytest.raises(InputError, match=r"^/proc/self/mem:1: cannot read: Input/output error$"):
+        list(read_lines(memory))
+    with pytest.raises(InputError, match=r"^/proc/self/mem: cannot read: Input/output error$"):
+        sha256(memory)
+    with (tmp_path / "f").open("wb") as file, pytest.raises(InputError, match=r"^f:1: cannot read: "):
+        list(decode_lines(file, "f"))
+
+    class Torn(io.BytesIO):
+        def __next__(self) -> bytes:
+            return super().__next__() if self.tell() < 4 else self._fail()
+
+        def _fail(self) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    lines = decode_lines(Torn(b"a\nb\nc\n"), "torn")
+    assert [next(lines), next(lines)] == [(1, "a"), (2, "b")]
+    with pytest.raises(InputError, match=r"^torn:3: cannot read: Input/output error$"):
+        next(lines)
+
+
+def test_a_failure_of_who_reads_the_lines_is_not_a_failure_to_read(tmp_path):
+    (tmp_path / "f").write_bytes(b"a\nb\n")
+
+    def fail_at_once() -> None:
+        for _ in read_lines(tmp_path / "f"):
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        fail_at_once()
+
+
+def test_sha256(tmp_path):
+    (tmp_path / "f").write_bytes(b"abc")
+    assert sha256(tmp_path / "f") == sha256(str(tmp_path / "f")) == hashlib.sha256(b"abc").hexdigest()
+    with pytest.raises(InputError, match="none: cannot read: there is no such file"):
+        sha256(tmp_path / "none")
 
 
 @shares_folder

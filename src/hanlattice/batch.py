@@ -12,7 +12,7 @@ from torch import Tensor
 from hanlattice.text.lattice import Ints, Lattice
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.tags import spans_to_tags
+from hanlattice.text.tags import labels_of, spans_to_tags
 from hanlattice.text.vocab import Vocab
 
 
@@ -47,7 +47,7 @@ class Indexer:
 
     def _tag_ids(self, sentence: Sentence) -> Ints:
         known = {tag: at for at, tag in enumerate(self.tags)}
-        labels = {tag.partition("-")[2] for tag in self.tags}
+        labels = labels_of(self.tags)
         spans = [span for span in sentence.spans or () if span.label in labels]
         return np.array([known[tag] for tag in spans_to_tags(spans, len(sentence), self.scheme)], dtype=np.int64)
 

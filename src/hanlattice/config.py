@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -94,26 +95,56 @@ class Config:
         return dataclasses.asdict(self)
 
 
+_IDLE: tuple[tuple[str, Callable[[Config], bool], str], ...] = (
+    (
+        "train.momentum",
+        lambda config: config.train.optimizer != "sgd",
+        "with train.optimizer=adamw: remove it, or choose sgd",
+    ),
+    (
+        "train.decay",
+        lambda config: config.train.schedule != "inverse",
+        "unless train.schedule=inverse: remove it, or choose inverse",
+    ),
+    (
+        "chars.dim",
+        lambda config: bool(config.chars.vectors),
+        "with chars.vectors, which have a width of their own: remove one of the two",
+    ),
+    (
+        "chars.norm",
+        lambda config: not config.chars.vectors,
+        "without chars.vectors, which it scales: remove it, or name a vector file",
+    ),
+    (
+        "model.coupled",
+        lambda config: config.model.encoder == "char",
+        "with model.encoder=char: remove it, or choose lattice",
+    ),
+)  # [words] may stay beside model.encoder=char, so that --set can compare the two encoders
+
+
 def read_config(path: str | Path, changes: Iterable[str] = (), *, complete: bool = False) -> Config:
     """The configuration of a TOML file, changed by `section.key=value` words; if `complete`, fit to train by."""
-    text = "\n".join(line for _, line in read_lines(path))
-    try:
-        tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
-        raise ConfigError([f"not TOML: {error}"], str(path)) from None
+    tree = _read_toml(path)
     problems: list[str] = []
     for change in changes:
         _apply(tree, change, problems)
-    if not complete:
-        return make_config(tree, str(path), problems)
-    try:
-        config = make_config(tree, str(path), problems)
-    except ConfigError as error:
-        named = " ".join(error.problems)
-        more = [problem for problem in lacking(_readable_part(tree)) if problem.split()[0] not in named]
-        raise ConfigError([*error.problems, *more], str(path)) from None
-    if problems := lacking(config):
+    config = _fill(tree, problems)
+    told = {problem.split()[0] for problem in problems}
+    more = [*_idle(tree, config), *(lacking(config) if complete else ())]
+    problems += [problem for problem in more if told.isdisjoint(_settings_in(problem))]
+    if problems:
         raise ConfigError(problems, str(path))
+    return config
+
+
+def make_config(tree: Mapping[str, Any], source: str = "") -> Config:
+    """A configuration from plain dicts; a ConfigError lists everything that is wrong with it."""
+    problems: list[str] = []
+    config = _fill(tree, problems)
+    if problems:
+        raise ConfigError(problems, source)
     return config
 
 
@@ -122,21 +153,36 @@ def lacking(config: Config) -> list[str]:
     problems = [] if config.data.train else ["data.train must name the training corpus"]
     if not config.data.dev and not config.data.holdout:
         problems.append("data.dev must name a file, or data.holdout a share of train that serves as dev")
+    if config.data.dev and config.data.holdout:
+        problems.append("data.holdout and data.dev both say what serves as dev: give one of them")
     if config.model.encoder == "lattice" and not config.words.vectors:
         problems.append(NO_WORDS)
     return problems
 
 
-def _readable_part(tree: Mapping[str, Any]) -> Config:
-    """The configuration that is left when everything wrong is passed over."""
-    kinds = typing.get_type_hints(Config)
-    good = {name: value for name, value in tree.items() if name in kinds and isinstance(value, Mapping)}
-    return Config(**{name: _make_section(kinds[name], name, value, []) for name, value in good.items()})
+def _idle(tree: Mapping[str, Any], config: Config) -> Iterator[str]:
+    """The settings that were given and change nothing beside the others. A 0, which is off, asks for nothing."""
+    for place, is_idle, words in _IDLE:
+        section, _, key = place.partition(".")
+        given = tree.get(section)
+        value = given.get(key) if isinstance(given, Mapping) else None
+        if (value or value is False) and is_idle(config):
+            yield f"{place} does nothing {words}"
 
 
-def make_config(tree: Mapping[str, Any], source: str = "", problems: list[str] | None = None) -> Config:
-    """A configuration from plain dicts; a ConfigError lists everything that is wrong with it."""
-    problems = [] if problems is None else problems
+def _settings_in(problem: str) -> set[str]:
+    return set(re.findall(r"[a-z]+\.[a-z_]+", problem))
+
+
+def _read_toml(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads("\n".join(line for _, line in read_lines(path)))
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
+        raise ConfigError([f"not TOML: {error}"], str(path)) from None
+
+
+def _fill(tree: Mapping[str, Any], problems: list[str]) -> Config:
+    """The configuration that is left when everything wrong is passed over, which goes to `problems`."""
     sections = {section.name: section for section in dataclasses.fields(Config)}
     kinds = typing.get_type_hints(Config)
     made = {}
@@ -147,8 +193,6 @@ def make_config(tree: Mapping[str, Any], source: str = "", problems: list[str] |
             problems.append(f"{name} must be a section, [{name}], not {value!r}")
         else:
             made[name] = _make_section(kinds[name], name, value, problems)
-    if problems:
-        raise ConfigError(problems, source)
     return Config(**made)
 
 

@@ -6,8 +6,7 @@ HanlatticeError
 ├── OutputError      a file that could not be written (full disk, no permission)
 ├── ConfigError      everything that is wrong with a configuration, all at once
 ├── ModelError       a model folder that is missing, cut short, changed, or of another format
-├── DownloadError    a package that could not be fetched or is not what it should be
-└── MissingExtra     an optional library that is not installed, and how to install it
+└── DownloadError    a package that could not be fetched or is not what it should be
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -26,7 +28,7 @@ def read_lines(path: str | Path, *, errors: str = "strict") -> Iterator[tuple[in
 
 def decode_lines(file: BinaryIO, name: str | Path, *, errors: str = "strict") -> Iterator[tuple[int, str]]:
     """What `read_lines` does, for a binary stream that is already open (standard input, an xz file)."""
-    for number, raw in enumerate(file, start=1):
+    for number, raw in _numbered(file, name):
         if number == 1:
             raw = raw.removeprefix(BOM)
             if not raw:  # a byte order mark and nothing else: no line at all
@@ -40,8 +42,18 @@ def decode_lines(file: BinaryIO, name: str | Path, *, errors: str = "strict") ->
             raise InputError(message, name, number) from None
 
 
+def _numbered(file: BinaryIO, name: str | Path) -> Iterator[tuple[int, bytes]]:
+    """The lines as bytes, from 1; a line that the system cannot read is an InputError."""
+    number = 0
+    try:
+        for number, raw in enumerate(file, start=1):
+            yield number, raw
+    except OSError as error:
+        raise InputError(f"cannot read: {reason(error)}", name, number + 1) from None
+
+
 @contextlib.contextmanager
-def opening(path: str | Path) -> Iterator[BinaryIO]:
+def opening(path: str | Path) -> Iterator[BufferedReader]:
     """Open a file for reading bytes; a file that cannot be opened is an InputError that says why."""
     try:
         file = Path(path).open("rb")  # noqa: SIM115 (closed below)
@@ -49,6 +61,15 @@ def opening(path: str | Path) -> Iterator[BinaryIO]:
         raise InputError(f"cannot read: {reason(error)}", path) from None
     with file:
         yield file
+
+
+def sha256(path: str | Path) -> str:
+    """The checksum of a file's content, in hexadecimal."""
+    with opening(path) as file:
+        try:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
 
 
 def keep_first(text: str) -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hanlattice.data import Corpus, read_corpus
+from hanlattice.data import read_corpus
 from hanlattice.data.corpus import FORMATS
 from hanlattice.errors import InputError
-from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
 
 COLUMNS = "南\tB-LOC\n京\tE-LOC\n"
 SEGMENTED = "南京 好\n"
@@ -21,15 +19,15 @@ JSONL = '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "LOC"}]}\n
         ("a.bmes", COLUMNS, ["LOC"]),
         ("a.txt", COLUMNS, ["LOC"]),
         ("a", COLUMNS, ["LOC"]),
-        ("a.SEG", SEGMENTED, ["WORD"]),
-        ("a.segmented", SEGMENTED, ["WORD"]),
+        ("a.SEG", SEGMENTED, ["WORD", "WORD"]),
+        ("a.segmented", SEGMENTED, ["WORD", "WORD"]),
         ("a.jsonl", JSONL, ["LOC"]),
         ("a.json", JSONL, ["LOC"]),
     ],
 )
 def test_the_suffix_decides(tmp_path, name, body, labels):
     (tmp_path / name).write_text(body, "utf-8")
-    assert read_corpus(tmp_path / name).labels == labels
+    assert [span.label for sentence in read_corpus(tmp_path / name).sentences for span in sentence.spans] == labels
 
 
 def test_a_format_that_is_named_decides(tmp_path):
@@ -58,8 +56,3 @@ def test_an_empty_corpus_is_an_error(tmp_path, name, body):
 def test_a_missing_file_is_an_error(tmp_path, name):
     with pytest.raises(InputError, match="no such file"):
         read_corpus(tmp_path / name)
-
-
-def test_labels_are_sorted_and_single():
-    spans = (Span(0, 1, "B"), Span(1, 2, "A"), Span(2, 3, "B"))
-    assert Corpus((Sentence("南京市", spans), Sentence("好"))).labels == ["A", "B"]

@@ -28,7 +28,7 @@ def test_round_trip(tmp_path, lines):
     corpus = read_segmented(tmp_path / "w.seg")
     assert corpus.sentences == tuple(items)
     assert [words_of(sentence) for sentence in corpus.sentences] == lines
-    assert (corpus.scheme, corpus.tags, corpus.labels) == (None, None, ["WORD"])
+    assert (corpus.scheme, corpus.tags) == (None, None)
 
 
 def test_white_space_between_words(tmp_path):

@@ -37,6 +37,8 @@ def gradients(h: Tensor, x: Tensor, word_x: Tensor, *weights: LatticeLSTMWeights
     named = {"x": x, "word_x": word_x}
     for n, each in enumerate(weights):
         named |= {f"{n}.{name}": tensor for name, tensor in each._asdict().items()}
+    if not h.requires_grad:  # nothing but empty sentences
+        return {name: torch.zeros_like(tensor) for name, tensor in named.items()}
     scale = torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)
     found = torch.autograd.grad((h * scale).sum(), list(named.values()), allow_unused=True)
     return {

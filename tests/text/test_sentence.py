@@ -27,7 +27,6 @@ def test_widths_and_digits():
 def test_spans_come_in_order(sentence, data):
     shuffled = data.draw(st.permutations(sentence.spans))
     assert Sentence(sentence.text, tuple(shuffled)) == sentence
-    assert Sentence(sentence.text).with_spans(iter(shuffled)) == sentence
     assert hash(Sentence(sentence.text, tuple(shuffled))) == hash(sentence)
 
 
@@ -49,8 +48,6 @@ def test_no_spans_is_not_unknown_spans():
 def test_spans_that_do_not_fit(spans, says):
     with pytest.raises(ValueError, match=says):
         Sentence("南京市", tuple(spans))
-    with pytest.raises(ValueError, match=says):
-        Sentence("南京市").with_spans(spans)
 
 
 def test_side_by_side_is_not_overlap():

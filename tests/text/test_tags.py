@@ -13,8 +13,10 @@ from hanlattice.text.spans import Span
 from hanlattice.text.tags import (
     SCHEMES,
     detect_scheme,
+    labels_of,
     legal_transitions,
     may_follow,
+    schemes_with,
     spans_to_tags,
     split_tag,
     tag_set,
@@ -173,8 +175,20 @@ def test_detect_scheme(corpus, scheme):
 
 @pytest.mark.parametrize(("corpus", "prefixes"), [("M-X I-X", "I, M"), ("B-X L-X", "B, L"), ("b-X", "b")])
 def test_tags_of_no_scheme(corpus, prefixes):
-    with pytest.raises(TagError, match=rf"the prefixes {prefixes} fit no scheme: expected BIO \(B I\), BMES"):
+    with pytest.raises(TagError, match=rf"the prefixes {prefixes} fit no scheme: expected one of BIO \(B I O\), BMES"):
         detect_scheme([corpus.split()])
+
+
+def test_schemes_with_prefixes():
+    assert schemes_with([]) == schemes_with("OB") == list(SCHEMES)
+    assert schemes_with("BI") == ["BIO", "BIOES"]
+    assert schemes_with("S") == ["BMES", "BIOES"]
+    assert schemes_with("IM") == schemes_with("X") == []
+
+
+@given(st.sets(st.text(any_character, min_size=1)), schemes)
+def test_labels_of_tags(labels, scheme):
+    assert labels_of(tag_set(labels, scheme)) == sorted(labels)
 
 
 @pytest.mark.parametrize("tag", ["", "o", "B", "B-", "-X", "BX", "BB-X", "B_X", "O-", " O"])

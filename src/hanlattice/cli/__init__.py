@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from typing import Annotated, cast
 
 import typer
 
+from hanlattice import __version__
 from hanlattice.cli import data
 from hanlattice.cli.evaluate import evaluate
 from hanlattice.cli.info import info
@@ -26,28 +28,67 @@ app.add_typer(data.app, name="data")
 for verb in (train, evaluate, tag, info):
     app.command()(verb)
 
+_USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"hanlattice {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What may stand before a verb."""
+
 
 def main() -> None:
-    """The entry point: runs a verb, and turns what went wrong into a line and an exit code."""
+    """The entry point: runs a verb, and turns what went wrong into a line and an exit code.
+
+    0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader has gone.
+    """
     try:
         try:
-            app()
+            code = _run()
         finally:
-            sys.stdout.flush()  # here, where a full disk can still be told; app() itself ends by SystemExit
+            sys.stdout.flush()  # here, where a full disk can still be told
     except HanlatticeError as error:
-        _stop(str(error))
+        code = _told(str(error))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: nothing left to flush
-        sys.exit(141)
+        _mute()
+        code = 141
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _stop(f"cannot write the output: {reason(error)}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+        _mute()
+        code = _told(f"cannot write the output: {reason(error)}")
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    sys.exit(code)
 
 
-def _stop(message: str) -> None:
+def _run() -> int:
+    """The exit code that typer comes to. A pipe that broke, which rich and typer end with 1, is raised again."""
+    try:
+        return app(prog_name="hanlattice", standalone_mode=False) or 0
+    except _USAGE_ERROR as error:
+        error.show()
+        return error.exit_code
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
+        raise
+
+
+def _told(message: str) -> int:
     typer.echo(f"error: {message}", err=True)
-    sys.exit(2)
+    return 2
+
+
+def _mute() -> None:
+    """Nothing more can be written, so what is still in the buffer must not be tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hanlattice.errors import InputError
+
+if TYPE_CHECKING:
+    from hanlattice.data.corpus import Corpus
+    from hanlattice.text.spans import Span
 
 
 def evaluate(
@@ -21,15 +26,10 @@ def evaluate(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Precision, recall and F1 over exact spans: overall and by type."""
-    from rich.console import Console
-
-    from hanlattice.cli.report import score_table
     from hanlattice.data.corpora import resolve
     from hanlattice.data.corpus import read_corpus
-    from hanlattice.evaluation.ner import score, score_tags
     from hanlattice.models.checkpoint import load_model
     from hanlattice.models.decode import decode
-    from hanlattice.text.tags import spans_to_tags
 
     corpus = read_corpus(resolve(file), format=format, scheme=scheme)
     for notice in corpus.notices:
@@ -39,16 +39,29 @@ def evaluate(
     loaded = load_model(model, device)
     examples = [loaded.indexer.example(sentence) for sentence in corpus.sentences]
     found = decode(loaded.tagger, loaded.indexer, examples)
-    if loose and corpus.tags is not None:
-        kind = "BIO" if corpus.scheme in (None, "IOB1") else corpus.scheme
-        made = [spans_to_tags(spans, len(s), kind) for spans, s in zip(found, corpus.sentences, strict=True)]
-        report = score_tags(corpus.tags, made, kind, loose=True).as_dict()
-    else:
-        report = score([sentence.spans or () for sentence in corpus.sentences], found).as_dict()
+    report = _report(corpus, found, loose)
     if as_json:
         typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
-        title = f"{file}: {len(corpus.sentences):,} sentences" + (
-            ", counted as the original code does" if loose else ""
-        )
-        Console().print(score_table(report, title))
+        counted = ", counted as the original code does" if loose else ""
+        _show(report, f"{file}: {len(corpus):,} sentences{counted}")
+
+
+def _report(corpus: Corpus, found: Sequence[Sequence[Span]], loose: bool) -> dict[str, Any]:
+    """Spans against spans; if `loose`, the tags of the file against tags made of what was found."""
+    from hanlattice.evaluation.ner import score, score_tags
+    from hanlattice.text.tags import spans_to_tags
+
+    scheme = corpus.scheme
+    if not (loose and scheme and corpus.tags):
+        return score([sentence.spans or () for sentence in corpus.sentences], found).as_dict()
+    made = [spans_to_tags(spans, len(s), scheme) for spans, s in zip(found, corpus.sentences, strict=True)]
+    return score_tags(corpus.tags, made, scheme, loose=True).as_dict()
+
+
+def _show(report: dict[str, Any], title: str) -> None:
+    from rich.console import Console
+
+    from hanlattice.cli.report import score_table
+
+    Console().print(score_table(report, title))

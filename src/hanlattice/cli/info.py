@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.text.tags import labels_of
+
 if TYPE_CHECKING:
     from hanlattice.models.checkpoint import Model
 
@@ -59,7 +61,7 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
     lexicon = model.indexer.lexicon
     return {
         "encoder": model.config.model.encoder,
-        "labels": sorted({tag.partition("-")[2] for tag in model.indexer.tags} - {""}),
+        "labels": labels_of(model.indexer.tags),
         "scheme": model.indexer.scheme,
         "characters": len(model.indexer.vocab) - 1,
         "words": 0 if lexicon is None else len(lexicon),

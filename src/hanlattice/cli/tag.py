@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from hanlattice.errors import InputError
-from hanlattice.files import decode_lines, opening, writing
+from hanlattice.files import decode_lines, read_lines, writing
 
 if TYPE_CHECKING:
     from hanlattice.predict import Document
@@ -81,7 +81,7 @@ def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
         if not is_text and Path(given).is_dir():
             raise InputError("it is a folder; give the files in it", given)
         if not is_text and Path(given).exists():
-            return lambda: _file_lines(given)
+            return lambda: (line for _, line in read_lines(given, errors="surrogateescape"))
     if not is_text and _looks_like_a_path(given):
         raise InputError("there is no such file; if it is a text to tag, add --text", given)
     return lambda: iter(given.split("\n"))
@@ -92,12 +92,6 @@ def _looks_like_a_path(given: str) -> bool:
     if given.isascii() and not any(map(str.isspace, given)):
         return bool(Path(given).suffix or "/" in given or "\\" in given)
     return given.startswith(("/", "./", "../", "~/")) or given.lower().endswith(_SUFFIXES)
-
-
-def _file_lines(path: str) -> Iterator[str]:
-    with opening(path) as file:
-        for _, line in decode_lines(file, path, errors="surrogateescape"):
-            yield line
 
 
 def _lines(sources: Iterable[Callable[[], Iterator[str]]]) -> Iterator[str]:

@@ -21,7 +21,3 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.sentences)
-
-    @property
-    def labels(self) -> list[str]:
-        return sorted({span.label for sentence in self.sentences for span in sentence.spans or ()})

@@ -18,16 +18,16 @@ from hanlattice.files import keep_first, read_lines, writing
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import (
+    EXPECTED,
     SCHEMES,
     check_prefix,
     detect_scheme,
     may_follow,
+    schemes_with,
     spans_to_tags,
     split_tag,
     tags_to_spans,
 )
-
-_FAMILIES = (frozenset("OBI"), frozenset("OBMES"), frozenset("OBIES"))
 
 
 @dataclass
@@ -135,12 +135,9 @@ def _check_tags(blocks: Iterable[_Block], path: str | Path, scheme: str) -> None
 
 
 def _check_family(tag: str, prefixes: set[str]) -> None:
-    if not any(prefixes <= family for family in _FAMILIES):
+    if not schemes_with(prefixes):
         before = ", ".join(sorted(prefixes - {split_tag(tag)[0]})) or "nothing"
-        raise TagError(
-            f"{tag!r} after tags with the prefixes {before} fits no scheme: "
-            "expected BIO (B I O), BMES (B M E S O) or BIOES (B I E S O)"
-        )
+        raise TagError(f"{tag!r} after tags with the prefixes {before} fits no scheme: {EXPECTED}")
 
 
 def _illegal(blocks: Iterable[_Block], path: str | Path, scheme: str) -> tuple[str, ...]:

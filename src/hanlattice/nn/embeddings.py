@@ -29,11 +29,13 @@ class WordEmbedding(nn.Module):
 
     trained: Tensor
     fixed: Tensor
+    added: Tensor
 
     def __init__(self, trained: Tensor, fixed: Tensor, dropout: float = 0.0) -> None:
         super().__init__()
         self.trained = nn.Parameter(trained.clone())
         self.register_buffer("fixed", fixed.clone())
+        self.register_buffer("added", trained.new_zeros(0, trained.shape[1]), persistent=False)
         self.dropout = nn.Dropout(dropout)
 
     @classmethod
@@ -48,17 +50,18 @@ class WordEmbedding(nn.Module):
         return self.trained.shape[1]
 
     def __len__(self) -> int:
-        return len(self.trained) + len(self.fixed)
+        return len(self.trained) + len(self.fixed) + len(self.added)
 
     def rows(self, words: Tensor) -> Tensor:
         """The vectors of these words, [W] → [W, E]."""
-        M = len(self.trained)
-        if not len(self.fixed):
-            return F.embedding(words, self.trained)
-        fixed = F.embedding((words - M).clamp(min=0), self.fixed).to(self.trained.dtype)
-        if not M:
-            return fixed
-        return torch.where((words < M)[:, None], F.embedding(words.clamp(max=M - 1), self.trained), fixed)
+        found = self.trained.new_zeros(len(words), self.dim)
+        first = 0
+        for table in (self.trained, self.fixed, self.added):
+            if len(table):
+                here = F.embedding((words - first).clamp(0, len(table) - 1), table).to(found.dtype)
+                found = torch.where((words >= first)[:, None], here, found) if first else here
+            first += len(table)
+        return found
 
     def forward(self, words: Tensor) -> Tensor:
         embedded: Tensor = self.dropout(self.rows(words))
@@ -66,10 +69,9 @@ class WordEmbedding(nn.Module):
 
     def mean(self) -> Tensor:
         """The mean of all rows, [E]."""
-        total = self.trained.detach().sum(0) + self.fixed.sum(0, dtype=self.trained.dtype)
-        return total / max(1, len(self))
+        tables = (self.trained.detach(), self.fixed, self.added)
+        return torch.stack([table.sum(0, dtype=self.trained.dtype) for table in tables]).sum(0) / max(1, len(self))
 
     def append(self, vectors: Tensor) -> None:
-        """Add fixed rows, for words that join the lexicon later."""
-        dtype = torch.promote_types(self.fixed.dtype, vectors.dtype)
-        self.fixed = torch.cat([self.fixed.to(dtype), vectors.to(dtype)])
+        """Add rows for words that join the lexicon later. They stand apart, so that the large table is not copied."""
+        self.added = torch.cat([self.added, vectors.to(self.added)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 
 _STRONG = re.compile(r"[。！？!?；;…\n]+[”’』」）)\]】》]*")
 _WEAK = re.compile(r"[，,、：:\s]")
@@ -19,17 +18,16 @@ def pieces(text: str, limit: int) -> list[tuple[int, int]]:
         raise ValueError(f"limit must be 1 or more, not {limit}")
     if len(text) <= limit:
         return [(0, len(text))]
-    strong = [match.end() for match in _STRONG.finditer(text)]
-    weak = [match.end() for match in _WEAK.finditer(text)]
     found, start = [], 0
     while len(text) - start > limit:
-        end = _last(strong, start, start + limit) or _last(weak, start, start + limit) or start + limit
+        end = start + limit
+        end = _last(_STRONG, text, start, end) or _last(_WEAK, text, start, end) or end
         found.append((start, end))
         start = end
     return [*found, (start, len(text))]
 
 
-def _last(places: list[int], after: int, until: int) -> int | None:
-    """The last of the sorted places in (after, until], if there is one."""
-    at = bisect_right(places, until)
-    return places[at - 1] if at and places[at - 1] > after else None
+def _last(pattern: re.Pattern[str], text: str, start: int, end: int) -> int | None:
+    """Where the last match that lies in [start, end) ends, if there is one. One that goes on beyond `end` does not."""
+    ends = (match.end() for match in pattern.finditer(text, start, end + 1))
+    return max((at for at in ends if at <= end), default=None)

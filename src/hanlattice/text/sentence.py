@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from hanlattice.text.normal import fold, fold_digits
@@ -37,6 +36,3 @@ class Sentence:
     def characters(self) -> str:
         """The text that the character embedding looks up: widths folded, every digit a 0."""
         return fold_digits(self.text)
-
-    def with_spans(self, spans: Iterable[Span]) -> Sentence:
-        return replace(self, spans=tuple(spans))

@@ -13,6 +13,7 @@ from hanlattice.text.spans import Span
 SCHEMES = ("BIO", "BMES", "BIOES")
 _PREFIXES = {"BIO": "BI", "IOB1": "BI", "BMES": "BMES", "BIOES": "BIES"}
 _INSIDE = {"BIO": "I", "IOB1": "I", "BMES": "M", "BIOES": "I"}
+EXPECTED = "expected one of " + ", ".join(f"{scheme} ({' '.join(_PREFIXES[scheme])} O)" for scheme in SCHEMES)
 
 
 def split_tag(tag: str) -> tuple[str, str]:
@@ -38,16 +39,20 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:
             starts_with_inside |= prefix == "I" and not goes_on
             starts_with_begin |= prefix == "B" and not goes_on
             before = prefix, label
-    prefixes.discard("O")
-    if prefixes <= set("BI"):
-        return "IOB1" if starts_with_inside and not starts_with_begin else "BIO"
-    for scheme in ("BMES", "BIOES"):
-        if prefixes <= set(_PREFIXES[scheme]):
-            return scheme
-    raise TagError(
-        f"the prefixes {', '.join(sorted(prefixes))} fit no scheme: "
-        "expected BIO (B I), BMES (B M E S) or BIOES (B I E S)"
-    )
+    fitting = schemes_with(prefixes)
+    if not fitting:
+        raise TagError(f"the prefixes {', '.join(sorted(prefixes - {'O'}))} fit no scheme: {EXPECTED}")
+    return "IOB1" if fitting[0] == "BIO" and starts_with_inside and not starts_with_begin else fitting[0]
+
+
+def schemes_with(prefixes: Iterable[str]) -> list[str]:
+    """The schemes, simplest first, that have all these prefixes."""
+    return [scheme for scheme in SCHEMES if set(prefixes) <= {"O", *_PREFIXES[scheme]}]
+
+
+def labels_of(tags: Iterable[str]) -> list[str]:
+    """The labels that these tags carry, sorted."""
+    return sorted({split_tag(tag)[1] for tag in tags} - {""})
 
 
 def tags_to_spans(tags: Sequence[str], scheme: str) -> list[Span]:

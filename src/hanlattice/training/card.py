@@ -8,18 +8,21 @@ from typing import Any
 
 from hanlattice.files import writing
 from hanlattice.models.checkpoint import Model
+from hanlattice.text.tags import labels_of
+
+CARD = "README.md"
 
 
 def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
     """What the model is, what it was trained on and what it scores."""
-    with writing(folder / "README.md") as file:
+    with writing(folder / CARD) as file:
         file.write("\n".join([*_head(folder, model), "", *_data(model), "", *_scores(scores), ""]))
 
 
 def _head(folder: Path, model: Model) -> list[str]:
     config = model.config
     kind = {"lattice": "lattice LSTM–CRF", "char": "character LSTM–CRF"}[config.model.encoder]
-    labels = sorted({tag.partition("-")[2] for tag in model.indexer.tags} - {""})
+    labels = labels_of(model.indexer.tags)
     lexicon = model.indexer.lexicon
     return [
         f"# {folder.resolve().name}",

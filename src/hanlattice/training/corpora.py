@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from hanlattice.config import Config, DataConfig
 from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import Corpus, read_corpus
-from hanlattice.models.checkpoint import file_digest
+from hanlattice.errors import InputError
+from hanlattice.files import sha256
 from hanlattice.text.sentence import Sentence
 
 
@@ -34,22 +36,32 @@ class Corpora:
 
 
 def read_corpora(config: DataConfig) -> Corpora:
-    """Train, dev and test. Without a dev file every n-th sentence of train becomes dev, n from `holdout`."""
+    """Train, dev and test. Without a dev file the share `holdout` of train, evenly spread, becomes dev."""
     corpora: dict[str, Corpus] = {}
     digests: dict[str, str] = {}
     for name in ("train", "dev", "test"):
         if file := getattr(config, name):
             path = resolve(file)
             corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme)
-            digests[name] = file_digest(path)
+            digests[name] = sha256(path)
     train = _without_empty(corpora["train"])[: config.limit or None]
     dev = _without_empty(corpora["dev"]) if "dev" in corpora else ()
     if not config.dev:
-        every = max(2, round(1 / config.holdout))
-        train, dev = tuple(s for at, s in enumerate(train) if at % every), train[::every]
+        train, dev = hold_out(train, config.holdout)
+        if not dev:
+            message = f"data.holdout = {config.holdout} of {len(train)} sentences is not one sentence; "
+            raise InputError(message + "take a larger share, or name a file with data.dev", config.train)
     test = _without_empty(corpora["test"]) if "test" in corpora else ()
     notices = tuple(f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices)
     return Corpora(train, dev, test, digests, notices)
+
+
+def hold_out(sentences: Sequence[Sentence], share: float) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+    """(what stays, what is held out): exactly this share, rounded down, at even steps and the same every time."""
+    up, down = Fraction(str(share)).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
+    taken = [(at + 1) * up // down > at * up // down for at in range(len(sentences))]
+    stay = tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if not out)
+    return stay, tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if out)
 
 
 def _without_empty(corpus: Corpus) -> tuple[Sentence, ...]:

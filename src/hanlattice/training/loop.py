@@ -18,13 +18,14 @@ from hanlattice.data.buckets import training_batches
 from hanlattice.data.corpora import resolve
 from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
+from hanlattice.files import sha256
 from hanlattice.models.build import Built, build
-from hanlattice.models.checkpoint import WEIGHTS, file_digest, load_model, save_frame, save_weights
+from hanlattice.models.checkpoint import FRAME, WEIGHTS, load_model, save_frame, save_weights
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.card import write_card
+from hanlattice.training.card import CARD, write_card
 from hanlattice.training.corpora import Corpora, read_corpora
 from hanlattice.training.log import Listener, Log, ignore
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
@@ -185,11 +186,15 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
         raise OutputError(f"{folder} holds a run already: go on with it by --resume, or choose another --out")
     for half in folder.glob(".*.part"):
         half.unlink()
+    strangers = sorted(file.name for file in folder.glob("*") if file.name not in (*FRAME, WEIGHTS, STATE, LOG, CARD))
+    if strangers or ((folder / CARD).exists() and not (folder / WEIGHTS).exists()):
+        other = strangers[0] if strangers else CARD
+        raise OutputError(f"{folder} holds {other}, which is not of a run: choose a new or empty folder for --out")
 
 
 def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same for a stopped run to go on: settings and the content of data and vectors."""
-    vectors = [file_digest(resolve(name)) for name in (config.chars.vectors, config.words.vectors) if name]
+    vectors = [sha256(resolve(name)) for name in (config.chars.vectors, config.words.vectors) if name]
     return hashlib.sha256(
         json.dumps([_settings(config), corpora.digests, vectors], sort_keys=True).encode()
     ).hexdigest()

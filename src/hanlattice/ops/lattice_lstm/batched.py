@@ -331,6 +331,6 @@ def word_step_backward(words: Sequence[Tensor], arrived: Tensor, back_link: Tens
 def _link_gradient(cells: Tensor, d_link: Tensor, plan: Plan) -> Tensor:
     """One product a direction, after the loop."""
     N = plan.closes.shape[1]
-    counts = torch.tensor([[high - low for low, high in pairwise(cut)] for cut in plan.cuts]).view(-1, N)
-    direction = torch.arange(N).repeat(len(counts)).repeat_interleave(counts.flatten()).to(cells.device)
+    counts = torch.tensor([[high - low for low, high in pairwise(cut)] for cut in plan.cuts], dtype=torch.int64)
+    direction = torch.arange(N).repeat(len(plan.cuts)).repeat_interleave(counts.flatten()).to(cells.device)
     return torch.stack([cells[direction == n].T @ d_link[direction == n] for n in range(N)])

@@ -1,0 +1,64 @@
+"""The corpora of a run: dev held out of train, exactly and the same every time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.config import DataConfig
+from hanlattice.data.jsonl import write_jsonl
+from hanlattice.errors import InputError
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.training.corpora import hold_out, read_corpora
+
+
+def numbered(count: int) -> list[Sentence]:
+    return [Sentence(f"第{at}句", (Span(0, 1, "X"),)) for at in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "held"),
+    [
+        (10, 0.4, 4),
+        (10, 0.5, 5),
+        (10, 0.1, 1),
+        (100, 0.29, 29),
+        (1000, 0.001, 1),
+        (7, 0.3, 2),
+        (3, 0.3, 0),
+        (0, 0.5, 0),
+    ],
+)
+def test_the_share_is_exact(count, share, held):
+    stay, out = hold_out(numbered(count), share)
+    assert (len(stay), len(out)) == (count - held, held)
+
+
+@given(st.integers(0, 60), st.floats(0.01, 0.5))
+def test_every_sentence_is_in_one_part_in_its_order_and_dev_is_spread(count, share):
+    sentences = numbered(count)
+    stay, out = hold_out(sentences, share)
+    assert sorted([*stay, *out], key=sentences.index) == sentences
+    places = [sentences.index(sentence) for sentence in out]
+    assert places == sorted(places)
+    steps = {right - left for left, right in pairwise(places)}
+    assert not steps or max(steps) - min(steps) <= 1
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_share_that_is_no_sentence_is_told(tmp_path, count):
+    write_jsonl(tmp_path / "t.jsonl", numbered(count))
+    with pytest.raises(
+        InputError, match=rf"t\.jsonl: data\.holdout = 0\.2 of {count} sentences is not one sentence; take"
+    ):
+        read_corpora(DataConfig(train=str(tmp_path / "t.jsonl"), holdout=0.2))
+
+
+def test_two_sentences_can_be_shared(tmp_path):
+    write_jsonl(tmp_path / "t.jsonl", [*numbered(2), Sentence("", ())])
+    corpora = read_corpora(DataConfig(train=str(tmp_path / "t.jsonl"), holdout=0.5))
+    assert (len(corpora.train), len(corpora.dev)) == (1, 1)

@@ -24,7 +24,7 @@ from hanlattice.training.loop import train
 
 def run(job: tuple[Path, int, list[str], Path]) -> dict[str, Any]:
     config, seed, changes, out = job
-    settings = read_config(config, [*changes, f"train.seed={seed}", "train.threads=1"])
+    settings = read_config(config, [*changes, f"train.seed={seed}"])
     result = train(settings, out / f"{config.stem}-{seed}", resume=True)
     minutes = last_epoch(result.folder)["seconds"] / 60
     scores = {part: result.scores[part]["overall"]["f1"] for part in ("dev", "test") if part in result.scores}

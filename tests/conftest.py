@@ -14,7 +14,7 @@ from tests.made import made_config, write_made
 
 hypothesis.settings.register_profile("project", max_examples=40, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("project")
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ class TrainConfig:
     average: float = _setting(0.0, "share")  # evaluate an exponential average of the weights with this memory; 0 is off
     patience: int = _setting(0, "count")  # stop after so many epochs without a better dev F1; 0 never stops
     seed: int = _setting(1, "seed")
-    threads: int = _setting(0, "count")  # CPU threads; 0 leaves the choice to torch
+    threads: int = _setting(1, "count")  # CPU threads; 0 leaves the choice to torch
     device: str = "cpu"
     checkpoint_minutes: float = _setting(5.0, "positive")
 

@@ -118,6 +118,16 @@ def test_jsonl_can_be_read_again_as_a_corpus(lattice_folder, tmp_path):
     assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [2, 1]
 
 
+def test_threads_are_used_and_change_nothing(lattice_folder, monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", asked.append)
+    outcomes = [
+        hanlattice("tag", "-m", lattice_folder, *more, "王小明在青石镇工作。") for more in ([], ["--threads", "2"])
+    ]
+    assert asked == [1, 2]
+    assert outcomes[0].out == outcomes[1].out
+
+
 def test_out_appears_whole_or_not_at_all(lattice_folder, tmp_path, monkeypatch):
     out = tmp_path / "deep" / "out.jsonl"
     outcome = hanlattice("tag", "-m", lattice_folder, "-o", out, TEXT)

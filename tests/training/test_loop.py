@@ -124,6 +124,23 @@ def test_one_seed_one_model_two_seeds_two(tiny, tmp_path):
     assert not torch.equal(weights(tmp_path / "a")["output.weight"], weights(tmp_path / "c")["output.weight"])
 
 
+@pytest.mark.parametrize("name", ["README.md", "thesis.tex", "sub", ".download.part"])
+def test_a_folder_that_holds_something_else_is_left_alone(tiny, tmp_path, name):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).mkdir() if name == "sub" else (tmp_path / "mine" / name).write_text("mine", "utf-8")
+    for resume in (False, True):
+        with pytest.raises(OutputError, match=f"holds {name}, which is not of a run: choose a new or empty folder"):
+            train(config_of(tiny), tmp_path / "mine", resume=resume)
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == [name]
+
+
+def test_notes_in_the_folder_of_a_stopped_run_are_no_hindrance(tiny, tmp_path):
+    assert killed_at_step(config_of(tiny), tmp_path / "run", 1)
+    (tmp_path / "run" / "notes.txt").write_text("mine", "utf-8")
+    train(config_of(tiny), tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "notes.txt").read_text("utf-8") == "mine"
+
+
 def test_a_folder_that_holds_a_run_is_refused(tiny, tmp_path, lattice_folder):
     assert killed_at_step(config_of(tiny), tmp_path / "run", 1)
     before = (tmp_path / "run" / "state.safetensors").read_bytes()

@@ -24,13 +24,16 @@ def evaluate(
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """Precision, recall and F1 over exact spans: overall and by type."""
     from hanlattice.data.corpora import resolve
     from hanlattice.data.corpus import read_corpus
     from hanlattice.models.checkpoint import load_model
     from hanlattice.models.decode import decode
+    from hanlattice.models.device import use_threads
 
+    use_threads(threads)
     corpus = read_corpus(resolve(file), format=format, scheme=scheme)
     for notice in corpus.notices:
         typer.echo(f"note: {notice}", err=True)

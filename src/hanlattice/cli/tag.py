@@ -44,11 +44,14 @@ def tag(
     text: Annotated[bool, typer.Option("--text", help="Every input is a text, even if a file has that name.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts tagged at a time.")] = 256,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """Find the entities of a text, of files, or of standard input: one result for each line."""
+    from hanlattice.models.device import use_threads
     from hanlattice.predict import load
 
     sources = [_source(each, text) for each in inputs]
+    use_threads(threads)
     tagger = load(model, device)
     interactive = inputs == ["-"] and sys.stdin.isatty()
     documents = tagger.pipe(_lines(sources), 1 if interactive else batch_size)

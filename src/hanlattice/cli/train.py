@@ -55,7 +55,8 @@ class Meter:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn(
-                "loss {task.fields[loss]:.3f} · dev F1 {task.fields[best]:.2f} · {task.fields[rate]:,.0f} characters/s"
+                "loss {task.fields[loss]:.3f} · best dev F1 {task.fields[best]:.2f} · "
+                "{task.fields[rate]:,.0f} characters/s"
             ),
             TimeRemainingColumn(compact=True),
             console=console,

@@ -1,4 +1,4 @@
-"""The device that a user names, checked before any work is done for it."""
+"""The device and the threads that a user names."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ def find_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(f"{name} was asked for, and there are {torch.cuda.device_count()} CUDA devices, from cuda:0")
     return device
+
+
+def use_threads(count: int) -> None:
+    """So many CPU threads in one operation; 0 leaves the choice to torch.
+
+    Every character is some dozens of small operations, and with several threads each of them ends in a wait for the
+    slowest. That gains little on an idle machine, and is many times slower where other programs want the cores.
+    """
+    if count:
+        torch.set_num_threads(count)

@@ -10,12 +10,10 @@ from hanlattice.files import writing
 from hanlattice.models.checkpoint import Model
 from hanlattice.text.tags import labels_of
 
-CARD = "README.md"
-
 
 def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
     """What the model is, what it was trained on and what it scores."""
-    with writing(folder / CARD) as file:
+    with writing(folder / "README.md") as file:
         file.write("\n".join([*_head(folder, model), "", *_data(model), "", *_scores(scores), ""]))
 
 

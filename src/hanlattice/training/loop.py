@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from hanlattice.files import sha256
 from hanlattice.models.build import Built, build
 from hanlattice.models.checkpoint import FRAME, WEIGHTS, load_model, save_frame, save_weights
 from hanlattice.models.decode import decode
-from hanlattice.models.device import find_device
+from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.card import CARD, write_card
+from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, read_corpora
 from hanlattice.training.log import Listener, Log, ignore
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
@@ -44,8 +45,7 @@ def train(config: Config, folder: str | Path, *, resume: bool = False, listen: L
     """Train a model into a folder. With `resume`, go on where an earlier run in that folder was stopped."""
     folder = Path(folder)
     _check(config, folder, resume)
-    if config.train.threads:
-        torch.set_num_threads(config.train.threads)
+    use_threads(config.train.threads)
     corpora = read_corpora(config.data)
     if resume and _is_finished(folder):
         return _finished(folder, config, corpora)
@@ -176,20 +176,21 @@ def _out_of_patience(progress: Progress, patience: int) -> bool:
 
 
 def _check(config: Config, folder: Path, resume: bool) -> None:
-    """Refuse at once what cannot end well, and clear away what a killed run had half written."""
+    """Refuse at once what cannot end well."""
     if problems := lacking(config):
         raise ConfigError(problems)
     find_device(config.train.device)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
-    if not resume and ((folder / STATE).exists() or (folder / WEIGHTS).exists()):
+    names = {file.name for file in folder.glob("*")}
+    half = {name for name in names if re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", name)}
+    if not names & {STATE, WEIGHTS}:
+        for other in sorted(names - half - {*FRAME, LOG}):
+            raise OutputError(f"{folder} holds {other}, which is not of a run: choose a new or empty folder for --out")
+    elif not resume:
         raise OutputError(f"{folder} holds a run already: go on with it by --resume, or choose another --out")
-    for half in folder.glob(".*.part"):
-        half.unlink()
-    strangers = sorted(file.name for file in folder.glob("*") if file.name not in (*FRAME, WEIGHTS, STATE, LOG, CARD))
-    if strangers or ((folder / CARD).exists() and not (folder / WEIGHTS).exists()):
-        other = strangers[0] if strangers else CARD
-        raise OutputError(f"{folder} holds {other}, which is not of a run: choose a new or empty folder for --out")
+    for name in half:  # what a killed run was writing
+        (folder / name).unlink()
 
 
 def _identity(config: Config, corpora: Corpora) -> str:

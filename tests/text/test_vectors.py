@@ -101,6 +101,11 @@ def test_binary_without_control_bytes_or_suffix_is_still_binary(tmp_path):
     assert read_vectors(tmp_path / "v", strict=True).matrix.tolist() == [[68673.0]]
 
 
+def test_a_file_that_opens_and_cannot_be_read():
+    with pytest.raises(InputError, match=r"^/proc/self/mem: cannot read: "):
+        read_vectors("/proc/self/mem")
+
+
 @pytest.mark.parametrize("word", ["a b", "\u3000", "\u00a0", "x\u2028y", "\u0085", "\x1c"])
 def test_odd_blanks_belong_to_the_word(tmp_path, word):
     vectors = read_vectors(text_file(tmp_path, f"1 3\n{word} 1 2 3\n"), strict=True)

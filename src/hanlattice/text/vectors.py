@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.files import BOM, opening, writing
+from hanlattice.files import BOM, opening, reason, writing
 
 _SAMPLE = 1 << 16  # bytes that are enough to tell text from binary
 _NAMED = 3  # broken rows that a notice names one by one
@@ -104,20 +104,25 @@ def read_vectors(path: str | Path, *, strict: bool = False) -> Vectors:
     A first line of two whole numbers is a header. Without one the width is that of most of the first hundred rows.
     """
     with opening(path) as file:
-        first = file.readline(_SAMPLE)
-        sample = file.read(_SAMPLE)
-        header = _header(first)
-        if not first.removeprefix(BOM).strip() and not sample.strip():
-            raise InputError("the file is empty: expected word2vec text or binary", path)
-        if header is not None and not (header[0] > 0 and 0 < header[1] <= _WIDEST):
-            raise InputError(
-                f"a header of {header[0]} words of width {header[1]}: no such vectors are to be had", path, 1
-            )
-        if header is not None and _is_binary(sample, header[1], str(path).endswith(".bin")):
-            file.seek(len(first))
-            return _read_binary(file.read(), len(first), path, *header, strict=strict)
-        file.seek(0)
-        return _read_text(file, path, header, strict=strict)
+        try:
+            return _read(file, path, strict=strict)
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
+
+
+def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> Vectors:
+    first = file.readline(_SAMPLE)
+    sample = file.read(_SAMPLE)
+    header = _header(first)
+    if not first.removeprefix(BOM).strip() and not sample.strip():
+        raise InputError("the file is empty: expected word2vec text or binary", path)
+    if header is not None and not (header[0] > 0 and 0 < header[1] <= _WIDEST):
+        raise InputError(f"a header of {header[0]} words of width {header[1]}: no such vectors are to be had", path, 1)
+    if header is not None and _is_binary(sample, header[1], str(path).endswith(".bin")):
+        file.seek(len(first))
+        return _read_binary(file.read(), len(first), path, *header, strict=strict)
+    file.seek(0)
+    return _read_text(file, path, header, strict=strict)
 
 
 def write_vectors(path: str | Path, vectors: Vectors, *, binary: bool) -> None:

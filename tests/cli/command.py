@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -56,9 +57,16 @@ def hanlattice(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
 
 
 def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
-    """The program as a process; the caller waits for it."""
+    """The program as a process; the caller waits for it.
+
+    It hears Ctrl-C even where the tests do not, as in a background job of a shell.
+    """
     given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
-    return subprocess.Popen([PROGRAM, *map(str, arguments)], **{**given, **options})
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a handler is not inherited, 'ignore' is
+    try:
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], **{**given, **options})
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run(*arguments: str | Path, stdin: bytes | None = None, **options: Any) -> Outcome:

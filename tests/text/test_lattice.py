@@ -127,3 +127,23 @@ def test_arrays_are_read_only_and_the_callers_are_left_alone():
         lattice.word = mine["word"]
     with pytest.raises(TypeError, match="unhashable"):
         hash(lattice)
+
+
+@given(lattices())
+def test_what_is_kept_with_a_lattice_is_no_part_of_it(lattice):
+    again = Lattice(*(getattr(lattice, name) for name in ("lengths", "sentence", "start", "end", "word")))
+    lattice.kept["cpu"] = lattice.end - 1
+    assert again == lattice
+    assert repr(again) == repr(lattice)
+    assert again.kept == lattice.reversed().kept == {}
+
+
+@given(lattices())
+def test_a_trusted_lattice_is_the_same_value_and_frozen(lattice):
+    arrays = [getattr(lattice, name).copy() for name in ("lengths", "sentence", "start", "end", "word")]
+    trusted = Lattice.trusted(*arrays)
+    assert trusted == lattice
+    assert trusted.reversed().reversed() == lattice
+    assert trusted.end is arrays[3]
+    assert not any(array.flags.writeable for array in arrays)
+    assert not lattice.reversed().start.flags.writeable

@@ -1,45 +1,24 @@
-"""Lexicon: automaton, trie and a plain scan find the same words; ids stay; every kind of word and file is handled."""
+"""Lexicon: it finds what a scan finds, in one text and in many; ids stay; every kind of word and file is handled."""
 
 from __future__ import annotations
-
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
-from hanlattice.text.lexicon import AutomatonMatcher, Lexicon, TrieMatcher, build_matcher, read_words
+from hanlattice.text.lexicon import Lexicon, Matches, read_words
 from hanlattice.text.normal import fold
 from tests.strategies import any_character, any_text, shares_folder
+from tests.text.test_matcher import few, scan
 
-few = st.sampled_from("ab中Ａ１ ")
 small_words = st.lists(st.text(few, max_size=4), max_size=10)
-patterns = st.sampled_from([few, any_character.map(fold)]).flatmap(
-    lambda characters: st.lists(st.text(characters, min_size=1, max_size=4), min_size=1, max_size=10, unique=True)
-)
 carried = st.text(any_character, max_size=6).filter(lambda word: not set("\n\t") & set(word.strip()))
-
-
-def scan(words: list[str], text: str) -> list[tuple[int, int, int]]:
-    """Where each word stands in the text, found by looking at every piece of it."""
-    pieces = [(start, end) for start in range(len(text)) for end in range(start + 1, len(text) + 1)]
-    return sorted((start, end, at) for start, end in pieces for at, word in enumerate(words) if text[start:end] == word)
 
 
 def found_by_scan(lexicon: Lexicon, text: str) -> list[tuple[int, int, str]]:
     words = list(lexicon)
     return [(start, end, words[at]) for start, end, at in scan([fold(word) for word in words], fold(text))]
-
-
-@given(patterns)
-def test_automaton_equals_trie_equals_scan(words):
-    """In a text that is made of the words, so that there is something to find."""
-    text = "".join(words + words[::-1] + [word[1:] + word[:1] for word in words])
-    expected = scan(words, text)
-    assert {at for _, _, at in expected} == set(range(len(words)))
-    assert sorted(AutomatonMatcher(words).find(text)) == expected
-    assert sorted(TrieMatcher(words).find(text)) == expected
 
 
 @given(small_words, st.text(few, max_size=20))
@@ -55,6 +34,37 @@ def test_match_in_any_text(words, text, data):
     matches = lexicon.match(text)
     assert matches == found_by_scan(lexicon, text)
     assert all(fold(text[start:end]) == fold(word) for start, end, word in matches)
+
+
+def split(matches: Matches) -> list[list[tuple[int, int, int]]]:
+    rows = iter(zip(*(array.tolist() for array in matches[1:]), strict=True))
+    found = [[next(rows) for _ in range(count)] for count in matches.counts.tolist()]
+    assert not list(rows)
+    return found
+
+
+@given(st.lists(carried, max_size=8), st.lists(any_text, max_size=5), st.data())
+def test_many_texts_at_once_or_one_by_one(words, texts, data):
+    """With words that were added and taken out since the table was made, and line ends in the texts."""
+    late, gone = (
+        data.draw(st.lists(carried, max_size=3)),
+        data.draw(st.lists(st.sampled_from(["", *words]), max_size=2)),
+    )
+    lexicon = Lexicon(words)
+    lexicon.match("")
+    lexicon.update(late)
+    for word in gone:
+        lexicon.remove(word)
+    folded = [fold(text + "".join(data.draw(st.permutations([*words, *late, "\n"])))) for text in texts]
+    assert split(lexicon.match_many(folded)) == [lexicon.match_ids(text) for text in folded]
+
+
+def test_many_long_texts_at_once():
+    """Longer than what is walked through one by one."""
+    words = ["南京", "南京市", "市长", "长江", "长江大桥", "大桥"]
+    lexicon, texts = Lexicon(words), ["南京市长江大桥" * 100, "", "江大", "市长" * 200]
+    assert split(lexicon.match_many(texts)) == [lexicon.match_ids(text) for text in texts]
+    assert [len(row) for row in split(lexicon.match_many(texts))] == [600, 0, 0, 200]
 
 
 def test_the_bridge():
@@ -102,7 +112,7 @@ def test_every_change_shows_in_the_next_match(words, changes):
         assert [fold(each) for each in lexicon.words] == list(ids)
 
 
-def test_many_additions_are_taken_into_the_automaton():
+def test_many_additions_are_taken_into_the_table():
     lexicon = Lexicon(["基础"])
     assert lexicon.match("基础w0w") == [(0, 2, "基础")]
     first = lexicon._matcher
@@ -145,6 +155,22 @@ def test_words_that_no_line_can_carry(word):
     with pytest.raises(InputError, match="stands on one line and has no TAB"):
         lexicon.add(word)
     assert lexicon.words == ["ok"]
+
+
+def test_one_wrong_word_leaves_all_out():
+    lexicon = Lexicon(["ok"])
+    with pytest.raises(InputError, match=r"no TAB: 'c\\td'"):
+        lexicon.update(["ab", "c\td", "ef"])
+    assert lexicon.words == ["ok"]
+
+
+@given(small_words, small_words)
+def test_many_at_once_or_one_by_one(words, more):
+    one, many = Lexicon(words), Lexicon(words)
+    one.remove("ab")
+    many.remove("ab")
+    assert many.add_many(more) == [one.add(word) for word in more]
+    assert (many.words, list(many)) == (one.words, list(one))
 
 
 def test_a_word_of_any_length():
@@ -212,14 +238,3 @@ def test_loading_counts_what_is_new(tmp_path):
     assert lexicon.match("长江大桥") == [(0, 2, "长江"), (2, 4, "大桥")]
     with pytest.raises(InputError, match="there is no such file"):
         lexicon.load(tmp_path / "none.txt")
-
-
-def test_without_daachorse_the_trie_serves(monkeypatch):
-    monkeypatch.setitem(sys.modules, "daachorse", None)
-    assert isinstance(build_matcher(["ab"]), TrieMatcher)
-    assert Lexicon(["长江", "大桥"]).match("长江大桥") == [(0, 2, "长江"), (2, 4, "大桥")]
-
-
-def test_with_daachorse_the_automaton_serves():
-    assert isinstance(build_matcher(["ab"]), AutomatonMatcher)
-    assert build_matcher([]).find("ab") == []

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 
-from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits
 from tests.strategies import any_text
 
 
@@ -53,3 +53,28 @@ def test_every_code_point_there_is():
 def test_examples(text, folded, digits):
     assert fold(text) == folded
     assert fold_digits(text) == digits
+
+
+@given(any_text)
+def test_code_points_are_the_text(text):
+    assert code_points(text).tolist() == [ord(character) for character in text]
+    assert fold_code_points(code_points(text)) == fold(text)
+
+
+def test_every_code_point_as_a_number():
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert fold_code_points(code_points(everything)) == fold(everything) == "".join(map(fold, everything))
+    assert fold(everything).count("\n") == 1  # nothing becomes a line end, by which texts are joined
+
+
+def test_a_table_asks_once_for_each_character():
+    asked: list[str] = []
+
+    def place(character: str) -> int:
+        asked.append(character)
+        return "ab\ud800\U0010ffff".index(character)
+
+    table = CodeTable(place)
+    for text in ("", "aab", "b\ud800", "\U0010ffffaa", "ba"):
+        assert table(code_points(text)).tolist() == ["ab\ud800\U0010ffff".index(character) for character in text]
+    assert sorted(asked) == sorted("ab\ud800\U0010ffff")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,15 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
+_ARRAYS = ("lengths", "sentence", "start", "end", "word")
+
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w]. The order is the caller's.
 
     Words have two characters or more and lie inside their sentence. The same span may come more than once.
+    `kept` is room for what others compute from the lattice and want to compute once; it is no part of the value.
     """
 
     lengths: Ints  # [B]
@@ -24,9 +27,10 @@ class Lattice:
     start: Ints  # [W]
     end: Ints  # [W]
     word: Ints  # [W]
+    kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # derived from it
 
     def __post_init__(self) -> None:
-        for name in ("lengths", "sentence", "start", "end", "word"):
+        for name in _ARRAYS:
             array = np.array(getattr(self, name))  # a copy: the caller's own stays writable
             if array.ndim != 1:
                 raise ValueError(f"{name} must have one dimension, not {array.ndim}")
@@ -53,6 +57,16 @@ class Lattice:
             at = int(bad.argmax())
             values = (int(self.sentence[at]), int(self.start[at]), int(self.end[at]), int(self.word[at]))
             raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
+
+    @classmethod
+    def trusted(cls, *arrays: Ints) -> Lattice:
+        """A lattice of arrays of int64 that follow from checked ones: they are taken as they are, and frozen."""
+        lattice = object.__new__(cls)
+        for name, array in zip(_ARRAYS, arrays, strict=True):
+            array.flags.writeable = False
+            object.__setattr__(lattice, name, array)
+        object.__setattr__(lattice, "kept", {})
+        return lattice
 
     @classmethod
     def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:
@@ -86,7 +100,7 @@ class Lattice:
     def reversed(self) -> Lattice:
         """The lattice of the mirrored sentences: (start, end) → (length − end, length − start). Word order stays."""
         length = self.lengths[self.sentence]
-        return Lattice(self.lengths, self.sentence, length - self.end, length - self.start, self.word)
+        return Lattice.trusted(self.lengths, self.sentence, length - self.end, length - self.start, self.word)
 
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
         return self.lengths, self.sentence, self.start, self.end, self.word

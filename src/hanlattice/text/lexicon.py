@@ -7,79 +7,40 @@ never changes, so that a table of vectors can stand beside the lexicon.
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
+
+import numpy as np
 
 from hanlattice.errors import InputError
-from hanlattice.files import keep_first, read_lines, writing
+from hanlattice.files import BOM, decode_lines, keep_first, opening, reason, writing
+from hanlattice.text.lattice import Ints
+from hanlattice.text.matcher import Found, TableMatcher, TrieMatcher
 from hanlattice.text.normal import LONE_SURROGATE, fold
 
 _JIEBA = re.compile(r"(?P<word>.+?) +\d+( +\S+)?")
 
 
-class Matcher(Protocol):
-    def find(self, text: str) -> list[tuple[int, int, int]]:
-        """Every (start, end, index of the pattern), overlapping ones too, in any order."""
+class Matches(NamedTuple):
+    """The words in some texts. Text t has `counts[t]` of them; they stand text by text, by start and then by end."""
 
-
-class TrieMatcher:
-    """A trie as one dict from (node, character) to node, the root being 0: easy to trust, and cheap to extend."""
-
-    def __init__(self, patterns: Iterable[str] = ()) -> None:
-        self._next: dict[tuple[int, str], int] = {}
-        self._ends: dict[int, int] = {}  # node → index of the pattern that ends there
-        for index, pattern in enumerate(patterns):
-            self.add(pattern, index)
-
-    def add(self, pattern: str, index: int) -> None:
-        node = 0
-        for character in pattern:
-            node = self._next.setdefault((node, character), len(self._next) + 1)
-        self._ends[node] = index
-
-    def find(self, text: str) -> list[tuple[int, int, int]]:
-        found = []
-        for start in range(len(text)):
-            node, end = 0, start
-            while end < len(text) and (node := self._next.get((node, text[end]), 0)):
-                end += 1
-                if node in self._ends:
-                    found.append((start, end, self._ends[node]))
-        return found
-
-
-class AutomatonMatcher:
-    """daachorse's double-array Aho–Corasick automaton: millions of characters a second, whatever the lexicon's size."""
-
-    def __init__(self, patterns: list[str]) -> None:
-        import daachorse
-
-        self._automaton = daachorse.CharwiseDoubleArrayAhoCorasick(patterns)
-
-    def find(self, text: str) -> list[tuple[int, int, int]]:
-        found: list[tuple[int, int, int]] = self._automaton.find_overlapping(text)
-        return found
-
-
-def build_matcher(patterns: list[str]) -> Matcher:
-    if not patterns:
-        return TrieMatcher()
-    try:
-        return AutomatonMatcher(patterns)
-    except ModuleNotFoundError:
-        return TrieMatcher(patterns)
+    counts: Ints  # [texts]
+    start: Ints  # [W]
+    end: Ints  # [W]
+    word: Ints  # [W]: ids
 
 
 class Lexicon:
-    """Words with stable ids. An automaton matches the bulk; later additions wait in a trie until there are many."""
+    """Words with stable ids. A table matches the bulk; later additions wait in a trie until there are many."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self.words: list[str] = []
         self._ids: dict[str, int] = {}
         self._removed: set[int] = set()
-        self._matcher: Matcher | None = None
+        self._matcher: TableMatcher | None = None
         self._covered = 0
         self._recent = TrieMatcher()
         self.update(words)
@@ -100,26 +61,32 @@ class Lexicon:
 
     def add(self, word: str) -> bool:
         """Add a word; False when it is there already or has fewer than two characters."""
-        word = LONE_SURROGATE.sub("\ufffd", word.strip())  # as `fold` has it, and a file can carry it
-        if "\n" in word or "\t" in word:
-            raise InputError(f"a word of a lexicon stands on one line and has no TAB: {word!r}")
-        key = fold(word)
-        if len(key) < 2:
-            return False
+        return self.add_many([word])[0]
+
+    def add_many(self, words: Iterable[str]) -> list[bool]:
+        """`add` of each word, in a fraction of the time. A word that cannot be added leaves all of them out."""
+        ids, kept, added = self._ids, self.words, []
+        for word, key in zip(*_cleaned([word.strip() for word in words]), strict=True):
+            if key in ids or len(key) < 2:
+                added.append(self._bring_back(key))
+            else:
+                ids[key] = len(kept)
+                kept.append(word)
+                added.append(True)
+                if self._matcher is not None:
+                    self._recent.add(key, ids[key])
+        return added
+
+    def _bring_back(self, key: str) -> bool:
+        """Whether the word had been taken out; it no longer is."""
         at = self._ids.get(key)
-        if at is not None:
-            was_removed = at in self._removed
-            self._removed.discard(at)
-            return was_removed
-        at = self._ids[key] = len(self.words)
-        self.words.append(word)
-        if self._matcher is not None:
-            self._recent.add(key, at)
-        return True
+        was_removed = at in self._removed
+        self._removed -= {at}
+        return was_removed
 
     def update(self, words: Iterable[str]) -> int:
         """Add many words; how many of them were new."""
-        return sum(self.add(word) for word in words)
+        return sum(self.add_many(words))
 
     def remove(self, word: str) -> bool:
         """Take a word out; False when it was not there."""
@@ -135,18 +102,33 @@ class Lexicon:
 
     def match_ids(self, folded: str) -> list[tuple[int, int, int]]:
         """`match` on text that is folded already, with ids for words."""
-        matcher = self._ready()
-        found = matcher.find(folded)
-        if self._covered < len(self.words):
-            found = found + self._recent.find(folded)
-        if self._removed:
-            found = [match for match in found if match[2] not in self._removed]
-        return sorted(found)
+        return list(zip(*(array.tolist() for array in self._find(folded)), strict=True))
 
-    def _ready(self) -> Matcher:
-        """The automaton, built when first needed and again when the trie of additions has grown to a tenth of it."""
+    def match_many(self, folded: Sequence[str]) -> Matches:
+        """`match_ids` of many texts at once, as flat arrays."""
+        return self.match_joined("\n".join(folded), np.fromiter(map(len, folded), dtype=np.int64, count=len(folded)))
+
+    def match_joined(self, folded: str, lengths: Ints) -> Matches:
+        """`match_many` on texts of these lengths that are joined by line ends, which no word contains."""
+        found = self._find(folded)
+        first = np.cumsum(lengths + 1) - (lengths + 1)
+        text = np.searchsorted(first, found.start, side="right") - 1
+        counts = np.bincount(text, minlength=len(lengths))
+        return Matches(counts, found.start - first[text], found.end - first[text], found.word)
+
+    def _find(self, folded: str) -> Found:
+        found = self._ready().find(folded)
+        if self._covered < len(self.words):
+            found = _merged(found, self._recent.find(folded))
+        if self._removed:
+            stays = ~np.isin(found.word, np.fromiter(self._removed, dtype=np.int64))
+            found = Found(*(array[stays] for array in found))
+        return found
+
+    def _ready(self) -> TableMatcher:
+        """The table, built when first needed and again when the trie of additions has grown to a tenth of it."""
         if self._matcher is None or len(self.words) - self._covered > 1000 + self._covered // 10:
-            self._matcher = build_matcher(list(self._ids))
+            self._matcher = TableMatcher(list(self._ids))
             self._covered = len(self.words)
             self._recent = TrieMatcher()
         return self._matcher
@@ -163,11 +145,44 @@ class Lexicon:
         return self.update(read_words(path))
 
 
+def _merged(found: Found, more: list[tuple[int, int, int]]) -> Found:
+    table = np.concatenate([np.stack(found, axis=1), np.array(more, dtype=np.int64).reshape(-1, 3)])
+    return Found(*table[np.lexsort((table[:, 1], table[:, 0]))].T)
+
+
+def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
+    """Words as they are kept, and folded: all of them at once."""
+    joined = "\n".join(words)
+    if "\t" in joined or joined.count("\n") >= max(1, len(words)):
+        wrong = next(word for word in words if "\n" in word or "\t" in word)
+        raise InputError(f"a word of a lexicon stands on one line and has no TAB: {wrong!r}")
+    if LONE_SURROGATE.search(joined):  # as `fold` has it, and a file can carry it
+        words = [LONE_SURROGATE.sub("\ufffd", word) for word in words]
+    return words, fold(joined).split("\n") if words else []
+
+
 def read_words(path: str | Path) -> Iterator[str]:
     """The words of a dictionary file, in order, blank lines left out."""
-    for _, line in read_lines(path):
-        word, tab, _ = line.partition("\t")
-        jieba = None if tab else _JIEBA.fullmatch(word)
-        word = jieba["word"] if jieba else word
-        if word.strip():
-            yield word.strip()
+    for line in _lines(path):
+        plain = "\t" not in line and " " not in line
+        if word := (line if plain else _word(line)).strip():
+            yield word
+
+
+def _word(line: str) -> str:
+    word, tab, _ = line.partition("\t")
+    jieba = None if tab else _JIEBA.fullmatch(word)
+    return jieba["word"] if jieba else word
+
+
+def _lines(path: str | Path) -> Iterable[str]:
+    """A dictionary is read at once; if it is not UTF-8, line by line, to say where."""
+    with opening(path) as file:
+        try:
+            content = file.read()
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
+    try:
+        return content.removeprefix(BOM).decode("utf-8").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError:
+        return (line for _, line in decode_lines(io.BytesIO(content), path))

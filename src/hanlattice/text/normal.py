@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.int32]
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # UTF-8 cannot carry it
 
@@ -13,6 +20,8 @@ def fold(text: str) -> str:
     """Full-width forms and other one-to-one compatibility forms become plain; a lone surrogate becomes U+FFFD."""
     if text.isascii():
         return text
+    if len(text) > 100:
+        return fold_code_points(code_points(text))
     return "".join(map(_fold_character, text))
 
 
@@ -27,3 +36,39 @@ def _fold_character(character: str) -> str:
         return "\ufffd"
     plain = unicodedata.normalize("NFKC", character)
     return plain if len(plain) == 1 else character
+
+
+def code_points(text: str) -> Codes:
+    """[len(text)]: the text as numbers."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<i4")
+
+
+class CodeTable:
+    """A function from a character to a number, 0 or more, over arrays of code points.
+
+    It is asked once for each character that comes up; from then on a table answers.
+    """
+
+    def __init__(self, function: Callable[[str], int]) -> None:
+        self._function = function
+        self._known = np.full(sys.maxunicode + 1, -1, dtype=np.int32)
+
+    def __call__(self, codes: Codes) -> npt.NDArray[np.int32]:
+        values = self._known[codes]
+        if values.size and values.min() < 0:
+            new = np.zeros(len(self._known), dtype=bool)
+            new[codes[values < 0]] = True
+            for code in np.flatnonzero(new).tolist():
+                self._known[code] = self._function(chr(code))
+            values = self._known[codes]
+        return values
+
+
+def fold_code_points(codes: Codes) -> str:
+    """`fold` of a text that is given as code points."""
+    return _folded()(codes).tobytes().decode("utf-32-le")
+
+
+@lru_cache(maxsize=1)
+def _folded() -> CodeTable:
+    return CodeTable(lambda character: ord(_fold_character(character)))

@@ -94,6 +94,11 @@ def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     return tags
 
 
+def inside_prefix(scheme: str) -> str:
+    """The letter for a character between the first and the last of a span."""
+    return _INSIDE[scheme]
+
+
 def tag_set(labels: Iterable[str], scheme: str) -> list[str]:
     """Every tag of a scheme for these labels, `O` first."""
     return ["O", *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme])]

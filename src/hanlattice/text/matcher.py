@@ -1,0 +1,155 @@
+"""Matchers: where the words of a large list stand in a text, overlapping ones too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hanlattice.text.lattice import Ints
+from hanlattice.text.normal import code_points
+
+Nodes = npt.NDArray[np.int32]
+
+SHORT = 200  # characters up to which walking costs less than some dozens of calls into numpy
+_BITS = 21  # of a code point
+_FACTOR, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: 2^64 over the golden ratio
+
+
+class Found(NamedTuple):
+    """Pattern `word[w]` stands at [start[w], end[w]). By start, then by end."""
+
+    start: Ints
+    end: Ints
+    word: Ints
+
+
+class TrieMatcher:
+    """A trie as one dict from (node, character) to node, the root being 0: easy to trust, and cheap to extend."""
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._next: dict[tuple[int, str], int] = {}
+        self._ends: dict[int, int] = {}  # node → index of the pattern that ends there
+        for index, pattern in enumerate(patterns):
+            self.add(pattern, index)
+
+    def add(self, pattern: str, index: int) -> None:
+        node = 0
+        for character in pattern:
+            node = self._next.setdefault((node, character), len(self._next) + 1)
+        self._ends[node] = index
+
+    def find(self, text: str) -> list[tuple[int, int, int]]:
+        found = []
+        for start in range(len(text)):
+            node, end = 0, start
+            while end < len(text) and (node := self._next.get((node, text[end]), 0)):
+                end += 1
+                if node in self._ends:
+                    found.append((start, end, self._ends[node]))
+        return found
+
+
+class TableMatcher:
+    """The same trie as a hash table in numpy arrays, made level by level and asked for all positions of a text at once.
+
+    The key of a child is (parent, code point). Keys of one hash value stand side by side: those of value v from
+    `bucket[v]` up to `bucket[v + 1]`. The first level has a table of its own.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        keys, last = _levels(patterns)
+        self._end = np.full(len(keys) + 1, -1, dtype=np.int32)  # node → index of the pattern that ends there, or −1
+        self._end[last] = np.arange(len(patterns))
+        bits = max(1, (2 * len(keys)).bit_length())
+        self._shift = 64 - bits
+        values = self._hash(keys)
+        order = np.argsort(values)
+        self._keys = keys[order]
+        self._child = (order + 1).astype(np.int32)
+        self._bucket = np.append(0, np.cumsum(np.bincount(values, minlength=1 << bits))).astype(np.int32)
+        roots = keys[: np.searchsorted(keys >> _BITS, 1)]
+        self._first = np.zeros(sys.maxunicode + 2, dtype=np.int32)  # code point → node; the last one ends every text
+        self._first[roots] = np.arange(1, len(roots) + 1)
+
+    def find(self, text: str) -> Found:
+        return self._walk(text) if len(text) <= SHORT else self._sweep(text)
+
+    def _sweep(self, text: str) -> Found:
+        """From every position one character further at a time, with those positions that still lead somewhere."""
+        codes = np.append(code_points(text), np.int32(sys.maxunicode + 1))
+        node = self._first[codes]
+        at = np.flatnonzero(node)
+        node, depth = node[at], 1
+        found = [(at[:0], at[:0], node[:0])]
+        while at.size:
+            ending = self._end[node]
+            here = np.flatnonzero(ending >= 0)
+            found.append((at[here], at[here] + depth, ending[here]))
+            node = self._children(node, codes[at + depth])
+            here = np.flatnonzero(node)
+            at, node, depth = at[here], node[here], depth + 1
+        start, end, word = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.argsort(start, kind="stable")  # the shorter of those that start together came first
+        return Found(start[order], end[order], word[order].astype(np.int64))
+
+    def _children(self, node: Nodes, code: Nodes) -> Nodes:
+        """The node behind each (node, code point), or 0."""
+        key = (node.astype(np.int64) << _BITS) | code
+        value = self._hash(key)
+        low, high = self._bucket[value], self._bucket[value + 1]
+        child = np.zeros(len(key), dtype=np.int32)
+        asked = np.flatnonzero(low < high)
+        low, high, key = low[asked], high[asked], key[asked]
+        while asked.size:
+            same = self._keys[low] == key
+            child[asked[same]] = self._child[low[same]]
+            low += 1
+            more = ~same & (low < high)
+            asked, low, high, key = asked[more], low[more], high[more], key[more]
+        return child
+
+    def _walk(self, text: str) -> Found:
+        """What `_sweep` finds, one position after the other."""
+        first, ends, bucket, keys, child = (
+            array.data for array in (self._first, self._end, self._bucket, self._keys, self._child)
+        )
+        codes, shift, found = code_points(text).tolist(), self._shift, []
+        for start, code in enumerate(codes):
+            node, end = first[code], start + 1
+            while node:
+                if ends[node] >= 0:
+                    found.append((start, end, ends[node]))
+                if end == len(codes):
+                    break
+                key = node << _BITS | codes[end]
+                value = (key * _FACTOR & _WORD) >> shift
+                node, end = 0, end + 1
+                for at in range(bucket[value], bucket[value + 1]):
+                    if keys[at] == key:
+                        node = child[at]
+        return Found(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+
+    def _hash(self, key: Ints) -> Ints:
+        return ((key.view(np.uint64) * np.uint64(_FACTOR)) >> np.uint64(self._shift)).view(np.int64)
+
+
+def _levels(patterns: Sequence[str]) -> tuple[Ints, Ints]:
+    """The key of every node of the trie from node 1 on, level by level, and the node where each pattern ends."""
+    lengths = np.fromiter(map(len, patterns), dtype=np.int64, count=len(patterns))
+    first = np.cumsum(lengths) - lengths
+    codes = code_points("".join(patterns)).astype(np.int64)
+    node = np.zeros(len(patterns), dtype=np.int64)
+    keys, count, depth = [node[:0]], 1, 0
+    going_on = np.flatnonzero(lengths)
+    while going_on.size:
+        key = node[going_on] << _BITS | codes[first[going_on] + depth]
+        level, place = np.unique(key, return_inverse=True)
+        keys.append(level)
+        node[going_on] = count + place
+        count, depth = count + len(level), depth + 1
+        going_on = going_on[lengths[going_on] > depth]
+    return np.concatenate(keys), node

@@ -1,0 +1,81 @@
+"""Tags as numbers ↔ spans, for many texts at once: what `tags_to_spans` and `spans_to_tags` do, without a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hanlattice.text.lattice import Ints
+from hanlattice.text.spans import Span
+from hanlattice.text.tags import check_prefix, inside_prefix, labels_of, split_tag
+
+
+class FlatSpans(NamedTuple):
+    """Span s covers [start[s], end[s]) of text[s] and has the label `TagIds.labels[label[s]]`. Text by text."""
+
+    text: Ints
+    start: Ints
+    end: Ints
+    label: Ints
+
+
+class TagIds:
+    """A list of tags, whose places in it are the numbers."""
+
+    def __init__(self, tags: Sequence[str], scheme: str) -> None:
+        parts = [split_tag(tag) for tag in tags]
+        for tag, (prefix, _) in zip(tags, parts, strict=True):
+            check_prefix(tag, prefix, scheme)
+        inside = inside_prefix(scheme)
+        prefixes = np.array([prefix for prefix, _ in parts])
+        self.labels = tuple(labels_of(tags))
+        self._label = np.array([self.labels.index(label) if label else -1 for _, label in parts], dtype=np.int64)
+        self._opens, self._alone = prefixes == "B", prefixes == "S"
+        self._holds = np.isin(prefixes, ["B", inside])  # the next character may go on with it
+        self._goes_on = np.isin(prefixes, [inside, "E"])
+        self._closes = prefixes == "E" if scheme != "BIO" else self._holds
+        single, last = ("B", inside) if scheme == "BIO" else ("S", "E")
+        known = {part: at for at, part in enumerate(parts)}
+        self._shapes = np.array(
+            [[known[prefix, label] for prefix in (single, "B", inside, last)] for label in self.labels], dtype=np.int64
+        ).reshape(-1, 4)
+        self._outside = known["O", ""]
+
+    def spans(self, tags: npt.NDArray[np.integer[Any]], lengths: Ints) -> FlatSpans:
+        """The whole spans in texts of these lengths, whose tags [N] stand one after the other."""
+        first = np.cumsum(lengths) - lengths
+        linked = self._goes_on[tags]
+        linked[1:] &= self._holds[tags[:-1]] & (self._label[tags[1:]] == self._label[tags[:-1]])
+        linked[first[lengths > 0]] = False
+        begin = np.flatnonzero(~linked)  # of a run of tags that belong together
+        last = np.append(begin, len(tags))[1:] - 1
+        whole = self._alone[tags[begin]] | (self._opens[tags[begin]] & self._closes[tags[last]])
+        begin, last = begin[whole], last[whole]
+        text = np.searchsorted(np.cumsum(lengths), begin, side="right")
+        return FlatSpans(text, begin - first[text], last + 1 - first[text], self._label[tags[begin]])
+
+    def tags(self, spans: Iterable[Sequence[Span]], lengths: Ints) -> Ints:
+        """[N]: the tags of texts of these lengths with these spans, which lie in them and do not overlap.
+
+        Spans with a label that no tag has are left out.
+        """
+        label_at = {label: at for at, label in enumerate(self.labels)}
+        rows = [
+            (text, span.start, span.end, label_at[span.label])
+            for text, row in enumerate(spans)
+            for span in row
+            if span.label in label_at
+        ]
+        text, start, end, label = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        begins = (np.cumsum(lengths) - lengths)[text] + start  # where each span begins in the whole
+        long = end - start
+        nth = np.arange(long.sum()) - np.repeat(np.cumsum(long) - long, long)  # of each character in its span
+        only, first, inside, last = self._shapes[label].T
+        tags = np.full(int(lengths.sum()), self._outside, dtype=np.int64)
+        tags[np.repeat(begins, long) + nth] = np.repeat(inside, long)
+        tags[begins + long - 1] = last
+        tags[begins] = np.where(long == 1, only, first)
+        return tags

@@ -20,8 +20,8 @@ check: .venv/test-installed  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: .venv/installed  ## correctness first, then rates as ratios in one run
-	$(BIN)/python benchmarks/rates.py
+bench: .venv/plot-installed  ## correctness first, then rates as ratios in one run
+	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -30,10 +30,17 @@ clean:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hanlattice needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 
-.venv/installed: .venv/bin/python pyproject.toml constraints.txt
+# The C library is built by the installation, so its sources count as well.
+SOURCES := hatch_build.py $(wildcard src/hanlattice/ops/*.[ch] src/hanlattice/ops/*/*.[ch])
+
+.venv/installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)
 	$(PIP) -e .
 	touch $@
 
-.venv/test-installed: .venv/installed
-	$(PIP) -e '.[test]'
+.venv/plot-installed: .venv/installed
+	$(PIP) -e '.[plot]'
 	touch $@
+
+.venv/test-installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)
+	$(PIP) -e '.[test]'
+	touch .venv/installed $@

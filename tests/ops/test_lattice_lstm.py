@@ -1,4 +1,4 @@
-"""`batched` against `reference`, outputs and every gradient by name; `reference` against a plain loop."""
+"""The CPU backends against `reference`, outputs and every gradient by name; `reference` against a plain loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
+from hanlattice.errors import InputError
+from hanlattice.ops import library
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, reference
 from tests.strategies import lattices
 
 D, E, H = 3, 4, 5
-FAST = ["batched", "auto"]
+NATIVE = pytest.param("native", marks=pytest.mark.skipif(bool(library.missing()), reason=library.missing()))
+FAST = ["batched", NATIVE, "auto"]
 
 
 def make_weights(generator: torch.Generator, coupled: bool, dtype: torch.dtype = torch.float64) -> LatticeLSTMWeights:
@@ -112,7 +115,7 @@ def test_reference_uncoupled_without_words_is_torch_lstm() -> None:
 
 
 @pytest.mark.parametrize("coupled", [True, False])
-@pytest.mark.parametrize("backend", ["reference", "batched"])
+@pytest.mark.parametrize("backend", ["reference", "batched", NATIVE])
 def test_gradcheck(backend: str, coupled: bool) -> None:
     generator = torch.Generator().manual_seed(5)
     weights = make_weights(generator, coupled)
@@ -125,7 +128,7 @@ def test_gradcheck(backend: str, coupled: bool) -> None:
     assert torch.autograd.gradcheck(run, (x, word_x, *weights))
 
 
-@pytest.mark.parametrize("backend", ["reference", "batched"])
+@pytest.mark.parametrize("backend", ["reference", "batched", NATIVE])
 @given(lattice=lattices(), seed=st.integers(0, 2**31))
 def test_a_sentence_does_not_depend_on_its_batch(lattice: Lattice, seed: int, backend: str) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -145,7 +148,7 @@ def test_a_sentence_does_not_depend_on_its_batch(lattice: Lattice, seed: int, ba
         assert (together[b, length:] == 0).all()
 
 
-@pytest.mark.parametrize("backend", ["reference", "batched"])
+@pytest.mark.parametrize("backend", ["reference", "batched", NATIVE])
 def test_padding_is_never_read(backend: str) -> None:
     generator = torch.Generator().manual_seed(6)
     weights = make_weights(generator, True)
@@ -159,18 +162,19 @@ def test_padding_is_never_read(backend: str) -> None:
     assert all(gradient.isfinite().all() for gradient in gradients(poisoned, x, word_x, weights).values())
 
 
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("sentences", [[4], [5, 2], [1]])
-def test_without_gradients_it_is_the_same_and_leaves_its_inputs_alone(sentences: list[int]) -> None:
+def test_without_gradients_it_is_the_same_and_leaves_its_inputs_alone(sentences: list[int], backend: str) -> None:
     generator = torch.Generator().manual_seed(10)
     ahead, back = make_weights(generator, True), make_weights(generator, True)
     lattice = Lattice.from_words(sentences, [(0, 0, 3, 0), (0, 2, 4, 1)] if sentences[0] > 3 else [])
     x, word_x = make_inputs(lattice, generator)
     given = [tensor.detach().clone() for tensor in (x, word_x, *ahead, *back)]
-    one = lattice_lstm(x, word_x, lattice, ahead)
-    both = bidirectional(x, word_x, lattice, ahead, back)
+    one = lattice_lstm(x, word_x, lattice, ahead, backend=backend)
+    both = bidirectional(x, word_x, lattice, ahead, back, backend=backend)
     with torch.no_grad():
-        assert torch.equal(lattice_lstm(x, word_x, lattice, ahead), one)
-        assert torch.equal(bidirectional(x, word_x, lattice, ahead, back), both)
+        assert torch.equal(lattice_lstm(x, word_x, lattice, ahead, backend=backend), one)
+        assert torch.equal(bidirectional(x, word_x, lattice, ahead, back, backend=backend), both)
     assert all(torch.equal(*pair) for pair in zip((x, word_x, *ahead, *back), given, strict=True))
 
 
@@ -186,7 +190,7 @@ def test_the_order_of_words_does_not_matter() -> None:
     torch.testing.assert_close(h, lattice_lstm(x, word_x[mixed], shuffled, weights), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("backend", ["reference", "batched"])
+@pytest.mark.parametrize("backend", ["reference", "batched", NATIVE])
 def test_where_words_end_the_previous_cell_does_not_enter(backend: str) -> None:
     """A word over the whole sentence (0, 3): characters 1 and 2 meet only in h, which these weights ignore."""
     generator = torch.Generator().manual_seed(8)
@@ -200,15 +204,16 @@ def test_where_words_end_the_previous_cell_does_not_enter(backend: str) -> None:
     assert (gradient[0, 0] != 0).any()
 
 
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> None:
+def test_a_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype, backend: str) -> None:
     generator = torch.Generator().manual_seed(9)
     weights = make_weights(generator, True, dtype)
     T = 2000
     lattice = Lattice.from_words([T], [(0, 0, T, 0), (0, 10, 12, 1)])
     x = torch.randn(1, T, D, generator=generator, dtype=dtype, requires_grad=True)
     word_x = torch.randn(2, E, generator=generator, dtype=dtype, requires_grad=True)
-    h = lattice_lstm(x, word_x, lattice, weights)
+    h = lattice_lstm(x, word_x, lattice, weights, backend=backend)
     h[0, -1].sum().backward()
     assert h.isfinite().all()
     assert (word_x.grad[0] != 0).any()
@@ -226,3 +231,13 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         lattice_lstm(x[:, :2], word_x, lattice, weights)
     with pytest.raises(ValueError, match="backend must be one of"):
         lattice_lstm(x, word_x, lattice, weights, backend="cuda")
+
+
+def test_a_backend_that_cannot_work_here_says_why() -> None:
+    weights = make_weights(torch.Generator(), True)
+    lattice = Lattice.from_words([3], [(0, 0, 2, 0)])
+    x, word_x = torch.zeros(1, 3, D, dtype=torch.float64), torch.zeros(1, E, dtype=torch.float64)
+    with pytest.raises(
+        InputError, match=r"fused cannot be used: (Triton is not installed|it takes float32, not float64)"
+    ):
+        lattice_lstm(x, word_x, lattice, weights, backend="fused")

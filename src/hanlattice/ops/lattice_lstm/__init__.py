@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from hanlattice.ops.lattice_lstm import batched, reference
-from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
+from hanlattice.ops.lattice_lstm import reference
+from hanlattice.ops.lattice_lstm.backends import BACKENDS, choose
+from hanlattice.ops.lattice_lstm.schedule import schedule
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, gate_count
 from hanlattice.text.lattice import Lattice
 
-__all__ = ["BACKENDS", "LatticeLSTMWeights", "bidirectional", "lattice_lstm", "reference"]
-
-BACKENDS: dict[str, Callable[..., Tensor]] = {
-    "auto": batched.lattice_lstm,
-    "batched": batched.lattice_lstm,
-    "reference": reference.lattice_lstm,
-}
+__all__ = ["BACKENDS", "LatticeLSTMWeights", "bidirectional", "lattice_lstm", "prepare", "reference"]
 
 
 def lattice_lstm(
@@ -31,7 +24,7 @@ def lattice_lstm(
 ) -> Tensor:
     """One direction: x [B, T, D], word_x [W, E] in the lattice's word order → h [B, T, H], zero after a sentence."""
     check(x, word_x, lattice, weights, coupled)
-    return _choose(backend)(x, word_x, lattice, weights, coupled)
+    return choose(backend, x).lattice_lstm(x, word_x, lattice, weights, coupled)
 
 
 def bidirectional(
@@ -45,14 +38,15 @@ def bidirectional(
 ) -> Tensor:
     """Both directions, side by side: [B, T, 2H]. The backward one reads the mirrored sentences and mirrored words."""
     check(x, word_x, lattice, forward, coupled)
-    check(x, word_x, lattice, backward, coupled)
-    run = _choose(backend)
-    if run is batched.lattice_lstm:
-        return batched.bidirectional(x, word_x, lattice, forward, backward, coupled)
-    flip = mirror_index(lattice, x)
-    ahead = run(x, word_x, lattice, forward, coupled)
-    back = run(take(x, flip), word_x, lattice.reversed(), backward, coupled)
-    return torch.cat([ahead, take(back, flip)], dim=-1)
+    check_weights(x, word_x, backward, coupled)
+    return choose(backend, x).bidirectional(x, word_x, lattice, forward, backward, coupled)
+
+
+def prepare(lattice: Lattice, device: torch.device | str) -> None:
+    """Make what the GPU needs to know about a lattice and start its copy, so that a later call need not wait for it."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        schedule(lattice, device)
 
 
 def check(x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool) -> None:
@@ -66,14 +60,12 @@ def check(x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeigh
         )
     if len(lattice) != word_x.shape[0]:
         raise ValueError(f"word_x has {word_x.shape[0]} rows, but the lattice has {len(lattice)} words")
+    check_weights(x, word_x, weights, coupled)
+
+
+def check_weights(x: Tensor, word_x: Tensor, weights: LatticeLSTMWeights, coupled: bool) -> None:
     D, E, H, G = x.shape[2], word_x.shape[1], weights.hidden, gate_count(coupled)
     shapes = ((D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,))
     for name, tensor, shape in zip(weights._fields, weights, shapes, strict=True):
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} must be {shape} with coupled={coupled}, not {tuple(tensor.shape)}")
-
-
-def _choose(backend: str) -> Callable[..., Tensor]:
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
-    return BACKENDS[backend]

@@ -1,0 +1,183 @@
+/* The recurrence of README.md, forward, for the sentences of one task.
+
+   Steps go in chunks, so that the products with the inputs have many rows while their results stay in the cache. */
+#include "native_forward.h"
+
+/* Before the first step: nothing has arrived yet, and x · link_input waits at each character where words end. */
+static void open_arrivals(const Forward *s) {
+    const Task *task = s->task;
+    int64_t n = 0;
+    for (int64_t r = 0; r < task->rows; r++) {
+        for (int64_t t = 0; t < length_of(task, r); t++) {
+            int64_t slot = s->to.slot[character_of(task, &s->plan, r, t)];
+            if (slot < 0) continue;
+            real *arrived = task->arrived + slot * 3 * s->Hp;
+            memset(arrived, 0, (size_t)(2 * s->Hp) * sizeof(real));
+            s->list[n++] = (Row){task->x + padded_of(task, r, t) * task->D, s->link_bias, arrived + 2 * s->Hp};
+            if (n == CHUNK_ROWS) {
+                product(s->list, n, s->link_input);
+                n = 0;
+            }
+        }
+    }
+    product(s->list, n, s->link_input);
+}
+
+INLINE real *gates_of(const Forward *s, int64_t r, int64_t t) {
+    int64_t width = s->task->G * s->Hp;
+    if (s->task->gates) return s->task->gates + character_of(s->task, &s->plan, r, t) * width;
+    return s->gates + (t % s->chunk * s->task->rows + r) * width;
+}
+
+/* Where a word keeps its numbers: in the trace, or in the memory of the chunk, over its own gates. */
+static Word open_word(const Forward *s, int64_t row, int64_t word, int64_t nth) {
+    const Task *task = s->task;
+    int64_t Hp = s->Hp;
+    Word found = {.row = row, .slot = s->to.slot[s->to.character[word]], .word = word};
+    if (task->gates) {
+        found.gates = task->word_gates + word * 3 * Hp;
+        found.cell = task->word_cells + word * Hp;
+        found.link = task->links + word * Hp;
+    } else {
+        found.gates = found.cell = s->word_memory + nth * 3 * Hp;
+        found.link = found.gates + Hp;
+    }
+    return found;
+}
+
+/* The products with the inputs of the characters, and of the words that start there, of steps t0 to t1. */
+static void chunk_inputs(Forward *s, int64_t n, int64_t t0, int64_t t1) {
+    const Task *task = s->task;
+    int64_t rows = 0, words = 0;
+    s->words_until[0] = 0;
+    for (int64_t t = t0; t < t1; t++) {
+        n = running(task, n, t);
+        for (int64_t r = 0; r < n; r++) {
+            int64_t c = character_of(task, &s->plan, r, t);
+            s->list[rows++] = (Row){task->x + padded_of(task, r, t) * task->D, s->char_bias, gates_of(s, r, t)};
+            for (int64_t k = s->from.first[c]; k < s->from.first[c + 1]; k++, words++)
+                s->words[words] = open_word(s, r, s->from.list[k], words);
+        }
+        s->words_until[t - t0 + 1] = words;
+    }
+    product(s->list, rows, s->char_input);
+    for (int64_t w = 0; w < words; w++)
+        s->list[w] = (Row){task->word_x + s->words[w].word * task->E, s->word_bias, s->words[w].gates};
+    product(s->list, words, s->word_input);
+}
+
+/* From z to c and h; `before` is the cell of the character before, cell may be the same memory. */
+static void character(const Forward *s, int64_t c, real *z, const real *before, real *cell, real *h) {
+    const Task *task = s->task;
+    int64_t H = task->H, Hp = s->Hp, slot = s->to.slot[c], o_at = (task->G - 2) * Hp, g_at = o_at + Hp;
+    real *arrived = slot < 0 ? NULL : task->arrived + slot * 3 * Hp;
+    for (int64_t v = 0, at = 0; at < Hp; v++, at += LANES) {
+        vec i = vec_sigmoid(load(z + at)), o = vec_sigmoid(load(z + o_at + at)), g = vec_tanh(load(z + g_at + at));
+        vec f = task->G == 4 ? vec_sigmoid(load(z + Hp + at)) : (real)1 - i, merged;
+        if (arrived) {
+            vec weight = vec_exp(i), share = (real)1 / (load(arrived + Hp + at) + weight);
+            merged = (load(arrived + at) + weight * g) * share;
+            store(arrived + at, share);
+            store(arrived + Hp + at, weight * share);
+        } else {
+            merged = f * load(before + at) + i * g;
+        }
+        vec squashed = vec_tanh(merged);
+        store(cell + at, merged);
+        put(h, v, H, o * squashed);
+        if (!task->gates) continue;
+        store(z + at, i);
+        if (task->G == 4) store(z + Hp + at, f);
+        store(z + o_at + at, o);
+        store(z + g_at + at, g);
+        store(task->squashed + c * Hp + at, squashed);
+    }
+}
+
+static void word_cell(const Forward *s, Word word, const real *start) {
+    int64_t Hp = s->Hp;
+    const real *pushed = s->pushed + word.row * 3 * Hp;
+    for (int64_t at = 0; at < Hp; at += LANES) {
+        vec i = vec_sigmoid(load(word.gates + at) + load(pushed + at));
+        vec f = vec_sigmoid(load(word.gates + Hp + at) + load(pushed + Hp + at));
+        vec g = vec_tanh(load(word.gates + 2 * Hp + at) + load(pushed + 2 * Hp + at));
+        if (s->task->gates) {
+            store(word.gates + at, i);
+            store(word.gates + Hp + at, f);
+            store(word.gates + 2 * Hp + at, g);
+        }
+        store(word.cell + at, f * load(start + at) + i * g);
+    }
+}
+
+/* The link gate, and what it lets through to the word's last character. */
+static void arrive(const Forward *s, Word word) {
+    int64_t Hp = s->Hp;
+    real *arrived = s->task->arrived + word.slot * 3 * Hp;
+    for (int64_t at = 0; at < Hp; at += LANES) {
+        vec a = vec_sigmoid(load(word.link + at)), weight = vec_exp(a);
+        store(word.link + at, a);
+        store(arrived + at, load(arrived + at) + weight * load(word.cell + at));
+        store(arrived + Hp + at, load(arrived + Hp + at) + weight);
+    }
+}
+
+INLINE real *cell_of(const Forward *s, int64_t r, int64_t t) {
+    if (s->task->gates) return s->task->cells + character_of(s->task, &s->plan, r, t) * s->Hp;
+    return s->cell + r * s->Hp;
+}
+
+INLINE real *h_of(const Task *task, int64_t r, int64_t t) { return task->h + padded_of(task, r, t) * task->stride; }
+
+static void characters_step(const Forward *s, int64_t n, int64_t t) {
+    const Task *task = s->task;
+    if (t > 0) {
+        for (int64_t r = 0; r < n; r++) {
+            real *z = gates_of(s, r, t);
+            s->list[r] = (Row){h_of(task, r, t - 1), z, z};
+        }
+        product(s->list, n, s->char_hidden);
+    }
+    for (int64_t r = 0; r < n; r++) {
+        const real *before = t > 0 ? cell_of(s, r, t - 1) : s->zero;
+        int64_t c = character_of(task, &s->plan, r, t);
+        character(s, c, gates_of(s, r, t), before, cell_of(s, r, t), h_of(task, r, t));
+    }
+}
+
+/* The words that start at step t; those of one row stand together. */
+static void words_step(const Forward *s, const Word *words, int64_t count, int64_t t) {
+    const Task *task = s->task;
+    int64_t starts = 0;
+    for (int64_t w = 0; w < count; w++)
+        if (w == 0 || words[w].row != words[w - 1].row)
+            s->list[starts++] = (Row){h_of(task, words[w].row, t), s->zero, s->pushed + words[w].row * 3 * s->Hp};
+    product(s->list, starts, s->word_hidden);
+    for (int64_t w = 0; w < count; w++) {
+        word_cell(s, words[w], cell_of(s, words[w].row, t));
+        s->list[w] = (Row){words[w].cell, task->arrived + (words[w].slot * 3 + 2) * s->Hp, words[w].link};
+    }
+    product(s->list, count, s->link_hidden);
+    for (int64_t w = 0; w < count; w++) arrive(s, words[w]);
+}
+
+EXPORT int64_t NAME(lattice_forward)(const Task *task);
+
+EXPORT int64_t NAME(lattice_forward)(const Task *task) {
+    if (task->size != sizeof(Task)) return OTHER_BUILD;
+    if (task->rows == 0 || length_of(task, 0) == 0) return GOOD;
+    Forward s;
+    void *memory = prepare(&s, task);
+    if (!memory) return NO_MEMORY;
+    open_arrivals(&s);
+    int64_t n = task->rows, steps = length_of(task, 0);
+    for (int64_t t = 0; t < steps; t++) {
+        if (t % s.chunk == 0) chunk_inputs(&s, n, t, t + s.chunk < steps ? t + s.chunk : steps);
+        n = running(task, n, t);
+        characters_step(&s, n, t);
+        const int64_t *until = s.words_until + t % s.chunk;
+        words_step(&s, s.words + until[0], until[1] - until[0], t);
+    }
+    free(memory);
+    return GOOD;
+}

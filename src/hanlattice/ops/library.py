@@ -1,0 +1,90 @@
+"""The C library of the ops: finds it, loads it, and says why it is missing.
+
+`hatch_build.py` compiles it at install. HANLATTICE_NATIVE=0 turns it off; HANLATTICE_NATIVE=baseline (or avx2, avx512)
+takes that instruction set instead of the best one that the machine has; HANLATTICE_LIBRARY=FILE loads another file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+LEVELS = ("baseline", "avx2", "avx512")  # each machine that runs one runs those before it
+REALS = {torch.float32: "float", torch.float64: "double"}
+FILE = Path(__file__).with_name("libhanlattice.so")
+
+
+class Loaded(NamedTuple):
+    """A library and the instruction set to use, or why there is none."""
+
+    library: ctypes.CDLL | None
+    level: str
+    reason: str
+
+
+@cache
+def loaded() -> Loaded:
+    """The library, once for the whole process."""
+    wanted = os.environ.get("HANLATTICE_NATIVE", "")
+    if wanted == "0":
+        return Loaded(None, "", "HANLATTICE_NATIVE=0 turns it off")
+    file = Path(os.environ.get("HANLATTICE_LIBRARY", FILE))
+    if not file.is_file():
+        return Loaded(None, "", f"{file} is not there: no C compiler was found, or it failed, at installation")
+    try:
+        return _at_level(ctypes.CDLL(str(file)), wanted)
+    except (OSError, AttributeError) as error:
+        return Loaded(None, "", f"{file} cannot be loaded: {error}")
+
+
+def _at_level(library: ctypes.CDLL, wanted: str) -> Loaded:
+    possible = _levels(library)
+    if wanted not in ("", "1", *possible):
+        return Loaded(None, "", f"HANLATTICE_NATIVE={wanted}: this machine can run {', '.join(possible)}; 0 is off")
+    return Loaded(library, wanted if wanted in possible else possible[-1], "")
+
+
+def _levels(library: ctypes.CDLL) -> tuple[str, ...]:
+    library.hanlattice_level.restype = ctypes.c_char_p
+    best: str = library.hanlattice_level().decode()
+    return LEVELS[: LEVELS.index(best) + 1]
+
+
+def possible_levels() -> tuple[str, ...]:
+    """The instruction sets that the library has and this machine can run, the best one last; none without a library."""
+    library = loaded().library
+    return () if library is None else _levels(library)
+
+
+def available(*tensors: torch.Tensor) -> bool:
+    """Whether the library is there, and these tensors are on the CPU and of one type that it is compiled for."""
+    kinds = {tensor.dtype for tensor in tensors}
+    fits = len(kinds) <= 1 and kinds <= REALS.keys() and all(tensor.is_cpu for tensor in tensors)
+    return fits and loaded().library is not None
+
+
+def missing() -> str:
+    """Why there is no library; empty when there is one."""
+    return loaded().reason
+
+
+def shared() -> ctypes.CDLL:
+    """The library itself."""
+    library, _, reason = loaded()
+    if library is None:
+        raise RuntimeError(f"hanlattice's C library is not available: {reason}")
+    return library
+
+
+@cache
+def function(name: str, dtype: torch.dtype, *parameters: Any) -> Callable[..., int]:
+    """The C function NAME(name) for this type of number. It takes parameters (ctypes types) and gives an int64_t."""
+    found = shared()[f"{name}_{REALS[dtype]}_{loaded().level}"]
+    found.argtypes, found.restype = list(parameters), ctypes.c_int64
+    return found

@@ -1,0 +1,107 @@
+"""Independent pieces of work on as many threads as torch uses.
+
+`run_calls` is for calls of a C function: they go to the OpenMP threads that torch already has. Between two operations
+these threads wait busily, so work on threads beside them would get only a part of a core. Where torch's OpenMP library
+cannot be found, and in a forked child, where that library would hang, `run_all` does the calls on threads of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+
+from hanlattice.ops import library
+
+OPENMP = ("libgomp*", "libiomp5*", "libomp*")  # GNU's, Intel's and LLVM's; all have GOMP_parallel
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+_lock = Lock()
+_is_fork = False
+
+
+def run_calls(call: Any, tasks: Sequence[ctypes.Structure]) -> list[int]:
+    """call(address of a task) for every task: what each returned. call is a `library.function` of one c_void_p."""
+    threads, parallel = torch.get_num_threads(), None if _is_fork else openmp()
+    results = (ctypes.c_int64 * len(tasks))()
+    if threads > 1 and len(tasks) > 1 and parallel:
+        addresses = (ctypes.c_void_p * len(tasks))(*map(ctypes.addressof, tasks))
+        # As many threads as torch asks for, even if that is more than tasks: OpenMP would end those left out.
+        _c_run()(parallel, threads, ctypes.cast(call, ctypes.c_void_p), addresses, results, len(tasks))
+        return list(results)
+
+    def one(n: int) -> None:
+        results[n] = call(ctypes.addressof(tasks[n]))
+
+    run_all([partial(one, n) for n in range(len(tasks))])
+    return list(results)
+
+
+@cache
+def openmp() -> int | None:
+    """The address of GOMP_parallel in the OpenMP library that torch has loaded."""
+    home = Path(torch.__file__).parent
+    only_loaded = getattr(os, "RTLD_NOLOAD", None)
+    if only_loaded is None:
+        return None
+    for file in (
+        file for name in OPENMP for folder in ("lib", "../torch.libs") for file in home.glob(f"{folder}/{name}")
+    ):
+        try:
+            found = ctypes.CDLL(str(file), mode=ctypes.DEFAULT_MODE | only_loaded).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+        return ctypes.cast(found, ctypes.c_void_p).value
+    return None
+
+
+@cache
+def _c_run() -> Any:
+    """hanlattice_run in library.c, which hands out the tasks."""
+    run = library.shared().hanlattice_run
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    run.argtypes, run.restype = [pointer, number, pointer, pointer, pointer, number], None
+    return run
+
+
+def run_all(tasks: Sequence[Callable[[], object]]) -> None:
+    """Do every task, in any order; the caller's thread works too. Put the long ones first."""
+    helpers = min(torch.get_num_threads(), len(tasks)) - 1
+    left = iter(tasks)  # next() on a list's iterator is one step under Python's lock: no task is done twice
+    pending = [_pool(helpers).submit(_work, left) for _ in range(helpers)]
+    try:
+        _work(left)
+    finally:
+        failed = [error for error in (future.exception() for future in pending) if error]
+    if failed:
+        raise failed[0]
+
+
+def _work(left: Iterator[Callable[[], object]]) -> None:
+    for task in left:
+        task()
+
+
+def _pool(helpers: int) -> ThreadPoolExecutor:
+    with _lock:
+        if helpers not in _pools:
+            _pools[helpers] = ThreadPoolExecutor(helpers, thread_name_prefix="hanlattice")
+        return _pools[helpers]
+
+
+def _forget() -> None:
+    """A child process has none of its parent's threads, and the lock may have been held when it began."""
+    global _lock, _is_fork
+    _pools.clear()
+    _lock, _is_fork = Lock(), True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,402 @@
+"""The C path of the lattice LSTM against `reference`, for every instruction set that this machine can run."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hanlattice import Lattice
+from hanlattice.ops import library
+from hanlattice.ops import threads as ops_threads
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, batched, native, reference
+from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
+from hanlattice.ops.lattice_lstm.native_call import Problem, Task
+from tests.strategies import lattices
+
+pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")
+
+D, E = 3, 4
+LEVELS = library.possible_levels()
+coupled_or_not = pytest.mark.parametrize("coupled", [True, False])
+every_level = pytest.mark.parametrize("level", LEVELS)
+
+
+@contextmanager
+def at_level(level: str) -> Iterator[None]:
+    """The library with another instruction set than the best one."""
+    library.function.cache_clear()
+    with mock.patch.object(library, "loaded", return_value=library.loaded()._replace(level=level)):
+        yield
+    library.function.cache_clear()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    yield
+    torch.set_num_threads(before)
+
+
+class Case:
+    """Random inputs for a lattice, and the weights of two directions. All of them want gradients."""
+
+    def __init__(
+        self, lattice: Lattice, H: int = 5, coupled: bool = True, dtype: torch.dtype = torch.float64, seed: int = 0
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+
+        def random(*shape: int, scale: float = 1.0) -> Tensor:
+            return (torch.randn(shape, generator=generator, dtype=dtype) * scale).requires_grad_()
+
+        G, size = 3 if coupled else 4, min(1.0, 3 / H**0.5)
+        shapes = ((D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,))
+        self.lattice, self.coupled = lattice, coupled
+        self.ahead, self.back = (LatticeLSTMWeights(*(random(*s, scale=size) for s in shapes)) for _ in range(2))
+        self.x = random(len(lattice.lengths), int(lattice.lengths.max()) + 1, D)
+        self.word_x = random(len(lattice), E)
+
+    def one(self, run: Callable[..., Tensor]) -> Tensor:
+        return run(self.x, self.word_x, self.lattice, self.ahead, self.coupled)
+
+    def both(self, run: Callable[..., Tensor]) -> Tensor:
+        return run(self.x, self.word_x, self.lattice, self.ahead, self.back, self.coupled)
+
+    def named(self) -> dict[str, Tensor]:
+        named = {"x": self.x, "word_x": self.word_x}
+        named |= {f"ahead.{name}": tensor for name, tensor in self.ahead._asdict().items()}
+        return named | {f"back.{name}": tensor for name, tensor in self.back._asdict().items()}
+
+    def gradients(self, h: Tensor) -> dict[str, Tensor]:
+        """Gradients, by name, of a sum in which no two outputs weigh the same."""
+        named = self.named()
+        if not h.requires_grad:  # nothing but empty sentences
+            return {name: torch.zeros_like(tensor) for name, tensor in named.items()}
+        scale = torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)
+        found = torch.autograd.grad((h * scale).sum(), list(named.values()), allow_unused=True, materialize_grads=True)
+        return dict(zip(named, found, strict=True))
+
+
+def reference_both(
+    x: Tensor,
+    word_x: Tensor,
+    lattice: Lattice,
+    ahead: LatticeLSTMWeights,
+    back: LatticeLSTMWeights,
+    coupled: bool,
+) -> Tensor:
+    flip = mirror_index(lattice, x)
+    first = reference.lattice_lstm(x, word_x, lattice, ahead, coupled)
+    second = reference.lattice_lstm(take(x, flip), word_x, lattice.reversed(), back, coupled)
+    return torch.cat([first, take(second, flip)], dim=-1)
+
+
+def assert_same(fast: dict[str, Tensor], slow: dict[str, Tensor], tolerance: float = 1e-9) -> None:
+    """Differences are measured by the largest number of a tensor, if that is more than one."""
+    for name in slow:
+        largest = max(1.0, slow[name].abs().max().item()) if slow[name].numel() else 1.0
+        worst = (fast[name].double() - slow[name].double()).abs().max().item() if slow[name].numel() else 0.0
+        assert worst <= tolerance * largest, f"{name}: {worst} of {largest}"
+
+
+def random_lattice(lengths: list[int], seed: int = 0, words_each: float = 1.0) -> Lattice:
+    """About this many words a character, in any order."""
+    rng = np.random.default_rng(seed)
+    words = []
+    for b, length in enumerate(lengths):
+        for _ in range(int(length * words_each) if length > 1 else 0):
+            start = int(rng.integers(0, length - 1))
+            words.append((b, start, int(rng.integers(start + 2, length + 1)), 0))
+    return Lattice.from_words(lengths, [words[k] for k in rng.permutation(len(words))])
+
+
+@every_level
+@coupled_or_not
+@given(lattice=lattices(), seed=st.integers(0, 2**31))
+def test_one_direction_equals_reference(lattice: Lattice, seed: int, coupled: bool, level: str) -> None:
+    case = Case(lattice, coupled=coupled, seed=seed)
+    slow = case.one(reference.lattice_lstm)
+    with at_level(level):
+        fast = case.one(native.lattice_lstm)
+        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
+
+
+@every_level
+@coupled_or_not
+@given(lattice=lattices(), seed=st.integers(0, 2**31))
+def test_both_directions_equal_reference(lattice: Lattice, seed: int, coupled: bool, level: str) -> None:
+    case = Case(lattice, coupled=coupled, seed=seed)
+    slow = case.both(reference_both)
+    with at_level(level):
+        fast = case.both(native.bidirectional)
+        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
+
+
+@every_level
+@coupled_or_not
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("H", [1, 5, 17, 100, 130])
+def test_any_width(H: int, dtype: torch.dtype, coupled: bool, level: str) -> None:
+    """More sentences than a call takes, ragged, with empty ones and with more words than characters."""
+    lengths = [*range(12), *[9] * 30]
+    case = Case(random_lattice(lengths, words_each=1.5), H=H, coupled=coupled, dtype=dtype)
+    slow = case.both(batched.bidirectional)
+    with at_level(level):
+        fast = case.both(native.bidirectional)
+        tolerance = 1e-9 if dtype == torch.float64 else 1e-4
+        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)}, tolerance)
+
+
+@every_level
+@coupled_or_not
+def test_float32_is_near_reference_in_float64(coupled: bool, level: str) -> None:
+    case = Case(random_lattice([12, 7, 1, 0]), H=17, coupled=coupled, dtype=torch.float32)
+    exact = Case(case.lattice, H=17, coupled=coupled)
+    for mine, given_ in zip(exact.named().values(), case.named().values(), strict=True):
+        mine.data = given_.detach().double()
+    slow = exact.both(reference_both)
+    with at_level(level):
+        fast = case.both(native.bidirectional)
+        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **exact.gradients(slow)}, 1e-5)
+
+
+@pytest.mark.parametrize("words", [0, 300])
+def test_any_number_of_words_at_a_place(words: int) -> None:
+    lattice = Lattice.from_words([3, 6], [(1, 2, 4 + k % 3, 0) for k in range(words)])
+    case = Case(lattice, H=17)
+    slow, fast = case.both(reference_both), case.both(native.bidirectional)
+    assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
+
+
+@coupled_or_not
+def test_gradcheck(coupled: bool) -> None:
+    lattice = Lattice.from_words([3, 2], [(0, 0, 3, 1), (0, 1, 3, 2), (1, 0, 2, 3), (0, 0, 2, 4)])
+    case = Case(lattice, H=2, coupled=coupled)
+
+    def run(x: Tensor, word_x: Tensor, *flat: Tensor) -> Tensor:
+        ahead, back = LatticeLSTMWeights(*flat[:9]), LatticeLSTMWeights(*flat[9:])
+        return native.bidirectional(x, word_x, lattice, ahead, back, coupled)
+
+    assert torch.autograd.gradcheck(run, (case.x, case.word_x, *case.ahead, *case.back))
+
+
+@every_level
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("is_fork", [False, True], ids=["torch's threads", "own threads"])
+def test_the_number_of_threads_changes_no_bit(is_fork: bool, dtype: torch.dtype, level: str) -> None:
+    case = Case(random_lattice([11, 3, 0, 9, 9, 1, 8] * 6), H=17, dtype=dtype)
+    weights = [LatticeLSTMWeights(*(tensor.detach() for tensor in each)) for each in (case.ahead, case.back)]
+    found = []
+    for count in (1, 2, 3, 8):
+        with threads(count), at_level(level), mock.patch.object(ops_threads, "_is_fork", is_fork):
+            problem = Problem(case.x.detach(), case.word_x.detach(), case.lattice, weights, True)
+            h, traces = problem.run_forward(keep=True)
+            gates = problem.run_backward(torch.sin(h), traces)
+            found.append([h, *(tensor for direction in gates for tensor in direction)])
+    for other in found[1:]:
+        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True))
+
+
+@every_level
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_rest_of_the_batch_changes_no_bit(dtype: torch.dtype, level: str) -> None:
+    lattice = random_lattice([11, 3, 0, 9, 9, 1, 8, 2, 5] * 4)
+    case = Case(lattice, H=17, dtype=dtype)
+    with at_level(level), torch.no_grad():
+        together = case.both(native.bidirectional)
+        for b, length in enumerate(lattice.lengths[:9].tolist()):
+            mine = np.flatnonzero(lattice.sentence == b)
+            places = (lattice.sentence[mine] * 0, lattice.start[mine], lattice.end[mine], lattice.word[mine])
+            alone = Lattice(lattice.lengths[b : b + 1], *places)
+            x, word_x = case.x[b : b + 1, :length], case.word_x[torch.from_numpy(mine)]
+            h = native.bidirectional(x, word_x, alone, case.ahead, case.back)
+            assert torch.equal(h[0], together[b, :length])
+            assert (together[b, length:] == 0).all()
+
+
+def test_padding_is_never_read() -> None:
+    case = Case(random_lattice([2, 5, 0]))
+    clean = case.both(native.bidirectional)
+    expected = case.gradients(clean)
+    with torch.no_grad():
+        for b, length in enumerate(case.lattice.lengths.tolist()):
+            case.x[b, length:] = float("nan")
+    poisoned = case.both(native.bidirectional)
+    assert torch.equal(clean, poisoned)
+    found = case.gradients(poisoned)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@every_level
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nan_inside_a_sentence_comes_out(dtype: torch.dtype, level: str) -> None:
+    case = Case(random_lattice([6, 6]), H=17, dtype=dtype)
+    with at_level(level), torch.no_grad():
+        clean = case.one(native.lattice_lstm)
+        case.x[0, 3] = float("nan")
+        h = case.one(native.lattice_lstm)
+    assert torch.equal(h[0, :3], clean[0, :3])
+    assert h[0, 3:6].isnan().all()
+    assert torch.equal(h[1], clean[1])
+
+
+@every_level
+@pytest.mark.parametrize("scale", [0.0, 1e3, 1e30, float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_saturated_gates_stay_finite(dtype: torch.dtype, scale: float, level: str) -> None:
+    case = Case(random_lattice([8, 3]), H=5, dtype=dtype)
+    with torch.no_grad():
+        for weights in (case.ahead, case.back):
+            weights.char_bias.copy_(torch.where(weights.char_bias > 0, scale, -scale))
+            weights.word_bias.copy_(torch.where(weights.word_bias > 0, scale, -scale))
+            weights.link_bias.copy_(torch.where(weights.link_bias > 0, scale, -scale))
+    slow = case.both(reference_both)
+    with at_level(level):
+        fast = case.both(native.bidirectional)
+        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)}, 1e-5)
+
+
+@every_level
+@pytest.mark.parametrize(("dtype", "units"), [(torch.float32, 5.0), (torch.float64, 8.0)])
+def test_the_functions_are_precise_near_zero_and_far_from_it(dtype: torch.dtype, units: float, level: str) -> None:
+    """One character whose i and o are 1: h = tanh tanh g, and g runs over many sizes. In units of the last place."""
+    size = torch.logspace(-30, 1.6, 400, dtype=dtype)
+    g = torch.cat([size, -size, torch.linspace(-3, 3, 400, dtype=dtype)])
+    H = len(g)
+    none = torch.zeros(0, dtype=dtype)
+    bias = torch.cat([torch.full((2 * H,), 80.0, dtype=dtype), g])
+    zeros = [torch.zeros(shape, dtype=dtype) for shape in ((1, 3 * H), (H, 3 * H), (3 * H,), (1, H), (H, H), (H,))]
+    weights = LatticeLSTMWeights(zeros[0], zeros[1], bias, *zeros)
+    with at_level(level):
+        h = native.lattice_lstm(none.new_zeros(1, 1, 1), none.new_zeros(0, 1), Lattice.from_words([1], []), weights)
+    exact = torch.tanh(torch.tanh(g.double())) if dtype == torch.float32 else torch.tanh(torch.tanh(g))
+    error = ((h[0, 0].double() - exact).abs() / exact.abs()).max().item()
+    assert error < units * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_very_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> None:
+    T = 20_000
+    words = [(0, 0, T, 0), (0, 10, 12, 1), (0, T - 2, T, 2)]
+    case = Case(Lattice.from_words([T], words), H=17, dtype=dtype)
+    h = case.one(native.lattice_lstm)
+    assert h.isfinite().all()
+    found = torch.autograd.grad(h[0, T - 1].sum(), [case.x, case.word_x, *case.ahead])
+    assert all(gradient.isfinite().all() for gradient in found)
+    assert (found[1][0] != 0).any()
+    assert (found[0][0, 0] != 0).any()  # by the word: through 20,000 characters nothing else would be left
+
+
+@coupled_or_not
+def test_memory_that_nobody_filled_is_not_read(coupled: bool) -> None:
+    case = Case(random_lattice([9, 4, 0, 1, 7]), H=17, coupled=coupled)
+    expected = case.both(native.bidirectional)
+    torch.use_deterministic_algorithms(True)  # torch.empty then gives NaN
+    try:
+        assert torch.empty(3).isnan().all()
+        h = case.both(native.bidirectional)
+        found = case.gradients(h)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(h, expected)
+    assert_same(found, case.gradients(expected))
+
+
+def test_without_gradients_it_is_the_same_and_keeps_nothing() -> None:
+    case = Case(random_lattice([9, 4, 0]), H=17)
+    before = {name: tensor.detach().clone() for name, tensor in case.named().items()}
+    one, both = case.one(native.lattice_lstm), case.both(native.bidirectional)
+    with torch.no_grad():
+        assert torch.equal(case.one(native.lattice_lstm), one)
+        assert torch.equal(case.both(native.bidirectional), both)
+        _, traces = Problem(case.x, case.word_x, case.lattice, [case.ahead], True).run_forward(keep=False)
+    assert traces == []
+    assert all(torch.equal(tensor, before[name]) for name, tensor in case.named().items())
+
+
+def test_backward_twice_gives_the_same() -> None:
+    case = Case(random_lattice([9, 4, 0]), H=17)
+    h = case.both(native.bidirectional)
+    wanted = list(case.named().values())
+    first = torch.autograd.grad(h.sum(), wanted, retain_graph=True)
+    second = torch.autograd.grad(h.sum(), wanted)
+    assert all(torch.equal(*pair) for pair in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("wanted", ["x", "word_x", "ahead.char_hidden", "back.link_input"])
+def test_only_what_wants_a_gradient_gets_one(wanted: str) -> None:
+    case = Case(random_lattice([9, 4, 0]), H=17)
+    expected = case.gradients(case.both(native.bidirectional))[wanted]
+    for name, tensor in case.named().items():
+        tensor.requires_grad_(name == wanted)
+    h = case.both(native.bidirectional)
+    (h * torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)).sum().backward()
+    gradients = {name: tensor.grad for name, tensor in case.named().items() if tensor.grad is not None}
+    assert list(gradients) == [wanted]
+    torch.testing.assert_close(gradients[wanted], expected)
+
+
+def test_tensors_need_not_be_contiguous() -> None:
+    case = Case(random_lattice([9, 4, 0]), H=17)
+    expected = case.both(native.bidirectional)
+
+    def spread(tensor: Tensor) -> Tensor:
+        return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+    x, word_x = spread(case.x), spread(case.word_x)
+    ahead, back = (LatticeLSTMWeights(*map(spread, each)) for each in (case.ahead, case.back))
+    h = native.bidirectional(x, word_x, case.lattice, ahead, back)
+    assert torch.equal(h, expected)
+    (by_expanded,) = torch.autograd.grad(h.sum(), case.x)  # whose d h is one number, expanded
+    (by_ones,) = torch.autograd.grad(expected, case.x, torch.ones_like(expected))
+    torch.testing.assert_close(by_expanded, by_ones)
+
+
+def test_arrays_of_a_lattice_need_not_be_contiguous() -> None:
+    case = Case(random_lattice([9, 4, 0]), H=17)
+    expected = case.both(native.bidirectional)
+    names = ("lengths", "sentence", "start", "end", "word")
+    case.lattice = Lattice.trusted(*(np.repeat(getattr(case.lattice, name), 2)[::2] for name in names))
+    h = case.both(native.bidirectional)
+    assert torch.equal(h, expected)
+    assert_same(case.gradients(h), case.gradients(expected))
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
+def test_nothing_to_do(lengths: list[int]) -> None:
+    weights = Case(Lattice.from_words([1], [])).ahead
+    x, word_x = torch.randn(len(lengths), 2, D, dtype=torch.float64), torch.zeros(0, E, dtype=torch.float64)
+    h = native.bidirectional(x, word_x, Lattice.from_words(lengths, []), weights, weights)
+    assert torch.equal(h, torch.zeros(len(lengths), 2, 10, dtype=torch.float64))
+
+
+def test_mixed_types_are_refused() -> None:
+    case = Case(random_lattice([4]))
+    with pytest.raises(RuntimeError, match="all of them float32 or all float64"):
+        native.lattice_lstm(case.x.float(), case.word_x, case.lattice, case.ahead)
+
+
+def test_without_the_library_it_says_why() -> None:
+    case = Case(random_lattice([4]))
+    assert native.available(case.x)
+    assert not native.available(case.x.half())
+    with mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it was left at home")):
+        assert not native.available(case.x)
+        with pytest.raises(RuntimeError, match="left at home"):
+            case.one(native.lattice_lstm)
+
+
+@pytest.mark.parametrize("name", ["lattice_forward", "lattice_backward"])
+def test_a_task_of_another_build_is_refused(name: str) -> None:
+    call = library.function(name, torch.float32, ctypes.c_void_p)
+    task = Task(size=ctypes.sizeof(Task) + 8)
+    assert call(ctypes.addressof(task)) == -1

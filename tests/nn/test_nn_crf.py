@@ -85,6 +85,26 @@ def test_span_scores_equal_enumeration(scheme: str) -> None:
         assert actual[b] == pytest.approx(list(expected.values()), abs=1e-9)
 
 
+@settings(deadline=None)
+@given(st.sampled_from(SCHEMES), st.integers(0, 1000), st.sampled_from([torch.float32, torch.float64]))
+def test_decoded_spans_score_what_they_score_by_name(scheme: str, seed: int, dtype: torch.dtype) -> None:
+    module = trained(scheme, seed=seed).to(dtype)
+    emissions, lengths = draw(module, 5, 9, seed, 2.0)
+    emissions = emissions.to(dtype)
+    decoded = module.decode(emissions, lengths)
+    rows = [
+        tags_to_spans([module.tags[k] for k in row[:length]], scheme)
+        for row, length in zip(decoded.tolist(), lengths.tolist(), strict=True)
+    ]
+    flat = [(b, span.start, span.end) for b, row in enumerate(rows) for span in row]
+    sentence, start, end = torch.tensor(flat, dtype=torch.int64).reshape(-1, 3).T
+    actual = module.decoded_span_scores(emissions, lengths, decoded.int(), sentence, start, end)
+    expected = [score for row in module.span_scores(emissions, lengths, rows) for score in row]
+    assert actual.dtype == torch.float64
+    assert actual.tolist() == expected
+    assert all(0 < score <= 1 for score in expected)
+
+
 def test_a_span_of_bio_ends_where_it_says() -> None:
     """`B-X I-X` with `I-X` after it is a longer span: the shorter one must not get its probability."""
     module = CRF(["O", "B-X", "I-X"], "BIO")
@@ -128,6 +148,8 @@ def test_wrong_spans_are_refused_by_name() -> None:
     assert module.span_scores(emissions, lengths, [[]]) == [[]]
     with pytest.raises(TagError, match="no tag 'B-Z'"):
         module.span_scores(emissions, lengths, [[Span(0, 1, "Z")]])
+    with pytest.raises(TagError, match="no tag 'I-X'"):
+        CRF(["O", "B-X"], "BIO").span_scores(emissions[..., :2], lengths, [[Span(1, 2, "X"), Span(0, 2, "X")]])
     with pytest.raises(ValueError, match=r"\[1, 3\) ends after sentence 0, which has 2 characters"):
         module.span_scores(emissions, lengths, [[Span(1, 3, "X")]])
     with pytest.raises(ValueError, match="spans for 2 sentences came with 1 lengths"):

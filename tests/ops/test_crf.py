@@ -1,8 +1,15 @@
-"""The batched CRF against the enumerating reference, against pytorch-crf, and against what must hold of any CRF."""
+"""Each backend of the CRF against the enumerating reference, against pytorch-crf, and against what holds of any CRF.
+
+The fused one runs on a GPU, or else in Triton's interpreter.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +18,52 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hanlattice.ops import crf
+from hanlattice.ops import crf, library
 from hanlattice.ops.crf import FORBIDDEN, CRFScores, TaggedSpans, reference
 from hanlattice.ops.crf.batched import _logsumexp
 
+GPU = torch.cuda.is_available()
+if not GPU:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anybody imports triton
+
 Case = tuple[Tensor, Tensor, CRFScores]
+
+
+def moved(x: Any, device: str) -> Any:
+    """Every tensor in x, on the device."""
+    if isinstance(x, Tensor):
+        return x.to(device)
+    if isinstance(x, tuple):
+        parts = [moved(part, device) for part in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    return x
+
+
+class Op:
+    """The functions of `crf` with one backend, on its device; what comes out is on the CPU again."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend, self.device = backend, "cuda" if backend == "fused" and GPU else "cpu"
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self.call, name)
+
+    def call(self, name: str, *given: Any) -> Any:
+        return moved(getattr(crf, name)(*moved(given, self.device), backend=self.backend), "cpu")
+
+    def __repr__(self) -> str:
+        return self.backend
+
+
+no_library = pytest.mark.skipif(library.loaded().library is None, reason=f"no C library: {library.missing()}")
+no_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None or (not GPU and os.environ["TRITON_INTERPRET"] != "1"),
+    reason="needs triton, and a GPU or TRITON_INTERPRET=1",
+)
+BATCHED = pytest.param(Op("batched"), id="batched")
+NATIVE = pytest.param(Op("native"), id="native", marks=no_library)
+FUSED = pytest.param(Op("fused"), id="fused", marks=no_triton)
+every_backend = pytest.mark.parametrize("op", [BATCHED, NATIVE, FUSED])
 
 
 def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
@@ -62,63 +110,92 @@ cases = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
-@given(cases, st.integers(0, 10_000))
-def test_sums_equal_enumeration(case: Case, seed: int) -> None:
+@every_backend
+@settings(deadline=None)
+@given(case=cases, seed=st.integers(0, 10_000))
+def test_sums_equal_enumeration(op: Op, case: Case, seed: int) -> None:
     emissions, lengths, scores = case
     tags = make_tags(case, seed)
-    close(crf.log_partition(*case), reference.log_partition(*case))
-    close(crf.marginals(*case), reference.marginals(*case))
+    close(op.log_partition(*case), reference.log_partition(*case))
+    close(op.marginals(*case), reference.marginals(*case))
     close(
-        crf.log_likelihood(emissions, tags, lengths, scores),
+        op.log_likelihood(emissions, tags, lengths, scores),
         reference.log_likelihood(emissions, tags, lengths, scores),
     )
 
 
+@pytest.mark.parametrize("op", [BATCHED, NATIVE])
 @settings(deadline=None, max_examples=60)
-@given(cases, st.integers(1, 7))
-def test_best_taggings_equal_enumeration(case: Case, n: int) -> None:
-    tags, score = crf.nbest(*case, n)
+@given(case=cases, n=st.integers(1, 7))
+def test_best_taggings_equal_enumeration(op: Op, case: Case, n: int) -> None:
+    tags, score = op.nbest(*case, n)
     expected_tags, expected_score = reference.nbest(*case, n)
     close(score, expected_score)
     assert torch.equal(tags, expected_tags)
-    best_tags, best_score = crf.viterbi(*case)
-    assert torch.equal(best_tags, tags[:, 0])
-    close(best_score, score[:, 0])
 
 
-@settings(deadline=None, max_examples=60)
-@given(cases, st.integers(0, 10_000))
-def test_span_probability_equals_enumeration(case: Case, seed: int) -> None:
+@every_backend
+@settings(deadline=None)
+@given(case=cases)
+def test_the_best_tagging_equals_enumeration(op: Op, case: Case) -> None:
+    tags, score = op.viterbi(*case)
+    expected_tags, expected_score = reference.viterbi(*case)
+    assert torch.equal(tags, expected_tags)
+    close(score, expected_score)
+
+
+@every_backend
+@settings(deadline=None)
+@given(case=cases, seed=st.integers(0, 10_000))
+def test_span_probability_equals_enumeration(op: Op, case: Case, seed: int) -> None:
     spans = make_spans(case, seed)
-    actual = crf.span_log_probability(*case, spans)
+    actual = op.span_log_probability(*case, spans)
     expected = reference.span_log_probability(*case, spans)
     possible = expected > FORBIDDEN / 2  # what cannot be is −∞ for the one and near FORBIDDEN for the other
     close(actual[possible], expected[possible])
     assert (actual[~possible] < FORBIDDEN / 2).all()
 
 
-@settings(deadline=None, max_examples=25)
-@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 9))
-def test_equals_are_in_the_order_of_the_tags(seed: int, B: int, T: int, K: int, n: int) -> None:
+sizes = {"seed": st.integers(0, 10_000), "B": st.integers(1, 3), "T": st.integers(1, 4), "K": st.integers(1, 3)}
+
+
+def with_equals(seed: int, B: int, T: int, K: int) -> Case:
     """Small whole numbers tie often, and their sums are exact: every tagging has its one place."""
     emissions, lengths, scores = make(seed, B, T, K)
-    case = emissions.round(), lengths, CRFScores(*(part.round() for part in scores))
-    for actual, expected in zip(crf.nbest(*case, n), reference.nbest(*case, n), strict=True):
+    return emissions.round(), lengths, CRFScores(*(part.round() for part in scores))
+
+
+@pytest.mark.parametrize("op", [BATCHED, NATIVE])
+@settings(deadline=None, max_examples=25)
+@given(n=st.integers(1, 9), **sizes)
+def test_equals_are_in_the_order_of_the_tags(op: Op, n: int, **size: int) -> None:
+    case = with_equals(**size)
+    for actual, expected in zip(op.nbest(*case, n), reference.nbest(*case, n), strict=True):
         assert torch.equal(actual, expected)
 
 
-def test_fewer_taggings_than_asked_for() -> None:
+@every_backend
+@settings(deadline=None, max_examples=25)
+@given(**sizes)
+def test_of_equals_the_first_is_best(op: Op, **size: int) -> None:
+    case = with_equals(**size)
+    for actual, expected in zip(op.viterbi(*case), reference.viterbi(*case), strict=True):
+        assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("op", [BATCHED, NATIVE])
+def test_fewer_taggings_than_asked_for(op: Op) -> None:
     emissions, _, scores = make(0, 2, 2, 2)
-    tags, score = crf.nbest(emissions, torch.tensor([1, 2]), scores, 5)
+    tags, score = op.nbest(emissions, torch.tensor([1, 2]), scores, 5)
     assert score.isinf().sum(1).tolist() == [3, 1]
     assert score[0, 2:].tolist() == [-torch.inf] * 3
     assert tags[0, 2:].eq(0).all()
     assert sorted(tags[1, :4].tolist()) == [[0, 0], [0, 1], [1, 0], [1, 1]]
 
 
-@pytest.mark.parametrize(("B", "T", "K"), [(1, 1, 1), (4, 1, 5), (3, 7, 4), (8, 20, 9)])
-def test_equals_pytorch_crf(B: int, T: int, K: int) -> None:
+@every_backend
+@pytest.mark.parametrize(("B", "T", "K"), [(1, 1, 1), (4, 1, 5), (3, 7, 4), (8, 20, 9), (2, 5, 17), (1, 3, 33)])
+def test_equals_pytorch_crf(op: Op, B: int, T: int, K: int) -> None:
     case = emissions, lengths, scores = make(B + T, B, T, K)
     tags = make_tags(case, 1)
     lengths[0] = T  # pytorch-crf decodes no further than the longest sentence
@@ -128,23 +205,32 @@ def test_equals_pytorch_crf(B: int, T: int, K: int) -> None:
         other.transitions.copy_(scores.transitions)
         other.end_transitions.copy_(scores.end)
     mask = torch.arange(T) < lengths.unsqueeze(1)
-    close(crf.log_likelihood(emissions, tags, lengths, scores), other(emissions, tags, mask, reduction="none").detach())
-    decoded = crf.viterbi(*case)[0]
+    close(op.log_likelihood(emissions, tags, lengths, scores), other(emissions, tags, mask, reduction="none").detach())
+    decoded = op.viterbi(*case)[0]
     assert [row[:n].tolist() for row, n in zip(decoded, lengths.tolist(), strict=True)] == other.decode(emissions, mask)
 
 
 def names() -> dict[str, Callable[..., Tensor]]:
     return {
-        "log_partition": lambda e, n, s, _: crf.log_partition(e, n, s),
-        "log_likelihood": lambda e, n, s, tags: crf.log_likelihood(e, tags, n, s),
-        "marginals": lambda e, n, s, _: crf.marginals(e, n, s),
-        "viterbi": lambda e, n, s, _: crf.viterbi(e, n, s)[1],
+        "log_partition": lambda op, e, n, s, _: op.log_partition(e, n, s),
+        "log_likelihood": lambda op, e, n, s, tags: op.log_likelihood(e, tags, n, s),
+        "marginals": lambda op, e, n, s, _: op.marginals(e, n, s),
+        "viterbi": lambda op, e, n, s, _: op.viterbi(e, n, s)[1],
     }
 
 
-@pytest.mark.parametrize("name", names())
+with_gradient = [
+    *((name, BATCHED) for name in names()),
+    *((name, NATIVE) for name in ("log_partition", "log_likelihood")),
+    *((name, FUSED) for name in ("log_partition", "log_likelihood")),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "op"), [pytest.param(name, *op.values, id=f"{name}-{op.id}", marks=op.marks) for name, op in with_gradient]
+)
 @pytest.mark.parametrize("forbidden", [0.0, 0.2])
-def test_gradients(name: str, forbidden: float) -> None:
+def test_gradients(op: Op, name: str, forbidden: float) -> None:
     case = emissions, lengths, learned = make(3, 3, 5, 3)
     tags = make_tags(case, 4)
     allowed = [torch.rand(part.shape, generator=torch.Generator().manual_seed(5)) >= forbidden for part in learned]
@@ -152,9 +238,36 @@ def test_gradients(name: str, forbidden: float) -> None:
         allowed = [torch.ones_like(mask) for mask in allowed]
 
     def run(emissions: Tensor, *parts: Tensor) -> Tensor:
-        return names()[name](emissions, lengths, crf.forbid(CRFScores(*parts), *allowed), tags)
+        return names()[name](op, emissions, lengths, crf.forbid(CRFScores(*parts), *allowed), tags)
 
-    assert torch.autograd.gradcheck(run, [x.requires_grad_() for x in (emissions, *learned)])
+    inputs = [x.requires_grad_() for x in (emissions, *learned)]
+    assert torch.autograd.gradcheck(run, inputs, fast_mode=op.backend == "fused")  # the interpreter is slow
+
+
+@pytest.mark.parametrize("op", [NATIVE, FUSED])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("B", "T", "K", "scale", "forbidden"),
+    [(1, 1, 1, 1.0, 0.0), (2, 1, 5, 3.0, 0.3), (5, 9, 17, 3.0, 0.5), (2, 6, 33, 30.0, 0.6), (3, 4, 70, 1.0, 0.2)],
+)
+def test_gradients_equal_those_of_the_batched(
+    op: Op, dtype: torch.dtype, B: int, T: int, K: int, scale: float, forbidden: float
+) -> None:
+    """By name, and in float32 no worse than a few units of its last place."""
+    case = make(B + K, B, T, K, scale=scale, forbidden=forbidden)
+    tags, weight = make_tags(case, 1), torch.linspace(-1, 2, B, dtype=torch.float64)
+    tolerance = 1e-10 if dtype == torch.float64 else 2e-5
+    found = []
+    for crf_op, kind in ((op, dtype), (Op("batched"), torch.float64)):
+        emissions, start, transitions, end = (x.to(kind).requires_grad_() for x in (case[0], *case[2]))
+        value = crf_op.log_likelihood(emissions, tags, case[1], CRFScores(start, transitions, end))
+        (value * weight.to(kind)).sum().backward()
+        found.append({"emissions": emissions, "start": start, "transitions": transitions, "end": end})
+    for name, actual, expected in zip(found[0], found[0].values(), found[1].values(), strict=True):
+        wanted = torch.zeros_like(expected) if expected.grad is None else expected.grad
+        assert actual.grad is not None
+        assert actual.grad.dtype == dtype
+        torch.testing.assert_close(actual.grad.double(), wanted, rtol=tolerance, atol=tolerance, msg=name)
 
 
 def test_gradient_of_the_span_probability() -> None:
@@ -169,51 +282,56 @@ def test_gradient_of_the_span_probability() -> None:
     assert torch.autograd.gradcheck(run, [x.requires_grad_() for x in (emissions, *scores)])
 
 
-def test_marginals_are_the_gradient_of_the_partition() -> None:
+@every_backend
+def test_marginals_are_the_gradient_of_the_partition(op: Op) -> None:
     emissions, lengths, scores = make(8, 5, 9, 6, forbidden=0.2)
     emissions.requires_grad_()
-    (gradient,) = torch.autograd.grad(crf.log_partition(emissions, lengths, scores).sum(), emissions)
-    marginals = crf.marginals(emissions, lengths, scores).detach()
+    (gradient,) = torch.autograd.grad(op.log_partition(emissions, lengths, scores).sum(), emissions)
+    marginals = op.marginals(emissions.detach(), lengths, scores)
     close(marginals, gradient)
     inside = (torch.arange(9) < lengths.unsqueeze(1)).double()
     close(marginals.sum(2), inside)
 
 
+@every_backend
 @pytest.mark.parametrize("poison", [torch.nan, torch.inf, -torch.inf])
-def test_nothing_beyond_a_sentence_matters(poison: float) -> None:
+def test_nothing_beyond_a_sentence_matters(op: Op, poison: float) -> None:
     case = emissions, lengths, scores = make(9, 4, 6, 3)
     lengths[0] = 6
     tags, beyond = make_tags(case, 1), torch.arange(6) >= lengths.unsqueeze(1)
     spans = make_spans(case, 2)
-    poisoned = emissions.masked_fill(beyond.unsqueeze(2), poison).requires_grad_()
+    poisoned = emissions.masked_fill(beyond.unsqueeze(2), poison)
     bad_tags = tags.masked_fill(beyond, -100)
     for clean, dirty in [
-        (crf.log_likelihood(emissions, tags, lengths, scores), crf.log_likelihood(poisoned, bad_tags, lengths, scores)),
-        (crf.marginals(*case), crf.marginals(poisoned, lengths, scores)),
-        (crf.viterbi(*case)[0], crf.viterbi(poisoned, lengths, scores)[0]),
-        (crf.nbest(*case, 3)[1], crf.nbest(poisoned, lengths, scores, 3)[1]),
-        (crf.span_log_probability(*case, spans), crf.span_log_probability(poisoned, lengths, scores, spans)),
+        (op.log_likelihood(emissions, tags, lengths, scores), op.log_likelihood(poisoned, bad_tags, lengths, scores)),
+        (op.marginals(*case), op.marginals(poisoned, lengths, scores)),
+        (op.viterbi(*case)[0], op.viterbi(poisoned, lengths, scores)[0]),
+        (op.span_log_probability(*case, spans), op.span_log_probability(poisoned, lengths, scores, spans)),
     ]:
         assert torch.equal(clean, dirty)
-    crf.log_likelihood(poisoned, bad_tags, lengths, scores).sum().backward()
+    if op.backend != "fused":
+        assert torch.equal(op.nbest(*case, 3)[1], op.nbest(poisoned, lengths, scores, 3)[1])
+    op.log_likelihood(poisoned.requires_grad_(), bad_tags, lengths, scores).sum().backward()
     assert poisoned.grad is not None
     assert poisoned.grad.isfinite().all()
     assert poisoned.grad[beyond].eq(0).all()
 
 
-def test_a_sentence_does_not_feel_its_batch() -> None:
+@every_backend
+def test_a_sentence_does_not_feel_its_batch(op: Op) -> None:
     case = emissions, lengths, scores = make(10, 6, 8, 5)
     tags = make_tags(case, 1)
-    together = crf.log_likelihood(emissions, tags, lengths, scores), crf.viterbi(*case)[0], crf.marginals(*case)
+    together = op.log_likelihood(emissions, tags, lengths, scores), op.viterbi(*case)[0], op.marginals(*case)
     for b, n in enumerate(lengths.tolist()):
         alone = emissions[b : b + 1, :n], lengths[b : b + 1], scores
-        close(together[0][b : b + 1], crf.log_likelihood(alone[0], tags[b : b + 1, :n], alone[1], scores))
-        assert torch.equal(together[1][b, :n], crf.viterbi(*alone)[0][0])
-        close(together[2][b, :n], crf.marginals(*alone)[0])
+        close(together[0][b : b + 1], op.log_likelihood(alone[0], tags[b : b + 1, :n], alone[1], scores))
+        assert torch.equal(together[1][b, :n], op.viterbi(*alone)[0][0])
+        close(together[2][b, :n], op.marginals(*alone)[0])
 
 
+@every_backend
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_forbidden_gold_path_is_very_unlikely_and_trains_on(dtype: torch.dtype) -> None:
+def test_a_forbidden_gold_path_is_very_unlikely_and_trains_on(op: Op, dtype: torch.dtype) -> None:
     emissions, _, scores = make(11, 2, 4, 3)
     emissions = emissions.to(dtype).requires_grad_()
     parts = CRFScores(*(part.to(dtype).requires_grad_() for part in scores))
@@ -221,7 +339,7 @@ def test_a_forbidden_gold_path_is_very_unlikely_and_trains_on(dtype: torch.dtype
     ones = torch.ones(3, dtype=torch.bool)
     tags = torch.tensor([[0, 1, 0, 1], [0, 0, 2, 2]])  # the first steps 0 → 1 twice
     forbidding = crf.forbid(parts, ones, allowed, ones)
-    likelihood = crf.log_likelihood(emissions, tags, torch.tensor([4, 4]), forbidding)
+    likelihood = op.log_likelihood(emissions, tags, torch.tensor([4, 4]), forbidding)
     assert likelihood[0].item() == pytest.approx(2 * FORBIDDEN, rel=1e-4)
     assert likelihood[1].item() > -100
     likelihood.sum().backward()
@@ -242,11 +360,50 @@ def test_no_legal_tagging_at_all_still_has_finite_gradients() -> None:
     assert emissions.grad.isfinite().all()
 
 
-def test_a_long_float32_sentence_stays_close_to_float64() -> None:
-    emissions, lengths, scores = make(13, 2, 500, 9, scale=5.0, forbidden=0.3)
+@every_backend
+def test_no_legal_tagging_at_all_still_trains(op: Op) -> None:
+    emissions, lengths, scores = make(12, 2, 4, 3, forbidden=1.0)
+    single = emissions.float().requires_grad_()
+    value = op.log_partition(single, lengths, CRFScores(*(part.float() for part in scores)))
+    close(
+        value.detach().double(), reference.log_partition(emissions, lengths, scores), 1.0
+    )  # a float32 of −5e6 has steps of 0.5
+    value.sum().backward()
+    assert single.grad is not None
+    assert single.grad.isfinite().all()
+    close(single.grad.sum(2).double(), (torch.arange(4) < lengths.unsqueeze(1)).double(), 1e-5)
+
+
+@pytest.mark.parametrize("op", [BATCHED, NATIVE])
+def test_a_long_float32_sentence_stays_close_to_float64(op: Op) -> None:
+    case = emissions, lengths, scores = make(13, 2, 500, 9, scale=5.0, forbidden=0.3)
     single = emissions.float(), lengths, CRFScores(*(part.float() for part in scores))
-    close(crf.marginals(*single).double(), crf.marginals(emissions, lengths, scores), 5e-3)
-    assert torch.equal(crf.viterbi(*single)[0], crf.viterbi(emissions, lengths, scores)[0])
+    close(op.marginals(*single).double(), crf.marginals(*case, backend="batched"), 5e-3)
+    assert torch.equal(op.viterbi(*single)[0], crf.viterbi(*case, backend="batched")[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@every_backend
+def test_a_tag_far_behind_is_not_lost(op: Op, dtype: torch.dtype) -> None:
+    """Tag 1 lies 10,000 behind at every character, but it alone may come last: no exponential of it is above zero."""
+    emissions = torch.tensor([[[0.0, -1e4], [0.0, -1e4], [0.0, -1e4]]], dtype=dtype)
+    scores = CRFScores(
+        torch.zeros(2, dtype=dtype), torch.zeros(2, 2, dtype=dtype), torch.tensor([FORBIDDEN, 0.0]).to(dtype)
+    )
+    scores.transitions[0, 1] = FORBIDDEN
+    case = emissions, torch.tensor([3]), scores
+    close(op.log_partition(*case), torch.tensor([-3e4], dtype=dtype), 1e-2)
+    close(op.marginals(*case), torch.tensor([[[0.0, 1.0]] * 3], dtype=dtype))
+    assert op.viterbi(*case)[0].tolist() == [[1, 1, 1]]
+
+
+@every_backend
+def test_no_sentences(op: Op) -> None:
+    emissions, lengths, scores = torch.zeros(0, 3, 2), torch.zeros(0, dtype=torch.int64), make(0, 1, 1, 2)[2]
+    case = emissions, lengths, CRFScores(*(part.float() for part in scores))
+    assert op.log_partition(*case).shape == (0,)
+    assert op.marginals(*case).shape == (0, 3, 2)
+    assert op.viterbi(*case)[0].shape == (0, 3)
 
 
 @settings(deadline=None)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from hanlattice.errors import TagError
 from hanlattice.ops import crf
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import legal_transitions, may_follow, spans_to_tags
+from hanlattice.text.tags import legal_transitions, spans_to_tags
+
+Ints = npt.NDArray[np.int64]
 
 
 class CRF(nn.Module):
@@ -35,6 +40,8 @@ class CRF(nn.Module):
         names = ("allowed_start", "allowed_between", "allowed_end")
         for name, legal in zip(names, legal_transitions(self.tags, scheme), strict=True):
             self.register_buffer(name, torch.tensor(legal, dtype=torch.bool), persistent=False)
+        # [last, next]: whether the next tag makes a span with this last one longer: it may follow, but not begin a text
+        self.goes_on = (self.allowed_between & ~self.allowed_start).numpy()
 
     @property
     def scores(self) -> crf.CRFScores:
@@ -71,47 +78,79 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def span_scores(self, emissions: Tensor, lengths: Tensor, spans: Sequence[Sequence[Span]]) -> list[list[float]]:
-        """The probability of each span of each sentence: of exactly these characters with exactly this label.
-
-        In float64, since the answer is a small difference of sums as long as the sentence.
-        """
-        self._check(spans, lengths)
+        """The probability of each span of each sentence: of exactly these characters with exactly this label."""
+        if len(spans) != len(lengths):
+            raise ValueError(f"spans for {len(spans)} sentences came with {len(lengths)} lengths")
         flat = [(b, span) for b, row in enumerate(spans) for span in row]
         if not flat:
             return [[] for _ in spans]
-        asked = self._tagged([b for b, _ in flat], [span for _, span in flat], emissions.device)
-        scores = crf.CRFScores(*(part.double() for part in self.scores))
-        answers = crf.span_log_probability(emissions.double(), lengths, scores, asked).exp().clamp(max=1.0)
-        in_order = iter(answers.tolist())
+        asked = self._tagged(flat, np.asarray(lengths.cpu()))
+        in_order = iter(self._probability(emissions, lengths, asked).tolist())
         return [[next(in_order) for _ in row] for row in spans]
 
-    def _tagged(self, sentence: list[int], spans: list[Span], device: torch.device) -> crf.TaggedSpans:
-        rows = [spans_to_tags([Span(0, s.end - s.start, s.label)], s.end - s.start, self.scheme) for s in spans]
-        longest = max(map(len, rows))
-        ids = [[self._id(tag) for tag in row] + [0] * (longest - len(row)) for row in rows]
-        after = {last: [self._goes_on(last, tag) for tag in self.tags] for last in {row[-1] for row in rows}}
-        return crf.TaggedSpans(
-            sentence=torch.tensor(sentence, device=device),
-            start=torch.tensor([span.start for span in spans], device=device),
-            end=torch.tensor([span.end for span in spans], device=device),
-            tags=torch.tensor(ids, device=device),
-            blocked_next=torch.tensor([after[row[-1]] for row in rows], device=device),
-        )
+    @torch.no_grad()
+    def decoded_span_scores(
+        self, emissions: Tensor, lengths: Tensor, tags: Tensor, sentence: Tensor, start: Tensor, end: Tensor
+    ) -> Tensor:
+        """[S], float64: the same for spans `[start, end)`, all [S], that stand in decoded tags [B, T].
 
-    def _goes_on(self, last: str, tag: str) -> bool:
-        """Whether `tag` after a span's last tag would make the span longer: it may follow, but may not begin a text."""
-        return may_follow(last, tag, self.scheme) and not may_follow(None, tag, self.scheme)
+        The last four are on the CPU, the answer is where the emissions are; nothing waits for it.
+        """
+        b, low, high, decoded = (np.asarray(x) for x in (sentence, start, end, tags))
+        at = low[:, None] + np.arange((high - low).max(initial=1))  # [S, L]
+        found = decoded[b[:, None], np.minimum(at, decoded.shape[1] - 1)]
+        return self._probability(emissions, lengths, _Asked(b, low, high, found.astype(np.int64)))
 
-    def _id(self, tag: str) -> int:
-        if tag not in self.ids:
-            raise TagError(f"this CRF has no tag {tag!r}: its tags are {', '.join(self.tags)}")
-        return self.ids[tag]
+    def _probability(self, emissions: Tensor, lengths: Tensor, asked: _Asked) -> Tensor:
+        """[S], in float64, since the answer is a small difference of sums as long as the sentence."""
+        last = asked.tags[np.arange(len(asked.tags)), asked.end - asked.start - 1]
+        arrays = (*asked, self.goes_on[last])
+        spans = crf.TaggedSpans(*(torch.from_numpy(x).to(emissions.device, non_blocking=True) for x in arrays))
+        scores = crf.CRFScores(*(part.double() for part in self.scores))
+        answer = crf.span_log_probability(emissions, lengths, scores, spans)
+        if answer.is_cuda:
+            return answer.exp_().clamp_(max=1.0)
+        return torch.from_numpy(np.minimum(np.exp(answer.numpy()), 1.0))  # torch would wake its threads for it
 
-    def _check(self, spans: Sequence[Sequence[Span]], lengths: Tensor) -> None:
-        if len(spans) != len(lengths):
-            raise ValueError(f"spans for {len(spans)} sentences came with {len(lengths)} lengths")
-        for b, (row, length) in enumerate(zip(spans, lengths.tolist(), strict=True)):
-            for span in row:
-                if span.end > length:
-                    span_text = f"span [{span.start}, {span.end})"
-                    raise ValueError(f"{span_text} ends after sentence {b}, which has {length} characters")
+    def _tagged(self, spans: list[tuple[int, Span]], lengths: Ints) -> _Asked:
+        """Spans with the numbers of their sentences, as arrays."""
+        labels = {label: at for at, label in enumerate({span.label for _, span in spans})}
+        rows = np.array([(b, span.start, span.end, labels[span.label]) for b, span in spans], dtype=np.int64)
+        sentence, start, end, label = rows.T
+        _check_ends(sentence, start, end, lengths)
+        shapes = np.array([self._shape(name) for name in labels])  # [labels, 4]
+        single, first, inside, last = shapes[label].T[:, :, None]  # each [S, 1]
+        long = (end - start)[:, None]
+        at = np.arange(long.max())
+        tags = np.where(at == 0, np.where(long == 1, single, first), np.where(at == long - 1, last, inside))
+        missing = ((tags < 0) & (at < long)).any(1)
+        if missing.any():
+            self._name_missing(spans[int(missing.argmax())][1])
+        return _Asked(sentence, start, end, tags)
+
+    def _shape(self, label: str) -> list[int]:
+        """The numbers of a span's tags, −1 for none: of its only character; of its first, those inside and its last."""
+        tags = [tag for long in (1, 3) for tag in spans_to_tags([Span(0, long, label)], long, self.scheme)]
+        return [self.ids.get(tag, -1) for tag in tags]
+
+    def _name_missing(self, span: Span) -> None:
+        long = span.end - span.start
+        tags = spans_to_tags([Span(0, long, span.label)], long, self.scheme)
+        tag = next(tag for tag in tags if tag not in self.ids)
+        raise TagError(f"this CRF has no tag {tag!r}: its tags are {', '.join(self.tags)}")
+
+
+class _Asked(NamedTuple):
+    """S spans `[start, end)` of a batch and their tags; what stands beyond end − start does not matter."""
+
+    sentence: Ints
+    start: Ints
+    end: Ints
+    tags: Ints  # [S, L]
+
+
+def _check_ends(sentence: Ints, start: Ints, end: Ints, lengths: Ints) -> None:
+    late = end > lengths[sentence]
+    if late.any():
+        b, low, high = (int(array[late.argmax()]) for array in (sentence, start, end))
+        raise ValueError(f"span [{low}, {high}) ends after sentence {b}, which has {lengths[b]} characters")

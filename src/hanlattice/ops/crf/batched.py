@@ -164,27 +164,35 @@ def span_log_probability(emissions: Tensor, lengths: Tensor, scores: CRFScores, 
     chain = _chain(emissions, lengths)
     alphas, betas = _forward(chain, scores), _backward(chain, scores)
     partition = _logsumexp(alphas[-1] + scores.end, 1)
-    first = spans.tags[:, 0]
-    left = torch.stack(alphas, 1)[spans.sentence, spans.start, first]  # [S], with the first tag's emission
-    right = _right_of(spans, chain, torch.stack(betas, 1), lengths, scores)
-    return left + _inside(spans, chain, scores) + right - partition[spans.sentence]
+    sums = partition, torch.stack(alphas, 1), torch.stack(betas, 1)
+    return span_between(chain.emissions, lengths, scores, spans, sums)
 
 
-def _inside(spans: TaggedSpans, chain: _Chain, scores: CRFScores) -> Tensor:
+def span_between(
+    emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans, sums: tuple[Tensor, Tensor, Tensor]
+) -> Tensor:
+    """[S]: the same from sums that are there already: (log Z [B], alphas [B, T, K], betas [B, T, K])."""
+    partition, alphas, betas = sums
+    left = alphas[spans.sentence, spans.start, spans.tags[:, 0]]  # [S], with the first tag's emission
+    right = _right_of(spans, emissions, betas, lengths, scores)
+    return left + _inside(spans, emissions, scores) + right - partition[spans.sentence]
+
+
+def _inside(spans: TaggedSpans, emissions: Tensor, scores: CRFScores) -> Tensor:
     """[S]: what the span's tags after the first one earn: their emissions and the steps to them."""
     at = spans.start.unsqueeze(1) + torch.arange(1, spans.tags.shape[1], device=spans.tags.device)  # [S, L - 1]
     beyond = at >= spans.end.unsqueeze(1)
     tags = spans.tags[:, 1:].masked_fill(beyond, 0)
     before = spans.tags[:, :-1].masked_fill(beyond, 0)
-    emitted = chain.emissions[spans.sentence.unsqueeze(1), at.masked_fill(beyond, 0), tags]
+    emitted = emissions[spans.sentence.unsqueeze(1), at.masked_fill(beyond, 0), tags]
     return (emitted + scores.transitions[before, tags]).masked_fill(beyond, 0.0).sum(1)
 
 
-def _right_of(spans: TaggedSpans, chain: _Chain, betas: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
+def _right_of(spans: TaggedSpans, emissions: Tensor, betas: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[S]: the log of the summed weight of all that may follow the span's last tag, less the blocked."""
     last = spans.tags.gather(1, (spans.end - spans.start - 1).unsqueeze(1)).squeeze(1)  # [S]
     at_edge = spans.end == lengths[spans.sentence]
     next_at = spans.end.masked_fill(at_edge, 0)
-    onward = chain.emissions[spans.sentence, next_at] + betas[spans.sentence, next_at]  # [S, K]
+    onward = emissions[spans.sentence, next_at] + betas[spans.sentence, next_at]  # [S, K]
     onward = scores.transitions[last] + onward + FORBIDDEN * spans.blocked_next
     return torch.where(at_edge, scores.end[last], _logsumexp(onward, 1))

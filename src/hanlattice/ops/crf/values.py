@@ -41,3 +41,20 @@ def forbid(scores: CRFScores, allowed_start: Tensor, allowed_between: Tensor, al
         scores.transitions.masked_fill(~allowed_between, FORBIDDEN),
         scores.end.masked_fill(~allowed_end, FORBIDDEN),
     )
+
+
+def check(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> None:
+    """Shapes that do not fit are a ValueError: compiled code would read past the end of them."""
+    if emissions.ndim != 3 or tuple(lengths.shape) != (emissions.shape[0],):
+        raise ValueError(
+            f"emissions must be [B, T, K] and lengths [B], not {tuple(emissions.shape)} and {tuple(lengths.shape)}"
+        )
+    K = emissions.shape[2]
+    for name, part, shape in zip(scores._fields, scores, ((K,), (K, K), (K,)), strict=True):
+        if tuple(part.shape) != shape:
+            raise ValueError(f"{name} must be {shape} for {K} tags, not {tuple(part.shape)}")
+
+
+def check_tags(emissions: Tensor, tags: Tensor) -> None:
+    if tags.shape != emissions.shape[:2]:
+        raise ValueError(f"tags must be {tuple(emissions.shape[:2])} as the emissions are, not {tuple(tags.shape)}")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.config import Config, make_config, read_config
+from hanlattice.config import BACKENDS, Config, make_config, read_config
 from hanlattice.errors import ConfigError, InputError
 from tests.strategies import any_text, shares_folder
 
@@ -304,3 +304,9 @@ def test_any_text_is_a_config_or_an_error(tmp_path, text, changes):
         assert isinstance(read_config(path, changes), Config)
     except ConfigError as error:
         assert error.problems  # noqa: PT017 (a config without an error is as good)
+
+
+def test_the_backends_of_the_configuration_are_those_of_the_op():
+    from hanlattice.ops import lattice_lstm
+
+    assert lattice_lstm.BACKENDS == BACKENDS

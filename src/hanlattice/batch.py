@@ -1,19 +1,25 @@
-"""From sentences to tensors: Indexer makes an Example of each sentence once; collate makes a Batch of some examples."""
+"""From sentences to tensors: Indexer makes Examples of a corpus once; batches are taken from them without a loop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hanlattice.ops.lattice_lstm import prepare
 from hanlattice.text.lattice import Ints, Lattice
-from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.normal import CodeTable, code_points, fold_code_points, fold_digits
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.tags import labels_of, spans_to_tags
+from hanlattice.text.tag_ids import TagIds
 from hanlattice.text.vocab import Vocab
+
+PART = 1 << 19  # characters that are matched at a time: bounds what matching needs beside its result
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +34,75 @@ class Example:
         return len(self.chars)
 
 
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Many sentences as numbers, one after the other in flat arrays, so that a batch is taken without a loop."""
+
+    lengths: Ints  # [S]
+    chars: Ints  # [N]
+    matches: Matches
+    tags: Ints | None  # [N]; None where a sentence has none
+
+    def __post_init__(self) -> None:
+        counts, *words = self.matches
+        if len(self.chars) != self.lengths.sum() or not (self.tags is None or len(self.tags) == len(self.chars)):
+            raise ValueError("lengths, chars and tags do not belong to the same sentences")
+        Lattice(self.lengths, np.repeat(np.arange(len(counts)), counts), *words)  # its checks
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, at: int) -> Example:
+        chars, words = _slice(self.lengths, self.first, at), _slice(self.matches.counts, self.first_match, at)
+        matches = np.stack([array[words] for array in self.matches[1:]], axis=1)
+        return Example(self.chars[chars], matches, None if self.tags is None else self.tags[chars])
+
+    def __iter__(self) -> Iterator[Example]:
+        return (self[at] for at in range(len(self)))
+
+    @cached_property
+    def first(self) -> Ints:
+        """[S]: where each sentence's characters begin."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @cached_property
+    def first_match(self) -> Ints:
+        """[S]: where each sentence's matches begin."""
+        return np.cumsum(self.matches.counts) - self.matches.counts
+
+    @classmethod
+    def join(cls, examples: Iterable[Example] | Examples) -> Examples:
+        """Those of a list as one value."""
+        if isinstance(examples, Examples):
+            return examples
+        rows = list(examples)
+        tags = [row.tags for row in rows if row.tags is not None]
+        table = _concatenate([row.matches.reshape(-1) for row in rows]).reshape(-1, 3)
+        return cls(
+            lengths=np.array([len(row) for row in rows], dtype=np.int64),
+            chars=_concatenate([row.chars for row in rows]),
+            matches=Matches(np.array([len(row.matches) for row in rows], dtype=np.int64), *table.T),
+            tags=_concatenate(tags) if len(tags) == len(rows) else None,
+        )
+
+    def batch(self, places: Sequence[int] | Ints) -> Batch:
+        """One batch of the sentences at these places, in this order."""
+        at = np.asarray(places, dtype=np.int64)
+        lengths, B, T = self.lengths[at], len(at), int(self.lengths[at].max(initial=0))
+        row, column = _cells(lengths)
+        here, there = self.first[at][row] + column, row * T + column
+        sentence, nth = _cells(self.matches.counts[at])
+        found = self.first_match[at][sentence] + nth
+        lattice = Lattice.trusted(lengths, sentence, *(array[found] for array in self.matches[1:]))
+        return Batch(
+            chars=_padded(self.chars[here], there, B, T),
+            lengths=torch.from_numpy(self.lengths[at]),
+            lattice=lattice,
+            words=torch.from_numpy(self.matches.word[found]),
+            tags=None if self.tags is None else _padded(self.tags[here], there, B, T),
+        )
+
+
 @dataclass(frozen=True)
 class Indexer:
     """What turns text into numbers: the vocabulary, the lexicon (if the model uses one) and the tags."""
@@ -38,18 +113,44 @@ class Indexer:
     scheme: str
 
     def example(self, sentence: Sentence) -> Example:
-        matches = [] if self.lexicon is None else self.lexicon.match_ids(sentence.folded)
-        return Example(
-            chars=np.array(self.vocab.ids(sentence.characters), dtype=np.int64),
-            matches=np.array(matches, dtype=np.int64).reshape(-1, 3),
-            tags=None if sentence.spans is None else self._tag_ids(sentence),
-        )
+        return self.examples([sentence])[0]
 
-    def _tag_ids(self, sentence: Sentence) -> Ints:
-        known = {tag: at for at, tag in enumerate(self.tags)}
-        labels = labels_of(self.tags)
-        spans = [span for span in sentence.spans or () if span.label in labels]
-        return np.array([known[tag] for tag in spans_to_tags(spans, len(sentence), self.scheme)], dtype=np.int64)
+    def examples(self, sentences: Sequence[Sentence]) -> Examples:
+        """A corpus as numbers, with the gold tags if every sentence has spans."""
+        plain = self.read([sentence.text for sentence in sentences])
+        spans = [sentence.spans for sentence in sentences if sentence.spans is not None]
+        if len(spans) < len(sentences):
+            return plain
+        return replace(plain, tags=self.tag_ids.tags(spans, plain.lengths))
+
+    def read(self, texts: Sequence[str]) -> Examples:
+        """Texts as numbers, without tags."""
+        lengths, chars, matches = zip(*map(self._part, _parts(texts, PART)), strict=True)
+        joined = (_concatenate(arrays) for arrays in zip(*matches, strict=True))
+        return Examples(_concatenate(lengths), _concatenate(chars), Matches(*joined), tags=None)
+
+    def _part(self, texts: Sequence[str]) -> tuple[Ints, Ints, Matches]:
+        """(lengths, character ids, matches)."""
+        lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        codes = code_points("\n".join(texts))
+        ids = self._char_ids(codes).astype(np.int64)
+        chars = np.delete(ids, np.cumsum(lengths + 1)[:-1] - 1)  # without the line ends in between
+        if self.lexicon is None:
+            nothing = np.empty(0, dtype=np.int64)
+            return lengths, chars, Matches(np.zeros_like(lengths), nothing, nothing, nothing)
+        return lengths, chars, self.lexicon.match_joined(fold_code_points(codes), lengths)
+
+    @cached_property
+    def _char_ids(self) -> CodeTable:
+        return CodeTable(self._char_id)
+
+    def _char_id(self, character: str) -> int:
+        return self.vocab[fold_digits(character)]
+
+    @cached_property
+    def tag_ids(self) -> TagIds:
+        """What turns spans into tags, as numbers, and back."""
+        return TagIds(self.tags, self.scheme)
 
 
 @dataclass(frozen=True)
@@ -73,26 +174,58 @@ class Batch:
         return len(self.lengths)
 
     def to(self, device: torch.device | str) -> Batch:
-        moved = {name: getattr(self, name).to(device) for name in ("chars", "lengths", "words")}
-        return replace(self, **moved, tags=None if self.tags is None else self.tags.to(device))
+        """The batch on a device. To a GPU everything goes in one copy that nobody waits for."""
+        there = torch.device(device)
+        tensors = [tensor for tensor in (self.chars, self.lengths, self.words, self.tags) if tensor is not None]
+        if there.type == "cuda":
+            chars, lengths, words, *tags = _move(tensors, there)
+            prepare(self.lattice, chars.device)  # which, unlike `there`, always has a number
+        else:
+            chars, lengths, words, *tags = (tensor.to(there) for tensor in tensors)
+        return Batch(chars, lengths, self.lattice, words, tags[0] if tags else None)
 
 
 def collate(examples: Sequence[Example]) -> Batch:
     """One batch of some examples, at least one of them not empty."""
-    lengths = [len(example) for example in examples]
-    lattice = Lattice.from_matches(lengths, [example.matches for example in examples])
-    tagged = all(example.tags is not None for example in examples)
-    return Batch(
-        chars=_pad([example.chars for example in examples], max(lengths)),
-        lengths=torch.tensor(lengths),
-        lattice=lattice,
-        words=torch.from_numpy(lattice.word.copy()),
-        tags=_pad([example.tags for example in examples if example.tags is not None], max(lengths)) if tagged else None,
-    )
+    return Examples.join(examples).batch(range(len(examples)))
 
 
-def _pad(rows: Sequence[Ints], width: int) -> Tensor:
-    table = np.zeros((len(rows), width), dtype=np.int64)
-    for row, values in zip(table, rows, strict=True):
-        row[: len(values)] = values
-    return torch.from_numpy(table)
+def _move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Tensors of int64 to a GPU through one piece of pinned memory, which is not used again before it was read."""
+    sizes = [tensor.numel() for tensor in tensors]
+    packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)
+    torch.cat([tensor.reshape(-1) for tensor in tensors], out=packed)
+    moved = torch.split(packed.to(device, non_blocking=True), sizes)
+    return [part.view(tensor.shape) for part, tensor in zip(moved, tensors, strict=True)]
+
+
+def _cells(lengths: Ints) -> tuple[Ints, Ints]:
+    """(row, column) of everything in rows of these lengths, row by row."""
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return row, np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
+
+
+def _padded(values: Ints, places: Ints, B: int, T: int) -> Tensor:
+    table = np.zeros(B * T, dtype=np.int64)
+    table[places] = values
+    return torch.from_numpy(table.reshape(B, T))
+
+
+def _parts(texts: Sequence[str], characters: int) -> Iterator[Sequence[str]]:
+    """The texts in lists of about so many characters; at least one list."""
+    if sum(map(len, texts)) <= characters:
+        yield texts
+        return
+    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
+    for low, high in pairwise([0, *cuts.tolist(), len(texts)]):
+        yield texts[low:high]
+
+
+def _slice(lengths: Ints, first: Ints, at: int) -> slice:
+    return slice(int(first[at]), int(first[at] + lengths[at]))
+
+
+def _concatenate(arrays: Sequence[Ints]) -> Ints:
+    whole = arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, dtype=np.int64), *arrays])
+    return whole.astype(np.int64, copy=False)

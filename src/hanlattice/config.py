@@ -16,6 +16,8 @@ from typing import Any, get_args, get_origin
 from hanlattice.errors import ConfigError
 from hanlattice.files import read_lines
 
+# Those of ops.lattice_lstm, which this floor cannot import; a test holds the two together.
+BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
 NO_WORDS = "words.vectors must name a vector file: the lattice model takes its words from it"
 
 
@@ -80,6 +82,7 @@ class TrainConfig:
     seed: int = _setting(1, "seed")
     threads: int = _setting(1, "count")  # CPU threads; 0 leaves the choice to torch
     device: str = "cpu"
+    backend: str = _setting("auto", choices=BACKENDS)  # how the lattice LSTM is computed while training
     checkpoint_minutes: float = _setting(5.0, "positive")
 
 
@@ -115,6 +118,11 @@ _IDLE: tuple[tuple[str, Callable[[Config], bool], str], ...] = (
         "chars.norm",
         lambda config: not config.chars.vectors,
         "without chars.vectors, which it scales: remove it, or name a vector file",
+    ),
+    (
+        "train.backend",
+        lambda config: config.model.encoder == "char",
+        "with model.encoder=char, which has one way only: remove it, or choose lattice",
     ),
     (
         "model.coupled",

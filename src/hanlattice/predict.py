@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hanlattice.errors import ModelError
 from hanlattice.models.checkpoint import Model, load_model
-from hanlattice.models.decode import decode
+from hanlattice.models.decode import find_spans
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.cut import pieces
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
-from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 
 LIMIT = 512  # characters that the model reads at once; longer texts are cut at sentence ends
 CHUNK = 1 << 18  # characters that are turned into numbers at a time
+TEXTS = {"cpu": 1024, "cuda": 4096}  # that are tagged at a time: enough for full batches of sentences of one length
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,15 @@ class Predictor:
     def __call__(self, text: str | list[str] | tuple[str, ...]) -> Document | list[Document]:
         if isinstance(text, str):
             return self._tag([text])[0]
-        return list(self.pipe(text))
+        return list(self.pipe(text, max(1, len(text))))
 
-    def pipe(self, texts: Iterable[str], batch_size: int = 256) -> Iterator[Document]:
-        """Tag any number of texts in bounded memory, `batch_size` at a time; documents come in the texts' order."""
+    def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Document]:
+        """Tag any number of texts in bounded memory, `batch_size` at a time; documents come in the texts' order.
+
+        The first document comes when so many texts are there, or all of them. Without `batch_size`: `TEXTS`.
+        """
+        if batch_size is None:
+            batch_size = TEXTS[self.model.tagger.output.weight.device.type]
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         if isinstance(texts, str):
@@ -71,15 +78,24 @@ class Predictor:
         self._give_new_words_a_vector()
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]
         spans: list[list[Span]] = [[] for _ in texts]
-        at_once = max(1, CHUNK // self.limit)
-        for group in (cuts[low : low + at_once] for low in range(0, len(cuts), at_once)):
-            examples = [self.model.indexer.example(Sentence(texts[at][start:end])) for at, start, end in group]
-            found = decode(self.model.tagger, self.model.indexer, examples, scores=True)
-            for (at, start, _), piece in zip(group, found, strict=True):
-                for span in piece:
-                    moved = span.shifted(start)
-                    spans[at].append(replace(moved, text=texts[at][moved.start : moved.end]))
+        sizes = np.array([end - start for _, start, end in cuts], dtype=np.int64)
+        edges = np.flatnonzero(np.diff(np.cumsum(sizes) // CHUNK)) + 1
+        for low, high in pairwise([0, *edges.tolist(), len(cuts)]):
+            self._add_spans(texts, cuts[low:high], spans)
         return [Document(text, tuple(row)) for text, row in zip(texts, spans, strict=True)]
+
+    def _add_spans(
+        self, texts: Sequence[str], cuts: Sequence[tuple[int, int, int]], spans: Sequence[list[Span]]
+    ) -> None:
+        """Put what is found in pieces (text, start, end) into the lists of their texts."""
+        indexer = self.model.indexer
+        found, scores = find_spans(
+            self.model.tagger, indexer, indexer.read([texts[at][start:end] for at, start, end in cuts]), scores=True
+        )
+        text, offset, _ = np.array(cuts, dtype=np.int64).reshape(-1, 3)[found.text].T
+        columns = (text, found.start + offset, found.end + offset, found.label, scores)
+        for at, start, end, label, score in zip(*(column.tolist() for column in columns), strict=True):
+            spans[at].append(Span(start, end, indexer.tag_ids.labels[label], score, texts[at][start:end]))
 
     def _give_new_words_a_vector(self) -> None:
         words, lexicon = self.model.tagger.words, self.model.indexer.lexicon
@@ -111,6 +127,7 @@ def _chunks(texts: Iterable[str], batch_size: int) -> Iterator[list[str]]:
 @torch.no_grad()
 def compose_vectors(new: Sequence[str], lexicon: Lexicon, words: WordEmbedding) -> Tensor:
     """Vectors for words without one: the mean over the words with a vector inside it, or over all words if none is."""
-    inside = [[at for _, _, at in lexicon.match_ids(fold(word)) if at < len(words)] for word in new]
+    counts, _, _, found = lexicon.match_many([fold(word) for word in new])
+    inside = [[at for at in row.tolist() if at < len(words)] for row in np.split(found, np.cumsum(counts)[:-1])]
     device, anywhere = words.trained.device, words.mean()
     return torch.stack([words.rows(torch.tensor(at, device=device)).mean(0) if at else anywhere for at in inside])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,73 @@ def test_killed_at_every_moment_that_touches_the_disk(tiny, tmp_path):
         moment += 1
     assert moment > 40
     assert_same_run(tmp_path / f"{moment}", tmp_path / "whole")
+
+
+def at_the_pace_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches come from a thread, and the loss is read once, after the first step, and at the end of an epoch."""
+    monkeypatch.setitem(loop.PACE, "cpu", (3, 1e9))
+
+
+def test_batches_made_ahead_and_a_loss_seldom_read_change_nothing(tiny, tmp_path, monkeypatch):
+    config, heard = config_of(tiny, train__average=0.9), []
+    train(config, tmp_path / "plain")
+    at_the_pace_of_a_gpu(monkeypatch)
+    train(config, tmp_path / "ahead", listen=heard.append)
+    assert_same_run(tmp_path / "ahead", tmp_path / "plain")
+    assert [(event["epoch"], event["batch"]) for event in heard if event["event"] == "step"] == [(0, 1)]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+
+
+def test_the_loss_is_saved_though_nobody_looked(tiny, tmp_path, monkeypatch):
+    """Stopped between two looks, each state having been written without one."""
+    config = config_of(tiny, train__checkpoint_minutes=1e-9)
+    train(config, tmp_path / "whole")
+    at_the_pace_of_a_gpu(monkeypatch)
+    real, left = loop.Run.save, 4
+
+    def save(run: loop.Run) -> None:
+        nonlocal left
+        real(run)
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop.Run, "save", save)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "stopped")
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+    monkeypatch.setattr(loop.Run, "save", real)
+    train(config, tmp_path / "stopped", resume=True)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_a_loss_that_diverges_unseen_is_told_before_anything_is_kept(tiny, tmp_path, monkeypatch):
+    at_the_pace_of_a_gpu(monkeypatch)
+    config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=0.0)
+    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) at epoch 1, batch 5: .*lower train\.lr"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_batch_that_cannot_be_made_is_told(tiny, tmp_path, monkeypatch):
+    at_the_pace_of_a_gpu(monkeypatch)
+
+    def fail(run: loop.Run, places: Any) -> None:
+        raise MemoryError("no room for a batch")
+
+    monkeypatch.setattr(loop.Run, "make_batch", fail)
+    with pytest.raises(MemoryError, match="no room for a batch"):
+        train(config_of(tiny), tmp_path / "run")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_a_gpu_learns_and_goes_on_where_it_was_stopped(tiny, tmp_path):
+    config, heard = config_of(tiny, train__device="cuda", train__epochs=8, model__hidden=16), []
+    assert killed_at_step(config, tmp_path / "run", 0)
+    found = train(config, tmp_path / "run", resume=True, listen=heard.append).scores
+    assert found["dev"]["overall"]["f1"] > 0.5
+    assert [event["event"] for event in heard].count("epoch") == 8
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
 
 
 def test_words_that_training_never_met_keep_their_vectors(tiny, tmp_path):

@@ -40,8 +40,7 @@ def evaluate(
     if loose and corpus.tags is None:
         raise InputError("--loose counts tags, and this file has spans; give columns", file)
     loaded = load_model(model, device)
-    examples = [loaded.indexer.example(sentence) for sentence in corpus.sentences]
-    found = decode(loaded.tagger, loaded.indexer, examples)
+    found = decode(loaded.tagger, loaded.indexer, loaded.indexer.examples(corpus.sentences))
     report = _report(corpus, found, loose)
     if as_json:
         typer.echo(json.dumps(report, ensure_ascii=False, indent=2))

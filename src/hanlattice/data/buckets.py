@@ -10,7 +10,9 @@ import numpy.typing as npt
 POOL = 50  # batches that are sorted together: enough for little padding, few enough for well-mixed batches
 
 
-def training_batches(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -> list[npt.NDArray[np.int64]]:
+def training_batches(
+    lengths: Sequence[int] | npt.NDArray[np.int64], batch_size: int, seed: int, epoch: int
+) -> list[npt.NDArray[np.int64]]:
     """Every sentence once, shuffled anew each epoch, cut into batches of similar length."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))

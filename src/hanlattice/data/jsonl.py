@@ -15,9 +15,10 @@ from typing import Any
 from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
-from hanlattice.text.normal import LONE_SURROGATE
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def read_jsonl(path: str | Path) -> Corpus:
@@ -47,8 +48,12 @@ def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
 def to_json_line(text: str, spans: Iterable[Span]) -> str:
     """One line without its end. Readable as it is, save that a lone surrogate makes the line ASCII escapes."""
     record = {"text": text, "spans": [span.as_dict() | {"text": text[span.start : span.end]} for span in spans]}
-    line = json.dumps(record, ensure_ascii=False)
-    return json.dumps(record) if LONE_SURROGATE.search(line) else line
+    line = _encode(record)
+    try:
+        line.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(record)
+    return line
 
 
 def from_json_line(line: str) -> Sentence:

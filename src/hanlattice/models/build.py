@@ -49,15 +49,18 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     lexicon, words = _words(config, train, notices)
     tags = tuple(tag_set(labels, config.model.scheme))
     indexer = Indexer(vocab, lexicon, tags, config.model.scheme)
-    return Built(assemble(config, indexer, char_vectors, words), indexer, tuple(notices))
+    tagger = assemble(config, indexer, char_vectors, words, config.train.backend)
+    return Built(tagger, indexer, tuple(notices))
 
 
-def assemble(config: Config, indexer: Indexer, chars: Tensor, words: WordEmbedding | None) -> Tagger:
+def assemble(
+    config: Config, indexer: Indexer, chars: Tensor, words: WordEmbedding | None, backend: str = "auto"
+) -> Tagger:
     """The modules around tables that exist already."""
     model, dim = config.model, chars.shape[1]
     encoder: LatticeLSTM | CharLSTM = CharLSTM(dim, model.hidden)
     if words is not None:
-        encoder = LatticeLSTM(dim, words.dim, model.hidden, model.coupled)
+        encoder = LatticeLSTM(dim, words.dim, model.hidden, model.coupled, backend)
     embedding = CharEmbedding(chars, config.chars.fine_tune, config.chars.dropout)
     return Tagger(embedding, words, encoder, CRF(indexer.tags, indexer.scheme), model.dropout)
 
@@ -97,10 +100,10 @@ def _words(
         raise ConfigError([NO_WORDS])
     vectors = _read(config.words.vectors, notices)
     lexicon = Lexicon()
-    rows = np.array([at for at, word in enumerate(vectors.words) if lexicon.add(word)], dtype=np.int64)
+    rows = np.flatnonzero(lexicon.add_many(vectors.words))
     if not len(rows):
         raise InputError("no word of two characters or more in it", config.words.vectors)
-    met = sorted({word for sentence in train for _, _, word in lexicon.match_ids(sentence.folded)})
+    met = np.unique(lexicon.match_many([sentence.folded for sentence in train]).word)
     order = np.concatenate([met, np.setdiff1d(np.arange(len(rows)), met)]).astype(np.int64)
     notices.append(f"lexicon: {len(rows):,} words, {len(met):,} of them occur in the training text")
     table = _scaled(vectors.matrix[rows[order]], config.words.norm)

@@ -1,46 +1,97 @@
-"""Tags for many sentences, in batches of similar length, given back in the order in which they came."""
+"""Spans of many sentences, in batches of similar length, given back in the order in which they came."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from hanlattice.batch import Example, Indexer, collate
+from hanlattice.batch import Example, Examples, Indexer
 from hanlattice.data.buckets import decoding_batches
 from hanlattice.models.tagger import Tagger
+from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import tags_to_spans
+from hanlattice.text.tag_ids import FlatSpans, TagIds
 
-CHARACTERS = 8192  # in a batch, padding included: bounds memory whatever the length of the sentences
+# Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
+BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}
 
 
-@torch.no_grad()
+class Decoded(NamedTuple):
+    """Spans, sentence by sentence and from left to right, and their probabilities; without `scores`, NaN."""
+
+    spans: FlatSpans
+    scores: npt.NDArray[np.float64]
+
+
 def decode(
-    tagger: Tagger, indexer: Indexer, examples: Sequence[Example], batch_size: int = 128, scores: bool = False
+    tagger: Tagger, indexer: Indexer, examples: Examples | Iterable[Example], scores: bool = False
 ) -> list[list[Span]]:
     """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
-    device = tagger.output.weight.device
-    found: list[list[Span]] = [[] for _ in examples]
-    lengths = [len(example) for example in examples]
-    for places in decoding_batches(lengths, batch_size, CHARACTERS):
-        if not lengths[places[0]]:
-            continue  # longest first: all of these are empty
-        places = [at for at in places if lengths[at]]
-        batch = collate([examples[at] for at in places]).to(device)
-        emissions = tagger.emissions(batch)
-        tags = tagger.crf.decode(emissions, batch.lengths).tolist()
-        spans = [
-            tags_to_spans([indexer.tags[tag] for tag in row[: lengths[at]]], indexer.scheme)
-            for at, row in zip(places, tags, strict=True)
-        ]
-        if scores:
-            values = tagger.crf.span_scores(emissions, batch.lengths, spans)
-            spans = [_scored(*pair) for pair in zip(spans, values, strict=True)]
-        for at, row_spans in zip(places, spans, strict=True):
-            found[at] = row_spans
+    examples = Examples.join(examples)
+    spans, probability = find_spans(tagger, indexer, examples, scores)
+    text, start, end, label = (array.tolist() for array in spans)
+    found: list[list[Span]] = [[] for _ in range(len(examples))]
+    names = indexer.tag_ids.labels
+    each = probability.tolist() if scores else [None] * len(text)
+    for at, low, high, name, score in zip(text, start, end, label, each, strict=True):
+        found[at].append(Span(low, high, names[name], score))
     return found
 
 
-def _scored(spans: list[Span], scores: list[float]) -> list[Span]:
-    return [Span(span.start, span.end, span.label, score) for span, score in zip(spans, scores, strict=True)]
+@torch.no_grad()
+def find_spans(tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False) -> Decoded:
+    """`decode`, as flat arrays. A batch is read only when the next one is under way: a GPU does not wait for it."""
+    device = tagger.output.weight.device
+    most, characters = BOUNDS[device.type]
+    full = np.flatnonzero(examples.lengths)
+    running: deque[Running] = deque()
+    done: list[tuple[FlatSpans, Tensor]] = []
+    for places in decoding_batches(examples.lengths[full].tolist(), most, characters):
+        running.append(Running(tagger, examples, full[places], device))
+        if len(running) > 1:
+            done.append(running.popleft().read(indexer.tag_ids, scores))
+    done += [last.read(indexer.tag_ids, scores) for last in running]
+    return _in_order(done)
+
+
+class Running:
+    """A batch whose tags are being computed."""
+
+    def __init__(self, tagger: Tagger, examples: Examples, places: Ints, device: torch.device) -> None:
+        batch = examples.batch(places).to(device)
+        self.crf, self.places, self.lengths, self.there = tagger.crf, places, examples.lengths[places], batch.lengths
+        self.emissions = tagger.emissions(batch)
+        self.tags = self.crf.decode(self.emissions, batch.lengths).to(torch.int32).to("cpu", non_blocking=True)
+        self.copied = torch.Event(device) if device.type == "cuda" else None
+        if self.copied is not None:
+            self.copied.record()
+
+    def read(self, tag_ids: TagIds, scores: bool) -> tuple[FlatSpans, Tensor]:
+        """Wait for the tags; the spans, of sentences by their places in the whole, and scores that are under way."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        tags = self.tags.numpy()
+        inside = np.arange(tags.shape[1]) < self.lengths[:, None]
+        spans = tag_ids.spans(tags[inside], self.lengths)
+        values = torch.full((len(spans.text),), torch.nan, dtype=torch.float64)
+        if scores:
+            where = (torch.from_numpy(array) for array in (spans.text, spans.start, spans.end))
+            values = self.crf.decoded_span_scores(self.emissions, self.there, self.tags, *where)
+        return spans._replace(text=self.places[spans.text]), values
+
+
+def _in_order(parts: list[tuple[FlatSpans, Tensor]]) -> Decoded:
+    """The spans of all batches, by sentence."""
+    if not parts:
+        nothing = np.empty(0, dtype=np.int64)
+        return Decoded(FlatSpans(nothing, nothing, nothing, nothing), np.empty(0))
+    spans = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
+    scores = torch.cat([values for _, values in parts]).cpu().numpy()  # the one wait for all of them
+    order = np.argsort(spans[0], kind="stable")
+    return Decoded(FlatSpans(*(array[order] for array in spans)), scores[order])

@@ -7,13 +7,15 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from hanlattice.batch import Example, Indexer, collate
+from hanlattice.batch import Batch, Examples, Indexer
 from hanlattice.config import Config, TrainConfig, lacking
 from hanlattice.data.buckets import training_batches
 from hanlattice.data.corpora import resolve
@@ -25,7 +27,9 @@ from hanlattice.models.checkpoint import FRAME, WEIGHTS, load_model, save_frame,
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.tagger import Tagger
+from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
+from hanlattice.training.ahead import made_ahead
 from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, read_corpora
 from hanlattice.training.log import Listener, Log, ignore
@@ -33,6 +37,9 @@ from hanlattice.training.optim import Average, learning_rate, make_optimizer
 from hanlattice.training.state import STATE, Progress, load_state, save_state
 
 LOG = "log.jsonl"
+# Batches that are made and sent while the device computes, and seconds between two looks at the loss. A GPU has to be
+# waited for to look at it; a CPU that computes has no time to spare for batches.
+PACE = {"cpu": (0, 0.0), "cuda": (3, 0.25)}
 
 
 @dataclass(frozen=True)
@@ -67,12 +74,17 @@ class Run:
     average: Average
     progress: Progress
     log: Log
-    examples: list[Example]
+    examples: Examples
     dev: Sequence[Sentence]
-    dev_examples: list[Example]
+    dev_examples: Examples
+    loss: Tensor  # [], float64: the sum of this epoch's losses. It stays on the device, since to read it is to wait
+
+    def make_batch(self, places: Ints) -> Batch:
+        return self.examples.batch(places).to(self.config.device)
 
     def save(self) -> None:
         """Write the state from which the run can go on."""
+        self.progress.hear(float(self.loss))
         self.progress.log_size = self.log.size
         save_state(self.folder, self.identity, self.tagger, self.optimizer, self.average, self.progress)
 
@@ -88,7 +100,6 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         progress = load_state(folder, identity, tagger, optimizer, average)
     save_frame(folder, config, built.indexer, corpora.facts(config))
     log = Log(folder / LOG, listen, progress.log_size)
-    examples, dev_examples = (_index(built.indexer, part) for part in (corpora.train, corpora.dev))
     run = Run(
         config=config.train,
         folder=folder,
@@ -99,9 +110,10 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         average=average,
         progress=progress,
         log=log,
-        examples=examples,
+        examples=built.indexer.examples(corpora.train),
         dev=corpora.dev,
-        dev_examples=dev_examples,
+        dev_examples=built.indexer.examples(corpora.dev),
+        loss=torch.tensor(progress.loss, dtype=torch.float64, device=config.train.device),
     )
     if not going_on:
         run.save()  # from now to the end there is a state: weights without one are those of a finished run
@@ -111,28 +123,33 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
 
 def _epochs(run: Run) -> None:
     config, progress, tagger, optimizer = run.config, run.progress, run.tagger, run.optimizer
-    lengths = [len(example) for example in run.examples]
-    started, saved = time.monotonic() - progress.seconds, time.monotonic()
+    depth, pause = PACE[run.loss.device.type]
+    started, saved, told = time.monotonic() - progress.seconds, time.monotonic(), float("-inf")
     while progress.epoch < config.epochs and not _out_of_patience(progress, config.patience):
-        batches = training_batches(lengths, config.batch_size, config.seed, progress.epoch)
+        order = training_batches(run.examples.lengths, config.batch_size, config.seed, progress.epoch)
         tagger.train()
-        for places in batches[progress.batch :]:
-            batch = collate([run.examples[at] for at in places]).to(config.device)
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(config, progress.step, len(batches))
-            optimizer.zero_grad(set_to_none=True)
-            losses = tagger.loss(batch)
-            losses.mean().backward()  # type: ignore[no-untyped-call]
-            if config.clip:
-                torch.nn.utils.clip_grad_norm_(run.average.weights, config.clip)
-            optimizer.step()
-            run.average.update(progress.step)
-            progress.advance(float(losses.detach().sum()), len(batch), int(batch.lattice.lengths.sum()))
-            progress.seconds = time.monotonic() - started
-            run.log.tell("step", batches=len(batches), **_rates(progress))
-            if time.monotonic() - saved > config.checkpoint_minutes * 60:
-                run.save()
-                saved = time.monotonic()
+        with closing(made_ahead(run.make_batch, order[progress.batch :], depth)) as batches:
+            for batch in batches:
+                for group in optimizer.param_groups:
+                    group["lr"] = learning_rate(config, progress.step, len(order))
+                optimizer.zero_grad(set_to_none=True)
+                losses = tagger.loss(batch)
+                losses.mean().backward()  # type: ignore[no-untyped-call]
+                if config.clip:
+                    torch.nn.utils.clip_grad_norm_(run.average.weights, config.clip)
+                optimizer.step()
+                run.average.update(progress.step)
+                run.loss += losses.detach().sum()
+                progress.advance(len(batch), int(batch.lattice.lengths.sum()))
+                progress.seconds = time.monotonic() - started
+                if time.monotonic() - told >= pause:
+                    progress.hear(float(run.loss))
+                    run.log.tell("step", batches=len(order), **_rates(progress))
+                    told = time.monotonic()
+                if time.monotonic() - saved > config.checkpoint_minutes * 60:
+                    run.save()
+                    saved = time.monotonic()
+        progress.hear(float(run.loss))
         progress.epoch, progress.batch = progress.epoch + 1, 0
         with run.average.in_place():
             report = evaluate(tagger, run.indexer, run.dev, run.dev_examples)
@@ -142,21 +159,18 @@ def _epochs(run: Run) -> None:
         progress.seconds = time.monotonic() - started
         run.log.keep("epoch", dev=report.as_dict()["overall"], **_rates(progress))
         progress.loss, progress.sentences, progress.characters = 0.0, 0, 0
+        run.loss.zero_()
         run.save()
         saved = time.monotonic()
 
 
 def evaluate(
-    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Sequence[Example] | None = None
+    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples | None = None
 ) -> Report:
     """Exact spans against gold. Leaves the model in evaluation mode."""
     tagger.eval()
-    predicted = decode(tagger, indexer, _index(indexer, sentences) if examples is None else examples)
+    predicted = decode(tagger, indexer, indexer.examples(sentences) if examples is None else examples)
     return score([sentence.spans or () for sentence in sentences], predicted)
-
-
-def _index(indexer: Indexer, sentences: Sequence[Sentence]) -> list[Example]:
-    return [indexer.example(sentence) for sentence in sentences]
 
 
 def _rates(progress: Progress) -> dict[str, Any]:
@@ -217,7 +231,7 @@ def _announce(run: Run, corpora: Corpora, built: Built) -> None:
         train=len(corpora.train),
         dev=len(corpora.dev),
         test=len(corpora.test),
-        characters=sum(map(len, run.examples)),
+        characters=len(run.examples.chars),
         parameters=sum(weight.numel() for weight in run.average.weights),
         epochs=run.config.epochs,
         notices=[*corpora.notices, *built.notices],

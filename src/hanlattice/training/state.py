@@ -32,18 +32,21 @@ class Progress:
     seconds: float = 0.0
     log_size: int = 0
 
-    def advance(self, loss: float, sentences: int, characters: int) -> None:
-        """Count one more batch, whose summed loss this is."""
-        if not loss < float("inf"):
-            raise HanlatticeError(
-                f"the loss is {loss} at epoch {self.epoch + 1}, batch {self.batch + 1}: training has diverged; "
-                "lower train.lr, or set train.clip"
-            )
+    def advance(self, sentences: int, characters: int) -> None:
+        """Count one more batch."""
         self.batch += 1
         self.step += 1
-        self.loss += loss
         self.sentences += sentences
         self.characters += characters
+
+    def hear(self, loss: float) -> None:
+        """Take over the sum of this epoch's losses. One that is no number ends the training."""
+        if not loss < float("inf"):
+            raise HanlatticeError(
+                f"the loss is {loss} at epoch {self.epoch + 1}, batch {self.batch}: training has diverged; "
+                "lower train.lr, or set train.clip"
+            )
+        self.loss = loss
 
 
 def save_state(

@@ -1,0 +1,177 @@
+"""What a run gives: every section, every cell, as JSON; tables of it; and nothing when an option makes no sense."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from hanlattice.bench import SECTIONS, Settings, bench, measure
+from hanlattice.bench.backends import runnable
+from hanlattice.bench.made import CHARACTER, make_examples
+from hanlattice.bench.tables import table
+from hanlattice.errors import InputError
+from hanlattice.ops import library
+from tests.bench.small import SMALL
+
+CUDA = pytest.param(
+    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+)
+
+
+@pytest.fixture(scope="module", params=["cpu", CUDA])
+def record(request: pytest.FixtureRequest) -> dict:
+    return bench(dataclasses.replace(SMALL, device=request.param))
+
+
+def others(record: dict, first: bool) -> list[str]:
+    """The backends that a cell has; the first one has the reference too."""
+    names = runnable(torch.empty(0, device=record["settings"]["device"]))
+    return [name for name in names if first or name != "reference"]
+
+
+def test_the_encoder_has_every_cell(record):
+    found = [(row["hidden"], row["batch"], row["what"], row["encoder"]) for row in record["encoder"]]
+    expected = [
+        (hidden, batch, what, name)
+        for hidden, batch, what in product((4, 5), (1, 3), ("forward", "forward + backward"))
+        for name in ("nn.LSTM", *others(record, first=(hidden, batch) == (4, 1)))
+    ]
+    assert found == expected
+
+
+def test_training_has_every_cell(record):
+    models = [CHARACTER, *(name for name in others(record, True) if name in ("auto", "batched"))]
+    assert [(row["batch"], row["model"]) for row in record["training"]] == list(product((1, 3), models))
+
+
+def test_tagging_has_both_models(record):
+    assert [row["model"] for row in record["tagging"]] == [CHARACTER, "auto"]
+    plain, lattice = record["tagging"]
+    assert (plain["words"], plain["texts"], lattice["texts"]) == (0, 5, 5)
+    assert lattice["words"] >= 0.5 * lattice["characters"]
+
+
+def test_figures_belong_together(record):
+    for section, name in (("encoder", "encoder"), ("training", "model"), ("tagging", "model")):
+        for row in record[section]:
+            assert row["seconds"] > 0, row
+            assert row["calls"] >= 3, row
+            sentences = row.get("batch") or row["texts"]
+            assert math.isclose(row["sentences_per_second"] * row["seconds"], sentences), row
+            cell = [each for each in record[section] if _cell(each) == _cell(row)]
+            plain = next(each for each in cell if each[name] in ("nn.LSTM", CHARACTER))
+            assert math.isclose(row["ratio"], row["seconds"] / plain["seconds"]), row
+
+
+def _cell(row: dict) -> tuple:
+    return row["hidden"], row.get("batch"), row.get("what")
+
+
+def test_peak_memory_is_of_forward_and_backward_on_a_gpu(record):
+    for row in record["encoder"]:
+        is_there = record["machine"]["gpu"] is not None and row["what"] == "forward + backward"
+        assert (row["peak_bytes"] is not None) == is_there
+
+
+def test_every_backend_was_checked_in_every_precision(record):
+    checked = {(row["op"], row["backend"].split(" ")[0], row["precision"]) for row in record["checks"]}
+    device = record["settings"]["device"]
+    for dtype, plain in ((torch.float64, "float64"), (torch.float32, "fp32")):
+        names = runnable(torch.empty(0, dtype=dtype, device=device))
+        for name, full in names.items():
+            if name != "reference":
+                assert ("lattice LSTM", name, full.partition("-")[2] or plain) in checked
+        assert {("CRF", "auto", plain), ("CRF", "batched", plain)} <= checked
+    assert all(row["difference"] <= row["tolerance"] for row in record["checks"])
+
+
+def test_it_says_where_and_with_what(record):
+    assert set(record["versions"]) == {"hanlattice", "python", "torch", "triton", "cuda", "cudnn"}
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["machine"]["threads"] == 1
+    assert record["settings"]["batches"] == (1, 3)
+
+
+def test_it_can_be_kept_as_json(record):
+    assert json.loads(json.dumps(record, allow_nan=False))["tagging"][1]["model"] == "auto"
+
+
+def test_sections_come_one_by_one():
+    told: list[str] = []
+    sections = measure(dataclasses.replace(SMALL, batches=(1,), hidden=(4,)), told.append)
+    seen = {name: set(record) for name, record in sections}
+    assert list(seen) == list(SECTIONS)
+    for at, name in enumerate(SECTIONS):
+        assert seen[name] == {"settings", "versions", "machine", *list(SECTIONS)[: at + 1]}
+    assert told == [
+        "equality with the reference",
+        "encoder, H = 4, B = 1",
+        "training step, H = 4, B = 1",
+        "raw text to spans",
+    ]
+
+
+def test_tables_have_a_row_for_every_cell(record):
+    rows = {section: len(table(section, record).rows) for section in SECTIONS}
+    checks = {(row["op"], row["backend"], row["precision"]) for row in record["checks"]}
+    assert rows == {"checks": len(checks), "encoder": 8, "training": 2, "tagging": 2}
+    for section in SECTIONS:
+        made = table(section, record)
+        assert {len(row) for row in made.rows} == {len(made.headings)}
+        title, *lines = str(made).splitlines()
+        assert title == made.title
+        assert len({len(line) for line in lines}) == 1
+    encoder = table("encoder", record)
+    first = dict(zip(encoder.headings, encoder.rows[0], strict=True))
+    assert first["auto ×"] == f"{record['encoder'][1]['ratio']:.2f}"
+    assert first["reference ×"]
+    assert not dict(zip(encoder.headings, encoder.rows[2], strict=True))["reference ×"]
+
+
+def test_auto_comes_once_with_its_full_name():
+    names = runnable(torch.empty(0))
+    best = "batched" if library.missing() else "native"
+    assert list(names)[:2] == ["auto", "reference"]
+    assert names["auto"] == best
+    assert best not in names
+    assert len(set(names.values())) == len(names)
+    assert runnable(torch.empty(0, dtype=torch.float16))["auto"] == "batched"
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_made_sentences_have_a_word_a_character(words):
+    examples = make_examples(Settings(length=7), 11, words)
+    batch = examples.batch(range(11))
+    assert batch.chars.shape == (11, 7)
+    assert len(batch.lattice) == 77 * words
+    order = [(s, a, b) for s, a, b in zip(batch.lattice.sentence, batch.lattice.start, batch.lattice.end, strict=True)]
+    assert sorted(order, key=lambda row: row[:2]) == order
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"threads": 0}, "threads must be 1 or more, not 0"),
+        ({"batches": (4, -1)}, "batches must be 1 or more, not 4, -1"),
+        ({"batches": ()}, "batches must be 1 or more, not nothing"),
+        ({"hidden": (0,)}, "hidden must be 1 or more, not 0"),
+        ({"length": 3}, "length must be 4 or more"),
+        ({"words": 3}, "words must be 4 or more"),
+        ({"seconds": 0.0}, "seconds must be more than 0"),
+        ({"seconds": math.nan}, "seconds must be more than 0"),
+        ({"seconds": math.inf}, "seconds must be more than 0"),
+    ],
+)
+def test_settings_that_make_no_sense(wrong, says):
+    with pytest.raises(InputError, match=says):
+        Settings(**wrong)
+
+
+def test_a_device_that_is_not_here():
+    with pytest.raises(InputError, match="no device is called 'tpu'"):
+        bench(dataclasses.replace(SMALL, device="tpu"))

@@ -1,0 +1,79 @@
+"""Decoding many sentences: the same spans and scores as one by one, whatever the batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hanlattice.batch import collate
+from hanlattice.models import decode as module
+from hanlattice.models.checkpoint import Model, load_model
+from hanlattice.models.decode import decode, find_spans
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.text.tags import tags_to_spans
+
+texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", "\ud800"]), max_size=8).map("".join)
+
+
+@pytest.fixture(scope="module", params=["lattice", "char"])
+def model(request: pytest.FixtureRequest, lattice_folder: Path, char_folder: Path) -> Model:
+    return load_model({"lattice": lattice_folder, "char": char_folder}[request.param])
+
+
+def by_hand(model: Model, text: str) -> list[Span]:
+    """One sentence, one tag after the other."""
+    if not text:
+        return []
+    batch = collate([model.indexer.example(Sentence(text))])
+    tags = [model.indexer.tags[tag] for tag in model.tagger.decode(batch)[0].tolist()]
+    spans = tags_to_spans(tags, model.indexer.scheme)
+    (scores,) = model.tagger.crf.span_scores(model.tagger.emissions(batch), batch.lengths, [spans])
+    return [Span(span.start, span.end, span.label, score) for span, score in zip(spans, scores, strict=True)]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(given_texts=st.lists(texts, max_size=7), most=st.integers(1, 3), characters=st.integers(1, 60))
+def test_any_batches_give_what_single_sentences_give(
+    model: Model, given_texts: list[str], most: int, characters: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(module.BOUNDS, "cpu", (most, characters))
+        found = decode(model.tagger, model.indexer, model.indexer.read(given_texts), scores=True)
+        plain = decode(model.tagger, model.indexer, model.indexer.read(given_texts))
+        flat = find_spans(model.tagger, model.indexer, model.indexer.read(given_texts), scores=True)
+    expected = [by_hand(model, text) for text in given_texts]
+    assert found == plain == expected
+    assert [s.score for row in found for s in row] == pytest.approx(
+        [s.score for row in expected for s in row], abs=1e-5
+    )
+    assert flat.scores.tolist() == [span.score for row in found for span in row]
+    assert flat.spans.text.tolist() == [at for at, row in enumerate(found) for _ in row]
+    assert all(span.score is None for row in plain for span in row)
+
+
+def test_a_list_of_examples_serves_as_well(model: Model) -> None:
+    sentences = [Sentence("王小明在青石镇工作。"), Sentence(""), Sentence("青石镇")]
+    examples = [model.indexer.example(sentence) for sentence in sentences]
+    assert decode(model.tagger, model.indexer, examples) == [by_hand(model, s.text) for s in sentences]
+    assert len(decode(model.tagger, model.indexer, examples)[0]) == 2
+    assert decode(model.tagger, model.indexer, []) == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("most", [2, 1024])
+def test_a_gpu_finds_the_same(model: Model, lattice_folder: Path, char_folder: Path, most: int, monkeypatch) -> None:
+    monkeypatch.setitem(module.BOUNDS, "cuda", (most, 65536))
+    folder = char_folder if model.indexer.lexicon is None else lattice_folder
+    there = load_model(folder, "cuda")
+    given_texts = ["王小明在青石镇工作。" * n for n in (1, 3, 0, 2, 7)] + ["", "今天天气很好"]
+    found = decode(there.tagger, there.indexer, there.indexer.read(given_texts), scores=True)
+    expected = [by_hand(model, text) for text in given_texts]
+    assert found == expected
+    assert [s.score for row in found for s in row] == pytest.approx(
+        [s.score for row in expected for s in row], abs=1e-2
+    )

@@ -1,0 +1,83 @@
+"""A training step of the whole model: it is the same with every backend, and on a GPU the host never waits for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from hanlattice.batch import Batch
+from hanlattice.config import Config
+from hanlattice.data.corpus import read_corpus
+from hanlattice.models.build import build
+from hanlattice.models.tagger import Tagger
+from tests.made import made_config
+
+HAS_GPU = torch.cuda.is_available()
+
+
+def make(config: Config, count: int = 8) -> tuple[Tagger, Batch]:
+    sentences = read_corpus(config.data.train).sentences
+    built = build(config, sentences)
+    return built.tagger, built.indexer.examples(sentences[:count]).batch(range(count))
+
+
+def gradients(tagger: Tagger, batch: Batch) -> dict[str, Tensor]:
+    tagger.eval()  # no dropout
+    tagger.zero_grad(set_to_none=True)
+    tagger.loss(batch).mean().backward()
+    return {name: weight.grad.cpu() for name, weight in tagger.named_parameters() if weight.grad is not None}
+
+
+@pytest.mark.parametrize("backend", ["reference", "native"])
+def test_a_backend_of_the_configuration_gives_the_same_step(made: Path, backend: str) -> None:
+    from hanlattice.ops import library
+
+    if backend == "native" and library.missing():
+        pytest.skip(library.missing())
+    expected = gradients(*make(made_config(made, train__backend="batched")))
+    found = gradients(*make(made_config(made, train__backend=backend)))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no CUDA device here")
+@pytest.mark.parametrize("backend", ["batched", "fused-fp32", "auto"])
+def test_a_gpu_gives_the_same_step(made: Path, backend: str) -> None:
+    expected = gradients(*make(made_config(made, train__backend="batched")))
+    tagger, batch = make(made_config(made, train__backend=backend))
+    found = gradients(tagger.cuda(), batch.to("cuda"))
+    for name, value in expected.items():
+        error = (found[name] - value).norm() / value.norm().clamp(min=1e-6)
+        assert error < (0.03 if backend == "auto" else 1e-3), f"{name}: relative error {error:.1e}"
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no CUDA device here")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # it warns that it may miss some
+def test_the_host_never_waits_for_a_gpu(made: Path) -> None:
+    tagger, batch = make(made_config(made))
+    tagger.cuda().train()
+    optimizer = torch.optim.AdamW(tagger.parameters(), fused=True)
+    weights = [weight for weight in tagger.parameters() if weight.requires_grad]
+    total = torch.zeros((), device="cuda", dtype=torch.float64)
+
+    def step() -> None:
+        there = batch.to("cuda")
+        optimizer.zero_grad(set_to_none=True)
+        losses = tagger.loss(there)
+        losses.mean().backward()
+        torch.nn.utils.clip_grad_norm_(weights, 5.0)
+        optimizer.step()
+        total.add_(losses.detach().sum())
+        tagger.decode(there)
+
+    step()  # compiles
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

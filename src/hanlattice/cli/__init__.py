@@ -11,6 +11,7 @@ import typer
 
 from hanlattice import __version__
 from hanlattice.cli import data
+from hanlattice.cli.bench import bench
 from hanlattice.cli.evaluate import evaluate
 from hanlattice.cli.info import info
 from hanlattice.cli.tag import tag
@@ -25,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
-for verb in (train, evaluate, tag, info):
+for verb in (train, evaluate, tag, info, bench):
     app.command()(verb)
 
 _USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it

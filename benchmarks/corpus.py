@@ -1,0 +1,107 @@
+"""Rates on a real corpus: whole training epochs and decoding from raw text, with a fresh model of a configuration.
+
+    python benchmarks/corpus.py configs/resume-lattice.toml --device cuda --batch 128 [--set section.key=value …]
+
+An epoch is what training does: batches made and sent ahead, loss, backward, clipping, AdamW; the host waits once, at
+its end. Matching is done before, once for the whole run, and its time is told apart. Decoding goes from raw text to
+spans with their probabilities. The first round of each warms up (kernels are compiled) and is not counted; the figure
+is the median of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import torch
+
+from hanlattice.batch import Batch
+from hanlattice.config import read_config
+from hanlattice.data.buckets import training_batches
+from hanlattice.models.build import build
+from hanlattice.models.checkpoint import Model
+from hanlattice.predict import Predictor
+from hanlattice.training.ahead import made_ahead
+from hanlattice.training.corpora import read_corpora
+from hanlattice.training.loop import PACE
+from hanlattice.training.optim import make_optimizer
+
+
+def median_seconds(work: Callable[[int], object], rounds: int, device: torch.device) -> float:
+    times = []
+    for n in range(rounds + 1):
+        begin = time.perf_counter()
+        work(n)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="section.key=value")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    config = read_config(options.config, [*options.changes, f"train.batch_size={options.batch}"], complete=True)
+    device = torch.device(options.device)
+    torch.set_num_threads(max(1, config.train.threads))
+    corpora = read_corpora(config.data)
+    built = build(config, corpora.train)
+    begin = time.perf_counter()
+    examples = built.indexer.examples(corpora.train)
+    matched = time.perf_counter() - begin
+    tagger = built.tagger.to(device)
+    optimizer = make_optimizer(tagger, config.train)
+    weights = [p for p in tagger.parameters() if p.requires_grad]
+
+    def make(places: object) -> Batch:
+        return examples.batch(places).to(device)  # type: ignore[arg-type]
+
+    def epoch(n: int) -> None:
+        order = training_batches(examples.lengths, options.batch, 1, n)
+        with closing(made_ahead(make, order, PACE[device.type][0])) as batches:
+            for batch in batches:
+                optimizer.zero_grad(set_to_none=True)
+                tagger.loss(batch).mean().backward()
+                torch.nn.utils.clip_grad_norm_(weights, config.train.clip)
+                optimizer.step()
+
+    tagger.train()
+    training = median_seconds(epoch, options.rounds, device)
+    tagger.eval()
+    texts = [sentence.text for sentence in corpora.train]
+    predictor = Predictor(Model(tagger, built.indexer, config))
+    decoding = median_seconds(lambda _: predictor(texts), options.rounds, device)
+    sentences, characters = len(texts), sum(map(len, texts))
+    record = {
+        "config": options.config.name,
+        "changes": options.changes,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "batch": options.batch,
+        "sentences": sentences,
+        "characters": characters,
+        "seconds to numbers, once a run": round(matched, 3),
+        "seconds an epoch": round(training, 3),
+        "training sentences/s": round(sentences / training),
+        "decoding sentences/s": round(sentences / decoding),
+        "decoding characters/s": round(characters / decoding),
+    }
+    text = json.dumps(record, ensure_ascii=False, indent=2)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What the lattice costs: equality first, then times, as ratios in one process.
+
+`measure` gives what it has after each section, `bench` all of it, as a dict that JSON can hold.
+
+- checks: every backend against `reference`. If one differs, nothing is timed.
+- encoder: forward, and forward + backward, beside `torch.nn.LSTM` of the same sizes. A lattice's index arrays are an
+  input as x is: they are made once, and each call uses them again.
+- training: whole steps, each with a new batch, made as training makes it; the character LSTM has the same CRF.
+- tagging: raw text to spans, with made words and random weights.
+
+The character LSTM of the last two is the package's own, which packs its sentences. On a CPU that is slower than the
+padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is no gain of lattices.
+
+Absolute times belong to the machine and the moment; what can be compared are figures of one run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hanlattice.bench.encoder import measure_encoder
+from hanlattice.bench.equality import check_backends
+from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.settings import Settings
+from hanlattice.bench.steps import measure_steps
+from hanlattice.bench.tagging import measure_tagging
+from hanlattice.models.device import find_device, use_threads
+
+__all__ = ["SECTIONS", "Settings", "bench", "measure"]
+
+Record = dict[str, Any]
+SECTIONS = {
+    "checks": check_backends,
+    "encoder": measure_encoder,
+    "training": measure_steps,
+    "tagging": measure_tagging,
+}
+
+
+def measure(settings: Settings, tell: Callable[[str], None] = lambda _: None) -> Iterator[tuple[str, Record]]:
+    """(section, all that is known by then) after each section. `tell` hears what is being done."""
+    device = find_device(settings.device)
+    use_threads(settings.threads)
+    record: Record = {"settings": settings.as_dict(), "versions": versions(), "machine": machine(device)}
+    for name, section in SECTIONS.items():
+        record = {**record, name: section(settings, device, tell)}
+        yield name, record
+
+
+def bench(settings: Settings) -> Record:
+    """Everything at once."""
+    return deque(measure(settings), maxlen=1)[0][1]

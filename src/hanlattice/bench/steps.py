@@ -1,0 +1,78 @@
+"""Whole training steps: a new batch from the examples, loss, backward, clipping, AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from hanlattice.batch import Batch, Examples
+from hanlattice.bench.backends import runnable
+from hanlattice.bench.clock import medians
+from hanlattice.bench.made import CHARACTER, make_examples, make_tagger
+from hanlattice.bench.settings import Settings
+from hanlattice.config import TrainConfig
+from hanlattice.models.tagger import Tagger
+from hanlattice.text.lattice import Ints
+from hanlattice.training.ahead import made_ahead
+from hanlattice.training.loop import PACE
+from hanlattice.training.optim import make_optimizer
+
+SENTENCES = 2048  # that batches are taken from
+
+
+def measure_steps(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+    """A row for each B and model; `ratio` is to the time of the character LSTM with the same CRF."""
+    rows: list[dict[str, Any]] = []
+    with_words, without = (make_examples(settings, SENTENCES, words) for words in (True, False))
+    for batch in settings.batches:
+        tell(f"training step, H = {settings.hidden[0]}, B = {batch}")
+        with ExitStack() as stack:
+            works: dict[str, Callable[[], None]] = {}
+            for name in models_here(device):
+                examples = without if name == CHARACTER else with_words
+                batches = stack.enter_context(closing(new_batches(examples, batch, device)))
+                works[name] = partial(step, *ready(make_tagger(settings, name).to(device)), batches)
+            times = medians(works, settings.seconds, device)
+        for name, timing in times.items():
+            row = {"hidden": settings.hidden[0], "batch": batch, "model": name, **timing._asdict()}
+            ratio = timing.seconds / times[CHARACTER].seconds
+            rows.append({**row, "ratio": ratio, "sentences_per_second": batch / timing.seconds})
+    return rows
+
+
+def models_here(device: torch.device) -> list[str]:
+    """The character LSTM, and the lattice model with its own choice of backend and, if that is another, `batched`."""
+    names = runnable(torch.empty(0, device=device))
+    return [CHARACTER, *(name for name in ("auto", "batched") if name in names)]
+
+
+def new_batches(examples: Examples, batch: int, device: torch.device) -> Generator[Batch]:
+    """Batches without end, made as the training loop makes them: on a GPU, ahead of their turn."""
+
+    def make(places: Ints) -> Batch:
+        return examples.batch(places).to(device)
+
+    return made_ahead(make, _places(len(examples), batch), PACE[device.type][0])
+
+
+def _places(sentences: int, batch: int) -> Iterator[Ints]:
+    rng = np.random.default_rng(0)
+    while True:
+        yield rng.integers(0, sentences, size=batch)
+
+
+def ready(tagger: Tagger) -> tuple[Tagger, torch.optim.Optimizer]:
+    return tagger.train(), make_optimizer(tagger, TrainConfig())
+
+
+def step(tagger: Tagger, optimizer: torch.optim.Optimizer, batches: Iterator[Batch]) -> None:
+    batch = next(batches)
+    optimizer.zero_grad(set_to_none=True)
+    tagger.loss(batch).mean().backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(tagger.parameters(), TrainConfig().clip)
+    optimizer.step()

@@ -24,8 +24,8 @@ def find_device(name: str) -> torch.device:
 def use_threads(count: int) -> None:
     """So many CPU threads in one operation; 0 leaves the choice to torch.
 
-    The C code gives each thread whole sentences, and they meet once a batch; torch's own operations end in a wait for the
-    slowest, each of them. On an idle machine more threads gain; where other programs want the cores, one is faster.
+    The C code gives each thread whole sentences, and they meet once a batch; each of torch's own operations ends in a
+    wait for the slowest. On an idle machine more threads gain; where other programs want the cores, one is faster.
     """
     if count:
         torch.set_num_threads(count)

@@ -25,6 +25,7 @@ bench: .venv/plot-installed  ## correctness first, then rates as ratios in one r
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f src/hanlattice/ops/libhanlattice.so* src/hanlattice/ops/.libhanlattice.so*  # the C library, and what a killed build left
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hanlattice needs Python 3.11 or newer: make PYTHON=python3.12")'

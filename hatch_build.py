@@ -36,7 +36,6 @@ FLAGS = [
     "-Wall",
     "-Wextra",
 ]
-WARNINGS = ["-Wall", "-Wextra"]
 REALS = {"float": 0, "double": 1}
 X86_LEVELS = {
     "baseline": [],
@@ -56,8 +55,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             build(LIBRARY)
         except (OSError, subprocess.CalledProcessError) as error:
             LIBRARY.unlink(missing_ok=True)  # one from an earlier build does not fit these sources
-            said = (getattr(error, "stderr", "") or str(error)).strip()
-            self.app.display_warning(f"hanlattice goes on without its C library, with torch alone: {said}")
+            self.app.display_warning(f"hanlattice goes on without its C library, with torch alone: {reason(error)}")
             return
         build_data["artifacts"].append(f"/{LIBRARY.relative_to(self.root).as_posix()}")
         build_data["pure_python"] = False
@@ -84,7 +82,7 @@ def build(library: Path, op: str = "*") -> None:
 def compilations(folder: Path, op: str) -> list[list[str]]:
     """One command for each object file, which is its last word."""
     levels = known_levels(folder)
-    start = [*compiler(), *FLAGS, *WARNINGS, f"-I{OPS}", "-c"]
+    start = [*compiler(), *FLAGS, f"-I{OPS}", "-c"]
     has = [f"-DHAS_{level.upper()}" for level in levels]
     jobs = [[*start, *has, str(OPS / "library.c"), "-o", str(folder / "library.o")]]
     for source in sorted(OPS.glob(f"{op}/native*.c")):
@@ -118,6 +116,11 @@ def run(command: Sequence[str]) -> None:
     subprocess.run(command, check=True, capture_output=True, text=True)
 
 
+def reason(error: OSError | subprocess.CalledProcessError) -> str:
+    """What the compiler said; without a compiler, what the system said."""
+    return (getattr(error, "stderr", "") or str(error)).strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compile hanlattice's C library.")
     parser.add_argument("--out", type=Path, default=LIBRARY)
@@ -125,8 +128,8 @@ def main() -> None:
     options = parser.parse_args()
     try:
         build(options.out, options.only)
-    except subprocess.CalledProcessError as error:
-        sys.exit(error.stderr)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{options.out} was not built with {shlex.join(compiler())} (set CC to use another): {reason(error)}")
 
 
 if __name__ == "__main__":

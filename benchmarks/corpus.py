@@ -72,7 +72,7 @@ def main() -> None:
         with closing(made_ahead(make, order, PACE[device.type][0])) as batches:
             for batch in batches:
                 optimizer.zero_grad(set_to_none=True)
-                tagger.loss(batch).mean().backward()
+                tagger.loss(batch).mean().backward()  # type: ignore[no-untyped-call]
                 torch.nn.utils.clip_grad_norm_(weights, config.train.clip)
                 optimizer.step()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -23,18 +23,6 @@ PART = 1 << 19  # characters that are matched at a time: bounds what matching ne
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
-    """A sentence as numbers."""
-
-    chars: Ints  # [T]
-    matches: Ints  # [W, 3]: start, end, word id
-    tags: Ints | None  # [T]
-
-    def __len__(self) -> int:
-        return len(self.chars)
-
-
-@dataclass(frozen=True, eq=False)
 class Examples:
     """Many sentences as numbers, one after the other in flat arrays, so that a batch is taken without a loop."""
 
@@ -52,14 +40,6 @@ class Examples:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, at: int) -> Example:
-        chars, words = _slice(self.lengths, self.first, at), _slice(self.matches.counts, self.first_match, at)
-        matches = np.stack([array[words] for array in self.matches[1:]], axis=1)
-        return Example(self.chars[chars], matches, None if self.tags is None else self.tags[chars])
-
-    def __iter__(self) -> Iterator[Example]:
-        return (self[at] for at in range(len(self)))
-
     @cached_property
     def first(self) -> Ints:
         """[S]: where each sentence's characters begin."""
@@ -69,21 +49,6 @@ class Examples:
     def first_match(self) -> Ints:
         """[S]: where each sentence's matches begin."""
         return np.cumsum(self.matches.counts) - self.matches.counts
-
-    @classmethod
-    def join(cls, examples: Iterable[Example] | Examples) -> Examples:
-        """Those of a list as one value."""
-        if isinstance(examples, Examples):
-            return examples
-        rows = list(examples)
-        tags = [row.tags for row in rows if row.tags is not None]
-        table = _concatenate([row.matches.reshape(-1) for row in rows]).reshape(-1, 3)
-        return cls(
-            lengths=np.array([len(row) for row in rows], dtype=np.int64),
-            chars=_concatenate([row.chars for row in rows]),
-            matches=Matches(np.array([len(row.matches) for row in rows], dtype=np.int64), *table.T),
-            tags=_concatenate(tags) if len(tags) == len(rows) else None,
-        )
 
     def batch(self, places: Sequence[int] | Ints) -> Batch:
         """One batch of the sentences at these places, in this order."""
@@ -111,9 +76,6 @@ class Indexer:
     lexicon: Lexicon | None
     tags: tuple[str, ...]
     scheme: str
-
-    def example(self, sentence: Sentence) -> Example:
-        return self.examples([sentence])[0]
 
     def examples(self, sentences: Sequence[Sentence]) -> Examples:
         """A corpus as numbers, with the gold tags if every sentence has spans."""
@@ -177,17 +139,12 @@ class Batch:
         """The batch on a device. To a GPU everything goes in one copy that nobody waits for."""
         there = torch.device(device)
         tensors = [tensor for tensor in (self.chars, self.lengths, self.words, self.tags) if tensor is not None]
-        if there.type == "cuda":
+        if there.type == "cuda" and self.chars.is_cpu:
             chars, lengths, words, *tags = _move(tensors, there)
             prepare(self.lattice, chars.device)  # which, unlike `there`, always has a number
         else:
             chars, lengths, words, *tags = (tensor.to(there) for tensor in tensors)
         return Batch(chars, lengths, self.lattice, words, tags[0] if tags else None)
-
-
-def collate(examples: Sequence[Example]) -> Batch:
-    """One batch of some examples, at least one of them not empty."""
-    return Examples.join(examples).batch(range(len(examples)))
 
 
 def _move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -220,10 +177,6 @@ def _parts(texts: Sequence[str], characters: int) -> Iterator[Sequence[str]]:
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
     for low, high in pairwise([0, *cuts.tolist(), len(texts)]):
         yield texts[low:high]
-
-
-def _slice(lengths: Ints, first: Ints, at: int) -> slice:
-    return slice(int(first[at]), int(first[at] + lengths[at]))
 
 
 def _concatenate(arrays: Sequence[Ints]) -> Ints:

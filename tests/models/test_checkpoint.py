@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import hanlattice
-from hanlattice.batch import collate
 from hanlattice.config import make_config
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.models.build import build
@@ -94,7 +93,7 @@ def test_a_loaded_model_gives_equal_outputs(lattice_folder, tmp_path):
     save_weights(tmp_path / "copy", first.tagger.state_dict(), first.scores)
     second = load_model(tmp_path / "copy")
     texts = ["王小明在青石镇工作。", "没有人\ud800", "x", "昨天白沙市有3个人"]
-    batches = [collate([m.indexer.example(Sentence(text)) for text in texts]) for m in (first, second)]
+    batches = [m.indexer.read(texts).batch(range(len(texts))) for m in (first, second)]
     emissions = [m.tagger.emissions(batch) for m, batch in zip((first, second), batches, strict=True)]
     assert torch.equal(*emissions)
     assert torch.equal(first.tagger.decode(batches[0]), second.tagger.decode(batches[1]))

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hanlattice.ops import crf
+from hanlattice.ops import crf, gpu
 from hanlattice.ops.crf import CRFScores
 
 GPU = torch.cuda.is_available()
@@ -113,8 +113,8 @@ def test_what_it_cannot_do_it_refuses() -> None:
 
 
 def test_without_triton_there_is_no_fused_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crf, "_fused", lambda: None)
-    with pytest.raises(ValueError, match="needs the package triton"):
+    monkeypatch.setattr(gpu, "_no_triton", lambda: "Triton is not installed")
+    with pytest.raises(ValueError, match="cannot be used: Triton is not installed"):
         crf.viterbi(*make(1, 2, 3), backend="fused")
     crf.viterbi(*make(1, 2, 3))
 

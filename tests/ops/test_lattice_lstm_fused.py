@@ -199,3 +199,24 @@ def test_a_schedule_is_made_once() -> None:
         prepare(lattice, DEVICE)
         assert kept
         assert all(lattice.kept[key] is value for key, value in kept.items())
+
+
+def test_torch_settings_of_others_are_left_alone() -> None:
+    """Whatever precision they chose for torch's own products, and float64 as the default dtype."""
+    lattice = random_lattice(np.random.default_rng(8), [3, 2], 1.0)
+    kept = torch.get_float32_matmul_precision()
+    try:
+        for chosen in ("medium", "high", "highest"):
+            torch.set_float32_matmul_precision(chosen)
+            with fused.matmul_precision("tf32"):
+                pass
+            assert torch.get_float32_matmul_precision() == chosen
+        torch.set_default_dtype(torch.float64)
+        generator = torch.Generator().manual_seed(1)
+        shapes = [(2, 3, 5), (len(lattice), 7)]
+        tensors = [torch.randn(shape, generator=generator) for shape in shapes]
+        tensors += make_weights(generator, 5, 7, 4, True) + make_weights(generator, 5, 7, 4, True)
+        results("fused-fp32", lattice, [tensor.float().to(DEVICE) for tensor in tensors], True, True)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_float32_matmul_precision(kept)

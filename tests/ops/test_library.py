@@ -6,6 +6,8 @@ import ctypes
 import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -50,14 +52,16 @@ def test_it_can_be_turned_off(fresh: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_file_is_named(fresh: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fresh.setenv("HANLATTICE_LIBRARY", str(tmp_path / "gone.so"))
-    assert "gone.so is not there" in library.missing()
+    with pytest.warns(RuntimeWarning, match=r"runs without its C library: .*gone\.so is not there"):
+        assert library.missing()
     assert not library.available(torch.zeros(1))
 
 
 def test_a_file_that_is_no_library_is_named(fresh: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("not a library")
     fresh.setenv("HANLATTICE_LIBRARY", str(tmp_path / "text.so"))
-    assert "text.so cannot be loaded" in library.missing()
+    with pytest.warns(RuntimeWarning, match=r"text\.so cannot be loaded"):
+        assert library.missing()
     assert not library.available(torch.zeros(1))
 
 
@@ -65,7 +69,8 @@ def test_a_file_that_is_no_library_is_named(fresh: pytest.MonkeyPatch, tmp_path:
 def test_another_library_is_not_taken_for_ours(fresh: pytest.MonkeyPatch) -> None:
     other = next(Path(torch.__file__).parent.glob("lib/libshm.*"))
     fresh.setenv("HANLATTICE_LIBRARY", str(other))
-    assert "cannot be loaded" in library.missing()
+    with pytest.warns(RuntimeWarning, match="cannot be loaded"):
+        assert library.missing()
 
 
 @needs_library
@@ -82,7 +87,8 @@ def test_an_instruction_set_can_be_chosen(fresh: pytest.MonkeyPatch) -> None:
 @needs_library
 def test_an_instruction_set_that_is_not_there_is_refused(fresh: pytest.MonkeyPatch) -> None:
     fresh.setenv("HANLATTICE_NATIVE", "avx1024")
-    assert "this machine can run baseline" in library.missing()
+    with pytest.warns(RuntimeWarning, match="this machine can run baseline"):
+        assert library.missing()
 
 
 @needs_library
@@ -103,7 +109,7 @@ def test_a_function_is_found_by_its_type(dtype: torch.dtype) -> None:
     width = padded(1)  # how many numbers a vector has
     assert width * dtype.itemsize in (16, 32, 64)
     assert padded(width + 1) == 2 * width
-    with pytest.raises(AttributeError):
+    with pytest.raises(RuntimeError, match="has no no_such_function: it is older than this package"):
         library.function("no_such_function", dtype)
 
 
@@ -146,6 +152,33 @@ def test_a_compiler_that_fails_is_heard(build: ModuleType, monkeypatch: pytest.M
     hook, app = make_hook(build)
     hook.initialize("editable", {"artifacts": []})
     assert "the disk is full" in app.display_warning.call_args.args[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["cc"]
+
+
+def test_by_hand_a_missing_compiler_ends_the_build_in_one_line(
+    build: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out, compiler = tmp_path / "made.so", tmp_path / "nothing"
+    monkeypatch.setenv("CC", f"{compiler} -g")
+    monkeypatch.setattr("sys.argv", ["hatch_build.py", "--out", str(out)])
+    with pytest.raises(SystemExit, match=r"made\.so was not built with .*nothing -g .*No such file") as caught:
+        build.main()
+    assert isinstance(caught.value.code, str)  # which Python prints, and exits with 1
+    assert caught.value.code.count("\n") == 0
+    assert not out.exists()
+
+
+def test_by_hand_a_compiler_that_fails_is_heard(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="hatchling, which builds the package, is not installed here")
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho the disk is full >&2\nexit 3\n")
+    compiler.chmod(0o755)
+    command = [sys.executable, str(ROOT / "hatch_build.py"), "--out", str(tmp_path / "made.so")]
+    done = subprocess.run(command, env={**os.environ, "CC": str(compiler)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "was not built" in done.stderr
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["cc"]
 
 

@@ -71,9 +71,9 @@ def test_shapes_and_lengths():
 
 
 def test_nothing_at_all():
-    for lattice in (Lattice.from_words([], []), Lattice.from_matches([], [])):
-        assert (len(lattice), lattice.lengths.tolist()) == (0, [])
-        assert lattice.reversed() == lattice
+    lattice = Lattice.from_words([], [])
+    assert (len(lattice), lattice.lengths.tolist()) == (0, [])
+    assert lattice.reversed() == lattice
     with pytest.raises(ValueError, match="its sentence is not one of the 0"):
         Lattice.from_words([], [(0, 0, 2, 1)])
 
@@ -98,21 +98,6 @@ def test_equal_if_every_array_is(lattice, data):
         words = words_of(lattice)
         words[at] = (*words[at][:3], words[at][3] + 1)
         assert lattice != Lattice.from_words(lattice.lengths.tolist(), words)
-
-
-@given(lattices())
-def test_from_matches_equals_from_words(lattice):
-    words = sorted(words_of(lattice), key=lambda word: word[0])
-    rows = [[word[1:] for word in words if word[0] == b] for b in range(len(lattice.lengths))]
-    matches = [np.array(row, dtype=np.int64).reshape(-1, 3) for row in rows]
-    assert Lattice.from_matches(lattice.lengths.tolist(), matches) == Lattice.from_words(lattice.lengths, words)
-
-
-def test_from_matches_wants_one_array_for_each_sentence():
-    none = np.empty((0, 3), dtype=np.int64)
-    for matches in ([], [none], [none] * 3):
-        with pytest.raises(ValueError, match=f"2 lengths do not fit the matches of {len(matches)} sentences"):
-            Lattice.from_matches([1, 2], matches)
 
 
 def test_arrays_are_read_only_and_the_callers_are_left_alone():

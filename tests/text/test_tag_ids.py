@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,6 +58,66 @@ def test_a_label_that_no_tag_has_is_left_out(scheme: str, sentence: Sentence) ->
     assert [names[tag] for tag in tags.tolist()] == spans_to_tags(kept, len(sentence), scheme)
 
 
+def message_of(call: Callable[[], object]) -> str:
+    """What the error says; "" where there is none."""
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+loose_spans = st.builds(
+    lambda start, long, label: Span(start, start + long, label),
+    st.integers(0, 7),
+    st.integers(1, 4),
+    st.sampled_from(LABELS),
+)
+loose_texts = st.lists(st.tuples(st.lists(loose_spans, max_size=4), st.integers(0, 10)), max_size=4)
+
+
+@given(schemes, loose_texts)
+def test_spans_that_cross_or_run_over_are_refused_like_those_of_one_text(
+    scheme: str, given_texts: list[tuple[list[Span], int]]
+) -> None:
+    ids = TagIds(tag_set(LABELS, scheme), scheme)
+    lengths = np.array([length for _, length in given_texts], dtype=np.int64)
+    ordered = [sorted(spans) for spans, _ in given_texts]
+    said = [
+        message_of(partial(spans_to_tags, row, length, scheme))
+        for row, length in zip(ordered, lengths.tolist(), strict=True)
+    ]
+    assert message_of(lambda: ids.tags(ordered, lengths)) == next(filter(None, said), "")
+    unordered = message_of(lambda: ids.tags([spans for spans, _ in given_texts], lengths))
+    assert bool(unordered) == any(said)
+
+
+WRONG = {
+    "after the end": ([(), (Span(1, 4, "LOC"),), ()], r"\[1, 4\) overlaps another, or the end of 3 characters"),
+    "after the last text's end": ([(), (), (Span(4, 6, "LOC"),)], r"\[4, 6\) .* the end of 5 characters"),
+    "twice": ([(Span(0, 2, "LOC"), Span(0, 2, "LOC"))], r"\[0, 2\) overlaps another"),
+    "inside another": ([(Span(0, 4, "LOC"), Span(1, 2, LABELS[1]))], r"\[1, 2\) overlaps another"),
+    "from right to left": ([(Span(2, 4, "LOC"), Span(0, 3, "LOC"))], r"\[0, 3\) overlaps another"),
+}
+
+
+@pytest.mark.parametrize(("spans", "says"), WRONG.values(), ids=WRONG.keys())
+def test_a_span_at_a_wrong_place_is_named(spans: list[tuple[Span, ...]], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        TagIds(tag_set(LABELS, "BMES"), "BMES").tags(spans, np.array([4, 3, 5]))
+
+
+def test_a_span_may_end_where_the_next_begins_in_any_order():
+    ids = TagIds(tag_set(LABELS, "BIO"), "BIO")
+    spans = [Span(2, 4, "LOC"), Span(0, 2, "LOC")]
+    assert ids.tags([spans, spans], np.array([4, 4])).tolist() == [1, 2, 1, 2] * 2
+
+
+def test_a_span_that_is_left_out_is_in_nobodys_way():
+    ids = TagIds(tag_set(LABELS[:1], "BIO"), "BIO")
+    assert ids.tags([(Span(0, 2, "LOC"), Span(1, 9, "GPE"))], np.array([2])).tolist() == [1, 2]
+
+
 def test_nothing_in_nothing_out():
     ids, nothing = TagIds(tag_set(LABELS, "BMES"), "BMES"), np.empty(0, dtype=np.int64)
     assert [array.tolist() for array in ids.spans(nothing, nothing)] == [[], [], [], []]
@@ -64,3 +127,15 @@ def test_nothing_in_nothing_out():
 def test_tags_of_another_scheme_are_refused():
     with pytest.raises(TagError, match="'M-LOC' is not a tag of BIO"):
         TagIds(["O", "B-LOC", "M-LOC"], "BIO")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_missing_tag_is_named(scheme: str) -> None:
+    names = tag_set(LABELS, scheme)
+    for gone in names:
+        with pytest.raises(TagError, match=f"the list of {scheme} tags lacks {gone}: expected O, and all of every"):
+            TagIds([name for name in names if name != gone], scheme)
+    with pytest.raises(TagError, match="lacks O, "):
+        TagIds(names[1:-1], scheme)
+    with pytest.raises(TagError, match="lacks O:"):
+        TagIds([], scheme)

@@ -146,7 +146,7 @@ def test_the_loss_is_saved_though_nobody_looked(tiny, tmp_path, monkeypatch):
 def test_a_loss_that_diverges_unseen_is_told_before_anything_is_kept(tiny, tmp_path, monkeypatch):
     at_the_pace_of_a_gpu(monkeypatch)
     config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=0.0)
-    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) at epoch 1, batch 5: .*lower train\.lr"):
+    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 5: .*lower train\.lr"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
@@ -313,7 +313,7 @@ def test_the_best_epoch_is_kept_not_the_last(tiny, tmp_path, monkeypatch):
 @pytest.mark.parametrize("clip", [0.0, 5.0])
 def test_a_loss_that_diverges_is_told(tiny, tmp_path, clip):
     config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=clip)
-    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) at epoch 1, batch 2: .*lower train\.lr"):
+    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 2: .*lower train\.lr"):
         train(config, tmp_path / "run")
 
 

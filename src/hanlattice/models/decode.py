@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hanlattice.batch import Example, Examples, Indexer
+from hanlattice.batch import Examples, Indexer
 from hanlattice.data.buckets import decoding_batches
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints
@@ -29,11 +28,8 @@ class Decoded(NamedTuple):
     scores: npt.NDArray[np.float64]
 
 
-def decode(
-    tagger: Tagger, indexer: Indexer, examples: Examples | Iterable[Example], scores: bool = False
-) -> list[list[Span]]:
+def decode(tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False) -> list[list[Span]]:
     """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
-    examples = Examples.join(examples)
     spans, probability = find_spans(tagger, indexer, examples, scores)
     text, start, end, label = (array.tolist() for array in spans)
     found: list[list[Span]] = [[] for _ in range(len(examples))]
@@ -68,9 +64,9 @@ class Running:
         self.crf, self.places, self.lengths, self.there = tagger.crf, places, examples.lengths[places], batch.lengths
         self.emissions = tagger.emissions(batch)
         self.tags = self.crf.decode(self.emissions, batch.lengths).to(torch.int32).to("cpu", non_blocking=True)
-        self.copied = torch.Event(device) if device.type == "cuda" else None
+        self.copied = torch.cuda.Event() if self.emissions.is_cuda else None  # type: ignore[no-untyped-call]
         if self.copied is not None:
-            self.copied.record()
+            self.copied.record(torch.cuda.current_stream(self.emissions.device))  # which need not be the current device
 
     def read(self, tag_ids: TagIds, scores: bool) -> tuple[FlatSpans, Tensor]:
         """Wait for the tags; the spans, of sentences by their places in the whole, and scores that are under way."""

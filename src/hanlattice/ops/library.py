@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,15 @@ class Loaded(NamedTuple):
 
 @cache
 def loaded() -> Loaded:
-    """The library, once for the whole process."""
+    """The library, once for the whole process. That what the environment asks for cannot be had is told at once."""
+    found = _find()
+    asked = {name for name in ("HANLATTICE_NATIVE", "HANLATTICE_LIBRARY") if os.environ.get(name, "0") != "0"}
+    if found.library is None and asked:
+        warnings.warn(f"hanlattice runs without its C library: {found.reason}", RuntimeWarning, stacklevel=2)
+    return found
+
+
+def _find() -> Loaded:
     wanted = os.environ.get("HANLATTICE_NATIVE", "")
     if wanted == "0":
         return Loaded(None, "", "HANLATTICE_NATIVE=0 turns it off")
@@ -85,6 +94,9 @@ def shared() -> ctypes.CDLL:
 @cache
 def function(name: str, dtype: torch.dtype, *parameters: Any) -> Callable[..., int]:
     """The C function NAME(name) for this type of number. It takes parameters (ctypes types) and gives an int64_t."""
-    found = shared()[f"{name}_{REALS[dtype]}_{loaded().level}"]
+    try:
+        found = shared()[f"{name}_{REALS[dtype]}_{loaded().level}"]
+    except AttributeError:
+        raise RuntimeError(f"the C library has no {name}: it is older than this package; install it again") from None
     found.argtypes, found.restype = list(parameters), ctypes.c_int64
     return found

@@ -77,16 +77,6 @@ class Lattice:
                 raise ValueError(f"a word is (sentence, start, end, id), not {tuple(row)}")
         return cls(np.array(lengths), *np.array(rows).reshape(-1, 4).T)
 
-    @classmethod
-    def from_matches(cls, lengths: Sequence[int], matches: Sequence[Ints]) -> Lattice:
-        """A lattice from one `[W_b, 3]` array of (start, end, word id) for each sentence."""
-        if len(lengths) != len(matches):
-            raise ValueError(f"{len(lengths)} lengths do not fit the matches of {len(matches)} sentences")
-        counts = [len(match) for match in matches]
-        table = np.concatenate(matches) if counts else np.empty((0, 3), dtype=np.int64)
-        sentence = np.repeat(np.arange(len(counts)), counts)
-        return cls(np.array(lengths), sentence, *table.T)
-
     def __len__(self) -> int:
         return len(self.word)
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hanlattice.errors import TagError
 from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import check_prefix, inside_prefix, labels_of, split_tag
+from hanlattice.text.tags import check_prefix, inside_prefix, labels_of, split_tag, tag_set
 
 
 class FlatSpans(NamedTuple):
@@ -23,12 +24,14 @@ class FlatSpans(NamedTuple):
 
 
 class TagIds:
-    """A list of tags, whose places in it are the numbers."""
+    """A list of tags, O and every tag of each label; their places in it are the numbers."""
 
     def __init__(self, tags: Sequence[str], scheme: str) -> None:
         parts = [split_tag(tag) for tag in tags]
         for tag, (prefix, _) in zip(tags, parts, strict=True):
             check_prefix(tag, prefix, scheme)
+        if missing := [tag for tag in tag_set(labels_of(tags), scheme) if tag not in tags]:
+            raise TagError(f"the list of {scheme} tags lacks {', '.join(missing)}: expected O, and all of every label")
         inside = inside_prefix(scheme)
         prefixes = np.array([prefix for prefix, _ in parts])
         self.labels = tuple(labels_of(tags))
@@ -58,7 +61,7 @@ class TagIds:
         return FlatSpans(text, begin - first[text], last + 1 - first[text], self._label[tags[begin]])
 
     def tags(self, spans: Iterable[Sequence[Span]], lengths: Ints) -> Ints:
-        """[N]: the tags of texts of these lengths with these spans, which lie in them and do not overlap.
+        """[N]: the tags of texts of these lengths with these spans, which must lie in them and not overlap.
 
         Spans with a label that no tag has are left out.
         """
@@ -70,6 +73,7 @@ class TagIds:
             if span.label in label_at
         ]
         text, start, end, label = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        _check_places(text, start, end, lengths)
         begins = (np.cumsum(lengths) - lengths)[text] + start  # where each span begins in the whole
         long = end - start
         nth = np.arange(long.sum()) - np.repeat(np.cumsum(long) - long, long)  # of each character in its span
@@ -79,3 +83,16 @@ class TagIds:
         tags[begins + long - 1] = last
         tags[begins] = np.where(long == 1, only, first)
         return tags
+
+
+def _check_places(text: Ints, start: Ints, end: Ints, lengths: Ints) -> None:
+    """Of spans in order of their starts, two overlap only if two neighbours do; the one given later is named."""
+    order = np.lexsort((start, text))
+    left, right = order[:-1], order[1:]
+    crossing = (text[left] == text[right]) & (start[right] < end[left])
+    wrong = end > lengths[text]
+    wrong[np.maximum(left, right)[crossing]] = True
+    if wrong.any():
+        at = int(wrong.argmax())
+        place, length = f"[{start[at]}, {end[at]})", lengths[text[at]]
+        raise ValueError(f"span {place} overlaps another, or the end of {length} characters")

@@ -80,7 +80,7 @@ class Run:
     loss: Tensor  # [], float64: the sum of this epoch's losses. It stays on the device, since to read it is to wait
 
     def make_batch(self, places: Ints) -> Batch:
-        return self.examples.batch(places).to(self.config.device)
+        return self.examples.batch(places).to(self.loss.device)  # a thread may have another current device
 
     def save(self) -> None:
         """Write the state from which the run can go on."""

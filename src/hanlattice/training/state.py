@@ -43,7 +43,7 @@ class Progress:
         """Take over the sum of this epoch's losses. One that is no number ends the training."""
         if not loss < float("inf"):
             raise HanlatticeError(
-                f"the loss is {loss} at epoch {self.epoch + 1}, batch {self.batch}: training has diverged; "
+                f"the loss is {loss} by epoch {self.epoch + 1}, batch {self.batch}: training has diverged; "
                 "lower train.lr, or set train.clip"
             )
         self.loss = loss

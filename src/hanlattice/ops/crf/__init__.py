@@ -7,13 +7,13 @@ their twins, which enumerate every tagging. See README.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hanlattice.ops import gpu
 from hanlattice.ops.crf import batched, native, reference
 from hanlattice.ops.crf.values import FORBIDDEN, CRFScores, TaggedSpans, forbid
 
@@ -70,6 +70,8 @@ def nbest(
     Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden taggings do count: they
     come last, with scores near FORBIDDEN.
     """
+    if n < 1:
+        raise ValueError(f"n must be 1 or more, not {n}")
     tags, score = _choose("nbest", backend, emissions, scores)(emissions, lengths, scores, n)
     return tags, score
 
@@ -87,7 +89,7 @@ def span_log_probability(
 
 def _choose(name: str, backend: str, emissions: Tensor, scores: CRFScores) -> Callable[..., Any]:
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in (emissions, *scores))
-    chosen = _fastest(name, emissions, scores, trains) if backend == "auto" else _named(backend)
+    chosen = _fastest(name, emissions, scores, trains) if backend == "auto" else _named(backend, emissions)
     if not hasattr(chosen, name):
         raise ValueError(f"{name} has no {backend} backend: use backend='auto'")
     if trains and name not in _TRAINS and chosen is not batched and chosen is not reference:
@@ -100,28 +102,26 @@ def _fastest(name: str, emissions: Tensor, scores: CRFScores, trains: bool) -> M
     if trains and name not in _TRAINS:
         return batched
     if emissions.is_cuda:
-        fused = _fused()
-        fits = fused is not None and hasattr(fused, name) and emissions.shape[2] <= fused.LARGEST_K
-        return fused if fused is not None and fits else batched
+        return _fused() if _fits(name, emissions) else batched
     return native if native.takes(name, emissions, scores) else batched
 
 
-def _named(backend: str) -> ModuleType:
+def _fits(name: str, emissions: Tensor) -> bool:
+    return not gpu.why_not(emissions) and hasattr(_fused(), name) and emissions.shape[2] <= _fused().LARGEST_K
+
+
+def _named(backend: str, emissions: Tensor) -> ModuleType:
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
     if backend != "fused":
         return {"batched": batched, "native": native, "reference": reference}[backend]
-    fused = _fused()
-    if fused is None:
-        raise ValueError("backend='fused' needs the package triton: install it, or use backend='auto'")
-    return fused
+    if reason := gpu.why_not(emissions):
+        raise ValueError(f"backend='fused' cannot be used: {reason}")
+    return _fused()
 
 
-@cache
-def _fused() -> ModuleType | None:
-    """The Triton kernels, where Triton is installed; it is loaded only when a tensor on a GPU comes."""
-    try:
-        from hanlattice.ops.crf import fused
-    except ImportError:
-        return None
+def _fused() -> ModuleType:
+    """The Triton kernels, loaded only when they are wanted."""
+    from hanlattice.ops.crf import fused
+
     return fused

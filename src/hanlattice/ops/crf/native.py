@@ -1,4 +1,4 @@
-"""The CRF in C (native_best.c, native_sums.c), with the names and signatures of batched.py, for tensors on the CPU.
+"""The CRF in C (native_*.c), with the names and signatures of batched.py, for tensors on the CPU.
 
 A batch is cut into runs of sentences for the threads. The cut follows from the batch alone, and no sentence feels it:
 the results do not depend on the number of threads.

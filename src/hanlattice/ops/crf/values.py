@@ -49,6 +49,8 @@ def check(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> None:
         raise ValueError(
             f"emissions must be [B, T, K] and lengths [B], not {tuple(emissions.shape)} and {tuple(lengths.shape)}"
         )
+    if len(lengths) and not emissions.shape[1]:
+        raise ValueError(f"a sentence has one character or more, and emissions are {tuple(emissions.shape)}")
     K = emissions.shape[2]
     for name, part, shape in zip(scores._fields, scores, ((K,), (K, K), (K,)), strict=True):
         if tuple(part.shape) != shape:

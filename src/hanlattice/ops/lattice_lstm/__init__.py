@@ -39,6 +39,8 @@ def bidirectional(
     """Both directions, side by side: [B, T, 2H]. The backward one reads the mirrored sentences and mirrored words."""
     check(x, word_x, lattice, forward, coupled)
     check_weights(x, word_x, backward, coupled)
+    if forward.hidden != backward.hidden:
+        raise ValueError(f"both directions must have one H: forward has {forward.hidden}, backward {backward.hidden}")
     return choose(backend, x).bidirectional(x, word_x, lattice, forward, backward, coupled)
 
 

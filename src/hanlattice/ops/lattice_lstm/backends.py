@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from functools import cache, partial
-from importlib.util import find_spec
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hanlattice.errors import InputError
-from hanlattice.ops import library
+from hanlattice.ops import gpu, library
 from hanlattice.ops.lattice_lstm import batched, native, reference
 from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
@@ -48,19 +46,10 @@ def _best(x: Tensor) -> str:
 
 
 def why_not_fused(x: Tensor) -> str:
-    """What keeps the fused kernels from such tensors, if anything does. Triton's interpreter takes those of a CPU."""
-    if not _has_triton():
-        return "Triton is not installed: it comes with PyTorch for CUDA, or by pip install 'hanlattice[triton]'"
+    """What keeps the fused kernels from such tensors; "" if nothing does."""
     if x.dtype != torch.float32:
         return f"it takes float32, not {str(x.dtype).removeprefix('torch.')}"
-    if not x.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
-        return f"it needs a CUDA device, and the tensors are on {x.device}"
-    return ""
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
+    return gpu.why_not(x)
 
 
 def _fused(name: str, x: Tensor) -> Backend:

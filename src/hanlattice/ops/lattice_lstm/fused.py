@@ -23,8 +23,7 @@ from hanlattice.ops.lattice_lstm.schedule import Schedule, schedule
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
 from hanlattice.text.lattice import Lattice
 
-PRECISIONS = ("fp32", "tf32", "bf16")  # of the recurrent products' factors; sums and states are always float32
-DEFAULT = "bf16"
+DEFAULT = "bf16"  # or fp32, tf32: of the recurrent products' factors; sums and states are always float32
 SLOTS = 16  # rows of a tile, the fewest that the matrix units take
 
 
@@ -121,7 +120,7 @@ def _shared_memory(device: torch.device) -> int:
     if device.type != "cuda":
         return 1 << 18
     properties: Any = torch.cuda.get_device_properties(device)
-    return int(properties.shared_memory_per_block_optin) - 4096
+    return int(getattr(properties, "shared_memory_per_block_optin", 48 << 10)) - 4096  # older PyTorch does not say
 
 
 class Trace(NamedTuple):
@@ -186,10 +185,10 @@ class Gradients(NamedTuple):
 def run_backward(setting: Setting, grad: Tensor, recurrent: Tensor, trace: Trace) -> Gradients:
     N, H, G = setting.N, setting.H, setting.gates
     grad = F.pad(grad, (0, 0, 0, 1))
-    d_gates = torch.zeros(len(trace.x), N * (G + 4) * H, device=grad.device)
+    d_gates = grad.new_zeros(len(trace.x), N * (G + 4) * H)
     d_words = torch.empty_like(trace.words)
     d_word_cells, d_word_links = torch.empty_like(trace.word_cells), torch.empty_like(trace.word_links)
-    carry = torch.zeros(3, len(grad), N, H, device=grad.device)
+    carry = grad.new_zeros(3, len(grad), N, H)
     buffers = [grad, trace.chars, trace.words, recurrent, *trace[4:]]
     buffers += [d_gates, d_words, d_word_cells, d_word_links, carry]
     _launch(kernels.backward_kernel, buffers, setting, len(d_words))
@@ -249,9 +248,12 @@ def _launch(kernel: Any, buffers: list[Tensor], setting: Setting, W: int, **more
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
     """Inside, torch's own float32 products round their factors to tf32, unless float32 was asked for."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
+    matmul: Any = torch.backends.cuda.matmul
+    name = "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"  # the older name, for older PyTorch
+    tf32 = precision != "fp32"
+    before = getattr(matmul, name)
+    setattr(matmul, name, tf32 if name == "allow_tf32" else "tf32" if tf32 else "ieee")
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        setattr(matmul, name, before)

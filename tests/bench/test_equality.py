@@ -53,7 +53,7 @@ def not_a_number(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
     ],
 )
 def test_a_wrong_lattice_lstm_stops_it(monkeypatch, spoil, says):
-    monkeypatch.setattr(batched, "bidirectional", spoil(batched.bidirectional))
+    monkeypatch.setattr(batched, "directions", spoil(batched.directions))
     with pytest.raises(HanlatticeError, match=r"lattice LSTM, backend .*batched.* in float64") as error:
         bench(SMALL)
     assert says in str(error.value)
@@ -62,7 +62,7 @@ def test_a_wrong_lattice_lstm_stops_it(monkeypatch, spoil, says):
 
 @pytest.mark.skipif(bool(library.missing()), reason=library.missing())
 def test_the_backend_behind_auto_is_named(monkeypatch):
-    monkeypatch.setattr(native, "bidirectional", off_in_value(native.bidirectional))
+    monkeypatch.setattr(native, "directions", off_in_value(native.directions))
     with pytest.raises(HanlatticeError, match=r"backend auto \(native\) in float64, B = 5, T = 17, H = 4, coupled"):
         bench(SMALL)
 

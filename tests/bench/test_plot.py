@@ -28,7 +28,8 @@ def record(training: bool = True) -> dict:
         ],
     }
     rows = [
-        {"batch": batch, "model": model, "sentences_per_second": 5.0 * batch}
+        {"hidden": hidden, "batch": batch, "model": model, "sentences_per_second": 5.0 * batch}
+        for hidden in (100, 200)
         for batch in (1, 1024)
         for model in ("character LSTM", "auto", "batched")
     ]
@@ -44,12 +45,13 @@ def texts(path: Path) -> list[str]:
 def test_an_svg_has_all_that_a_reader_needs(tmp_path):
     draw(record(), tmp_path / "plot.svg")
     found = texts(tmp_path / "plot.svg")
-    assert found.count("batch size (sentences)") == 3
+    assert found.count("batch size (sentences)") == 4
     assert found.count("sentences per second") == 1
     for text in (
         "Encoder, H = 100",
         "Encoder, H = 200",
         "Training step, H = 100",
+        "Training step, H = 200",
         "nn.LSTM, forward",
         "lattice LSTM, forward + backward",
         "character LSTM + CRF",

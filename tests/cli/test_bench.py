@@ -31,7 +31,13 @@ def bare(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_tables_json_and_plot(tmp_path):
     outcome = hanlattice("bench", *QUICK, "--out", tmp_path / "new" / "b.json", "--plot", tmp_path / "b.svg")
     assert outcome.code == 0, outcome.err
-    for part in ("Equality with the reference", "nn.LSTM ms", "auto ×", "Training step, H = 4", "Raw text to spans"):
+    for part in (
+        "Equality with the reference",
+        "nn.LSTM ms",
+        "auto ×",
+        "Training step: a new batch",
+        "Raw text to spans",
+    ):
         assert part in outcome.text, outcome.text
     record = json.loads((tmp_path / "new" / "b.json").read_text("utf-8"))
     assert set(record) == SECTIONS
@@ -41,8 +47,8 @@ def test_tables_json_and_plot(tmp_path):
 
 
 def test_a_backend_with_other_numbers_is_2_and_nothing_is_timed(monkeypatch, tmp_path):
-    right = batched.bidirectional
-    monkeypatch.setattr(batched, "bidirectional", lambda *given: right(*given) * (1 + 1e-6))
+    right = batched.directions
+    monkeypatch.setattr(batched, "directions", lambda *given: right(*given) * (1 + 1e-6))
     outcome = hanlattice("bench", *QUICK, "--out", tmp_path / "b.json")
     outcome.refused("batched", "differs from the reference by", "nothing was timed")
     assert outcome.text == ""

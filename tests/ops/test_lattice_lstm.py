@@ -243,5 +243,5 @@ def test_a_backend_that_cannot_work_here_says_why() -> None:
     weights = make_weights(torch.Generator(), True)
     lattice = Lattice.from_words([3], [(0, 0, 2, 0)])
     x, word_x = torch.zeros(1, 3, D, dtype=torch.float64), torch.zeros(1, E, dtype=torch.float64)
-    with pytest.raises(InputError, match="fused cannot be used: it takes float32, not float64"):
+    with pytest.raises(InputError, match="fused-bf16 cannot be used: it takes float32, not float64"):
         lattice_lstm(x, word_x, lattice, weights, backend="fused")

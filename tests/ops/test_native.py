@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
+from hanlattice.errors import InputError
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, batched, native, reference
-from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, native
 from hanlattice.ops.lattice_lstm.native_call import Problem, Task
 from tests.strategies import lattices
 
@@ -65,11 +65,11 @@ class Case:
         self.x = random(len(lattice.lengths), int(lattice.lengths.max()) + 1, D)
         self.word_x = random(len(lattice), E)
 
-    def one(self, run: Callable[..., Tensor]) -> Tensor:
-        return run(self.x, self.word_x, self.lattice, self.ahead, self.coupled)
+    def one(self, backend: str = "native") -> Tensor:
+        return lattice_lstm(self.x, self.word_x, self.lattice, self.ahead, self.coupled, backend)
 
-    def both(self, run: Callable[..., Tensor]) -> Tensor:
-        return run(self.x, self.word_x, self.lattice, self.ahead, self.back, self.coupled)
+    def both(self, backend: str = "native") -> Tensor:
+        return bidirectional(self.x, self.word_x, self.lattice, self.ahead, self.back, self.coupled, backend)
 
     def named(self) -> dict[str, Tensor]:
         named = {"x": self.x, "word_x": self.word_x}
@@ -84,20 +84,6 @@ class Case:
         scale = torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)
         found = torch.autograd.grad((h * scale).sum(), list(named.values()), allow_unused=True, materialize_grads=True)
         return dict(zip(named, found, strict=True))
-
-
-def reference_both(
-    x: Tensor,
-    word_x: Tensor,
-    lattice: Lattice,
-    ahead: LatticeLSTMWeights,
-    back: LatticeLSTMWeights,
-    coupled: bool,
-) -> Tensor:
-    flip = mirror_index(lattice, x)
-    first = reference.lattice_lstm(x, word_x, lattice, ahead, coupled)
-    second = reference.lattice_lstm(take(x, flip), word_x, lattice.reversed(), back, coupled)
-    return torch.cat([first, take(second, flip)], dim=-1)
 
 
 def assert_same(fast: dict[str, Tensor], slow: dict[str, Tensor], tolerance: float = 1e-9) -> None:
@@ -124,9 +110,9 @@ def random_lattice(lengths: list[int], seed: int = 0, words_each: float = 1.0) -
 @given(lattice=lattices(), seed=st.integers(0, 2**31))
 def test_one_direction_equals_reference(lattice: Lattice, seed: int, coupled: bool, level: str) -> None:
     case = Case(lattice, coupled=coupled, seed=seed)
-    slow = case.one(reference.lattice_lstm)
+    slow = case.one("reference")
     with at_level(level):
-        fast = case.one(native.lattice_lstm)
+        fast = case.one()
         assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
 
 
@@ -135,9 +121,9 @@ def test_one_direction_equals_reference(lattice: Lattice, seed: int, coupled: bo
 @given(lattice=lattices(), seed=st.integers(0, 2**31))
 def test_both_directions_equal_reference(lattice: Lattice, seed: int, coupled: bool, level: str) -> None:
     case = Case(lattice, coupled=coupled, seed=seed)
-    slow = case.both(reference_both)
+    slow = case.both("reference")
     with at_level(level):
-        fast = case.both(native.bidirectional)
+        fast = case.both()
         assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
 
 
@@ -149,9 +135,9 @@ def test_any_width(H: int, dtype: torch.dtype, coupled: bool, level: str) -> Non
     """More sentences than a call takes, ragged, with empty ones and with more words than characters."""
     lengths = [*range(12), *[9] * 30]
     case = Case(random_lattice(lengths, words_each=1.5), H=H, coupled=coupled, dtype=dtype)
-    slow = case.both(batched.bidirectional)
+    slow = case.both("batched")
     with at_level(level):
-        fast = case.both(native.bidirectional)
+        fast = case.both()
         tolerance = 1e-9 if dtype == torch.float64 else 1e-4
         assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)}, tolerance)
 
@@ -163,9 +149,9 @@ def test_float32_is_near_reference_in_float64(coupled: bool, level: str) -> None
     exact = Case(case.lattice, H=17, coupled=coupled)
     for mine, given_ in zip(exact.named().values(), case.named().values(), strict=True):
         mine.data = given_.detach().double()
-    slow = exact.both(reference_both)
+    slow = exact.both("reference")
     with at_level(level):
-        fast = case.both(native.bidirectional)
+        fast = case.both()
         assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **exact.gradients(slow)}, 1e-5)
 
 
@@ -173,7 +159,7 @@ def test_float32_is_near_reference_in_float64(coupled: bool, level: str) -> None
 def test_any_number_of_words_at_a_place(words: int) -> None:
     lattice = Lattice.from_words([3, 6], [(1, 2, 4 + k % 3, 0) for k in range(words)])
     case = Case(lattice, H=17)
-    slow, fast = case.both(reference_both), case.both(native.bidirectional)
+    slow, fast = case.both("reference"), case.both()
     assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
 
 
@@ -184,7 +170,7 @@ def test_gradcheck(coupled: bool) -> None:
 
     def run(x: Tensor, word_x: Tensor, *flat: Tensor) -> Tensor:
         ahead, back = LatticeLSTMWeights(*flat[:9]), LatticeLSTMWeights(*flat[9:])
-        return native.bidirectional(x, word_x, lattice, ahead, back, coupled)
+        return bidirectional(x, word_x, lattice, ahead, back, coupled, "native")
 
     assert torch.autograd.gradcheck(run, (case.x, case.word_x, *case.ahead, *case.back))
 
@@ -212,25 +198,25 @@ def test_the_rest_of_the_batch_changes_no_bit(dtype: torch.dtype, level: str) ->
     lattice = random_lattice([11, 3, 0, 9, 9, 1, 8, 2, 5] * 4)
     case = Case(lattice, H=17, dtype=dtype)
     with at_level(level), torch.no_grad():
-        together = case.both(native.bidirectional)
+        together = case.both()
         for b, length in enumerate(lattice.lengths[:9].tolist()):
             mine = np.flatnonzero(lattice.sentence == b)
             places = (lattice.sentence[mine] * 0, lattice.start[mine], lattice.end[mine], lattice.word[mine])
             alone = Lattice(lattice.lengths[b : b + 1], *places)
             x, word_x = case.x[b : b + 1, :length], case.word_x[torch.from_numpy(mine)]
-            h = native.bidirectional(x, word_x, alone, case.ahead, case.back)
+            h = bidirectional(x, word_x, alone, case.ahead, case.back, backend="native")
             assert torch.equal(h[0], together[b, :length])
             assert (together[b, length:] == 0).all()
 
 
 def test_padding_is_never_read() -> None:
     case = Case(random_lattice([2, 5, 0]))
-    clean = case.both(native.bidirectional)
+    clean = case.both()
     expected = case.gradients(clean)
     with torch.no_grad():
         for b, length in enumerate(case.lattice.lengths.tolist()):
             case.x[b, length:] = float("nan")
-    poisoned = case.both(native.bidirectional)
+    poisoned = case.both()
     assert torch.equal(clean, poisoned)
     found = case.gradients(poisoned)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
@@ -241,9 +227,9 @@ def test_padding_is_never_read() -> None:
 def test_nan_inside_a_sentence_comes_out(dtype: torch.dtype, level: str) -> None:
     case = Case(random_lattice([6, 6]), H=17, dtype=dtype)
     with at_level(level), torch.no_grad():
-        clean = case.one(native.lattice_lstm)
+        clean = case.one()
         case.x[0, 3] = float("nan")
-        h = case.one(native.lattice_lstm)
+        h = case.one()
     assert torch.equal(h[0, :3], clean[0, :3])
     assert h[0, 3:6].isnan().all()
     assert torch.equal(h[1], clean[1])
@@ -259,9 +245,9 @@ def test_saturated_gates_stay_finite(dtype: torch.dtype, scale: float, level: st
             weights.char_bias.copy_(torch.where(weights.char_bias > 0, scale, -scale))
             weights.word_bias.copy_(torch.where(weights.word_bias > 0, scale, -scale))
             weights.link_bias.copy_(torch.where(weights.link_bias > 0, scale, -scale))
-    slow = case.both(reference_both)
+    slow = case.both("reference")
     with at_level(level):
-        fast = case.both(native.bidirectional)
+        fast = case.both()
         assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)}, 1e-5)
 
 
@@ -277,7 +263,8 @@ def test_the_functions_are_precise_near_zero_and_far_from_it(dtype: torch.dtype,
     zeros = [torch.zeros(shape, dtype=dtype) for shape in ((1, 3 * H), (H, 3 * H), (3 * H,), (1, H), (H, H), (H,))]
     weights = LatticeLSTMWeights(zeros[0], zeros[1], bias, *zeros)
     with at_level(level):
-        h = native.lattice_lstm(none.new_zeros(1, 1, 1), none.new_zeros(0, 1), Lattice.from_words([1], []), weights)
+        x, word_x = none.new_zeros(1, 1, 1), none.new_zeros(0, 1)
+        h = lattice_lstm(x, word_x, Lattice.from_words([1], []), weights, backend="native")
     exact = torch.tanh(torch.tanh(g.double())) if dtype == torch.float32 else torch.tanh(torch.tanh(g))
     error = ((h[0, 0].double() - exact).abs() / exact.abs()).max().item()
     assert error < units * torch.finfo(dtype).eps
@@ -288,7 +275,7 @@ def test_a_very_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> 
     T = 20_000
     words = [(0, 0, T, 0), (0, 10, 12, 1), (0, T - 2, T, 2)]
     case = Case(Lattice.from_words([T], words), H=17, dtype=dtype)
-    h = case.one(native.lattice_lstm)
+    h = case.one()
     assert h.isfinite().all()
     found = torch.autograd.grad(h[0, T - 1].sum(), [case.x, case.word_x, *case.ahead])
     assert all(gradient.isfinite().all() for gradient in found)
@@ -299,11 +286,11 @@ def test_a_very_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> 
 @coupled_or_not
 def test_memory_that_nobody_filled_is_not_read(coupled: bool) -> None:
     case = Case(random_lattice([9, 4, 0, 1, 7]), H=17, coupled=coupled)
-    expected = case.both(native.bidirectional)
+    expected = case.both()
     torch.use_deterministic_algorithms(True)  # torch.empty then gives NaN
     try:
         assert torch.empty(3).isnan().all()
-        h = case.both(native.bidirectional)
+        h = case.both()
         found = case.gradients(h)
     finally:
         torch.use_deterministic_algorithms(False)
@@ -314,10 +301,10 @@ def test_memory_that_nobody_filled_is_not_read(coupled: bool) -> None:
 def test_without_gradients_it_is_the_same_and_keeps_nothing() -> None:
     case = Case(random_lattice([9, 4, 0]), H=17)
     before = {name: tensor.detach().clone() for name, tensor in case.named().items()}
-    one, both = case.one(native.lattice_lstm), case.both(native.bidirectional)
+    one, both = case.one(), case.both()
     with torch.no_grad():
-        assert torch.equal(case.one(native.lattice_lstm), one)
-        assert torch.equal(case.both(native.bidirectional), both)
+        assert torch.equal(case.one(), one)
+        assert torch.equal(case.both(), both)
         _, traces = Problem(case.x, case.word_x, case.lattice, [case.ahead], True).run_forward(keep=False)
     assert traces == []
     assert all(torch.equal(tensor, before[name]) for name, tensor in case.named().items())
@@ -325,7 +312,7 @@ def test_without_gradients_it_is_the_same_and_keeps_nothing() -> None:
 
 def test_backward_twice_gives_the_same() -> None:
     case = Case(random_lattice([9, 4, 0]), H=17)
-    h = case.both(native.bidirectional)
+    h = case.both()
     wanted = list(case.named().values())
     first = torch.autograd.grad(h.sum(), wanted, retain_graph=True)
     second = torch.autograd.grad(h.sum(), wanted)
@@ -335,10 +322,10 @@ def test_backward_twice_gives_the_same() -> None:
 @pytest.mark.parametrize("wanted", ["x", "word_x", "ahead.char_hidden", "back.link_input"])
 def test_only_what_wants_a_gradient_gets_one(wanted: str) -> None:
     case = Case(random_lattice([9, 4, 0]), H=17)
-    expected = case.gradients(case.both(native.bidirectional))[wanted]
+    expected = case.gradients(case.both())[wanted]
     for name, tensor in case.named().items():
         tensor.requires_grad_(name == wanted)
-    h = case.both(native.bidirectional)
+    h = case.both()
     (h * torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)).sum().backward()
     gradients = {name: tensor.grad for name, tensor in case.named().items() if tensor.grad is not None}
     assert list(gradients) == [wanted]
@@ -347,14 +334,14 @@ def test_only_what_wants_a_gradient_gets_one(wanted: str) -> None:
 
 def test_tensors_need_not_be_contiguous() -> None:
     case = Case(random_lattice([9, 4, 0]), H=17)
-    expected = case.both(native.bidirectional)
+    expected = case.both()
 
     def spread(tensor: Tensor) -> Tensor:
         return torch.stack([tensor, tensor], dim=-1)[..., 0]
 
     x, word_x = spread(case.x), spread(case.word_x)
     ahead, back = (LatticeLSTMWeights(*map(spread, each)) for each in (case.ahead, case.back))
-    h = native.bidirectional(x, word_x, case.lattice, ahead, back)
+    h = bidirectional(x, word_x, case.lattice, ahead, back, backend="native")
     assert torch.equal(h, expected)
     (by_expanded,) = torch.autograd.grad(h.sum(), case.x)  # whose d h is one number, expanded
     (by_ones,) = torch.autograd.grad(expected, case.x, torch.ones_like(expected))
@@ -363,10 +350,10 @@ def test_tensors_need_not_be_contiguous() -> None:
 
 def test_arrays_of_a_lattice_need_not_be_contiguous() -> None:
     case = Case(random_lattice([9, 4, 0]), H=17)
-    expected = case.both(native.bidirectional)
+    expected = case.both()
     names = ("lengths", "sentence", "start", "end", "word")
     case.lattice = Lattice.trusted(*(np.repeat(getattr(case.lattice, name), 2)[::2] for name in names))
-    h = case.both(native.bidirectional)
+    h = case.both()
     assert torch.equal(h, expected)
     assert_same(case.gradients(h), case.gradients(expected))
 
@@ -375,14 +362,14 @@ def test_arrays_of_a_lattice_need_not_be_contiguous() -> None:
 def test_nothing_to_do(lengths: list[int]) -> None:
     weights = Case(Lattice.from_words([1], [])).ahead
     x, word_x = torch.randn(len(lengths), 2, D, dtype=torch.float64), torch.zeros(0, E, dtype=torch.float64)
-    h = native.bidirectional(x, word_x, Lattice.from_words(lengths, []), weights, weights)
+    h = bidirectional(x, word_x, Lattice.from_words(lengths, []), weights, weights, backend="native")
     assert torch.equal(h, torch.zeros(len(lengths), 2, 10, dtype=torch.float64))
 
 
 def test_mixed_types_are_refused() -> None:
     case = Case(random_lattice([4]))
     with pytest.raises(RuntimeError, match="all of them float32 or all float64"):
-        native.lattice_lstm(case.x.float(), case.word_x, case.lattice, case.ahead)
+        lattice_lstm(case.x.float(), case.word_x, case.lattice, case.ahead, backend="native")
 
 
 def test_without_the_library_it_says_why() -> None:
@@ -391,8 +378,8 @@ def test_without_the_library_it_says_why() -> None:
     assert not native.available(case.x.half())
     with mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it was left at home")):
         assert not native.available(case.x)
-        with pytest.raises(RuntimeError, match="left at home"):
-            case.one(native.lattice_lstm)
+        with pytest.raises(InputError, match="left at home"):
+            case.one()
 
 
 @pytest.mark.parametrize("name", ["lattice_forward", "lattice_backward"])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch import Tensor
 
 from hanlattice.errors import InputError
 from hanlattice.ops.lattice_lstm import BACKENDS
-from hanlattice.ops.lattice_lstm.backends import choose
+from hanlattice.ops.lattice_lstm.backends import choose, resolve
 
 
 def runnable(x: Tensor) -> dict[str, str]:
@@ -22,17 +20,9 @@ def runnable(x: Tensor) -> dict[str, str]:
         if name.startswith("fused") and not x.is_cuda:
             continue
         try:
-            full = _full_name(name, x)
-        except InputError:
+            choose(name, x)
+        except InputError:  # it cannot run here
             continue
-        if full not in found.values():
-            found[name] = full
+        if resolve(name, x) not in found.values():
+            found[name] = resolve(name, x)
     return found
-
-
-def _full_name(name: str, x: Tensor) -> str:
-    """The module that does the work, and the precision if there is a choice."""
-    call = choose(name, x).lattice_lstm
-    if isinstance(call, partial):
-        return f"{call.func.__module__.rpartition('.')[2]}-{call.keywords['precision']}"
-    return call.__module__.rpartition(".")[2]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hanlattice.bench.backends import runnable
 from hanlattice.bench.clock import medians
 from hanlattice.bench.made import make_examples
+from hanlattice.bench.memory import peak_bytes
 from hanlattice.bench.settings import Settings
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.text.lattice import Lattice
@@ -93,15 +94,3 @@ def _cell(
                 "sentences_per_second": len(given.x) / timing.seconds,
                 "peak_bytes": peak_bytes(works[name], device) if trains else None,
             }
-
-
-def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
-    """What a call needs on a GPU beyond what is there already; a CPU keeps no such count."""
-    if device.type != "cuda":
-        return None
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    work()
-    torch.cuda.synchronize(device)
-    return torch.cuda.max_memory_allocated(device) - before

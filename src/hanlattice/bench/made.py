@@ -37,11 +37,10 @@ def make_examples(settings: Settings, count: int, words: bool = True, seed: int 
 
 
 def make_tagger(
-    settings: Settings, backend: str, chars: int = CHARS, words: int = WORDS, trained: int = WORDS
+    dim: int, hidden: int, backend: str, chars: int = CHARS, words: int = WORDS, trained: int = WORDS
 ) -> Tagger:
     """A model with one backend of the lattice LSTM; CHARACTER stands for the model without words."""
     torch.manual_seed(0)
-    dim, hidden = settings.dim, settings.hidden[0]
     embedding = CharEmbedding(torch.randn(chars, dim) * 0.1, dropout=0.5)
     crf = CRF(TAGS, SCHEME)
     if backend == CHARACTER:

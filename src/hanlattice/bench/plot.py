@@ -40,7 +40,7 @@ def check_plot(path: Path) -> None:
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """What a record has: a panel for each H of the encoder, and one for the training step."""
+    """What a record has: a panel for each H of the encoder, and of the training step."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -71,13 +71,12 @@ def panels(record: dict[str, Any]) -> Iterator[Panel]:
         ]
         if rows:
             yield Panel(f"Encoder, H = {hidden}", lines)
-    if record.get("training"):
+    for hidden in record["settings"]["hidden"]:
+        rows = [row for row in record.get("training", ()) if row["hidden"] == hidden]
         names = ((CHARACTER, CHARACTER, OTHER), ("auto", "lattice LSTM", LATTICE))
-        lines = [
-            Line(f"{label} + CRF", colour, False, points(record["training"], model=name))
-            for name, label, colour in names
-        ]
-        yield Panel(f"Training step, H = {record['settings']['hidden'][0]}", lines)
+        lines = [Line(f"{label} + CRF", colour, False, points(rows, model=name)) for name, label, colour in names]
+        if rows:
+            yield Panel(f"Training step, H = {hidden}", lines)
 
 
 def points(rows: Iterable[dict[str, Any]], **which: str) -> list[tuple[int, float]]:

@@ -26,23 +26,26 @@ SENTENCES = 2048  # that batches are taken from
 
 
 def measure_steps(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """A row for each B and model; `ratio` is to the time of the character LSTM with the same CRF."""
+    """A row for each H, B and model; `ratio` is to the time of the character LSTM with the same CRF."""
     rows: list[dict[str, Any]] = []
-    with_words, without = (make_examples(settings, SENTENCES, words) for words in (True, False))
-    for batch in settings.batches:
-        tell(f"training step, H = {settings.hidden[0]}, B = {batch}")
-        with ExitStack() as stack:
-            works: dict[str, Callable[[], None]] = {}
-            for name in models_here(device):
-                examples = without if name == CHARACTER else with_words
-                batches = stack.enter_context(closing(new_batches(examples, batch, device)))
-                works[name] = partial(step, *ready(make_tagger(settings, name).to(device)), batches)
-            times = medians(works, settings.seconds, device)
-        for name, timing in times.items():
-            row = {"hidden": settings.hidden[0], "batch": batch, "model": name, **timing._asdict()}
-            ratio = timing.seconds / times[CHARACTER].seconds
-            rows.append({**row, "ratio": ratio, "sentences_per_second": batch / timing.seconds})
+    for hidden in settings.hidden:
+        for batch in settings.batches:
+            tell(f"training step, H = {hidden}, B = {batch}")
+            rows += [{"hidden": hidden, "batch": batch, **row} for row in _cell(settings, hidden, batch, device)]
     return rows
+
+
+def _cell(settings: Settings, hidden: int, batch: int, device: torch.device) -> Iterator[dict[str, Any]]:
+    with ExitStack() as stack:
+        works: dict[str, Callable[[], None]] = {}
+        for name in models_here(device):
+            examples = make_examples(settings, SENTENCES, words=name != CHARACTER)
+            batches = stack.enter_context(closing(new_batches(examples, batch, device)))
+            works[name] = partial(step, *ready(make_tagger(settings.dim, hidden, name).to(device)), batches)
+        times = medians(works, settings.seconds, device)
+    for name, timing in times.items():
+        ratio = timing.seconds / times[CHARACTER].seconds
+        yield {"model": name, **timing._asdict(), "ratio": ratio, "sentences_per_second": batch / timing.seconds}
 
 
 def models_here(device: torch.device) -> list[str]:

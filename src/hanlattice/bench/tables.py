@@ -53,15 +53,15 @@ def _encoder(record: dict[str, Any]) -> Table:
     names = _names(cells)[1:]
     headings = ["H", "B", "", f"{PLAIN} ms", "auto ms", *(f"{name} ×" for name in names), "sentences/s"]
     gpu = record["machine"]["gpu"]
-    headings += [f"{PLAIN} MiB", "auto MiB"] if gpu else []
+    headings += [f"{PLAIN} MiB", "auto MiB"]
     short, rows = {"forward": "forward", "forward + backward": "both"}, []
     for (hidden, batch, what), cell in cells.items():
         ratios = [_number(cell.get(name), "ratio", ".2f") for name in names]
         times = [_milliseconds(cell[name]["seconds"]) for name in (PLAIN, "auto")]
         rate = _number(cell["auto"], "sentences_per_second", ",.0f")
-        peaks = [_mebibytes(cell[name]["peak_bytes"]) for name in (PLAIN, "auto") if gpu]
+        peaks = [_mebibytes(cell[name]["peak_bytes"]) for name in (PLAIN, "auto")]
         rows.append([str(hidden), f"{batch:,}", short[what], *times, *ratios, rate, *peaks])
-    memory = "MiB is what forward + backward needs at its peak" if gpu else "peak memory is measured on a GPU only"
+    memory = "MiB is what forward + backward needs at its peak, beyond what was there"
     stands_for = cells and next(iter(cells.values()))["auto"]["backend"]
     settings = record["settings"]
     title = (
@@ -73,32 +73,39 @@ def _encoder(record: dict[str, Any]) -> Table:
 
 
 def _training(record: dict[str, Any]) -> Table:
-    cells = _grouped(record["training"], "batch", by="model")
+    cells = _grouped(record["training"], "hidden", "batch", by="model")
     names = _names(cells)
-    headings = ["B", *(f"{_model(name)} sentences/s" for name in names), *(f"{_model(name)} ×" for name in names[1:])]
+    headings = [
+        "H",
+        "B",
+        *(f"{_model(name)} sentences/s" for name in names),
+        *(f"{_model(name)} ×" for name in names[1:]),
+    ]
     rows = []
-    for (batch,), cell in cells.items():
+    for (hidden, batch), cell in cells.items():
         rates = [_number(cell.get(name), "sentences_per_second", ",.1f") for name in names]
-        rows.append([f"{batch:,}", *rates, *(_number(cell.get(name), "ratio", ".2f") for name in names[1:])])
-    hidden = record["settings"]["hidden"][0]
+        rows.append(
+            [str(hidden), f"{batch:,}", *rates, *(_number(cell.get(name), "ratio", ".2f") for name in names[1:])]
+        )
     title = (
-        f"Training step, H = {hidden}: a new batch, loss with CRF, backward, clipping, AdamW; "
+        "Training step: a new batch, loss with CRF, backward, clipping, AdamW; "
         f"× is time over the {CHARACTER}'s, which packs its sentences"
     )
     return Table(title, headings, rows)
 
 
 def _tagging(record: dict[str, Any]) -> Table:
-    headings = ["model", "sentences/s", "characters/s", "×", "words a character", "spans a sentence"]
+    headings = ["H", "model", "sentences/s", "characters/s", "×", "words a character", "spans a sentence"]
     rows = []
     for row in record["tagging"]:
         rates = [f"{row[name]:,.0f}" for name in ("sentences_per_second", "characters_per_second")]
         words, spans = row["words"] / row["characters"], row["spans"] / row["texts"]
-        rows.append([_model(row["model"]), *rates, f"{row['ratio']:.2f}", f"{words:.2f}", f"{spans:.2f}"])
+        rows.append(
+            [str(row["hidden"]), _model(row["model"]), *rates, f"{row['ratio']:.2f}", f"{words:.2f}", f"{spans:.2f}"]
+        )
     words, texts = record["settings"]["words"], record["tagging"][0]["texts"]
-    hidden = record["settings"]["hidden"][0]
     title = (
-        f"Raw text to spans, {texts:,} texts of unequal length, {words:,} made words, H = {hidden}; "
+        f"Raw text to spans, {texts:,} texts of unequal length, {words:,} made words; "
         f"× is time over the {CHARACTER}'s, which packs its sentences"
     )
     return Table(title, headings, rows)

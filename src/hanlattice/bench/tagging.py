@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -26,29 +26,34 @@ QUIET = 0.95  # the share of characters that are no span by themselves: random w
 
 
 def measure_tagging(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """A row for each model; `ratio` is to the character model's time."""
-    tell("raw text to spans")
-    lexicon, texts = make_lexicon(settings), make_texts(settings, device)
-    taggers = {name: make_predictor(settings, name, lexicon, texts[:32], device) for name in (CHARACTER, "auto")}
-    found = {name: tag_all(each, texts) for name, each in taggers.items()}  # and whatever compiles has compiled
-    times = medians({name: partial(tag_all, each, texts) for name, each in taggers.items()}, settings.seconds)
-    characters, rows = sum(map(len, texts)), []
-    for name, timing in times.items():
-        rows.append(
-            {
-                "hidden": settings.hidden[0],
-                "model": name,
-                **timing._asdict(),
-                "ratio": timing.seconds / times[CHARACTER].seconds,
-                "texts": len(texts),
-                "characters": characters,
-                "words": 0 if name == CHARACTER else int(lexicon.match_many(texts).counts.sum()),
-                "spans": sum(len(document.spans) for document in found[name]),
-                "sentences_per_second": len(texts) / timing.seconds,
-                "characters_per_second": characters / timing.seconds,
-            }
-        )
+    """A row for each H and model; `ratio` is to the character model's time. The size of batches is Predictor's own."""
+    lexicon, texts, rows = make_lexicon(settings), make_texts(settings, device), []
+    for hidden in settings.hidden:
+        tell(f"raw text to spans, H = {hidden}")
+        makes = partial(make_predictor, settings.dim, hidden, lexicon=lexicon, sample=texts[:32], device=device)
+        taggers = {name: makes(name) for name in (CHARACTER, "auto")}
+        rows += [{"hidden": hidden, **row} for row in _rows(taggers, lexicon, texts, settings.seconds)]
     return rows
+
+
+def _rows(
+    taggers: dict[str, Predictor], lexicon: Lexicon, texts: list[str], seconds: float
+) -> Iterator[dict[str, Any]]:
+    found = {name: tag_all(each, texts) for name, each in taggers.items()}  # and whatever compiles has compiled
+    times = medians({name: partial(tag_all, each, texts) for name, each in taggers.items()}, seconds)
+    characters = sum(map(len, texts))
+    for name, timing in times.items():
+        yield {
+            "model": name,
+            **timing._asdict(),
+            "ratio": timing.seconds / times[CHARACTER].seconds,
+            "texts": len(texts),
+            "characters": characters,
+            "words": 0 if name == CHARACTER else int(lexicon.match_many(texts).counts.sum()),
+            "spans": sum(len(document.spans) for document in found[name]),
+            "sentences_per_second": len(texts) / timing.seconds,
+            "characters_per_second": characters / timing.seconds,
+        }
 
 
 def tag_all(tagger: Predictor, texts: list[str]) -> list[Document]:
@@ -76,10 +81,10 @@ def make_texts(settings: Settings, device: torch.device) -> list[str]:
 
 
 def make_predictor(
-    settings: Settings, backend: str, lexicon: Lexicon, sample: list[str], device: torch.device
+    dim: int, hidden: int, backend: str, lexicon: Lexicon, sample: list[str], device: torch.device
 ) -> Predictor:
     indexer = Indexer(Vocab(ALPHABET), None if backend == CHARACTER else lexicon, TAGS, SCHEME)
-    tagger = make_tagger(settings, backend, len(indexer.vocab), len(lexicon), trained=0).to(device).eval()
+    tagger = make_tagger(dim, hidden, backend, len(indexer.vocab), len(lexicon), trained=0).to(device).eval()
     quieten(tagger, indexer.read(sample).batch(range(len(sample))).to(device))
     return Predictor(Model(tagger, indexer, Config()))
 

@@ -1,9 +1,10 @@
-"""Whether Triton kernels can run here."""
+"""Whether Triton kernels can run here, and on which device they are launched."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import AbstractContextManager
 from functools import cache
 
 import torch
@@ -20,6 +21,12 @@ def why_not(x: Tensor) -> str:
     if not reason and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it needs a CUDA device, and the tensors are on {x.device}"
     return reason
+
+
+def device_of(tensor: Tensor) -> AbstractContextManager[None]:
+    """Inside, the tensor's device is the current one, on which Triton launches."""
+    current: AbstractContextManager[None] = torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
+    return current
 
 
 @cache

@@ -5,7 +5,6 @@ Nothing here waits for the device, and nothing is added up in an order that chan
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -13,41 +12,28 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from hanlattice.ops import gpu
 from hanlattice.ops.crf import batched, kernels
-from hanlattice.ops.crf.values import CRFScores, TaggedSpans, check, check_tags
+from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags, differentiable
 
 LARGEST_K = 256  # tags: above it the transitions of a sentence do not fit a program's registers
 WARPS = {16: 1, 32: 2, 64: 8, 128: 8, 256: 16}  # for each power of two above the number of tags
 
 
-class _Inputs(NamedTuple):
-    """What a kernel reads: all of one dtype, float32 or float64, and dense."""
-
-    emissions: Tensor  # [B, T, K]
-    lengths: Tensor  # [B]
-    scores: CRFScores
-
-
-def _inputs(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> _Inputs:
+def _inputs(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> CRFInputs:
     check(emissions, lengths, scores)
     K = emissions.shape[2]
     if K > LARGEST_K:
         raise ValueError(f"the fused CRF takes at most {LARGEST_K} tags, not {K}: use backend='batched'")
     dtype = torch.float64 if torch.float64 in (emissions.dtype, scores.start.dtype) else torch.float32
     parts = CRFScores(*(part.to(dtype).contiguous() for part in scores))
-    return _Inputs(emissions.to(dtype).contiguous(), lengths.contiguous(), parts)
+    return CRFInputs(emissions.to(dtype).contiguous(), lengths.contiguous(), parts)
 
 
 def _options(K: int) -> dict[str, int]:
     """The size of a program: so many warps that a thread holds few of the P² transitions."""
     P = max(16, triton.next_power_of_2(K))
     return {"K": K, "P": P, "BLOCK": 128, "num_warps": WARPS[P], "num_stages": 1}
-
-
-def _device(tensor: Tensor) -> AbstractContextManager[None]:
-    """Triton launches on the current device, which need not be the tensor's."""
-    current: AbstractContextManager[None] = torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
-    return current
 
 
 class _Launch(NamedTuple):
@@ -59,7 +45,7 @@ class _Launch(NamedTuple):
 
 
 def _launch_sums(
-    given: _Inputs, tags: Tensor | None = None, gradient: bool = False, by_scores: bool = False, betas: bool = False
+    given: CRFInputs, tags: Tensor | None = None, gradient: bool = False, by_scores: bool = False, betas: bool = False
 ) -> _Launch:
     """One launch. What is not asked for is neither computed nor has it memory."""
     emissions, lengths, scores = given
@@ -75,7 +61,7 @@ def _launch_sums(
     flags = {"GOLD": tags is not None, "GRADIENT": gradient, "SCORES": by_scores, "BETAS": betas}
     gold = lengths if tags is None else tags.contiguous()
     if B:
-        with _device(emissions):
+        with gpu.device_of(emissions):
             kernels.sums[(B,)](
                 emissions, lengths, gold, *scores, made.alphas, made.betas, made.value, made.by_emission, made.by_score,
                 T, **flags, **_options(K),
@@ -88,16 +74,9 @@ class _Value(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        emissions: Tensor,
-        start: Tensor,
-        transitions: Tensor,
-        end: Tensor,
-        lengths: Tensor,
-        tags: Tensor | None,
-        gradient: bool,
+        ctx: Any, gradient: bool, tags: Tensor | None, lengths: Tensor, emissions: Tensor, *scores: Tensor
     ) -> Tensor:
-        given = _Inputs(emissions, lengths, CRFScores(start, transitions, end))
+        given = CRFInputs(emissions, lengths, CRFScores(*scores))
         made = _launch_sums(given, tags, gradient, by_scores=gradient)
         ctx.save_for_backward(made.by_emission, made.by_score)
         return made.value
@@ -109,24 +88,18 @@ class _Value(torch.autograd.Function):
         K = by_emission.shape[2]
         by_emission = gradient[:, None, None] * by_emission  # first: a thread's first call should not be one of cuBLAS
         summed = (gradient @ by_score.flatten(1)).view(K + 2, K)
-        return by_emission, summed[K], summed[:K], summed[K + 1], None, None, None
-
-
-def _value(given: _Inputs, tags: Tensor | None) -> Tensor:
-    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (given.emissions, *given.scores))
-    result: Tensor = _Value.apply(given.emissions, *given.scores, given.lengths, tags, gradient)  # type: ignore[no-untyped-call]
-    return result
+        return None, None, None, by_emission, summed[K], summed[:K], summed[K + 1]
 
 
 def log_partition(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[B]: the log of the summed weight of all taggings."""
-    return _value(_inputs(emissions, lengths, scores), None)
+    return differentiable(_Value, _inputs(emissions, lengths, scores), None)
 
 
 def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[B]: the log probability of `tags` [B, T]."""
     check_tags(emissions, tags)
-    return _value(_inputs(emissions, lengths, scores), tags)
+    return differentiable(_Value, _inputs(emissions, lengths, scores), tags)
 
 
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
@@ -152,7 +125,7 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
         tags = torch.empty(B, T, dtype=torch.int64, device=lengths.device)
         value = given.emissions.new_empty(B)
         if B:
-            with _device(emissions):
+            with gpu.device_of(emissions):
                 kernels.best_tags[(B,)](
                     given.emissions, given.lengths, *given.scores, choices, tags, value, T, **_options(K)
                 )

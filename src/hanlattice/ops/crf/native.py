@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hanlattice.ops import library
-from hanlattice.ops.crf.values import CRFScores, TaggedSpans, check, check_tags
+from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags, differentiable
 from hanlattice.ops.threads import run_calls
 
 Array = npt.NDArray[Any]
@@ -37,14 +37,6 @@ class _Batch(Structure):
     )
 
 
-class _Inputs(NamedTuple):
-    """What C reads: dense, of one dtype; lengths and tags are int64."""
-
-    emissions: Tensor  # [B, T, K]
-    lengths: Tensor  # [B]
-    scores: CRFScores
-
-
 def takes(name: str, emissions: Tensor, scores: CRFScores) -> bool:
     """Whether the library is there, and has this function for these tensors."""
     if name == "span_log_probability" and scores.start.dtype == torch.float64:
@@ -52,13 +44,13 @@ def takes(name: str, emissions: Tensor, scores: CRFScores) -> bool:
     return library.available(emissions, *scores)
 
 
-def _inputs(name: str, emissions: Tensor, lengths: Tensor, scores: CRFScores) -> _Inputs:
+def _inputs(name: str, emissions: Tensor, lengths: Tensor, scores: CRFScores) -> CRFInputs:
     check(emissions, lengths, scores)
     if not takes(name, emissions, scores):
         reason = library.missing() or "it takes tensors on the CPU, all float32 or all float64"
         raise ValueError(f"the native CRF cannot run here: {reason}; use backend='batched'")
     dense = CRFScores(*(part.contiguous() for part in scores))
-    given = _Inputs(emissions.contiguous(), lengths.to(torch.int64).contiguous(), dense)
+    given = CRFInputs(emissions.contiguous(), lengths.to(torch.int64).contiguous(), dense)
     if len(lengths):
         shortest, longest = (int(edge) for edge in given.lengths.aminmax())
         if shortest < 1 or longest > emissions.shape[1]:
@@ -66,7 +58,7 @@ def _inputs(name: str, emissions: Tensor, lengths: Tensor, scores: CRFScores) ->
     return given
 
 
-def _gold(tags: Tensor, given: _Inputs) -> Tensor:
+def _gold(tags: Tensor, given: CRFInputs) -> Tensor:
     """The tags as C reads them, and nothing in them that would lead it astray."""
     check_tags(given.emissions, tags)
     _, T, K = given.emissions.shape
@@ -83,7 +75,7 @@ def _run_count(B: int, T: int) -> int:
     return min(B, RUNS) if B * T > SMALL else min(B, 1)
 
 
-def _call(name: str, given: _Inputs, by_score: Tensor | None = None, **asked: Tensor | Array | int | None) -> None:
+def _call(name: str, given: CRFInputs, by_score: Tensor | None = None, **asked: Tensor | Array | int | None) -> None:
     """C's function for each run of sentences. `by_score` [runs, K + 2, K] has one place for each of them."""
     B, T, K = given.emissions.shape
     runs = _run_count(B, T)
@@ -115,33 +107,26 @@ class _Value(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        emissions: Tensor,
-        start: Tensor,
-        transitions: Tensor,
-        end: Tensor,
-        lengths: Tensor,
-        tags: Tensor | None,
-        gradient: bool,
+        ctx: Any, gradient: bool, tags: Tensor | None, lengths: Tensor, emissions: Tensor, *scores: Tensor
     ) -> Tensor:
-        given = _Inputs(emissions, lengths, CRFScores(start, transitions, end))
+        given = CRFInputs(emissions, lengths, CRFScores(*scores))
         value = emissions.new_empty(len(lengths))
         alphas = torch.empty_like(emissions) if gradient else None
         _call("crf_forward", given, tags=tags, alphas=alphas, value=value)
-        ctx.save_for_backward(emissions, start, transitions, end, lengths, tags, alphas)
+        ctx.save_for_backward(tags, alphas, lengths, emissions, *scores)
         return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        emissions, start, transitions, end, lengths, tags, alphas = ctx.saved_tensors
-        given = _Inputs(emissions, lengths, CRFScores(start, transitions, end))
+        tags, alphas, lengths, emissions, *scores = ctx.saved_tensors
+        given = CRFInputs(emissions, lengths, CRFScores(*scores))
         by_emission, by_score = _gradient(given, tags, alphas, gradient.contiguous(), by_scores=True)
-        return by_emission, by_score[-2], by_score[:-2], by_score[-1], None, None, None
+        return None, None, None, by_emission, by_score[-2], by_score[:-2], by_score[-1]
 
 
 def _gradient(
-    given: _Inputs, tags: Tensor | None, alphas: Tensor, gradient: Tensor, by_scores: bool
+    given: CRFInputs, tags: Tensor | None, alphas: Tensor, gradient: Tensor, by_scores: bool
 ) -> tuple[Tensor, Tensor]:
     """By the emissions, [B, T, K], and by transitions, start and end, [K + 2, K]: one sum a run, added in order."""
     B, T, K = given.emissions.shape
@@ -152,21 +137,15 @@ def _gradient(
     return by_emission, by_score.sum(0)
 
 
-def _value(given: _Inputs, tags: Tensor | None) -> Tensor:
-    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (given.emissions, *given.scores))
-    result: Tensor = _Value.apply(given.emissions, *given.scores, given.lengths, tags, gradient)  # type: ignore[no-untyped-call]
-    return result
-
-
 def log_partition(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[B]: the log of the summed weight of all taggings."""
-    return _value(_inputs("log_partition", emissions, lengths, scores), None)
+    return differentiable(_Value, _inputs("log_partition", emissions, lengths, scores), None)
 
 
 def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[B]: the log probability of `tags` [B, T]."""
     given = _inputs("log_likelihood", emissions, lengths, scores)
-    return _value(given, _gold(tags, given))
+    return differentiable(_Value, given, _gold(tags, given))
 
 
 @torch.no_grad()
@@ -238,7 +217,7 @@ class _SpanArrays(NamedTuple):
     blocked: npt.NDArray[np.bool_]  # [S, K]
 
 
-def _check_spans(given: _Inputs, spans: _SpanArrays) -> None:
+def _check_spans(given: CRFInputs, spans: _SpanArrays) -> None:
     """What C would follow outside the batch is an IndexError, as it is where torch looks up."""
     (B, _, K), (S, L) = given.emissions.shape, spans.tags.shape
     if spans.blocked.shape != (S, K) or any(len(part) != S for part in spans):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+from torch.autograd import Function
 
 # The score of a forbidden step. Finite, so that no gradient is ever ∞ − ∞; so low that exp() of it is an exact 0 in
 # float32 and float64 beside anything legal; and so far from the largest float32 that the worst path of a sentence of a
@@ -18,6 +20,14 @@ class CRFScores(NamedTuple):
     start: Tensor  # [K]: the first tag
     transitions: Tensor  # [K, K]: from, to
     end: Tensor  # [K]: the last tag
+
+
+class CRFInputs(NamedTuple):
+    """What compiled code reads: dense, of one dtype, the lengths checked or safe."""
+
+    emissions: Tensor  # [B, T, K]
+    lengths: Tensor  # [B]
+    scores: CRFScores
 
 
 class TaggedSpans(NamedTuple):
@@ -41,6 +51,14 @@ def forbid(scores: CRFScores, allowed_start: Tensor, allowed_between: Tensor, al
         scores.transitions.masked_fill(~allowed_between, FORBIDDEN),
         scores.end.masked_fill(~allowed_end, FORBIDDEN),
     )
+
+
+def differentiable(function: type[Function], given: CRFInputs, tags: Tensor | None) -> Tensor:
+    """The [B] values of a function of (whether a gradient is wanted, tags, lengths, emissions, *scores)."""
+    inputs = (given.emissions, *given.scores)
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    values: Tensor = function.apply(gradient, tags, given.lengths, *inputs)  # type: ignore[no-untyped-call]
+    return values
 
 
 def check(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> None:

@@ -24,7 +24,7 @@ def lattice_lstm(
 ) -> Tensor:
     """One direction: x [B, T, D], word_x [W, E] in the lattice's word order → h [B, T, H], zero after a sentence."""
     check(x, word_x, lattice, weights, coupled)
-    return choose(backend, x).lattice_lstm(x, word_x, lattice, weights, coupled)
+    return choose(backend, x)(x, word_x, lattice, [weights], coupled)
 
 
 def bidirectional(
@@ -41,7 +41,7 @@ def bidirectional(
     check_weights(x, word_x, backward, coupled)
     if forward.hidden != backward.hidden:
         raise ValueError(f"both directions must have one H: forward has {forward.hidden}, backward {backward.hidden}")
-    return choose(backend, x).bidirectional(x, word_x, lattice, forward, backward, coupled)
+    return choose(backend, x)(x, word_x, lattice, [forward, backward], coupled)
 
 
 def prepare(lattice: Lattice, device: torch.device | str) -> None:

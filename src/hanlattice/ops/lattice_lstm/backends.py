@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,26 +16,29 @@ from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
 from hanlattice.text.lattice import Lattice
 
 BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
+PRECISION = "bf16"  # that "fused" has: the fastest, and as good (README.md)
 
 
-class Backend(NamedTuple):
-    lattice_lstm: Callable[..., Tensor]
-    bidirectional: Callable[..., Tensor]
+# (x, word_x, lattice, weights of one direction or of both, coupled) → h [B, T, N·H]
+Backend = Callable[[Tensor, Tensor, Lattice, Sequence[LatticeLSTMWeights], bool], Tensor]
+
+
+def resolve(name: str, x: Tensor) -> str:
+    """What a name stands for with tensors like x. "auto": fused on a GPU, native on a CPU, else batched."""
+    if name not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {name!r}")
+    name = _best(x) if name == "auto" else name
+    return f"fused-{PRECISION}" if name == "fused" else name
 
 
 def choose(name: str, x: Tensor) -> Backend:
-    """The backend of this name for tensors like x. "auto": fused on a GPU, native on a CPU, else batched."""
-    if name not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {name!r}")
-    if name == "auto":
-        name = _best(x)
+    """The backend of this name for tensors like x."""
+    name = resolve(name, x)
     if name.startswith("fused"):
         return _fused(name, x)
     if name == "native":
         return _native(x)
-    if name == "batched":
-        return Backend(batched.lattice_lstm, batched.bidirectional)
-    return Backend(reference.lattice_lstm, _both_ways)
+    return batched.directions if name == "batched" else _reference
 
 
 def _best(x: Tensor) -> str:
@@ -57,8 +59,7 @@ def _fused(name: str, x: Tensor) -> Backend:
         raise InputError(f"the backend {name} cannot be used: {reason}")
     from hanlattice.ops.lattice_lstm import fused
 
-    precision = name.partition("-")[2] or fused.DEFAULT
-    return Backend(*(partial(call, precision=precision) for call in (fused.lattice_lstm, fused.bidirectional)))
+    return partial(fused.directions, precision=name.partition("-")[2])
 
 
 def _native(x: Tensor) -> Backend:
@@ -66,19 +67,16 @@ def _native(x: Tensor) -> Backend:
         raise InputError(f"the backend native cannot be used: {reason}")
     if not native.available(x):
         raise InputError(f"the backend native takes float32 or float64 on the CPU, not {x.dtype} on {x.device}")
-    return Backend(native.lattice_lstm, native.bidirectional)
+    return native.directions
 
 
-def _both_ways(
-    x: Tensor,
-    word_x: Tensor,
-    lattice: Lattice,
-    forward: LatticeLSTMWeights,
-    backward: LatticeLSTMWeights,
-    coupled: bool = True,
+def _reference(
+    x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
 ) -> Tensor:
-    """The reference in both directions: the backward one reads mirrored sentences and mirrored words."""
+    """The second direction reads mirrored sentences and mirrored words."""
+    ahead = reference.lattice_lstm(x, word_x, lattice, weights[0], coupled)
+    if len(weights) == 1:
+        return ahead
     flip = mirror_index(lattice, x)
-    ahead = reference.lattice_lstm(x, word_x, lattice, forward, coupled)
-    back = reference.lattice_lstm(take(x, flip), word_x, lattice.reversed(), backward, coupled)
+    back = reference.lattice_lstm(take(x, flip), word_x, lattice.reversed(), weights[1], coupled)
     return torch.cat([ahead, take(back, flip)], dim=-1)

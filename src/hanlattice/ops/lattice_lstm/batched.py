@@ -20,35 +20,25 @@ from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
 from hanlattice.text.lattice import Lattice
 
 
-def lattice_lstm(
-    x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool = True
-) -> Tensor:
-    """x [B, T, D], word_x [W, E] → h [B, T, H]; zero after a sentence's end."""
-    return directions([x], word_x, [lattice], [weights], coupled)[0]
-
-
-def bidirectional(
-    x: Tensor,
-    word_x: Tensor,
-    lattice: Lattice,
-    forward: LatticeLSTMWeights,
-    backward: LatticeLSTMWeights,
-    coupled: bool = True,
-) -> Tensor:
-    """Both directions in one loop: [B, T, 2H]."""
-    flip = mirror_index(lattice, x)
-    h = directions([x, take(x, flip)], word_x, [lattice, lattice.reversed()], [forward, backward], coupled)
-    return torch.cat([h[0], take(h[1], flip)], dim=-1)
-
-
 def directions(
+    x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
+) -> Tensor:
+    """One direction, or the two in one loop → [B, T, N·H]; zero after a sentence's end."""
+    if len(weights) == 1:
+        return side_by_side([x], word_x, [lattice], weights, coupled)[0]
+    flip = mirror_index(lattice, x)
+    ahead, back = side_by_side([x, take(x, flip)], word_x, [lattice, lattice.reversed()], weights, coupled)
+    return torch.cat([ahead, take(back, flip)], dim=-1)
+
+
+def side_by_side(
     xs: Sequence[Tensor],
     word_x: Tensor,
     lattices: Sequence[Lattice],
     weights: Sequence[LatticeLSTMWeights],
     coupled: bool,
 ) -> Tensor:
-    """N directions over the same sentences → h [N, B, T, H]. What needs no recurrence is done here, in few products."""
+    """N runs over sentences of the same lengths → h [N, B, T, H]. What needs no recurrence is done in few products."""
     plan = make_plan(lattices, xs[0])
     N, B, T, H = len(xs), xs[0].shape[0], xs[0].shape[1], weights[0].hidden
     if B == 0 or T == 0:

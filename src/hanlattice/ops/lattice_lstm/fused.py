@@ -7,7 +7,7 @@ products. `kernels.py` has the launches' code; README.md what they cost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -17,45 +17,25 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from hanlattice.ops import gpu
 from hanlattice.ops.lattice_lstm import kernels
 from hanlattice.ops.lattice_lstm.packed import Packed, pack
 from hanlattice.ops.lattice_lstm.schedule import Schedule, schedule
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
 from hanlattice.text.lattice import Lattice
 
-DEFAULT = "bf16"  # or fp32, tf32: of the recurrent products' factors; sums and states are always float32
 SLOTS = 16  # rows of a tile, the fewest that the matrix units take
 
 
-def lattice_lstm(
-    x: Tensor,
-    word_x: Tensor,
-    lattice: Lattice,
-    weights: LatticeLSTMWeights,
-    coupled: bool = True,
-    precision: str = DEFAULT,
-) -> Tensor:
-    """x [B, T, D], word_x [W, E] → h [B, T, H]; zero after a sentence's end."""
-    return directions(x, word_x, lattice, [weights], coupled, precision)
-
-
-def bidirectional(
-    x: Tensor,
-    word_x: Tensor,
-    lattice: Lattice,
-    forward: LatticeLSTMWeights,
-    backward: LatticeLSTMWeights,
-    coupled: bool = True,
-    precision: str = DEFAULT,
-) -> Tensor:
-    """Both directions in one launch: [B, T, 2H]."""
-    return directions(x, word_x, lattice, [forward, backward], coupled, precision)
-
-
 def directions(
-    x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool, precision: str
+    x: Tensor,
+    word_x: Tensor,
+    lattice: Lattice,
+    weights: Sequence[LatticeLSTMWeights],
+    coupled: bool,
+    precision: str,
 ) -> Tensor:
-    """One direction, or the two → [B, T, N·H]."""
+    """One direction, or the two in one launch → [B, T, N·H]; zero after a sentence's end."""
     B, T, _ = x.shape
     plan = schedule(lattice, x.device)
     longest = plan.stride - 1
@@ -78,7 +58,7 @@ class Setting(NamedTuple):
 
     plan: Schedule
     coupled: bool
-    precision: str
+    precision: str  # fp32, tf32 or bf16: of the recurrent products' factors; sums and states are float32
     N: int
     H: int
 
@@ -233,8 +213,7 @@ def _launch(kernel: Any, buffers: list[Tensor], setting: Setting, W: int, **more
     plan, recurrent = setting.plan, buffers[2] if more else buffers[3]
     B = len(plan.order)
     shape = launch_shape(buffers[0].device, B, setting.N, setting.H, setting.precision)
-    current: AbstractContextManager[None] = torch.cuda.device_of(buffers[0])  # type: ignore[no-untyped-call]
-    with current:  # Triton launches on the current device
+    with gpu.device_of(buffers[0]):
         kernel[(triton.cdiv(B, shape.rows), setting.N)](
             *buffers,
             plan.order, plan.lengths, plan.starts, plan.ends, plan.row, plan.place,

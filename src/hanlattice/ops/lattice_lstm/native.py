@@ -25,25 +25,6 @@ def available(x: Tensor) -> bool:
     return library.available(x)
 
 
-def lattice_lstm(
-    x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool = True
-) -> Tensor:
-    """x [B, T, D], word_x [W, E] → h [B, T, H]; zero after a sentence's end."""
-    return directions(x, word_x, lattice, [weights], coupled)
-
-
-def bidirectional(
-    x: Tensor,
-    word_x: Tensor,
-    lattice: Lattice,
-    forward: LatticeLSTMWeights,
-    backward: LatticeLSTMWeights,
-    coupled: bool = True,
-) -> Tensor:
-    """Both directions, side by side: [B, T, 2H]."""
-    return directions(x, word_x, lattice, [forward, backward], coupled)
-
-
 def directions(
     x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
 ) -> Tensor:

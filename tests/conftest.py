@@ -10,7 +10,7 @@ import torch
 
 from hanlattice.predict import Predictor, load
 from hanlattice.training.loop import train
-from tests.made import made_config, write_made
+from tests.made import made_config, write_language_model, write_made
 
 hypothesis.settings.register_profile("project", max_examples=40, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("project")
@@ -35,6 +35,19 @@ def lattice_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def char_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained character model. Nobody writes into it."""
     return train(made_config(made, model__encoder="char"), tmp_path_factory.mktemp("models") / "char").folder
+
+
+@pytest.fixture(scope="session")
+def lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained language model. Nobody writes into it."""
+    return write_language_model(tmp_path_factory.mktemp("lm"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder of the test's own."""
+    monkeypatch.setenv("HANLATTICE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture

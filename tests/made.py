@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from hanlattice.config import Config, make_config
 from hanlattice.data.columns import write_columns
+from hanlattice.models.language_model import (
+    DIRECTIONS,
+    Settings,
+    make_vocab,
+    save_direction,
+    save_language_model_frame,
+)
+from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
@@ -59,6 +68,18 @@ def write_made(folder: Path, train: int = 120) -> None:
         write_vectors(folder / file, Vectors(tuple(names), matrix), binary=file.endswith(".bin"))
 
 
+def write_language_model(folder: Path, seed: int = 0, hidden: int = 6) -> Path:
+    """An untrained language model over the made corpus's characters."""
+    settings = Settings(embedding=4, hidden=hidden)
+    vocab = make_vocab(sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES, "0"))) - set("{}PL3")))
+    torch.manual_seed(seed)
+    save_language_model_frame(folder, vocab, settings)
+    for direction in DIRECTIONS:
+        model = CharLanguageModel(len(vocab), settings.embedding, settings.hidden)
+        save_direction(folder, direction, model.state_dict(), {"direction": direction})
+    return folder
+
+
 def made_tree(folder: Path, **changes: Any) -> dict[str, dict[str, Any]]:
     """The settings that learn the made corpus; `train__epochs=2` changes one of them."""
     tree: dict[str, dict[str, Any]] = {
@@ -70,7 +91,7 @@ def made_tree(folder: Path, **changes: Any) -> dict[str, dict[str, Any]]:
     }
     for name, value in changes.items():
         section, _, key = name.partition("__")
-        tree[section][key] = value
+        tree.setdefault(section, {})[key] = value
     return tree
 
 

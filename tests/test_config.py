@@ -81,9 +81,9 @@ def test_one_problem_is_singular():
 
 
 def test_nothing_near_lists_what_is_known():
-    with pytest.raises(ConfigError, match=r"unknown section \[zzz\]; known are data, chars, words, model, train"):
+    with pytest.raises(ConfigError, match=r"unknown section \[zzz\]; known are data, chars, words, lm, model, train"):
         make_config({"zzz": {}})
-    with pytest.raises(ConfigError, match=r"unknown key words\.qqq; known are vectors, norm, fine_tune, dropout"):
+    with pytest.raises(ConfigError, match=r"unknown key words\.qqq; known are vectors, lexicon, dim, norm"):
         make_config({"words": {"qqq": 1}})
 
 
@@ -179,6 +179,10 @@ IDLE = [
     ("[train]\ndecay = 0.05\n", "train.schedule=inverse", "train.decay does nothing unless train.schedule=inverse: "),
     ("[chars]\ndim = 50\nvectors = 'v'\n", "chars.vectors=", "chars.dim does nothing with chars.vectors"),
     ("[chars]\nnorm = 12\n", "chars.vectors=v", "chars.norm does nothing without chars.vectors"),
+    ("[words]\ndim = 50\nvectors = 'v'\n", "words.vectors=", "words.dim does nothing with words.vectors"),
+    ("[words]\nnorm = 12\n", "words.vectors=v", "words.norm does nothing without words.vectors"),
+    ("[lm]\ndim = 10\n", "lm.model=m", "lm.dim does nothing without lm.model"),
+    ("[lm]\ncache = false\n", "lm.model=m", "lm.cache does nothing without lm.model"),
     ("[model]\ncoupled = false\nencoder = 'char'\n", "model.encoder=lattice", "model.coupled does nothing with "),
     ("[model]\ncoupled = true\nencoder = 'char'\n", "model.encoder=lattice", "model.coupled does nothing with "),
 ]

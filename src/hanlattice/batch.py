@@ -8,16 +8,17 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hanlattice.ops.lattice_lstm import prepare
 from hanlattice.text.lattice import Ints, Lattice
 from hanlattice.text.lexicon import Lexicon, Matches
-from hanlattice.text.normal import CodeTable, code_points, fold_code_points, fold_digits
+from hanlattice.text.normal import CodeTable, code_points, fold_code_points
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.tag_ids import TagIds
-from hanlattice.text.vocab import Vocab
+from hanlattice.text.vocab import Vocab, seen_as
 
 PART = 1 << 19  # characters that are matched at a time: bounds what matching needs beside its result
 
@@ -30,11 +31,15 @@ class Examples:
     chars: Ints  # [N]
     matches: Matches
     tags: Ints | None  # [N]; None where a sentence has none
+    symbols: Ints | None = None  # [N]: the characters as the language model numbers them, if there is one
+    states: npt.NDArray[np.float16] | None = None  # [N, S]: what the language model makes of them, if that is kept
 
     def __post_init__(self) -> None:
         counts, *words = self.matches
         if len(self.chars) != self.lengths.sum() or not (self.tags is None or len(self.tags) == len(self.chars)):
             raise ValueError("lengths, chars and tags do not belong to the same sentences")
+        if any(other is not None and len(other) != len(self.chars) for other in (self.symbols, self.states)):
+            raise ValueError("chars, symbols and states do not belong to the same sentences")
         Lattice(self.lengths, np.repeat(np.arange(len(counts)), counts), *words)  # its checks
 
     def __len__(self) -> int:
@@ -65,17 +70,21 @@ class Examples:
             lattice=lattice,
             words=torch.from_numpy(self.matches.word[found]),
             tags=None if self.tags is None else _padded(self.tags[here], there, B, T),
+            symbols=None if self.symbols is None else _padded(self.symbols[here], there, B, T),
+            states=None if self.states is None else _padded_rows(self.states, here, there, B, T),
         )
 
 
 @dataclass(frozen=True)
 class Indexer:
-    """What turns text into numbers: the vocabulary, the lexicon (if the model uses one) and the tags."""
+    """What turns text into numbers: the vocabulary, the lexicon and the language model's symbols (if the model uses
+    them), and the tags."""
 
     vocab: Vocab
     lexicon: Lexicon | None
     tags: tuple[str, ...]
     scheme: str
+    symbols: Vocab | None = None
 
     def examples(self, sentences: Sequence[Sentence]) -> Examples:
         """A corpus as numbers, with the gold tags if every sentence has spans."""
@@ -87,27 +96,29 @@ class Indexer:
 
     def read(self, texts: Sequence[str]) -> Examples:
         """Texts as numbers, without tags."""
-        lengths, chars, matches = zip(*map(self._part, _parts(texts, PART)), strict=True)
+        lengths, chars, symbols, matches = zip(*map(self._part, _parts(texts, PART)), strict=True)
         joined = (_concatenate(arrays) for arrays in zip(*matches, strict=True))
-        return Examples(_concatenate(lengths), _concatenate(chars), Matches(*joined), tags=None)
+        plain = Examples(_concatenate(lengths), _concatenate(chars), Matches(*joined), tags=None)
+        return plain if self.symbols is None else replace(plain, symbols=_concatenate(symbols))
 
-    def _part(self, texts: Sequence[str]) -> tuple[Ints, Ints, Matches]:
-        """(lengths, character ids, matches)."""
+    def _part(self, texts: Sequence[str]) -> tuple[Ints, Ints, Ints, Matches]:
+        """(lengths, character ids, the language model's symbols, matches)."""
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        codes = code_points("\n".join(texts))
-        ids = self._char_ids(codes).astype(np.int64)
-        chars = np.delete(ids, np.cumsum(lengths + 1)[:-1] - 1)  # without the line ends in between
+        codes, ends = code_points("\n".join(texts)), np.cumsum(lengths + 1)[:-1] - 1
+        plain = np.delete(codes, ends)  # without the line ends in between
+        chars, symbols = (table(plain).astype(np.int64) for table in (self._char_ids, self._symbol_ids))
         if self.lexicon is None:
             nothing = np.empty(0, dtype=np.int64)
-            return lengths, chars, Matches(np.zeros_like(lengths), nothing, nothing, nothing)
-        return lengths, chars, self.lexicon.match_joined(fold_code_points(codes), lengths)
+            return lengths, chars, symbols, Matches(np.zeros_like(lengths), nothing, nothing, nothing)
+        return lengths, chars, symbols, self.lexicon.match_joined(fold_code_points(codes), lengths)
 
     @cached_property
     def _char_ids(self) -> CodeTable:
-        return CodeTable(self._char_id)
+        return seen_as(self.vocab)
 
-    def _char_id(self, character: str) -> int:
-        return self.vocab[fold_digits(character)]
+    @cached_property
+    def _symbol_ids(self) -> CodeTable:
+        return self._char_ids if self.symbols is None else seen_as(self.symbols)
 
     @cached_property
     def tag_ids(self) -> TagIds:
@@ -124,6 +135,8 @@ class Batch:
     lattice: Lattice
     words: Tensor  # [W]: the lattice's word ids
     tags: Tensor | None  # [B, T]
+    symbols: Tensor | None = None  # [B, T]: for the language model
+    states: Tensor | None = None  # [B, T, S], in half precision: the language model's, where they are known already
 
     def __post_init__(self) -> None:
         B, T = self.chars.shape
@@ -131,20 +144,35 @@ class Batch:
             raise ValueError("chars, lengths, lattice and words do not belong to the same batch")
         if self.tags is not None and tuple(self.tags.shape) != (B, T):
             raise ValueError(f"tags must be {(B, T)}, not {tuple(self.tags.shape)}")
+        for name, other in (("symbols", self.symbols), ("states", self.states)):
+            if other is not None and tuple(other.shape[:2]) != (B, T):
+                raise ValueError(f"{name} must begin with {(B, T)}, not {tuple(other.shape)}")
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on a device. To a GPU everything goes in one copy that nobody waits for."""
+        """The batch on a device. To a GPU all numbers go in one copy, and states in another; nobody waits for them."""
         there = torch.device(device)
-        tensors = [tensor for tensor in (self.chars, self.lengths, self.words, self.tags) if tensor is not None]
+        named = {name: getattr(self, name) for name in ("chars", "lengths", "words", "tags", "symbols")}
+        whole = {name: tensor for name, tensor in named.items() if tensor is not None}
+        states = self.states
         if there.type == "cuda" and self.chars.is_cpu:
-            chars, lengths, words, *tags = _move(tensors, there)
-            prepare(self.lattice, chars.device)  # which, unlike `there`, always has a number
+            moved = dict(zip(whole, _move(list(whole.values()), there), strict=True))
+            prepare(self.lattice, moved["chars"].device)  # which, unlike `there`, always has a number
+            states = None if states is None else states.pin_memory().to(there, non_blocking=True)
         else:
-            chars, lengths, words, *tags = (tensor.to(there) for tensor in tensors)
-        return Batch(chars, lengths, self.lattice, words, tags[0] if tags else None)
+            moved = {name: tensor.to(there) for name, tensor in whole.items()}
+            states = None if states is None else states.to(there)
+        return Batch(
+            lattice=self.lattice,
+            chars=moved["chars"],
+            lengths=moved["lengths"],
+            words=moved["words"],
+            tags=moved.get("tags"),
+            symbols=moved.get("symbols"),
+            states=states,
+        )
 
 
 def _move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -166,6 +194,12 @@ def _padded(values: Ints, places: Ints, B: int, T: int) -> Tensor:
     table = np.zeros(B * T, dtype=np.int64)
     table[places] = values
     return torch.from_numpy(table.reshape(B, T))
+
+
+def _padded_rows(rows: npt.NDArray[np.float16], here: Ints, there: Ints, B: int, T: int) -> Tensor:
+    table = np.zeros((B * T, rows.shape[1]), dtype=rows.dtype)
+    table[there] = rows[here]
+    return torch.from_numpy(table.reshape(B, T, -1))
 
 
 def _parts(texts: Sequence[str], characters: int) -> Iterator[Sequence[str]]:

@@ -18,7 +18,9 @@ from hanlattice.files import read_lines
 
 # Those of ops.lattice_lstm, which this floor cannot import; a test holds the two together.
 BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
-NO_WORDS = "words.vectors must name a vector file: the lattice model takes its words from it"
+NO_WORDS = (
+    "words.vectors must name a vector file, or words.lexicon a dictionary: the lattice model takes its words there"
+)
 
 
 def _setting(default: Any, check: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -50,9 +52,21 @@ class CharsConfig:
 @dataclass(frozen=True)
 class WordsConfig:
     vectors: str = ""
+    lexicon: str = ""  # a dictionary instead, whose words begin with random vectors
+    dim: int = _setting(50, "positive")  # of those
     norm: float = _setting(0.0, "count")
     fine_tune: bool = True
     dropout: float = _setting(0.5, "share")
+
+
+@dataclass(frozen=True)
+class LmConfig:
+    """A language model whose states stand beside the character embedding."""
+
+    model: str = ""  # a folder that `hanlattice pretrain lm` made
+    dim: int = _setting(100, "positive")  # its states are projected to this width
+    dropout: float = _setting(0.5, "share")  # on the states
+    cache: bool = True  # compute the states of train and dev once and keep them on disk; else in every step
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     chars: CharsConfig = field(default_factory=CharsConfig)
     words: WordsConfig = field(default_factory=WordsConfig)
+    lm: LmConfig = field(default_factory=LmConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
@@ -118,6 +133,24 @@ _IDLE: tuple[tuple[str, Callable[[Config], bool], str], ...] = (
         "chars.norm",
         lambda config: not config.chars.vectors,
         "without chars.vectors, which it scales: remove it, or name a vector file",
+    ),
+    (
+        "words.dim",
+        lambda config: bool(config.words.vectors),
+        "with words.vectors, which have a width of their own: remove one of the two",
+    ),
+    (
+        "words.norm",
+        lambda config: not config.words.vectors,
+        "without words.vectors, which it scales: remove it, or name a vector file",
+    ),
+    *(
+        (
+            f"lm.{key}",
+            lambda config: not config.lm.model,
+            "without lm.model: remove it, or name the folder of a language model",
+        )
+        for key in ("dim", "dropout", "cache")
     ),
     (
         "train.backend",
@@ -163,8 +196,10 @@ def lacking(config: Config) -> list[str]:
         problems.append("data.dev must name a file, or data.holdout a share of train that serves as dev")
     if config.data.dev and config.data.holdout:
         problems.append("data.holdout and data.dev both say what serves as dev: give one of them")
-    if config.model.encoder == "lattice" and not config.words.vectors:
+    if config.model.encoder == "lattice" and not (config.words.vectors or config.words.lexicon):
         problems.append(NO_WORDS)
+    if config.words.vectors and config.words.lexicon:
+        problems.append("words.vectors and words.lexicon both say which words there are: give one of them")
     return problems
 
 

@@ -152,3 +152,23 @@ def test_a_row_of_the_wrong_width_is_skipped_and_told_once(tmp_path):
     assert "line 5: expected a word and 2 numbers, found 1" in told[0]
     assert built.indexer.lexicon is not None
     assert built.indexer.lexicon.words == ["南京"]
+
+
+def test_a_dictionary_gives_words_with_random_vectors(tmp_path):
+    (tmp_path / "words.txt").write_text("大海 30 n\n南京 7 ns\n长江\t5\n市 1 n\n", "utf-8")
+    built = make(tmp_path, words={"vectors": "", "lexicon": str(tmp_path / "words.txt"), "dim": 6})
+    lexicon, words = built.indexer.lexicon, built.tagger.words
+    assert lexicon is not None
+    assert words is not None
+    assert lexicon.words == ["南京", "长江", "大海"]
+    assert (len(words.trained), words.dim, words.fixed.dtype) == (2, 6, torch.float16)
+    assert len(set(words.rows(torch.arange(3)).flatten().tolist())) > 12
+    again = make(tmp_path, words={"vectors": "", "lexicon": str(tmp_path / "words.txt"), "dim": 6}).tagger.words
+    assert again is not None
+    assert torch.equal(again.rows(torch.arange(3)), words.rows(torch.arange(3)))
+
+
+def test_a_dictionary_without_a_word_is_refused(tmp_path):
+    (tmp_path / "words.txt").write_text("市\n", "utf-8")
+    with pytest.raises(InputError, match="no word of two characters"):
+        make(tmp_path, words={"vectors": "", "lexicon": str(tmp_path / "words.txt")})

@@ -17,14 +17,8 @@ import hanlattice
 from hanlattice.config import make_config
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.models.build import build
-from hanlattice.models.checkpoint import (
-    _record_digest,
-    load_model,
-    load_tensors,
-    save_frame,
-    save_tensors,
-    save_weights,
-)
+from hanlattice.models.checkpoint import load_model, save_frame, save_weights
+from hanlattice.models.folder import load_tensors, record_digest, save_tensors
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
@@ -163,7 +157,7 @@ def test_another_format_version_is_refused_though_its_checksum_fits(scratch, ver
     record = json.loads((scratch / "config.json").read_text("utf-8"))
     del record["sha256"]
     record["format"] = version
-    content = json.dumps(record | {"sha256": _record_digest(record)}).encode()
+    content = json.dumps(record | {"sha256": record_digest(record)}).encode()
     with (
         damaged(scratch / "config.json", content),
         pytest.raises(ModelError, match=f"format version is {version}, and"),
@@ -175,7 +169,7 @@ def test_another_format_version_is_refused_though_its_checksum_fits(scratch, ver
 def test_a_part_of_the_config_that_is_missing_is_named_though_the_checksum_fits(scratch, key):
     record = json.loads((scratch / "config.json").read_text("utf-8"))
     del record["sha256"], record[key]
-    content = json.dumps(record | {"sha256": _record_digest(record)}).encode()
+    content = json.dumps(record | {"sha256": record_digest(record)}).encode()
     with damaged(scratch / "config.json", content), pytest.raises(ModelError, match=f"{key} is missing"):
         load_model(scratch)
 

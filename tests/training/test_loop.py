@@ -14,7 +14,8 @@ import torch
 from hanlattice.config import Config
 from hanlattice.data.columns import write_columns
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
-from hanlattice.models.checkpoint import load_model, load_tensors
+from hanlattice.models.checkpoint import load_model
+from hanlattice.models.folder import load_tensors
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training import loop

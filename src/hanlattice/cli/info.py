@@ -58,7 +58,7 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _facts(folder: Path, model: Model) -> dict[str, Any]:
-    lexicon = model.indexer.lexicon
+    lexicon, vectors = model.indexer.lexicon, model.data.get("vectors", {})
     return {
         "encoder": model.config.model.encoder,
         "labels": labels_of(model.indexer.tags),
@@ -66,10 +66,11 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "characters": len(model.indexer.vocab) - 1,
         "words": 0 if lexicon is None else len(lexicon),
         "parameters": sum(p.numel() for p in model.tagger.parameters()),
-        "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "seed": model.config.train.seed,
-        "character vectors": model.config.chars.vectors or "random",
-        "word vectors": model.config.words.vectors or "none",
+        "character vectors": vectors.get("chars") or "random",
+        "word vectors": vectors.get("words") or "none",
+        "language model": vectors.get("lm") or "none",
         "data": dict(model.data),
         "scores": dict(model.scores),
         "config": model.config.as_dict(),

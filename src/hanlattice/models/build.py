@@ -14,10 +14,12 @@ from hanlattice.batch import Indexer
 from hanlattice.config import NO_WORDS, Config
 from hanlattice.data.corpora import resolve
 from hanlattice.errors import ConfigError, InputError
+from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold_digits
@@ -48,21 +50,32 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     vocab, char_vectors = _characters(config, seen, notices)
     lexicon, words = _words(config, train, notices)
     tags = tuple(tag_set(labels, config.model.scheme))
-    indexer = Indexer(vocab, lexicon, tags, config.model.scheme)
-    tagger = assemble(config, indexer, char_vectors, words, config.train.backend)
+    lm = load_language_model(config.lm.model) if config.lm.model else None
+    indexer = Indexer(vocab, lexicon, tags, config.model.scheme, lm.vocab if lm else None)
+    tagger = assemble(config, indexer, char_vectors, words, lm, config.train.backend)
     return Built(tagger, indexer, tuple(notices))
 
 
 def assemble(
-    config: Config, indexer: Indexer, chars: Tensor, words: WordEmbedding | None, backend: str = "auto"
+    config: Config,
+    indexer: Indexer,
+    chars: Tensor,
+    words: WordEmbedding | None,
+    lm: LanguageModel | None,
+    backend: str = "auto",
 ) -> Tagger:
-    """The modules around tables that exist already."""
+    """The modules around tables and a language model that exist already."""
     model, dim = config.model, chars.shape[1]
+    states = None
+    if lm is not None:
+        ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
+        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.dropout, lm.vocab[BREAK])
+        dim += config.lm.dim
     encoder: LatticeLSTM | CharLSTM = CharLSTM(dim, model.hidden)
     if words is not None:
         encoder = LatticeLSTM(dim, words.dim, model.hidden, model.coupled, backend)
     embedding = CharEmbedding(chars, config.chars.fine_tune, config.chars.dropout)
-    return Tagger(embedding, words, encoder, CRF(indexer.tags, indexer.scheme), model.dropout)
+    return Tagger(embedding, words, encoder, CRF(indexer.tags, indexer.scheme), model.dropout, states)
 
 
 def _characters(config: Config, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
@@ -79,7 +92,7 @@ def _characters(config: Config, sentences: Iterable[Sentence], notices: list[str
         if not known:
             raise InputError("no vector of a single character in it", config.chars.vectors)
     vocab = Vocab([*text, *known])
-    table = (torch.rand(len(vocab), dim) * 2 - 1) * (3 / dim) ** 0.5
+    table = _random(len(vocab), dim)
     if known:
         rows = _scaled(np.stack(list(known.values())), config.chars.norm)
         table = torch.randn(len(vocab), dim) * _spread(rows) + rows.mean(0)
@@ -96,20 +109,36 @@ def _words(
     """The lexicon of the vector file, words that occur in the training text first, and their table."""
     if config.model.encoder != "lattice":
         return None, None
-    if not config.words.vectors:
-        raise ConfigError([NO_WORDS])
-    vectors = _read(config.words.vectors, notices)
-    lexicon = Lexicon()
-    rows = np.flatnonzero(lexicon.add_many(vectors.words))
-    if not len(rows):
-        raise InputError("no word of two characters or more in it", config.words.vectors)
+    lexicon, known = _known_words(config, notices)
     met = np.unique(lexicon.match_many([sentence.folded for sentence in train]).word)
-    order = np.concatenate([met, np.setdiff1d(np.arange(len(rows)), met)]).astype(np.int64)
-    notices.append(f"lexicon: {len(rows):,} words, {len(met):,} of them occur in the training text")
-    table = _scaled(vectors.matrix[rows[order]], config.words.norm)
+    order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
+    notices.append(f"lexicon: {len(lexicon):,} words, {len(met):,} of them occur in the training text")
     trained = len(met) if config.words.fine_tune else 0
     reordered = Lexicon(lexicon.words[at] for at in order)
-    return reordered, WordEmbedding.from_vectors(table, trained, config.words.dropout)
+    return reordered, WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, config.words.dropout)
+
+
+def _known_words(config: Config, notices: list[str]) -> tuple[Lexicon, Tensor]:
+    """The words that the configuration names, and a vector for each: of the vector file, or random."""
+    lexicon, name = Lexicon(), config.words.vectors or config.words.lexicon
+    if config.words.vectors:
+        vectors = _read(name, notices)
+        rows = np.flatnonzero(lexicon.add_many(vectors.words))
+    elif config.words.lexicon:
+        lexicon.load(resolve(name))
+    else:
+        raise ConfigError([NO_WORDS])
+    if not len(lexicon):
+        raise InputError("no word of two characters or more in it", name)
+    if config.words.vectors:
+        return lexicon, _scaled(vectors.matrix[rows], config.words.norm)
+    return lexicon, _random(len(lexicon), config.words.dim).half().float()  # so that the fixed rows stay small
+
+
+def _random(rows: int, dim: int) -> Tensor:
+    """Vectors to begin with where none are known: uniform, with a mean square length of 1."""
+    vectors: Tensor = (torch.rand(rows, dim) * 2 - 1) * (3 / dim) ** 0.5
+    return vectors
 
 
 def _read(name: str, notices: list[str]) -> Vectors:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
+from hanlattice.text.normal import CodeTable, fold_digits
 
 UNKNOWN = "<unk>"
 
@@ -62,6 +64,15 @@ class Vocab:
         if not symbols or symbols[0] != UNKNOWN or len(set(symbols)) != len(symbols):
             raise InputError(f"not a vocabulary: the first line is {UNKNOWN} and no line comes twice", path)
         return cls(symbols)
+
+
+def seen_as(vocab: Vocab) -> CodeTable:
+    """From the code points of a text as given to ids: widths folded, every digit a 0."""
+    return CodeTable(partial(_seen_id, vocab))  # which, unlike a lambda, goes to another process
+
+
+def _seen_id(vocab: Vocab, character: str) -> int:
+    return vocab[fold_digits(character)]
 
 
 def _escape(symbol: str) -> str:

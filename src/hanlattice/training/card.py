@@ -49,7 +49,8 @@ def _data(model: Model) -> list[str]:
         "|---|---|---|---|---|",
         *rows,
         "",
-        f"Character vectors: {vectors.get('chars') or 'random'}. Word vectors: {vectors.get('words') or 'none'}.",
+        f"Character vectors: {vectors.get('chars') or 'random'}. Word vectors: {vectors.get('words') or 'none'}. "
+        f"Language model: {vectors.get('lm') or 'none'}.",
     ]
 
 

@@ -31,7 +31,8 @@ class Corpora:
             for name, sentences in named.items()
             if sentences
         }
-        facts["vectors"] = {"chars": config.chars.vectors, "words": config.words.vectors}
+        words = config.words.vectors or (config.words.lexicon and f"random, of {config.words.lexicon}")
+        facts["vectors"] = {"chars": config.chars.vectors, "words": words, "lm": config.lm.model}
         return facts
 
 

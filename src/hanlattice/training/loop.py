@@ -23,9 +23,10 @@ from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
 from hanlattice.files import sha256
 from hanlattice.models.build import Built, build
-from hanlattice.models.checkpoint import FRAME, WEIGHTS, load_model, save_frame, save_weights
+from hanlattice.models.checkpoint import FRAME, LM, WEIGHTS, load_model, save_frame, save_weights
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
+from hanlattice.models.language_model import language_model_digest
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
@@ -35,6 +36,7 @@ from hanlattice.training.corpora import Corpora, read_corpora
 from hanlattice.training.log import Listener, Log, ignore
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
 from hanlattice.training.state import STATE, Progress, load_state, save_state
+from hanlattice.training.states import with_states
 
 LOG = "log.jsonl"
 # Batches that are made and sent while the device computes, and seconds between two looks at the loss. A GPU has to be
@@ -110,15 +112,23 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         average=average,
         progress=progress,
         log=log,
-        examples=built.indexer.examples(corpora.train),
+        examples=_examples(config, built, corpora.train),
         dev=corpora.dev,
-        dev_examples=built.indexer.examples(corpora.dev),
+        dev_examples=_examples(config, built, corpora.dev),
         loss=torch.tensor(progress.loss, dtype=torch.float64, device=config.train.device),
     )
     if not going_on:
         run.save()  # from now to the end there is a state: weights without one are those of a finished run
     _announce(run, corpora, built)
     return run
+
+
+def _examples(config: Config, built: Built, sentences: Sequence[Sentence]) -> Examples:
+    """A corpus as numbers, and with the language model's states if they are to be kept."""
+    examples, lm = built.indexer.examples(sentences), built.tagger.lm
+    if lm is None or not config.lm.cache:
+        return examples
+    return with_states(examples, lm, language_model_digest(config.lm.model))
 
 
 def _epochs(run: Run) -> None:
@@ -205,20 +215,23 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
         raise OutputError(f"{folder} holds a run already: go on with it by --resume, or choose another --out")
     for name in half:  # what a killed run was writing
         (folder / name).unlink()
+    for part in folder.glob(f"{LM}/.*.part"):
+        part.unlink()
 
 
 def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same for a stopped run to go on: settings and the content of data and vectors."""
-    vectors = [sha256(resolve(name)) for name in (config.chars.vectors, config.words.vectors) if name]
-    return hashlib.sha256(
-        json.dumps([_settings(config), corpora.digests, vectors], sort_keys=True).encode()
-    ).hexdigest()
+    named = (config.chars.vectors, config.words.vectors, config.words.lexicon)
+    others = [sha256(resolve(name)) for name in named if name]
+    others += [language_model_digest(config.lm.model)] if config.lm.model else []
+    return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
 
 
 def _settings(config: Config) -> dict[str, Any]:
     """The settings that decide what comes out."""
     settings = config.as_dict()
     settings["train"].pop("checkpoint_minutes")
+    settings["lm"].pop("cache")
     return settings
 
 

@@ -1,0 +1,83 @@
+"""The language model's states of a corpus, computed once and kept on disk, so that an epoch need not wait for them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hanlattice.batch import Examples
+from hanlattice.data.buckets import decoding_batches
+from hanlattice.data.corpora import cache_folder
+from hanlattice.files import writing
+from hanlattice.models.decode import BOUNDS
+from hanlattice.nn.language_model import LanguageModelStates
+from hanlattice.text.lattice import Ints
+
+CHUNK = 1 << 16  # characters whose states are in memory at a time
+
+States = npt.NDArray[np.float16]
+
+
+def with_states(examples: Examples, lm: LanguageModelStates, digest: str) -> Examples:
+    """The examples with their states, which stay on disk. `digest` says which language model it is."""
+    path = states_file(examples, lm, digest)
+    states = _kept(path, (len(examples.chars), lm.width))
+    if states is None:
+        _write(path, examples, lm)
+        states = _kept(path, (len(examples.chars), lm.width))
+    return replace(examples, states=states)
+
+
+def states_file(examples: Examples, lm: LanguageModelStates, digest: str) -> Path:
+    """Where the states of these texts are kept. A GPU rounds otherwise than a CPU, so each has its own."""
+    key = hashlib.sha256(f"{digest} {lm.project.weight.device.type} float16".encode())
+    for numbers in (examples.lengths, examples.symbols):
+        key.update(np.ascontiguousarray(numbers, dtype="<i8").tobytes())
+    return cache_folder() / "lm-states" / f"{key.hexdigest()}.npy"
+
+
+def _kept(path: Path, shape: tuple[int, int]) -> States | None:
+    """What is on disk, mapped and not read; None if there is nothing of use."""
+    try:
+        states = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return states if states.shape == shape and states.dtype == np.float16 else None
+
+
+def _write(path: Path, examples: Examples, lm: LanguageModelStates) -> None:
+    shape = (len(examples.chars), lm.width)
+    with writing(path, binary=True) as file:
+        header = {"descr": "<f2", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for low, high in _chunks(examples.lengths):
+            file.write(compute(examples, lm, np.arange(low, high)).astype("<f2", copy=False).tobytes())
+
+
+def _chunks(lengths: Ints) -> Iterator[tuple[int, int]]:
+    """(first sentence, the one after the last) of parts of about so many characters."""
+    edges = np.flatnonzero(np.diff(np.cumsum(lengths) // CHUNK)) + 1
+    yield from pairwise([0, *edges.tolist(), len(lengths)])
+
+
+@torch.no_grad()
+def compute(examples: Examples, lm: LanguageModelStates, places: Ints) -> States:
+    """[characters of these sentences, S]: their states, sentence by sentence."""
+    device, lengths = lm.project.weight.device, examples.lengths[places]
+    most, characters = BOUNDS[device.type]
+    first = np.cumsum(lengths) - lengths
+    states = np.empty((int(lengths.sum()), lm.width), dtype=np.float16)
+    for batch in decoding_batches(lengths.tolist(), most, characters):
+        part = examples.batch(places[batch]).to(device)
+        assert part.symbols is not None
+        found = lm.states(part.symbols, part.lengths).cpu().numpy()
+        for row, at in enumerate(batch):
+            states[first[at] : first[at] + lengths[at]] = found[row, : lengths[at]]
+    return states

@@ -1,0 +1,142 @@
+"""States of a language model: kept on disk they are what is computed on the fly, and a tagger with them is whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import hanlattice
+from hanlattice.batch import Examples
+from hanlattice.data.corpus import read_corpus
+from hanlattice.errors import ModelError, OutputError
+from hanlattice.models.build import Built, build
+from hanlattice.models.checkpoint import load_model
+from hanlattice.models.folder import load_tensors
+from hanlattice.training import states as module
+from hanlattice.training.loop import train
+from hanlattice.training.states import states_file, with_states
+from tests.made import made_config, write_language_model
+
+
+def make(made: Path, lm: Path, encoder: str = "lattice") -> tuple[Built, Examples]:
+    config = made_config(made, lm__model=str(lm), model__encoder=encoder)
+    sentences = read_corpus(config.data.train).sentences
+    built = build(config, sentences)
+    built.tagger.eval()
+    return built, built.indexer.examples(sentences)
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 1 << 16])
+@pytest.mark.parametrize("encoder", ["lattice", "char"])
+def test_kept_states_give_what_states_on_the_fly_give(
+    made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, encoder: str, chunk: int
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    built, examples = make(made, lm_folder, encoder)
+    kept = with_states(examples, built.tagger.lm, "x")
+    places = np.array([5, 0, 17])
+    expected = built.tagger.emissions(examples.batch(places))
+    batch = kept.batch(places)
+    assert batch.states is not None
+    torch.testing.assert_close(built.tagger.emissions(batch), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_states_decide(made: Path, lm_folder: Path, tmp_path: Path) -> None:
+    built, examples = make(made, lm_folder)
+    other, _ = make(made, write_language_model(tmp_path / "other", seed=5))
+    other.tagger.load_state_dict(built.tagger.state_dict())
+    batch = examples.batch([0, 1])
+    assert not torch.allclose(other.tagger.emissions(batch), built.tagger.emissions(batch))
+
+
+def test_states_are_computed_once_and_kept_for_these_texts_and_this_model(
+    made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, examples = make(made, lm_folder)
+    first = np.array(with_states(examples, built.tagger.lm, "x").states)  # a copy: the file is to be damaged
+    path = states_file(examples, built.tagger.lm, "x")
+    assert states_file(examples, built.tagger.lm, "y") != path
+    part = built.indexer.read(["南京"])
+    assert states_file(part, built.tagger.lm, "x") != path
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "compute", lambda *_: pytest.fail("computed again"))
+        again = with_states(examples, built.tagger.lm, "x")
+    assert np.array_equal(first, np.asarray(again.states))
+    path.write_bytes(path.read_bytes()[:-1])  # what a failing disk might leave
+    assert np.array_equal(np.asarray(with_states(examples, built.tagger.lm, "x").states), first)
+
+
+def test_a_disk_that_is_full_is_told(made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, examples = make(made, lm_folder)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "compute", full)
+    with pytest.raises(OutputError, match="the disk is full"):
+        with_states(examples, built.tagger.lm, "x")
+    assert not list(cache.rglob("*.npy*"))
+
+
+@pytest.mark.parametrize("encoder", ["lattice", "char"])
+def test_a_tagger_with_a_language_model_trains_and_stands_alone(
+    made: Path, lm_folder: Path, tmp_path: Path, cache: Path, encoder: str
+) -> None:
+    lm = Path(shutil.copytree(lm_folder, tmp_path / "lm"))
+    config = made_config(made, lm__model=str(lm), model__encoder=encoder, train__epochs=6)
+    result = train(config, tmp_path / "run")
+    assert result.scores["dev"]["overall"]["f1"] > 0.8
+    shutil.rmtree(lm)
+    shutil.rmtree(cache)
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    tagger = hanlattice.load(moved)
+    assert [(span.text, span.label) for span in tagger("王建国去了青石镇！").spans] == [
+        ("王建国", "PER"),
+        ("青石镇", "LOC"),
+    ]
+    shutil.copy(write_language_model(tmp_path / "other", seed=3) / "forward.safetensors", moved / "lm")
+    with pytest.raises(ModelError, match="does not match its checksum"):
+        load_model(moved)
+
+
+def test_a_run_resumes_to_the_same_weights(made: Path, lm_folder: Path, tmp_path: Path, cache: Path) -> None:
+    config = made_config(made, lm__model=str(lm_folder), train__epochs=3)
+    train(config, tmp_path / "whole")
+
+    def stop(event: dict[str, object]) -> None:
+        if event["event"] == "epoch" and event["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "stopped", listen=stop)
+    train(config, tmp_path / "stopped", resume=True)
+    whole, stopped = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "stopped"))
+    assert whole.keys() == stopped.keys()
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_a_run_does_not_go_on_with_another_language_model(
+    made: Path, lm_folder: Path, tmp_path: Path, cache: Path
+) -> None:
+    lm = Path(shutil.copytree(lm_folder, tmp_path / "lm"))
+    config = made_config(made, lm__model=str(lm), train__epochs=2)
+
+    def stop(event: dict[str, object]) -> None:
+        if event["event"] == "epoch":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "run", listen=stop)
+    write_language_model(lm, seed=9)
+    with pytest.raises(ModelError, match="another configuration or other data"):
+        train(config, tmp_path / "run", resume=True)
+
+
+def test_without_cache_nothing_is_kept(made: Path, lm_folder: Path, tmp_path: Path, cache: Path) -> None:
+    config = made_config(made, lm__model=str(lm_folder), lm__cache=False, train__epochs=1)
+    train(config, tmp_path / "run")
+    assert not cache.exists()

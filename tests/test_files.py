@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError, OutputError
-from hanlattice.files import decode_lines, keep_first, opening, read_lines, reason, sha256, writing
+from hanlattice.files import decode_lines, keep_first, opening, read_lines, reason, sha256, shown, writing
 from tests.strategies import any_text, shares_folder
 
 BOM = "\ufeff".encode()
@@ -282,3 +282,8 @@ def test_a_pipe_is_written_not_replaced(tmp_path):
     assert got == ["行\n".encode()]
     assert pipe.is_fifo()
     assert [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_path_is_shown_in_utf8_whatever_its_bytes():
+    assert shown("南京.txt") == "南京.txt"
+    assert shown(Path(os.fsdecode("南京".encode("gbk")))).encode("utf-8")

@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A module or folder may import its own folder and whatever stands further down; not its neighbours on the same floor.
 FLOORS = (
     ("cli",),
-    ("bench",),
+    ("bench", "pretrain"),
     ("predict", "training"),
     ("models",),
     ("nn", "batch"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ import pytest
 
 from hanlattice.data.corpora import KNOWN
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.made import write_made
+from tests.made import sentences, write_made
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -44,6 +45,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, lattice_folder: Path) -> P
     resume = top / "shared" / "data" / "ner" / "resume"
     write_made(resume)
     shutil.copy(resume / "test.bmes", clone / "test.bmes")
+    with lzma.open(clone / "text.txt.xz", "wt", encoding="utf-8") as file:
+        file.writelines(f"{sentence.text}\n" for sentence in sentences(4000, seed=3))
     put_in_cache(top / "cache", "msra", {"train.bmes": resume / "train.bmes", "test.bmes": resume / "test.bmes"})
     put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(top)})
     return clone
@@ -94,7 +97,7 @@ def test_every_command_of_readme_works(project: Path) -> None:
         )
         done = run(command, project)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        assert done.stdout.strip(), f"{command} printed nothing"
+        assert (done.stdout + done.stderr).strip(), f"{command} said nothing"
 
 
 @pytest.mark.parametrize("code", PYTHON)

@@ -65,7 +65,8 @@ class LmConfig:
 
     model: str = ""  # a folder that `hanlattice pretrain lm` made
     dim: int = _setting(100, "positive")  # its states are projected to this width
-    dropout: float = _setting(0.5, "share")  # on the states
+    norm: float = _setting(4.0, "positive")  # how long the projected states are at first
+    dropout: float = _setting(0.8, "share")  # on the states
     cache: bool = True  # compute the states of train and dev once and keep them on disk; else in every step
 
 
@@ -150,7 +151,7 @@ _IDLE: tuple[tuple[str, Callable[[Config], bool], str], ...] = (
             lambda config: not config.lm.model,
             "without lm.model: remove it, or name the folder of a language model",
         )
-        for key in ("dim", "dropout", "cache")
+        for key in ("dim", "norm", "dropout", "cache")
     ),
     (
         "train.backend",

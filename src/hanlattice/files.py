@@ -113,6 +113,11 @@ def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
     return path.open(mode + "b") if binary else path.open(mode, encoding="utf-8", newline="\n")
 
 
+def shown(path: str | Path) -> str:
+    """A path as it goes into JSON and onto cards: what is no UTF-8 in a name (a GBK one, say) becomes U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
 def reason(error: OSError) -> str:
     """An operating system's error in words a person can act on."""
     words = {

@@ -10,9 +10,10 @@ from typing import Annotated, cast
 import typer
 
 from hanlattice import __version__
-from hanlattice.cli import data
+from hanlattice.cli import data, lm, pretrain, vectors
 from hanlattice.cli.bench import bench
 from hanlattice.cli.evaluate import evaluate
+from hanlattice.cli.gazetteer import gazetteer
 from hanlattice.cli.info import info
 from hanlattice.cli.tag import tag
 from hanlattice.cli.train import train
@@ -25,8 +26,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.app, name="data")
-for verb in (train, evaluate, tag, info, bench):
+for name, group in (("data", data), ("pretrain", pretrain), ("vectors", vectors), ("lm", lm)):
+    app.add_typer(group.app, name=name)
+for verb in (train, evaluate, tag, info, gazetteer, bench):
     app.command()(verb)
 
 _USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it

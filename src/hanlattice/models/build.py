@@ -69,7 +69,7 @@ def assemble(
     states = None
     if lm is not None:
         ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
-        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.dropout, lm.vocab[BREAK])
+        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
         dim += config.lm.dim
     encoder: LatticeLSTM | CharLSTM = CharLSTM(dim, model.hidden)
     if words is not None:

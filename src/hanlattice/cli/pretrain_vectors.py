@@ -1,0 +1,73 @@
+"""`hanlattice pretrain vectors`: raw text in, word2vec out, with progress and time left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from hanlattice.cli.passes import PassMeter
+from hanlattice.data.corpora import resolve
+from hanlattice.pretrain.kinds import Unit
+
+
+def vectors(
+    files: Annotated[list[Path], typer.Argument(help="Raw text, one paragraph a line: plain, gz or xz.")],
+    unit: Annotated[Unit, typer.Option(help="What gets a vector.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Writes OUT.vec, OUT.bin and OUT.json.")],
+    lexicon: Annotated[
+        str | None,
+        typer.Option(help="Cut words by this dictionary; for subwords, the one that `pretrain subwords` wrote."),
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Cut words by the segmentation model in this folder.")] = None,
+    dim: Annotated[int, typer.Option(min=1, max=10_000, help="Numbers in a vector.")] = 100,
+    window: Annotated[int, typer.Option(min=1, max=1000, help="How far to each side the context reaches.")] = 5,
+    negative: Annotated[int, typer.Option(min=1, max=1000, help="Noise units drawn for each true one.")] = 5,
+    min_count: Annotated[int, typer.Option(min=1, help="A unit that comes up less often gets no vector.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, max=10_000, help="Passes over the text.")] = 5,
+    sample: Annotated[
+        float, typer.Option(min=0, max=0.999, help="Share above which a common unit is thinned out; 0: none is.")
+    ] = 1e-3,
+    cbow: Annotated[bool, typer.Option("--cbow", help="Context predicts unit; without it, skip-gram.")] = False,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="With 1, the seed decides every bit.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Where the random numbers begin.")] = 1,
+    device: Annotated[str, typer.Option(help="Where --model runs: cpu or cuda.")] = "cpu",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last whole epoch of a stopped run.")
+    ] = False,
+) -> None:
+    """Train vectors of characters, character bigrams, words or subwords from raw text with word2vec."""
+    from hanlattice.pretrain.vectors import Source, output_stem, train_vectors
+    from hanlattice.pretrain.word2vec import Settings
+
+    settings = Settings(unit, dim, window, negative, min_count, epochs, sample, cbow, seed)
+    source = Source(tuple(files), resolve(lexicon) if lexicon else None, model, device)
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    stem = output_stem(out)
+    try:
+        with Meter(console, epochs) as meter:
+            record = train_vectors(source, out, settings, threads=threads, resume=resume, listen=meter)
+    except KeyboardInterrupt:
+        console.print("stopped; the same command with --resume goes on after the last whole epoch")
+        raise
+    memory = f", at most {record['peak_memory'] / 1e6:,.0f} MB" if record["peak_memory"] else ""
+    console.print(f"{record['vectors']:,} vectors in {stem}.vec and {stem}.bin; {record['seconds']:,.0f} s{memory}")
+
+
+class Meter(PassMeter):
+    def _on_counted(self, event: dict[str, Any]) -> None:
+        for notice in event["notices"]:
+            self.console.print(f"note: {notice}")
+        self.console.print(
+            f"{event['units']:,} units, {event['types']:,} different, {event['vectors']:,} of them often enough"
+        )
+        if event["epoch"]:
+            self.console.print(f"going on at epoch {event['epoch'] + 1}/{event['epochs']}")
+
+    def _on_epoch(self, event: dict[str, Any]) -> None:
+        self.console.print(f"epoch {event['epoch']}/{event['epochs']}: {event['rate']:,.0f} units/s")
+
+    def _on_finished(self, event: dict[str, Any]) -> None:
+        self.console.print("this run is finished already")

@@ -1,0 +1,131 @@
+"""`hanlattice vectors`: which words are near a word, and whether a file of vectors is sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hanlattice.data.corpora import resolve
+
+if TYPE_CHECKING:
+    from hanlattice.text.sentence import Sentence
+
+app = typer.Typer(help="Look into a file of vectors.", no_args_is_help=True)
+_RAW = (".txt", ".text", ".gz", ".xz")
+
+
+@app.command("neighbours")
+def neighbours(
+    words: Annotated[list[str], typer.Argument(help="Words, or characters, that the file has a vector of.")],
+    vectors: Annotated[str, typer.Option("--vectors", "-v", help="A word2vec file, or @name/file.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each word.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+) -> None:
+    """The nearest words of each word, by the cosine of their vectors."""
+    from hanlattice.pretrain.neighbours import Neighbours
+    from hanlattice.text.vectors import read_vectors
+
+    near = Neighbours(read_vectors(resolve(vectors)))
+    found = {word: near(word, count) for word in words}
+    if as_json:
+        plain = {word: [row._asdict() for row in rows] for word, rows in found.items()}
+        typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
+        return
+    for word, rows in found.items():
+        typer.echo(f"{word}: " + "  ".join(f"{row.word} {row.cosine:.3f}" for row in rows))
+
+
+@app.command("check")
+def check(
+    file: Annotated[str, typer.Argument(help="A word2vec file, text or binary, or @name/file.")],
+    corpora: Annotated[
+        list[str] | None,
+        typer.Option("--corpus", "-c", help="A corpus to cover, labelled or raw. May come often."),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="Of the corpora: auto (.txt, .gz and .xz are raw), raw, columns, segmented or jsonl.")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Whether a file of vectors is sound, what is in it, and how much of a corpus it covers.
+
+    Ends with 0 if the file can be used, broken rows left out, and with 2 if it cannot.
+    """
+    from hanlattice.pretrain.check import check_vectors, cover
+
+    report, vectors = check_vectors(resolve(file))
+    covered = [cover(vectors, name, _sentences(resolve(name), format)) for name in corpora or ()]
+    facts = {**report.as_dict(), "corpora": [coverage.as_dict() for coverage in covered]}
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    _show(_report_rows(facts), file)
+    for coverage in facts["corpora"]:
+        _show(_coverage_rows(coverage), coverage["name"])
+    typer.echo("the file is sound" if report.sound else "the file can be used, but it is not sound: see above")
+
+
+def _sentences(path: Path, format: str) -> Iterable[Sentence]:
+    from hanlattice.data.corpus import read_corpus
+    from hanlattice.data.raw import RawText
+    from hanlattice.text.sentence import Sentence
+
+    if format == "raw" or (format == "auto" and path.suffix.lower() in _RAW):
+        return map(Sentence, RawText([path]))
+    return read_corpus(path, format=format).sentences
+
+
+def _report_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    header = facts["header"]
+    promised = "none" if header is None else f"{header[0]:,} rows of width {header[1]}"
+    yield "form", facts["form"]
+    yield "header", promised + ("" if facts["header_is_right"] else f": wrong, there are {facts['rows']:,} rows")
+    yield "words", f"{facts['words']:,}, of which {facts['single_characters']:,} single characters"
+    yield "width", f"{facts['width']:,}"
+    yield "norm", "mean {mean:.4g}, from {min:.4g} to {max:.4g}".format(**facts["norms"])
+    yield "zero vectors", f"{facts['zero']:,}"
+    yield "repeated words", f"{facts['repeated']:,}"
+    yield "broken rows", f"{facts['skipped']:,}"
+    for problem, count in facts["problems"].items():
+        lines = [str(line) for line, wrong in facts["broken"] if wrong == problem]
+        yield "", f"{problem}: {count:,}, line {', '.join(lines[:20])}{' …' if len(lines) > 20 else ''}"
+    if facts["skipped"] and not facts["broken"]:  # binary rows have no lines
+        yield from (("", notice) for notice in facts["notices"] if "skipped" in notice)
+
+
+def _coverage_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "characters with a vector", _of(facts["positions_in"], facts["positions"])
+    yield "different ones", _of(facts["types_in"], facts["types"])
+    if facts["missing"]:
+        yield "commonest without", " ".join(facts["missing"])
+    words = facts["words"]
+    if words is None:
+        yield "words", "no word of two characters or more of the file occurs"
+        return
+    yield "different words found", _of(words["words"], words["lexicon"])
+    yield "places of words", f"{words['positions']:,} ({words['per_character']:.2f} a character)"
+    yield "characters in a word", _of(words["covered"], words["characters"])
+    if words["entities"]:
+        yield "gold spans that are words", _of(words["entities"]["tokens_in"], words["entities"]["tokens"])
+        yield "different ones of them", _of(words["entities"]["types_in"], words["entities"]["types"])
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,} ({part / max(1, whole):.1%})"
+
+
+def _show(rows: Iterable[tuple[str, str]], title: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(show_header=False, title=escape(title), title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, escape(value))
+    Console().print(table)

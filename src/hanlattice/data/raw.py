@@ -1,0 +1,73 @@
+"""Raw text: any number of plain, gz or xz files, one paragraph a line, streamed. What is wrong says in which line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from hanlattice.errors import InputError
+from hanlattice.files import decode_lines, opening, reason
+
+_GZ, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+
+
+class RawText:
+    """The lines of some files that are not blank, as often as they are asked for. Content decides how one is packed.
+
+    `size` is the bytes of all files on disk and `done` those that the present pass has read, for a bar of progress.
+    """
+
+    def __init__(self, paths: Iterable[str | Path]) -> None:
+        self.paths = [Path(path) for path in paths]
+        if not self.paths:
+            raise InputError("no file of raw text was named")
+        sizes = [_size(path) for path in self.paths]
+        self.size, self.done = sum(sizes), 0
+        self._before = [sum(sizes[:at]) for at in range(len(sizes))]
+
+    def __iter__(self) -> Iterator[str]:
+        for path, before in zip(self.paths, self._before, strict=True):
+            for line, done in _lines(path):
+                self.done = before + done
+                yield line
+        self.done = self.size
+
+
+def _size(path: Path) -> int:
+    """The file's bytes; a file that cannot be opened, or has nothing in it, is told before any work begins."""
+    with opening(path) as file:
+        if not file.peek(1):
+            raise InputError("the file is empty: expected raw text, one paragraph a line", path)
+    return path.stat().st_size
+
+
+def _lines(path: Path) -> Iterator[tuple[str, int]]:
+    """(line, bytes of the file that were read for it and all before it)."""
+    number, full = 0, False
+    with opening(path) as file:
+        try:
+            for number, line in decode_lines(_unpacked(file), path):  # noqa: B007 (an error names it)
+                if line and not line.isspace():
+                    full = True
+                    yield line, file.tell()
+        except (EOFError, zlib.error, lzma.LZMAError) as error:
+            message = f"cannot be unpacked after this line ({error}): cut short or damaged; copy it again"
+            raise InputError(message, path, max(1, number)) from None
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path, number + 1) from None
+    if not full:
+        raise InputError("there are only blank lines in it: expected raw text, one paragraph a line", path)
+
+
+def _unpacked(file: BufferedReader) -> BinaryIO:
+    head = file.peek(len(_XZ))
+    if head.startswith(_GZ):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    if head.startswith(_XZ):
+        return cast(BinaryIO, lzma.LZMAFile(file))
+    return file

@@ -1,0 +1,1 @@
+"""Making what the models are fed with from raw text: vectors, subwords, a language model."""

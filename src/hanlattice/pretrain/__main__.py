@@ -1,0 +1,56 @@
+"""`python -m hanlattice.pretrain lm`: what `hanlattice pretrain lm` does, where typer and rich are not installed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from hanlattice.errors import HanlatticeError
+from hanlattice.pretrain.lm_recipe import HELP, Recipe, flag
+from hanlattice.pretrain.lm_report import report_line
+from hanlattice.pretrain.lm_train import BOTH, train_language_model
+
+_TYPES = {"int": int, "int | None": int, "float": float, "str": str, "Path | None": Path}
+
+
+def main() -> int:
+    """0, or 2 with a line on standard error."""
+    options = vars(_options())
+    files, folder, direction, resume = (options.pop(name) for name in ("files", "out", "direction", "resume"))
+    options.pop("what")
+    try:
+        train_language_model(Recipe(**options), files, folder, direction, resume=resume, listen=_tell)
+    except HanlatticeError as error:
+        _say(sys.stderr, f"error: {error}")
+        return 2
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m hanlattice.pretrain", description=__doc__)
+    parser.add_argument("what", choices=["lm"], help="a character language model")
+    parser.add_argument("files", nargs="+", type=Path, help="raw text, plain, gz or xz, one paragraph a line")
+    parser.add_argument("--out", "-o", required=True, type=Path, help="the model's folder")
+    parser.add_argument("--direction", default=BOTH, help="forward, backward or both")
+    parser.add_argument("--resume", action="store_true", help="go on with the stopped run in --out")
+    for option in dataclasses.fields(Recipe):
+        name, kind = option.name, _TYPES[str(option.type)]
+        parser.add_argument(flag(name), dest=name, type=kind, default=option.default, help=HELP[name])
+    return parser.parse_args()
+
+
+def _tell(event: dict[str, Any]) -> None:
+    if line := report_line(event):
+        _say(sys.stderr, line)
+
+
+def _say(file: IO[str], text: str) -> None:
+    file.write(text + "\n")
+    file.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

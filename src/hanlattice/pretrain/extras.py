@@ -1,0 +1,59 @@
+"""The libraries that only pre-training needs: imported when they are used, and quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import platform
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+from hanlattice import __version__
+from hanlattice.errors import HanlatticeError
+
+
+def extra(package: str, module: str = "") -> Any:
+    """A module of a package that comes with the extra `pretrain`; where it is missing, how to install it."""
+    try:
+        with quiet(package):
+            found = importlib.import_module(package)
+            return importlib.import_module(f"{package}.{module}") if module else found
+    except ImportError:
+        message = f"{package} is not installed, and this needs it: pip install 'hanlattice[pretrain]'"
+        raise HanlatticeError(message) from None
+
+
+@contextlib.contextmanager
+def quiet(package: str) -> Iterator[None]:
+    """No log line and no warning of this package reaches the user while this is open."""
+    logger = logging.getLogger(package)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def versions(*packages: str) -> dict[str, str]:
+    return {
+        "hanlattice": __version__,
+        "python": platform.python_version(),
+        **{package: version(package) for package in packages},
+    }
+
+
+def peak_memory() -> int | None:
+    """The most bytes that this process has had in memory so far; None where nobody counts."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,0 +1,99 @@
+"""How a language model is trained: every option, its default and what it means. Both command lines read it here."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hanlattice.errors import InputError
+
+SIZES = {"embedding": 512, "hidden": 1024, "layers": 1}  # of a model that starts from nothing
+HELP = {
+    "embedding": "width of a character's embedding, 512 if not given",
+    "hidden": "H, hidden units of a layer, 1024 if not given",
+    "layers": "LSTM layers, 1 if not given",
+    "dropout": "share of embeddings and of hidden states that is dropped while training",
+    "batch_size": "B, streams of text that are read side by side",
+    "length": "T, characters over which gradients flow back",
+    "epochs": "times that all the text is read",
+    "lr": "the highest learning rate",
+    "warmup": "share of the steps in which the learning rate rises; then it falls to 0, linearly",
+    "weight_decay": "weight decay of the matrices",
+    "clip": "longest gradient that a step takes; 0 takes any",
+    "min_count": "how often a character must come to be known",
+    "held_out": "share of the lines, at even steps, that is scored and never trained on",
+    "evaluate": "times an epoch that held-out text is scored",
+    "seed": "decides the first weights and the order of the lines",
+    "device": "cpu or cuda",
+    "threads": "CPU threads; 0 leaves the choice to torch",
+    "checkpoint_minutes": "minutes between two states for --resume",
+    "start_from": "a language model's folder, to begin with its weights and characters",
+}
+_LEAST = {
+    "embedding": 1, "hidden": 1, "layers": 1, "batch_size": 1, "length": 1, "epochs": 1, "evaluate": 1, "min_count": 1,
+    "seed": 0, "threads": 0, "weight_decay": 0, "clip": 0, "checkpoint_minutes": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`HELP` says what each of them means."""
+
+    embedding: int | None = None
+    hidden: int | None = None
+    layers: int | None = None
+    dropout: float = 0.2
+    batch_size: int = 256
+    length: int = 128
+    epochs: int = 10
+    lr: float = 2e-3
+    warmup: float = 0.02
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    min_count: int = 5
+    held_out: float = 0.01
+    evaluate: int = 1
+    seed: int = 1
+    device: str = "cpu"
+    threads: int = 0
+    checkpoint_minutes: float = 5.0
+    start_from: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise InputError(f"{flag(name)} must be {least} or more, not {value}")
+        if not 0 < self.lr < math.inf:
+            raise InputError(f"{flag('lr')} must be more than 0, not {self.lr}")
+        for name in ("dropout", "warmup"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{flag(name)} must be 0 or more and less than 1, not {getattr(self, name)}")
+        if not 0 < self.held_out < 1:
+            raise InputError(f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}")
+
+    def sizes(self, start_from: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Embedding, hidden and layers: those given, else those of the model to start from, else the defaults."""
+        given = {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
+        for name, size in given.items():
+            if start_from is not None and start_from[name] != size:
+                raise InputError(
+                    f"{flag(name)} {size} does not fit the model to start from, which has {start_from[name]}; "
+                    f"leave {flag(name)} out"
+                )
+        return {**(start_from or SIZES), **given}
+
+    def decisive(self) -> dict[str, Any]:
+        """The options that decide what comes out."""
+        chosen = {**dataclasses.asdict(self), "start_from": None if self.start_from is None else str(self.start_from)}
+        del chosen["checkpoint_minutes"]
+        return chosen
+
+
+def flag(name: str) -> str:
+    """An option as it is written on a command line."""
+    return "--from" if name == "start_from" else "--" + name.replace("_", "-")

@@ -1,0 +1,212 @@
+"""`hanlattice pretrain lm`, `lm score` and `lm sample`, as a user types them; and their twin that needs no typer."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from hanlattice.cli import lm as cli_lm
+from hanlattice.cli.pretrain_lm import pretrain_lm
+from hanlattice.models.language_model import load_language_model
+from hanlattice.pretrain import lm_train
+from hanlattice.pretrain.__main__ import main as plain_main
+from hanlattice.pretrain.lm_recipe import HELP, Recipe
+from hanlattice.pretrain.lm_score import text_surprise
+from hanlattice.pretrain.lm_train import train_language_model
+from tests.cli.command import ENVIRONMENT, hanlattice
+from tests.pretrain.lm_made import TINY, tiny, write_text
+
+OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text") / "text.txt")
+
+
+@pytest.fixture(scope="module")
+def folder(text, tmp_path_factory) -> Path:
+    """A language model. Nobody writes into it."""
+    folder = tmp_path_factory.mktemp("models") / "lm"
+    train_language_model(tiny(), [text], folder)
+    return folder
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_language_model_is_trained_and_says_how_well(folder, text, tmp_path):
+    done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", *OPTIONS)
+    assert done.code == 0, done.err
+    for direction in ("forward", "backward"):
+        assert f"{direction}, epoch 2, step" in done.err
+        perplexity = load_language_model(tmp_path / "lm").facts[direction]["held_out"]["perplexity"]
+        assert f"{direction}: perplexity {perplexity:.3f}" in done.err
+        assert (tmp_path / "lm" / f"{direction}.safetensors").stat().st_size
+    assert (tmp_path / "lm" / "lm.json").read_bytes() == (folder / "lm.json").read_bytes()
+
+
+def test_both_command_lines_have_the_options_of_the_recipe_and_its_defaults():
+    given = inspect.signature(pretrain_lm).parameters
+    names = [option.name for option in dataclasses.fields(Recipe)]
+    assert sorted(HELP) == sorted(names)
+    assert {name: given[name].default for name in names} == dataclasses.asdict(Recipe())
+    assert sorted(given) == sorted([*names, "files", "out", "direction", "resume"])
+    with mock.patch("hanlattice.pretrain.__main__.train_language_model") as train:
+        with mock.patch.object(sys, "argv", ["x", "lm", "a.txt", "b.txt", "--out", "there"]):
+            assert plain_main() == 0
+        with mock.patch.object(
+            sys, "argv", ["x", "lm", "a.txt", "-o", "there", "--from=base", "--hidden=7", "--resume"]
+        ):
+            assert plain_main() == 0
+    (first, second) = train.call_args_list
+    assert first.args == (Recipe(), [Path("a.txt"), Path("b.txt")], Path("there"), "both")
+    assert first.kwargs["resume"] is False
+    assert second.args[0] == Recipe(start_from=Path("base"), hidden=7)
+    assert second.kwargs["resume"] is True
+
+
+def test_it_runs_without_typer_and_rich(text, tmp_path):
+    code = (
+        "import sys, runpy\n"
+        "for name in ('typer', 'rich', 'gensim', 'matplotlib'): sys.modules[name] = None\n"
+        "runpy.run_module('hanlattice.pretrain', run_name='__main__')\n"
+    )
+    arguments = [sys.executable, "-c", code, "lm", str(text), "-o", str(tmp_path / "lm"), *OPTIONS, "--epochs=1"]
+    environment = {**ENVIRONMENT, "PYTHONWARNINGS": "default"}
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "forward: perplexity" in done.stderr
+    assert set(load_language_model(tmp_path / "lm").directions) == {"forward", "backward"}
+
+
+def test_a_mistake_is_one_line_in_the_plain_twin_too(tmp_path, capsys):
+    with mock.patch.object(sys, "argv", ["x", "lm", str(tmp_path / "none.txt"), "-o", str(tmp_path / "lm")]):
+        assert plain_main() == 2
+    assert capsys.readouterr().err == f"error: {tmp_path}/none.txt: cannot read: there is no such file or folder\n"
+
+
+def test_ctrl_c_says_how_to_go_on(text, tmp_path):
+    with mock.patch.object(lm_train, "train_language_model", side_effect=KeyboardInterrupt):
+        done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", "--epochs", "3")
+    assert done.code == 130
+    expected = shlex.join(["hanlattice", "pretrain", "lm", str(text), "--out", str(tmp_path / "lm"), "--epochs", "3"])
+    assert f"stopped; go on with: {expected} --resume" in done.err
+
+
+def test_what_cannot_be_trained_on_is_refused(text, tmp_path):
+    out = ("--out", tmp_path / "lm")
+    empty, bad = tmp_path / "empty.txt", tmp_path / "bad.txt"
+    empty.write_bytes(b"")
+    bad.write_bytes("好的\n".encode() + b"\xfe\n")
+    hanlattice("pretrain", "lm", empty, *out).refused("empty.txt: the file is empty")
+    hanlattice("pretrain", "lm", bad, *out).refused("bad.txt:2: not UTF-8: byte 0xfe at byte 1")
+    few = hanlattice("pretrain", "lm", text, *out, "--held-out", "0.1")
+    few.refused("one batch of --batch-size 256 × --length 128 takes 32,768; lower one of them")
+    hanlattice("pretrain", "lm", text, *out).refused("--held-out 0.01 of 60 lines is not one line")
+    hanlattice("pretrain", "lm", text, *out, "--hidden", "0").refused("--hidden must be 1 or more")
+    hanlattice("pretrain", "lm", text, *out, "--from", tmp_path / "no").refused("no such language model folder")
+    assert not (tmp_path / "lm").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told(text, tmp_path):
+    """A log that leads to a full disk."""
+    (tmp_path / "lm").mkdir()
+    (tmp_path / "lm" / "log-forward.jsonl").symlink_to("/dev/full")
+    done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", *OPTIONS)
+    done.refused("cannot write", "log-forward.jsonl")
+
+
+def test_score_shows_each_character_and_the_mean(folder):
+    done = hanlattice("lm", "score", "-m", folder, "王小明去了[b] ", "--direction", "forward")
+    assert done.code == 0, done.err
+    (bits,) = text_surprise(load_language_model(folder), "forward", ["王小明去了[b] "])
+    rows = [line.split("│")[1:3] for line in done.text.splitlines() if line.startswith("│")]
+    shown = [(name.strip(), number.strip()) for name, number in rows]
+    names = [*"王小明去了[b]", "U+0020", "end"]
+    assert shown == [(name, f"{value:.2f}") for name, value in zip(names, bits, strict=True)]
+    mean = bits.mean()
+    assert f"forward: {mean:.4f} bits a character, perplexity {2**mean:.3f}, over 10 characters" in done.text
+
+
+def test_score_gives_everything_as_json(folder):
+    texts = ["王小明去了", "南湖"]
+    done = hanlattice("lm", "score", "-m", folder, "\n".join(texts), "--json")
+    *lines, total = json_lines(done.text)
+    model = load_language_model(folder)
+    for direction in ("forward", "backward"):
+        expected = text_surprise(model, direction, texts)
+        for line, text, bits in zip(lines, texts, expected, strict=True):
+            assert line["text"] == text
+            assert [*line[direction]["bits"], line[direction]["end"]] == pytest.approx(bits, abs=1e-4)
+        mean = sum(bits.sum() for bits in expected) / 9
+        assert total["total"][direction]["bits"] == pytest.approx(mean, rel=1e-5)
+        assert total["total"][direction]["symbols"] == 9
+
+
+def test_score_of_a_file_is_that_of_the_training(folder, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli_lm, "_BLOCK", 20)
+    held = tmp_path / "held.txt"
+    held.write_text("\n\n".join(text.read_text("utf-8").splitlines()[9::10]) + "\n", "utf-8")
+    found = [
+        hanlattice("lm", "score", "-m", folder, "--file", held),
+        hanlattice("lm", "score", "-m", folder, "-", stdin=held.read_bytes()),
+    ]
+    for direction in ("forward", "backward"):
+        known = load_language_model(folder).facts[direction]["held_out"]
+        for done in found:
+            assert f"{direction}: {known['bits']:.4f} bits a character" in done.text
+            assert f"over {known['symbols']} characters" in done.text
+
+
+def test_long_text_is_not_shown_character_by_character(folder):
+    done = hanlattice("lm", "score", "-m", folder, "南湖" * 400)
+    assert "│" not in done.text
+    assert "--json has them all" in done.err
+
+
+def test_what_cannot_be_scored_is_refused(folder, text, tmp_path):
+    hanlattice("lm", "score", "-m", folder).refused("there is no text to score")
+    hanlattice("lm", "score", "-m", folder, " \n").refused("there is no text to score")
+    hanlattice("lm", "score", "-m", folder, "-", stdin=b"a\n\xff").refused("standard input:2: not UTF-8")
+    hanlattice("lm", "score", "-m", folder, "-f", tmp_path / "no").refused("cannot read: there is no such file")
+    hanlattice("lm", "score", "-m", tmp_path, "王").refused("not a language model folder, lm.json is missing")
+    train_language_model(tiny(epochs=1), [text], tmp_path / "half", "forward")
+    half = ("-m", tmp_path / "half")
+    hanlattice("lm", "score", *half, "王", "--direction", "backward").refused("train it by --direction backward")
+    assert "backward" not in hanlattice("lm", "score", *half, "王").text
+
+
+def test_an_argument_that_is_not_utf8_is_scored_with_a_mark_in_its_place(folder):
+    done = hanlattice("lm", "score", "-m", folder, os.fsdecode(b"\xe7\x8e\x8b\xff"), "--json")
+    assert done.code == 0, done.err
+    assert json_lines(done.text)[0]["text"] == "王\ufffd"
+
+
+def test_samples_are_lines_that_begin_or_end_with_the_prompt(folder):
+    ask = ("lm", "sample", "-m", folder, "--prompt", "王小", "--length", "12", "-n", "3")
+    ahead = hanlattice(*ask, "--seed", "5")
+    lines = ahead.text.splitlines()
+    assert ahead.code == 0, ahead.err
+    assert len(lines) == 3
+    assert all(line.startswith("王小") and len(line) <= 14 for line in lines)
+    assert hanlattice(*ask, "--seed", "5").text == ahead.text
+    back = hanlattice(*ask, "--direction", "backward", "--top", "4").text.splitlines()
+    assert all(line.endswith("王小") for line in back)
+
+
+def test_samples_that_make_no_sense_are_refused(folder):
+    hanlattice("lm", "sample", "-m", folder, "--temperature", "-1").refused("--temperature must be 0 or more")
+    hanlattice("lm", "sample", "-m", folder, "-n", "0").refused("-n must be 1 or more")

@@ -1,0 +1,186 @@
+"""`hanlattice pretrain vectors` and `pretrain subwords`, through the command line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hanlattice.cli.passes import PassMeter
+from hanlattice.cli.pretrain_subwords import Meter as SubwordMeter
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.vectors import read_vectors
+from tests.cli.command import Outcome, hanlattice, run, start
+from tests.pretrain.text import write_text
+
+SMALL = ("--dim", "5", "--epochs", "2", "--min-count", "2")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    return write_text(tmp_path)
+
+
+def vectors(raw: Path, out: Path, *more: str | Path, unit: str = "char") -> Outcome:
+    return hanlattice("pretrain", "vectors", raw, "--unit", unit, "--out", out, *SMALL, *more)
+
+
+def test_vectors_of_each_unit(raw, tmp_path):
+    outcome = hanlattice("pretrain", "subwords", raw, "--out", tmp_path / "sub", "--size", "30", "--min-count", "2")
+    assert outcome.code == 0, outcome
+    assert "pieces in " in outcome.err
+    assert Lexicon().load(tmp_path / "sub.txt") > 10
+    for unit, more in {"char": (), "bichar": (), "word": (), "subword": ("--lexicon", tmp_path / "sub.txt")}.items():
+        outcome = vectors(raw, tmp_path / unit, *more, unit=unit)
+        assert (outcome.code, outcome.out) == (0, b""), outcome
+        count = len(read_vectors(tmp_path / f"{unit}.bin"))
+        assert f"{count} vectors in {tmp_path / unit}.vec and {tmp_path / unit}.bin; " in outcome.err
+        assert "little text" in outcome.err
+
+
+def test_as_a_process_it_says_no_more_than_this(raw, tmp_path):
+    """No line of gensim's log, no warning (they are errors here), and several files at once."""
+    packed = tmp_path / "more.gz"
+    packed.write_bytes(gzip.compress(raw.read_bytes()))
+    outcome = run("pretrain", "vectors", raw, packed, "--unit", "word", "--out", tmp_path / "w.vec", *SMALL)
+    assert outcome.code == 0, outcome
+    starts = [line.split(" ")[0] for line in outcome.err.splitlines()]
+    assert starts[0] == "note:"
+    assert starts[2:4] == ["epoch", "epoch"]
+    assert len(starts) == 5, outcome.err
+    assert json.loads((tmp_path / "w.json").read_text("utf-8"))["files"] == [str(raw), str(packed)]
+
+
+def test_a_lexicon_of_the_cache(raw, tmp_path, cache):
+    vectors(raw, tmp_path / "w", "--lexicon", "@jieba/dict.txt", unit="word").refused("run `hanlattice data get jieba`")
+    (cache / "jieba").mkdir(parents=True)
+    (cache / "jieba" / "dict.txt").write_text("天天 3 n\n今天天气 900 n\n", "utf-8")
+    assert vectors(raw, tmp_path / "w", "--lexicon", "@jieba/dict.txt", unit="word").code == 0
+    assert "今天天气" in read_vectors(tmp_path / "w.vec").words
+
+
+# ---- stopped
+
+
+def test_ctrl_c_and_resume(raw, tmp_path):
+    command = ("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "c", "--dim", "5", "--epochs", "3000")
+    with start(*command) as process:
+        while not (tmp_path / "c.state").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"the same command with --resume goes on" in err
+    assert b"Traceback" not in err
+    assert not (tmp_path / "c.vec").exists()
+    vectors(raw, tmp_path / "c").refused("c.state is of a stopped run")
+    vectors(raw, tmp_path / "c", "--resume").refused("c.state is of a run with other settings")
+
+
+def test_what_is_finished_is_not_done_again(raw, tmp_path):
+    vectors(raw, tmp_path / "c")
+    assert "this run is finished already" in vectors(raw, tmp_path / "c", "--resume").err
+
+
+# ---- refused
+
+
+def test_bad_text(raw, tmp_path):
+    bad = tmp_path / "bad.txt"
+    for verb in (("vectors", "--unit", "char"), ("subwords",)):
+        for content, why in {
+            b"": "bad.txt: the file is empty",
+            b" \n\n": "bad.txt: there are only blank lines",
+            "一\n二".encode() + b"\xff": "bad.txt:2: not UTF-8: byte 0xff",
+            b"\x1f\x8b\x08": "bad.txt:1: cannot be unpacked",
+        }.items():
+            bad.write_bytes(content)
+            hanlattice("pretrain", *verb, raw, bad, "--out", tmp_path / "out" / "x").refused(why)
+    hanlattice("pretrain", "vectors", tmp_path / "no.txt", "--unit", "char", "--out", "x").refused(
+        "no.txt: cannot read"
+    )
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_too_little_text(tmp_path):
+    (tmp_path / "raw.txt").write_text("一二三四", "utf-8")
+    vectors(tmp_path / "raw.txt", tmp_path / "x").refused("too small", "lower --min-count")
+    hanlattice("pretrain", "subwords", tmp_path / "raw.txt", "--out", tmp_path / "x").refused("too small")
+
+
+@pytest.mark.parametrize(
+    "option", ["--dim=0", "--window=0", "--negative=0", "--min-count=0", "--epochs=0", "--sample=1", "--threads=0",
+               "--seed=-1", "--unit=letter", "--dim=x"],
+)  # fmt: skip
+def test_an_option_out_of_range(raw, tmp_path, option):
+    outcome = hanlattice("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "x", option)
+    assert outcome.code == 2, outcome
+    assert f"Invalid value for '{option.partition('=')[0]}'" in outcome.err
+
+
+def test_options_that_do_not_go_together(raw, tmp_path):
+    vectors(raw, tmp_path / "x", unit="subword").refused("--unit subword needs --lexicon")
+    vectors(raw, tmp_path / "x", "--model", tmp_path).refused("--model cuts text into words")
+    vectors(raw, tmp_path).refused("is a folder: --out names the files in it")
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("gensim", ("vectors", "--unit", "char")),
+        ("rjieba", ("vectors", "--unit", "word")),
+        ("tokenizers", ("subwords",)),
+    ],
+)
+def test_a_missing_library(raw, tmp_path, monkeypatch, package, command):
+    monkeypatch.setitem(sys.modules, package, None)
+    outcome = hanlattice("pretrain", *command, raw, "--out", tmp_path / "x")
+    outcome.refused(f"{package} is not installed", "pip install 'hanlattice[pretrain]'")
+
+
+def test_a_full_disk(raw, tmp_path):
+    """The state is small at first and grows by the matrices; what is refused leaves no half file."""
+    limit = 3000
+    command = ("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "full" / "c", *SMALL)
+    limited = run(*command, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert limited.code == 2, limited
+    assert "c.state: the file would be larger than allowed here" in limited.err
+    assert "Traceback" not in limited.err
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["c.state"]
+    assert hanlattice(*command, "--resume").code == 0
+    assert len(list((tmp_path / "full").iterdir())) == 3
+
+
+# ---- the moving line
+
+
+def test_subwords_say_what_they_do():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with SubwordMeter(console, epochs=2) as meter:
+        names = []
+        for event in ({"number": 0}, {"number": 1}, {"event": "merging"}, {"number": 2}):
+            meter({"event": "pass", "done": 50, "size": 100, **event})
+            names.append(meter.progress.tasks[-1].description)
+    assert names == ["characters", "pieces", "merging", "frequencies"]
+    assert meter.progress.tasks[-1].completed == 150
+
+
+def test_one_bar_for_counting_and_one_for_all_epochs():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with PassMeter(console, epochs=4) as meter:
+        meter({"event": "pass", "number": 0, "done": 50, "size": 100})
+        assert [(task.completed, task.total) for task in meter.progress.tasks] == [(50, 100)]
+        for number in (1, 3):
+            meter({"event": "pass", "number": number, "done": 50, "size": 100})
+        meter({"event": "something else"})
+    tasks = [(task.description, task.completed, task.total) for task in meter.progress.tasks]
+    assert tasks == [("counting", 50, 100), ("training", 250, 400)]

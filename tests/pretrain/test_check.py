@@ -1,0 +1,156 @@
+"""The check of a vector file: every count on files made broken, and coverage against plain loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice import Span
+from hanlattice.errors import InputError
+from hanlattice.pretrain.check import check_vectors, cover
+from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
+from tests.strategies import sentences, shares_folder
+
+GOOD = ["江 1 2", "长江 3 4", "0 0 0"]
+
+
+def written(folder: Path, lines: list[str | bytes], name: str = "v.vec") -> Path:
+    path = folder / name
+    path.write_bytes(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
+    return path
+
+
+def test_a_sound_file(tmp_path):
+    report, vectors = check_vectors(written(tmp_path, ["3 2", *GOOD]))
+    assert report.sound
+    assert (report.form, report.header, report.rows, report.words, report.width) == ("text", (3, 2), 3, 3, 2)
+    assert (report.single_characters, report.repeated, report.skipped, report.zero) == (2, 0, 0, 1)
+    assert report.norms == pytest.approx({"mean": (5**0.5 + 5 + 0) / 3, "min": 0, "max": 5})
+    assert vectors.words == ("江", "长江", "0")
+
+
+@pytest.mark.parametrize(("name", "binary"), [("v.bin", True), ("v", True), ("v.vec", False)])
+def test_both_forms_of_our_own(tmp_path, name, binary):
+    made = Vectors(("江", "长江"), np.array([[1, 2], [3, 4]], np.float32))
+    write_vectors(tmp_path / name, made, binary=binary)
+    report, _ = check_vectors(tmp_path / name)
+    assert (report.form, report.rows, report.sound) == ("binary" if binary else "text", 2, True)
+
+
+def test_without_a_header(tmp_path):
+    report, _ = check_vectors(written(tmp_path, GOOD))
+    assert (report.header, report.rows, report.sound) == (None, 3, True)
+
+
+def test_every_fault_has_its_lines(tmp_path):
+    lines = [
+        "20 2", "江 1 2", "河 1", "海 1 2 3", "湖 x 2", "池 nan 2", "", "江 7 8", "泉 1_0 2", " 1 2", b"\xff 1 2",
+        "沟 1e39 2", "溪 1 2", "塘 inf 1",
+    ]  # fmt: skip
+    report, _ = check_vectors(written(tmp_path, lines))
+    assert report.broken == (
+        (3, "too few numbers"),
+        (4, "too many numbers"),
+        (5, "not a number"),
+        (6, "a value is not finite"),
+        (9, "not a number"),
+        (10, "there is no word"),
+        (11, "the word is not UTF-8"),
+        (12, "a value is not finite"),
+        (14, "a value is not finite"),
+    )
+    assert (report.rows, report.words, report.repeated, report.skipped) == (12, 2, 1, 9)
+    assert not report.header_is_right
+    assert not report.sound
+    facts = report.as_dict()
+    assert facts["problems"]["a value is not finite"] == 3
+    assert (facts["sound"], facts["header_is_right"]) == (False, False)
+
+
+def test_faults_of_a_binary_file(tmp_path):
+    rows = [("江", [1, 2]), ("江", [3, 4]), ("河", [np.nan, 1]), ("海", [1, 1])]
+    body = b"".join(word.encode() + b" " + np.array(row, "<f4").tobytes() + b"\n" for word, row in rows)
+    (tmp_path / "v.bin").write_bytes(b"4 2\n" + body)
+    report, _ = check_vectors(tmp_path / "v.bin")
+    assert (report.form, report.rows, report.words, report.repeated, report.skipped) == ("binary", 4, 2, 1, 1)
+    assert "a value is not finite" in report.notices[0]
+    assert not report.sound
+
+
+field = st.sampled_from(["江", "长江", "1", "-2.5", "nan", "x", "1_0", "1e99", "\xa0", "", " ", "\ufeff"])
+
+
+@shares_folder
+@given(rows=st.lists(st.lists(field, max_size=5).map(" ".join)), header=st.sampled_from([[], ["3 2"], ["\ufeff3 2"]]))
+def test_the_check_and_the_reader_agree(tmp_path, rows, header):
+    """Whatever is in a file: what the one skips is what the other names."""
+    path = written(tmp_path, [*header, *GOOD, *rows])
+    expected = read_vectors(path)
+    report, _ = check_vectors(path)
+    assert len(report.broken) == report.skipped == expected.skipped
+    assert report.repeated == sum(
+        int(n.split(" rows repeat")[0].split()[-1]) for n in expected.notices if "repeat" in n
+    )
+    assert report.header_is_right == (not any("promises" in notice for notice in expected.notices))
+    assert report.sound == (not expected.notices)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"3 0\n", "只是 文字\n".encode(), b"9 2\n\x00\x01", b"2 2\n\xe6 "])
+def test_a_file_that_cannot_be_used(tmp_path, content):
+    (tmp_path / "v.bin").write_bytes(content)
+    with pytest.raises(InputError):
+        check_vectors(tmp_path / "v.bin")
+
+
+# ---- coverage
+
+
+def vectors(words: list[str]) -> Vectors:
+    return Vectors(tuple(words), np.ones((len(words), 2), np.float32))
+
+
+@given(
+    corpus=st.lists(sentences(st.sampled_from("长江大桥Ａ７ 　")), min_size=1),
+    words=st.lists(st.text("长江大桥A0", min_size=1, max_size=3), min_size=1, unique=True),
+)
+def test_coverage_by_plain_loops(corpus, words):
+    seen = [c for sentence in corpus for c in fold_digits(sentence.text) if not c.isspace()]
+    if not seen:
+        with pytest.raises(InputError, match="there is no character"):
+            cover(vectors(words), "x", corpus)
+        return
+    found = cover(vectors(words), "x", iter(corpus))
+    known = {word for word in words if len(word) == 1}
+    assert (found.positions, found.types) == (len(seen), len(set(seen)))
+    assert (found.positions_in, found.types_in) == (sum(c in known for c in seen), len(known & set(seen)))
+    assert set(found.missing) == set(seen) - known
+    long = {word for word in words if len(word) > 1}
+    texts = [fold(sentence.text) for sentence in corpus]
+    places = [word for text in texts for word in long for at in range(len(text)) if text.startswith(word, at)]
+    if not places:
+        assert found.words is None
+        return
+    assert found.words is not None
+    assert (found.words["words"], found.words["positions"]) == (len(set(places)), len(places))
+    entities = [text[span.start : span.end] for text, s in zip(texts, corpus, strict=True) for span in s.spans or ()]
+    assert found.words["entities"]["tokens_in"] == sum(entity in long for entity in entities)
+
+
+def test_a_file_of_characters_covers_characters():
+    found = cover(vectors(["长", "0"]), "x", [Sentence("长江７", (Span(0, 2, "LOC"),))])
+    assert (found.positions_in, found.positions, found.missing, found.words) == (2, 3, ("江",), None)
+
+
+def test_an_error_of_the_corpus_comes_through():
+    def broken():
+        yield Sentence("长江")
+        raise InputError("not UTF-8", "file", 2)
+
+    with pytest.raises(InputError, match="file:2: not UTF-8"):
+        cover(vectors(["大桥"]), "x", broken())

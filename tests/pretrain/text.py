@@ -1,0 +1,25 @@
+"""A little raw text with pairs of characters that stand in the same places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.made import sentences
+
+
+def write_text(folder: Path, lines: int = 150) -> Path:
+    path = folder / "raw.txt"
+    path.write_text("".join(f"{sentence.text}\n" for sentence in sentences(lines, 3)), "utf-8")
+    return path
+
+
+def write_topics(folder: Path, lines: int = 600) -> Path:
+    """Each line is of one topic, 甲乙丙丁 or 子丑寅卯, in any order."""
+    rng = np.random.default_rng(5)
+    path = folder / "topics.txt"
+    path.write_text(
+        "".join("".join(rng.choice(list(rng.choice(["甲乙丙丁", "子丑寅卯"])), 12)) + "\n" for _ in range(lines))
+    )
+    return path

@@ -126,8 +126,9 @@ def test_dropout_is_independent_from_one_element_to_the_next() -> None:
         assert (found - torch.eye(8, dtype=torch.float64)).abs().max().item() < 0.03
 
 
-def test_what_comes_out_has_the_norm_that_was_asked_for() -> None:
+@pytest.mark.parametrize(("hidden", "dim"), [(100, 20), (20, 90)])
+def test_what_comes_out_has_the_norm_that_was_asked_for(hidden: int, dim: int) -> None:
     torch.manual_seed(0)
-    states = LanguageModelStates(make(hidden=100), make(hidden=100), dim=20, norm=7.0).eval()
-    found = states(torch.randn(50, 3, 200).half()).norm(dim=2)
+    states = LanguageModelStates(make(hidden=hidden), make(hidden=hidden), dim, norm=7.0).eval()
+    found = states(torch.randn(50, 3, 2 * hidden).half()).norm(dim=2)
     assert found.mean().item() == pytest.approx(7.0, rel=0.05)

@@ -83,7 +83,7 @@ class LanguageModelStates(nn.Module):
         self._frozen = (ahead, back)  # a tuple hides them from nn.Module
         self.start = start  # the symbol before a text's first character
         self.project = nn.Linear(ahead.hidden + back.hidden, dim)
-        nn.init.orthogonal_(self.project.weight, gain=norm / dim**0.5)
+        nn.init.orthogonal_(self.project.weight, gain=norm / min(dim, self.width) ** 0.5)
         nn.init.zeros_(self.project.bias)
         self.dropout = dropout
 

@@ -19,9 +19,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,16 +34,15 @@ import numpy.typing as npt
 import torch
 
 from hanlattice.bench.machine import machine, versions
-from hanlattice.files import sha256, writing
+from hanlattice.files import sha256, shown, writing
 from hanlattice.models.language_model import DIRECTIONS
-from hanlattice.pretrain.lm_recipe import Recipe
-from hanlattice.pretrain.lm_source import read_source
-from hanlattice.pretrain.lm_text import BREAK_ID, Lines, hold_out, read_lines_of
+from hanlattice.pretrain.lm.recipe import MIN_COUNT, Recipe
+from hanlattice.pretrain.lm.source import read_source
+from hanlattice.pretrain.lm.text import BREAK_ID, Lines, hold_out, read_lines_of
 from hanlattice.text.vocab import Vocab, seen_as
 from hanlattice.training.log import ignore
 
 UNKNOWN_ID = 0
-Mask = npt.NDArray[np.bool_]
 
 
 def sentences(lines: Lines) -> Iterator[str]:
@@ -51,12 +52,8 @@ def sentences(lines: Lines) -> Iterator[str]:
         yield " ".join([names[number] for number in lines.ids[start : start + length].tolist()])
 
 
-def directed(lines: Lines, direction: str) -> Lines:
-    return lines if direction == "forward" else lines.mirrored()
-
-
-def read(files: Iterable[Path], vocab: Vocab) -> Lines:
-    codes = read_lines_of(files)
+def read(file: Path, vocab: Vocab) -> Lines:
+    codes = read_lines_of([file])
     return Lines(seen_as(vocab)(codes.ids), codes.starts, codes.lengths)
 
 
@@ -69,7 +66,6 @@ class Trainer:
 
     def __init__(self, lmplz: Path, folder: Path, memory: str) -> None:
         self.lmplz, self.folder, self.memory = lmplz, folder, memory
-        folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, lines: Lines, name: str) -> Path:
         path = self.folder / f"{name}.txt"
@@ -149,8 +145,7 @@ def checked_sums(model: kenlm.Model, vocab: Vocab, lines: Lines) -> list[float]:
 
 def lower_orders(trainer: Trainer, text: Path, order: int, held: Lines) -> dict[str, Any]:
     """Perplexity on held-out lines of each order below, and the orders whose discounts could not be estimated."""
-    found: dict[int, float] = {}
-    fallbacks = []
+    found, fallbacks = dict[int, float](), list[int]()
     for lower in range(1, order):
         arpa, facts = trainer.train(text, lower)
         fallbacks += [lower] if facts["discount_fallback"] else []
@@ -163,13 +158,13 @@ def lower_orders(trainer: Trainer, text: Path, order: int, held: Lines) -> dict[
     return {"perplexity": found, "discount_fallback": fallbacks}
 
 
-def is_new(train: Lines, held: Lines) -> Mask:
+def is_new(train: Lines, held: Lines) -> npt.NDArray[np.bool_]:
     """[L]: the held-out line does not stand in the training part."""
     seen = set(sentences(train))
     return np.array([sentence not in seen for sentence in sentences(held)])
 
 
-def write_new(path: Path, files: Sequence[Path], held_out: float, new: Mask) -> None:
+def write_new(path: Path, files: Sequence[Path], held_out: float, new: npt.NDArray[np.bool_]) -> None:
     """These held-out lines as they stand in the files."""
     held = hold_out(read_lines_of(files), held_out)[1].take(new)
     with writing(path, binary=True) as file:
@@ -184,24 +179,20 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     new = is_new(train, held)
     if options.new_lines:
         write_new(options.new_lines, options.files, options.held_out, new)
-    more = {path.name: read([path], vocab) for path in options.also}
+    more = {f"also {shown(path)}": read(path, vocab) for path in options.also}
     named = {"train": train, "held out": held, "held out, not in train": held.take(new), **more}
-    counts = {
-        name: {"lines": len(lines), "symbols": lines.symbols, "unknown": unknown(lines)}
-        for name, lines in named.items()
-    }
+    counts = {n: {"lines": len(part), "symbols": part.symbols, "unknown": unknown(part)} for n, part in named.items()}
     print(f"{len(vocab):,} symbols known; {json.dumps(counts, ensure_ascii=False)}", flush=True)
-    trainer = Trainer(options.lmplz, options.work, options.memory)
     result: dict[str, Any] = {"vocabulary": len(vocab), "text": counts}
-    for direction in DIRECTIONS:
-        parts = {name: directed(lines, direction) for name, lines in named.items()}
-        result[direction] = one_direction(trainer, direction, options.order, vocab, parts)
+    with tempfile.TemporaryDirectory(prefix="kneser-ney-", dir=options.work) as folder:
+        trainer = Trainer(options.lmplz, Path(folder), options.memory)
+        for direction in DIRECTIONS:
+            parts = {n: part if direction == "forward" else part.mirrored() for n, part in named.items()}
+            result[direction] = one_way(trainer, direction, options.order, vocab, parts)
     return result
 
 
-def one_direction(
-    trainer: Trainer, direction: str, order: int, vocab: Vocab, parts: dict[str, Lines]
-) -> dict[str, Any]:
+def one_way(trainer: Trainer, direction: str, order: int, vocab: Vocab, parts: dict[str, Lines]) -> dict[str, Any]:
     text, held = trainer.write(parts["train"], direction), parts["held out"]
     print(f"{direction}:", flush=True)
     below = lower_orders(trainer, text, order, held) if direction == "forward" else {}
@@ -218,8 +209,7 @@ def one_direction(
     check(falling == sorted(falling, reverse=True), f"perplexity does not fall with the order: {falling}")
     for name, value in perplexities.items():
         print(f"  order {order}: perplexity {value:.3f}, {math.log2(value):.4f} bits a symbol: {name}", flush=True)
-    arpa.unlink()
-    text.unlink()
+    arpa.unlink()  # it is large
     return {"perplexity": perplexities, **facts, "sums of probabilities": totals, "lower orders": below}
 
 
@@ -228,30 +218,31 @@ def parse() -> argparse.Namespace:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--lmplz", type=Path, default=Path("lmplz"))
     parser.add_argument("--order", type=int, default=5, choices=range(2, 7))
-    parser.add_argument("--min-count", type=int, default=Recipe.min_count)
+    parser.add_argument("--min-count", type=int, default=MIN_COUNT)
     parser.add_argument("--held-out", type=float, default=Recipe.held_out)
     parser.add_argument("--also", type=Path, action="append", default=[])
     parser.add_argument("--new-lines", type=Path)
     parser.add_argument("--memory", default="20%")
-    parser.add_argument("--work", type=Path, default=Path("/tmp/kneser-ney"), help="a folder for large files")
+    parser.add_argument("--work", type=Path, help="where a temporary folder of large files is made")
     parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.out and (options.out.is_dir() or not os.access(f"{options.out.parent}/.", os.W_OK)):
+        parser.error(f"--out {options.out}: expected a file in a folder that is there and can be written to")
+    return options
 
 
 def main() -> None:
     options = parse()
-    files = {path.name: sha256(path) for path in (*options.files, *options.also)}
     record = {
         "versions": {**versions(), "kenlm": version("kenlm")},
         "machine": machine(torch.device("cpu")),
-        "order": options.order,
-        "min_count": options.min_count,
-        "held_out": options.held_out,
-        "files": files,
+        **{name: getattr(options, name) for name in ("order", "min_count", "held_out")},
+        "files": {shown(path): sha256(path) for path in (*options.files, *options.also)},
         **run(options),
     }
     if options.out:
-        options.out.write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        with writing(options.out) as file:
+            file.write(json.dumps(record, ensure_ascii=False, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -114,6 +114,18 @@ def test_what_is_wrong_is_one_line(data):
     assert "expected met, all, none" in refuse(data, words, corpus, "--characters", "few", *out)
 
 
+def test_what_can_be_known_is_told_before_the_vectors_are_read(data):
+    """The vectors are broken here, and nothing is said of that."""
+    (data / "bad.vec").write_text("nothing\n", "utf-8")
+    (data / "folder.bin").mkdir()
+    (data / "empty.txt").touch()
+    corpus, out = data / "train.bmes", ("--out", data / "s.bin")
+    assert "folder.bin: the output is a folder" in refuse(data, data / "bad.vec", corpus, "-o", data / "folder.bin")
+    assert "none.bmes: cannot read" in refuse(data, data / "bad.vec", corpus, data / "none.bmes", *out)
+    assert "'few' characters cannot be kept" in refuse(data, data / "bad.vec", corpus, "--characters", "few", *out)
+    assert "empty.txt: the file is empty" in refuse(data, data / "bad.vec", data / "empty.txt", "--raw", *out)
+
+
 def test_an_input_is_not_overwritten(data):
     before = (data / "words.bin").read_bytes()
     for corpus in ([data / "train.bmes"], [data / "train.bmes", data / "words.bin"]):

@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,13 +19,13 @@ import pytest
 from hanlattice.cli import lm as cli_lm
 from hanlattice.cli.pretrain_lm import pretrain_lm
 from hanlattice.models.language_model import load_language_model
-from hanlattice.pretrain import lm_train
 from hanlattice.pretrain.__main__ import main as plain_main
-from hanlattice.pretrain.lm_recipe import HELP, Recipe
-from hanlattice.pretrain.lm_score import text_surprise
-from hanlattice.pretrain.lm_train import train_language_model
-from tests.cli.command import ENVIRONMENT, hanlattice
-from tests.pretrain.lm_made import TINY, tiny, write_text
+from hanlattice.pretrain.lm import train as lm_train
+from hanlattice.pretrain.lm.recipe import HELP, Recipe
+from hanlattice.pretrain.lm.score import text_surprise
+from hanlattice.pretrain.lm.train import train_language_model
+from tests.cli.command import ENVIRONMENT, hanlattice, run
+from tests.pretrain.lm.made import TINY, files_of_any_size, limit_files, tiny, write_text
 
 OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
 
@@ -77,10 +78,11 @@ def test_both_command_lines_have_the_options_of_the_recipe_and_its_defaults():
     assert second.kwargs["resume"] is True
 
 
-def test_it_runs_without_typer_and_rich(text, tmp_path):
+def test_it_runs_with_torch_numpy_and_safetensors_alone(text, tmp_path):
     code = (
         "import sys, runpy\n"
-        "for name in ('typer', 'rich', 'gensim', 'matplotlib'): sys.modules[name] = None\n"
+        "others = ('typer', 'rich', 'gensim', 'matplotlib', 'tokenizers', 'rjieba', 'daachorse')\n"
+        "for name in others: sys.modules[name] = None\n"
         "runpy.run_module('hanlattice.pretrain', run_name='__main__')\n"
     )
     arguments = [sys.executable, "-c", code, "lm", str(text), "-o", str(tmp_path / "lm"), *OPTIONS, "--epochs=1"]
@@ -105,7 +107,7 @@ def test_ctrl_c_says_how_to_go_on(text, tmp_path):
     assert f"stopped; go on with: {expected} --resume" in done.err
 
 
-def test_what_cannot_be_trained_on_is_refused(text, tmp_path):
+def test_what_cannot_be_trained_on_is_refused(folder, text, tmp_path):
     out = ("--out", tmp_path / "lm")
     empty, bad = tmp_path / "empty.txt", tmp_path / "bad.txt"
     empty.write_bytes(b"")
@@ -116,6 +118,10 @@ def test_what_cannot_be_trained_on_is_refused(text, tmp_path):
     few.refused("one batch of --batch-size 256 × --length 128 takes 32,768; lower one of them")
     hanlattice("pretrain", "lm", text, *out).refused("--held-out 0.01 of 60 lines is not one line")
     hanlattice("pretrain", "lm", text, *out, "--hidden", "0").refused("--hidden must be 1 or more")
+    hanlattice("pretrain", "lm", text, *out, "--seed", str(1 << 64)).refused("--seed must be 0 or more, and at most")
+    hanlattice("pretrain", "lm", text, *out, "--held-out", "1e-20").refused("--held-out 1e-20 of 60 lines is not one")
+    both = ("--from", folder, "--min-count", "5")
+    hanlattice("pretrain", "lm", text, *out, *both).refused("--min-count does not fit --from")
     hanlattice("pretrain", "lm", text, *out, "--from", tmp_path / "no").refused("no such language model folder")
     assert not (tmp_path / "lm").exists()
 
@@ -127,6 +133,31 @@ def test_a_full_disk_is_told(text, tmp_path):
     (tmp_path / "lm" / "log-forward.jsonl").symlink_to("/dev/full")
     done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", *OPTIONS)
     done.refused("cannot write", "log-forward.jsonl")
+
+
+def test_no_room_for_the_first_state_is_told(text, tmp_path):
+    command = ("pretrain", "lm", text, *OPTIONS, "--direction", "forward", "--out", tmp_path / "lm")
+    with files_of_any_size():
+        limit_files(4000)
+        done = hanlattice(*command)
+    done.refused("state-forward.safetensors: the file would be larger than allowed here")
+    assert {file.name for file in (tmp_path / "lm").iterdir()} == {"chars.txt", "lm.json", "log-forward.jsonl"}
+    assert hanlattice(*command).code == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_scores_that_cannot_be_written_are_told(folder):
+    with open("/dev/full", "wb") as full:
+        done = run("lm", "score", "-m", folder, "王小明去了", stdout=full)
+    done.refused("cannot write the output: the disk is full")
+
+
+def test_names_that_are_not_utf8(text, tmp_path):
+    gbk = os.fsdecode("语料".encode("gbk"))
+    file = Path(shutil.copy(text, tmp_path / f"{gbk}.txt"))
+    done = hanlattice("pretrain", "lm", file, "--out", tmp_path / "lm", *OPTIONS, "--epochs=1")
+    assert done.code == 0, done.err
+    assert hanlattice("lm", "score", "-m", tmp_path / "lm", "王小明", "--file", file).code == 0
 
 
 def test_score_shows_each_character_and_the_mean(folder):
@@ -210,3 +241,6 @@ def test_samples_are_lines_that_begin_or_end_with_the_prompt(folder):
 def test_samples_that_make_no_sense_are_refused(folder):
     hanlattice("lm", "sample", "-m", folder, "--temperature", "-1").refused("--temperature must be 0 or more")
     hanlattice("lm", "sample", "-m", folder, "-n", "0").refused("-n must be 1 or more")
+    hanlattice("lm", "sample", "-m", folder, "--seed", str(1 << 64)).refused("--seed must be 0 or more, and at most")
+    for temperature in ("1e-46", "1e40"):
+        assert hanlattice("lm", "sample", "-m", folder, "--temperature", temperature).code == 0

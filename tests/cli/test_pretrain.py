@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import resource
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,13 @@ def test_vectors_of_each_unit(raw, tmp_path):
         assert "little text" in outcome.err
 
 
+def test_subwords_on_all_cores_are_the_same(raw, tmp_path):
+    for name, more in {"one": (), "all": ("--parallel",)}.items():
+        outcome = run("pretrain", "subwords", raw, "--out", tmp_path / name, "--min-count", "2", *more)
+        assert outcome.code == 0, outcome
+    assert (tmp_path / "one.txt").read_bytes() == (tmp_path / "all.txt").read_bytes()
+
+
 def test_as_a_process_it_says_no_more_than_this(raw, tmp_path):
     """No line of gensim's log, no warning (they are errors here), and several files at once."""
     packed = tmp_path / "more.gz"
@@ -72,10 +79,10 @@ def test_a_lexicon_of_the_cache(raw, tmp_path, cache):
 
 def test_ctrl_c_and_resume(raw, tmp_path):
     command = ("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "c", "--dim", "5", "--epochs", "3000")
-    with start(*command) as process:
-        while not (tmp_path / "c.state").exists():
-            assert process.poll() is None
-            time.sleep(0.02)
+    with start(*command, bufsize=0) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"note: "), "it has counted, and has loaded all that it prints with"
+        assert (tmp_path / "c.state").exists()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -89,6 +96,9 @@ def test_ctrl_c_and_resume(raw, tmp_path):
 def test_what_is_finished_is_not_done_again(raw, tmp_path):
     vectors(raw, tmp_path / "c")
     assert "this run is finished already" in vectors(raw, tmp_path / "c", "--resume").err
+    (tmp_path / "c.vec").unlink()
+    assert "this run is finished already" not in vectors(raw, tmp_path / "c", "--resume").err
+    assert (tmp_path / "c.vec").exists()
 
 
 # ---- refused
@@ -111,6 +121,50 @@ def test_bad_text(raw, tmp_path):
     assert not list((tmp_path / "out").glob("*"))
 
 
+def test_the_text_and_other_records_are_not_overwritten(raw, tmp_path):
+    """raw.txt would be the lexicon of subwords, x.json the record of vectors, sub.json that of the subwords."""
+    subwords = ("pretrain", "subwords", "--size", "30", "--min-count", "2")
+    (tmp_path / "x.json").write_bytes(raw.read_bytes())
+    assert hanlattice(*subwords, raw, "--out", tmp_path / "sub").code == 0
+    (tmp_path / "notes.json").write_text('{"mine": 1}', "utf-8")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for out in (raw, tmp_path / "raw"):
+        hanlattice(*subwords, raw, "--out", out).refused("raw.txt: the output is one of the files to read")
+    vectors(tmp_path / "x.json", tmp_path / "x").refused("x.json: the output is one of the files to read")
+    lexicon = ("--lexicon", tmp_path / "sub.txt")
+    vectors(raw, tmp_path / "sub", *lexicon, unit="subword").refused("sub.json is there already, and is no record")
+    vectors(raw, tmp_path / "sub.bpe", *lexicon, unit="subword").refused("sub.bpe.json: the output is one of the files")
+    vectors(raw, tmp_path / "notes").refused("notes.json is there already, and is no record")
+    hanlattice(*subwords, raw, "--out", tmp_path / "notes").refused("notes.json is there already, and is no record")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert hanlattice(*subwords, raw, "--out", tmp_path / "sub").code == 0, "its own outputs may be replaced"
+
+
+def test_names_that_are_not_utf8(raw, tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path / "文").replace("文".encode(), "文".encode("gbk"))))
+    folder.mkdir()
+    text = raw.rename(folder / "raw.txt")
+    assert run("pretrain", "subwords", text, "--out", folder / "s", "--min-count", "2").code == 0
+    lexicon = ("--unit", "subword", "--lexicon", folder / "s.txt")
+    assert run("pretrain", "vectors", text, "--out", folder / "v", *lexicon, *SMALL).code == 0
+    for name in ("s", "v"):
+        record = json.loads((folder / f"{name}.json").read_text("utf-8"))
+        assert record["files"] == [f"{tmp_path}/\ufffd\ufffd/raw.txt"]
+    checked = run("vectors", "check", folder / "v.bin", "--corpus", text)
+    assert (checked.code, checked.err) == (0, "")
+    assert run("vectors", "check", folder / "v.bin", "--corpus", text, "--json").code == 0
+    small = run("gazetteer", "--raw", folder / "v.bin", text, "--out", folder / "small.bin", "--json")
+    assert (small.code, small.err) == (0, "")
+    assert json.loads(small.text)["out"]["file"] == f"{tmp_path}/\ufffd\ufffd/small.bin"
+    assert run("gazetteer", "--raw", folder / "v.bin", text, "--out", folder / "small.bin").code == 0
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    vectors(tmp_path / "pipe", tmp_path / "x").refused("pipe: it is a pipe or a device", "so give a file")
+    hanlattice("pretrain", "subwords", tmp_path / "pipe", "--out", tmp_path / "x").refused("it is a pipe or a device")
+
+
 def test_too_little_text(tmp_path):
     (tmp_path / "raw.txt").write_text("一二三四", "utf-8")
     vectors(tmp_path / "raw.txt", tmp_path / "x").refused("too small", "lower --min-count")
@@ -127,9 +181,20 @@ def test_an_option_out_of_range(raw, tmp_path, option):
     assert f"Invalid value for '{option.partition('=')[0]}'" in outcome.err
 
 
+@pytest.mark.parametrize("option", ["--size=0", "--longest=1", "--min-count=0", "--size", "--longest", "--min-count"])
+def test_an_option_of_subwords_out_of_range(raw, tmp_path, option):
+    """Without a number of its own, the option gets one that no machine word holds."""
+    given = option if "=" in option else f"{option}=99999999999999999999"
+    outcome = hanlattice("pretrain", "subwords", raw, "--out", tmp_path / "x", given)
+    assert outcome.code == 2, outcome
+    assert f"Invalid value for '{option.partition('=')[0]}'" in outcome.err
+
+
 def test_options_that_do_not_go_together(raw, tmp_path):
     vectors(raw, tmp_path / "x", unit="subword").refused("--unit subword needs --lexicon")
     vectors(raw, tmp_path / "x", "--model", tmp_path).refused("--model cuts text into words")
+    for device in ("cpu", "nonsense"):
+        vectors(raw, tmp_path / "x", "--device", device).refused("--device is where --model runs")
     vectors(raw, tmp_path).refused("is a folder: --out names the files in it")
 
 

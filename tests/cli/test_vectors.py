@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hanlattice.text.vectors import Vectors, write_vectors
-from tests.cli.command import hanlattice
+from tests.cli.command import hanlattice, run
 
 WORDS = ("桥", "江", "长江", "大桥", "[b]")
 
@@ -43,6 +43,13 @@ def test_neighbours_of_a_download(file, cache):
     )
 
 
+def test_neighbours_of_very_large_vectors(tmp_path):
+    """Nothing but the answer: no warning of an overflow."""
+    (tmp_path / "v.vec").write_text("3 2\n甲 3e38 3e38\n乙 3e38 3e38\n丙 1 0\n", "utf-8")
+    outcome = run("vectors", "neighbours", "甲", "-v", tmp_path / "v.vec")
+    assert (outcome.code, outcome.text, outcome.err) == (0, "甲: 乙 1.000  丙 0.707\n", "")
+
+
 def test_no_such_word_or_file(file, tmp_path):
     hanlattice("vectors", "neighbours", "长江大桥", "-v", file).refused(
         "no vector of '长江大桥'; near it are 大桥, 长江"
@@ -73,6 +80,13 @@ def test_check_a_binary_file_with_faults(tmp_path):
     outcome = hanlattice("vectors", "check", tmp_path / "v.bin")
     assert outcome.code == 0
     assert "row 2 (byte 12): a value is not finite" in outcome.text
+    assert "a value is not finite: 1, row 2" in outcome.text
+
+
+def test_check_says_at_once_that_a_corpus_is_missing(tmp_path):
+    """Before the vectors, which may be large, are read: these are broken."""
+    (tmp_path / "v.vec").write_text("nothing\n", "utf-8")
+    hanlattice("vectors", "check", tmp_path / "v.vec", "-c", tmp_path / "no.txt").refused("no.txt: cannot read")
 
 
 def test_check_a_file_that_cannot_be_used(tmp_path, file):

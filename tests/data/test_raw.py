@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,11 @@ def test_a_missing_file_and_none_at_all(tmp_path):
     refused(tmp_path / "none", "cannot read: there is no such file")
     with pytest.raises(InputError, match="no file of raw text was named"):
         RawText([])
+
+
+def test_a_pipe_is_told_to_be_one(tmp_path):
+    """Without opening it, which would wait for somebody to write."""
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "pipe: it is a pipe or a device; raw text is read several times, so give a file")
+    refused(Path("/dev/null"), "it is a pipe or a device")
+    refused(tmp_path, "it is a folder")

@@ -79,8 +79,16 @@ def test_faults_of_a_binary_file(tmp_path):
     (tmp_path / "v.bin").write_bytes(b"4 2\n" + body)
     report, _ = check_vectors(tmp_path / "v.bin")
     assert (report.form, report.rows, report.words, report.repeated, report.skipped) == ("binary", 4, 2, 1, 1)
+    assert report.broken == ((3, "a value is not finite"),)
     assert "a value is not finite" in report.notices[0]
     assert not report.sound
+
+
+def test_text_that_begins_with_broken_rows_is_still_text(tmp_path):
+    report, vectors = check_vectors(written(tmp_path, ["62 2", *["坏 x 1"] * 60, "江 1 2", "河 3 4"]))
+    assert (report.form, report.rows, report.words, report.skipped) == ("text", 62, 2, 60)
+    assert report.broken == tuple((line, "not a number") for line in range(2, 62))
+    assert vectors.words == ("江", "河")
 
 
 field = st.sampled_from(["江", "长江", "1", "-2.5", "nan", "x", "1_0", "1e99", "\xa0", "", " ", "\ufeff"])
@@ -145,6 +153,16 @@ def test_coverage_by_plain_loops(corpus, words):
 def test_a_file_of_characters_covers_characters():
     found = cover(vectors(["长", "0"]), "x", [Sentence("长江７", (Span(0, 2, "LOC"),))])
     assert (found.positions_in, found.positions, found.missing, found.words) == (2, 3, ("江",), None)
+
+
+@pytest.mark.parametrize("when", [0, 1])
+def test_an_error_without_a_file_is_not_taken_for_a_corpus_without_words(when):
+    def broken():
+        yield from [Sentence("长江")] * when
+        raise InputError("something is wrong")
+
+    with pytest.raises(InputError, match="something is wrong"):
+        cover(vectors(["大桥"]), "x", broken())
 
 
 def test_an_error_of_the_corpus_comes_through():

@@ -15,8 +15,9 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import InputError
 from hanlattice.models.build import Built, build
 from hanlattice.models.checkpoint import load_model
-from hanlattice.pretrain import gazetteer
-from hanlattice.pretrain.gazetteer import Gazetteer, Share, check_out, make_gazetteer, write_gazetteer
+from hanlattice.pretrain import gazetteer, tally
+from hanlattice.pretrain.gazetteer import Gazetteer, check_request, make_gazetteer, write_gazetteer
+from hanlattice.pretrain.tally import Share
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -135,7 +136,7 @@ def test_the_size_of_a_part_changes_nothing(monkeypatch, size):
     corpus = [Sentence("南京市长江大桥" * n, (Span(0, 2, "X"),)) for n in range(1, 9)]
     vectors = numbered("南京", "桥南", "长江大桥", "江大")
     whole = make_gazetteer(vectors, [("c", corpus)])
-    monkeypatch.setattr(gazetteer, "_PART", size)
+    monkeypatch.setattr(tally, "_PART", size)
     told: list[int] = []
     parted = make_gazetteer(vectors, [("c", corpus)], listen=lambda event: told.append(event["characters"]))
     assert parted.overall == whole.overall
@@ -163,10 +164,24 @@ def test_outputs_that_are_refused(tmp_path):
     (tmp_path / "link.bin").symlink_to(source)
     for name in ("words.bin", "link.bin", "../" + tmp_path.name + "/words.bin"):
         with pytest.raises(InputError, match="one of the files to read"):
-            check_out(tmp_path / name, [tmp_path / "other", source])
+            check_request(tmp_path / name, [source], "met")
     with pytest.raises(InputError, match=r"must end with \.bin"):
-        check_out(tmp_path / "out.txt", [source])
-    check_out(tmp_path / "out.vec", [source])
+        check_request(tmp_path / "out.txt", [source], "met")
+    with pytest.raises(InputError, match=r"other: cannot read"):
+        check_request(tmp_path / "out.vec", [source, tmp_path / "other"], "met")
+    with pytest.raises(InputError, match="expected met, all, none"):
+        check_request(tmp_path / "out.vec", [source], "few")
+    (tmp_path / "folder.bin").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        check_request(tmp_path / "folder.bin", [source], "met")
+    check_request(tmp_path / "out.vec", [source], "met")
+
+
+def test_very_large_values_have_a_finite_norm():
+    vectors = Vectors(("南京", "大海"), np.array([[3e38, 3e38], [1, 0]], np.float32))
+    made = make_gazetteer(vectors, [("c", [Sentence("南京")])])
+    assert made.norm_kept == pytest.approx(3e38 * 2**0.5, rel=1e-6)
+    assert made.norm == pytest.approx(3e38 * 2**0.5 / 2, rel=1e-6)
 
 
 def compacted(made: Path, folder: Path, characters: str = "all", name: str = "small.bin") -> Path:

@@ -47,8 +47,27 @@ def test_the_same_as_a_plain_loop(matrix, count):
     rows.sort(key=lambda pair: -round(pair[1], 5))
     found = Neighbours(Vectors(words, matrix))(words[0], count)
     np.testing.assert_allclose([row.cosine for row in found], [cosine for _, cosine in rows[:count]], atol=1e-6)
-    assert {row.word for row in found} <= set(words[1:])
-    assert len({row.word for row in found}) == len(found) == min(count, len(rows))
+    assert [row.word for row in found] == [word for word, _ in rows[:count]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 29, 30, 31, 58, 59, 99])
+def test_of_equal_ones_the_first_in_the_file_come_first(count):
+    """Wherever the cut falls among them."""
+    words = [f"词{at}" for at in range(60)]
+    matrix = np.array([[1, 0, 0]] + [[1, 1, at % 2] for at in range(59)], np.float32) * np.arange(1, 61)[:, None]
+    expected = [word for at, word in enumerate(words[1:]) if at % 2 == 0] + [
+        word for at, word in enumerate(words[1:]) if at % 2
+    ]
+    found = Neighbours(Vectors(tuple(words), matrix.astype(np.float32)))(words[0], count)
+    assert [row.word for row in found] == expected[:count]
+
+
+@pytest.mark.parametrize("size", [1e-40, 1e-30, 3e38])
+def test_very_large_and_very_small_values(size):
+    """Without a warning, which would be an error here."""
+    matrix = np.array([[size, size], [size, size], [size, -size], [1, 0]], np.float32)
+    found = Neighbours(Vectors(("甲", "乙", "丙", "丁"), matrix))("甲")
+    assert [(row.word, row.cosine) for row in found] == [("乙", 1), ("丁", pytest.approx(0.5**0.5)), ("丙", 0)]
 
 
 def test_a_word_is_found_as_the_tagger_sees_it():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -13,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.errors import HanlatticeError, InputError, OutputError
+from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.paths import read_frequencies
-from hanlattice.pretrain.subwords import Settings, lexicon_stem, train_subwords
+from hanlattice.pretrain.subwords import Settings, train_subwords
 from hanlattice.pretrain.units import Subwords
 from hanlattice.pretrain.vectors import Source, train_vectors
 from hanlattice.pretrain.word2vec import Settings as VectorSettings
@@ -173,16 +174,26 @@ def test_nothing_to_merge(tmp_path):
     assert not (tmp_path / "s.txt").exists()
 
 
-@pytest.mark.parametrize("wrong", [{"size": 0}, {"longest": 1}, {"min_count": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"size": 0}, {"longest": 1}, {"min_count": 0}, {"size": 10**20}, {"longest": 101}, {"min_count": 10**20}]
+)
 def test_settings_out_of_range(wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
         Settings(**wrong)
 
 
-def test_where_outputs_go(tmp_path):
-    assert [lexicon_stem(name).name for name in ("a", "a.txt", "a.json", "a.b")] == ["a", "a", "a", "a.b"]
-    with pytest.raises(OutputError, match="is a folder"):
-        lexicon_stem(tmp_path)
+@pytest.mark.parametrize("wanted", [False, True])
+def test_all_cores_or_one(tmp_path, monkeypatch, wanted):
+    """What tokenizers goes by while it works, and after that what it was before."""
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "as it was")
+    raw, seen = write_text(tmp_path), set()
+    record = train_subwords(
+        (raw,), tmp_path / "s", Settings(40, min_count=2), parallel=wanted,
+        listen=lambda event: seen.add(os.environ["TOKENIZERS_PARALLELISM"]),
+    )  # fmt: skip
+    assert seen == {"true" if wanted else "false"}
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "as it was"
+    assert record["parallel"] is wanted
 
 
 def test_a_missing_library_says_how_to_get_it(tmp_path, monkeypatch):

@@ -95,6 +95,12 @@ def test_the_best_path_is_the_best_of_all(text, frequencies):
     assert score(found, frequencies) == pytest.approx(best)
 
 
+def test_a_frequency_that_is_no_number_of_this_world(tmp_path):
+    path = tmp_path / "d.txt"
+    path.write_text(f"长江\t{'9' * 5000}\n大桥 {'9' * 5000} n\n南京\t7\n", "utf-8")
+    assert read_frequencies(path) == {"长江": 1, "大桥": 1, "南京": 7}
+
+
 def test_frequencies_decide_and_without_them_the_fewest_words(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("南京市\n南京\n市长\n长江大桥\n江大桥\n", "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,19 +10,22 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import gensim
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.pretrain import sentences as sentences_file
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.neighbours import Neighbours
-from hanlattice.pretrain.sentences import Sentences
+from hanlattice.pretrain.sentences import Sentences, parts
 from hanlattice.pretrain.units import END, Characters, LexiconWords
-from hanlattice.pretrain.vectors import Source, output_stem, train_vectors
+from hanlattice.pretrain.vectors import Source, train_vectors
 from hanlattice.pretrain.word2vec import Settings
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
@@ -175,6 +179,19 @@ def test_a_finished_run_is_not_done_again(raw, tmp_path):
     assert (tmp_path / "a.bin").stat().st_mtime_ns > before
 
 
+@pytest.mark.parametrize("end", OUTPUTS)
+@pytest.mark.parametrize("how", ["gone", "changed"])
+def test_a_finished_run_whose_files_are_not_there_is_done_again(raw, tmp_path, end, how):
+    trained(raw, tmp_path / "a")
+    trained(raw, tmp_path / "b")
+    path = tmp_path / f"a{end}"
+    path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-1])
+    events = []
+    trained(raw, tmp_path / "a", resume=True, listen=events.append)
+    assert "finished" not in [event["event"] for event in events]
+    assert same(tmp_path / "a", tmp_path / "b")
+
+
 # ---- what goes wrong
 
 
@@ -191,7 +208,7 @@ def test_an_error_in_gensims_thread_is_raised_here(raw, tmp_path):
 def test_too_little_text(tmp_path):
     raw = tmp_path / "raw.txt"
     raw.write_text("一一一二二三", "utf-8")
-    message = r"fewer than two chars come up 3 times or more \(the commonest, '一', 3 times\); lower --min-count"
+    message = r"fewer than two characters come up 3 times or more \(the commonest, '一', 3 times\); lower --min-count"
     with pytest.raises(InputError, match=message):
         trained(raw, tmp_path / "a")
     events = []
@@ -210,10 +227,12 @@ def test_settings_out_of_range(wrong):
         Settings(**wrong)
 
 
-def test_where_outputs_go(tmp_path):
-    assert [output_stem(name).name for name in ("a", "a.vec", "a.bin", "a.json", "a.b")] == ["a", "a", "a", "a", "a.b"]
-    with pytest.raises(OutputError, match="is a folder: --out names the files in it"):
-        output_stem(tmp_path)
+@pytest.mark.parametrize(
+    ("unit", "name"),
+    [(Unit.char, "characters"), (Unit.bichar, "bigrams"), (Unit.word, "words"), (Unit.subword, "subwords")],
+)
+def test_a_unit_has_a_name(unit, name):
+    assert unit.plural == name
 
 
 def test_a_folder_that_cannot_be_made(raw):
@@ -240,6 +259,34 @@ def test_long_lines_are_cut(tmp_path, monkeypatch):
     path.write_text("一二三四五六七八九\n十\n", "utf-8")
     lists = list(Sentences(RawText([path]), Characters(), tmp_path, ignore))
     assert lists == [list("一二三四"), list("五六七八"), ["九"], ["十"]]
+
+
+@given(line=st.text("江，。 A1", max_size=60), longest=st.integers(1, 9), back=st.integers(0, 9))
+def test_parts_join_to_the_line(line, longest, back):
+    """No part is too long, and a cut is after a sign or a blank if one was near."""
+    with mock.patch.multiple(sentences_file, _LINE=longest, _BACK=back):
+        found = list(parts(line))
+    assert "".join(found) == line
+    assert max(map(len, found)) <= longest or found == [line] == [""]
+    start = 0
+    for part in found[:-1]:
+        near = line[start : start + longest][max(0, longest - back) :]
+        assert not part[-1].isalnum() or near.isalnum() or not near
+        start += len(part)
+
+
+@pytest.mark.parametrize("unit", [Characters(), LexiconWords])
+def test_text_without_line_ends_comes_in_parts(tmp_path, monkeypatch, unit):
+    """What is worked on at a time is bounded, and nothing is lost."""
+    (tmp_path / "words.txt").write_text("长江\n", "utf-8")
+    units = unit if isinstance(unit, Characters) else unit(tmp_path / "words.txt")
+    monkeypatch.setattr(sentences_file, "_LINE", 100)
+    path = tmp_path / "a.txt"
+    path.write_text("长江大桥，" * 1000, "utf-8")
+    with contextlib.closing(Sentences(RawText([path]), units, tmp_path, ignore)) as sentences:
+        lengths = [len("".join(found)) for found in sentences]
+    assert max(lengths) <= 100
+    assert sum(lengths) == 5000
 
 
 def test_slow_units_are_found_once(tmp_path):

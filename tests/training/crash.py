@@ -14,25 +14,22 @@ from hanlattice.training.loop import train
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
-    ["hanlattice.training.loop", "torch._dynamo"]
+    ["hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo"]
 )  # what an optimiser imports takes a second
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed_at_write(config: Config, folder: Path, moment: int, resume: bool = False) -> bool:
     """Train, killed at this moment. False when the training ended before the moment came."""
-    return _run(_train_until_write, config, folder, moment, resume)
+    return killed(_train_until_write, config, folder, moment, resume)
 
 
 def killed_at_step(config: Config, folder: Path, step: int, resume: bool = False) -> bool:
     """Train, killed after so many steps."""
-    return _run(_train_until_step, config, folder, step, resume)
+    return killed(_train_until_step, config, folder, step, resume)
 
 
-def _run(target: Callable[..., None], *arguments: Any) -> bool:
+def killed(target: Callable[..., None], *arguments: Any) -> bool:
+    """Run it in a process of its own. False when it ended before it was killed."""
     process = _server.Process(target=target, args=arguments)
     process.start()
     process.join(120)
@@ -40,21 +37,40 @@ def _run(target: Callable[..., None], *arguments: Any) -> bool:
     return process.exitcode == -signal.SIGKILL
 
 
-def _train_until_write(config: Config, folder: Path, moment: int, resume: bool) -> None:
-    """Moments come in pairs, before and after each fsync, rename and removal."""
+def die_at_step(step: int) -> Callable[[dict[str, Any]], None]:
+    """A listener that kills this process after so many steps."""
+    left = step
+
+    def listen(event: dict[str, Any]) -> None:
+        nonlocal left
+        left -= event["event"] == "step"
+        if left < 0:
+            _die()
+
+    return listen
+
+
+def die_at_write(moment: int, after: bool = True) -> None:
+    """Let this process be killed just before an fsync, a rename or a removal or, if asked for, just after it too.
+
+    The removal of a part that was renamed already changes nothing, so it is no moment.
+    """
     left = moment
 
     def count_down() -> None:
         nonlocal left
         left -= 1
         if left < 0:
-            die()
+            _die()
 
     def watched(do: Callable[..., Any]) -> Callable[..., Any]:
         def watch(*arguments: Any, **named: Any) -> Any:
+            if str(arguments[0]).endswith(".part") and not Path(arguments[0]).exists():
+                return do(*arguments, **named)
             count_down()
             result = do(*arguments, **named)
-            count_down()
+            if after:
+                count_down()
             return result
 
         return watch
@@ -62,16 +78,16 @@ def _train_until_write(config: Config, folder: Path, moment: int, resume: bool) 
     os.fsync = watched(os.fsync)
     Path.replace = watched(Path.replace)  # type: ignore[method-assign]
     Path.unlink = watched(Path.unlink)  # type: ignore[method-assign]
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _train_until_write(config: Config, folder: Path, moment: int, resume: bool) -> None:
+    die_at_write(moment)
     train(config, folder, resume=resume)
 
 
 def _train_until_step(config: Config, folder: Path, step: int, resume: bool) -> None:
-    left = step
-
-    def listen(event: dict[str, Any]) -> None:
-        nonlocal left
-        left -= event["event"] == "step"
-        if left < 0:
-            die()
-
-    train(config, folder, resume=resume, listen=listen)
+    train(config, folder, resume=resume, listen=die_at_step(step))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 
 import pytest
@@ -13,7 +14,7 @@ from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.training.corpora import hold_out, read_corpora
+from hanlattice.training.corpora import even_steps, hold_out, read_corpora
 
 
 def numbered(count: int) -> list[Sentence]:
@@ -36,6 +37,13 @@ def numbered(count: int) -> list[Sentence]:
 def test_the_share_is_exact(count, share, held):
     stay, out = hold_out(numbered(count), share)
     assert (len(stay), len(out)) == (count - held, held)
+
+
+@pytest.mark.parametrize("share", [1e-20, 5e-324, 0.5, 0.9999999999999999, 0.12345678901234568])
+def test_even_steps_take_the_share_rounded_down_at_every_length(share):
+    taken = even_steps(70, share)
+    for count in range(71):
+        assert sum(taken[:count]) == count * Fraction(str(share)) // 1
 
 
 @given(st.integers(0, 60), st.floats(0.01, 0.5))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hanlattice.config import TrainConfig, make_config
-from hanlattice.training.optim import Average, learning_rate, make_optimizer
+from hanlattice.training.optim import Average, learning_rate, make_optimizer, rise_and_fall
 
 
 def settings(**changes: Any) -> TrainConfig:
@@ -39,6 +39,14 @@ def test_warm_up_rises_then_the_schedule_takes_over():
     found = rates(settings(schedule="linear", warmup=0.2))
     assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert found[4:] == pytest.approx([(20 - step) / 16 for step in range(4, 20)])
+
+
+def test_the_rate_rises_and_falls_to_nothing():
+    found = [rise_and_fall(1.0, 0.1, step, 100) for step in range(100)]
+    assert found[:11] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0])
+    assert found[10:] == sorted(found[10:], reverse=True)
+    assert found[-1] == pytest.approx(1 / 90)
+    assert rise_and_fall(1.0, 0.0, 0, 1) == 1.0
 
 
 @given(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.files import shown
+
 if TYPE_CHECKING:
     from hanlattice.data.raw import RawText
     from hanlattice.pretrain.gazetteer import Gazetteer
@@ -34,18 +36,20 @@ def gazetteer(
     Training on these corpora comes to the same with the small file; if chars.vectors names it too, --characters all.
     """
     from hanlattice.data.corpora import resolve
-    from hanlattice.pretrain.gazetteer import check_out, write_gazetteer
+    from hanlattice.data.raw import RawText
+    from hanlattice.pretrain.gazetteer import check_request, write_gazetteer
     from hanlattice.text.vectors import read_vectors
 
     source, paths = resolve(vectors), [resolve(corpus) for corpus in corpora]
-    check_out(out, [source, *paths])
-    named = list(zip(corpora, paths, strict=True))
+    check_request(out, [source, *paths], characters)
+    named = list(zip(map(shown, corpora), paths, strict=True))
+    texts = [(name, RawText([path])) for name, path in named if raw]  # what is wrong with one is told at once
     known = read_vectors(source)
-    made = _match_raw(known, named, characters) if raw else _match(known, named, characters, format, scheme)
+    made = _match_raw(known, texts, characters) if raw else _match(known, named, characters, format, scheme)
     for notice in made.notices:
         typer.echo(f"note: {notice}", err=True)
     write_gazetteer(out, made)
-    facts = _facts(made, vectors, source.stat().st_size, out)
+    facts = _facts(made, shown(vectors), source.stat().st_size, out)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     else:
@@ -66,15 +70,13 @@ def _match(vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str,
     return make_gazetteer(vectors, ((name, sentences(path)) for name, path in named), characters=characters)
 
 
-def _match_raw(vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str) -> Gazetteer:
+def _match_raw(vectors: Vectors, texts: Sequence[tuple[str, RawText]], characters: str) -> Gazetteer:
     """Raw text, with a bar of progress on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from hanlattice.data.raw import RawText
     from hanlattice.pretrain.gazetteer import make_gazetteer
 
-    texts = [(name, RawText([path])) for name, path in named]
     console = Console(stderr=True)
     columns = TextColumn("matching"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(compact=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
@@ -96,7 +98,7 @@ def _sentences(lines: RawText) -> Iterator[Sentence]:
 def _facts(made: Gazetteer, name: str, size: int, out: Path) -> dict[str, Any]:
     before = {"file": name, "words": made.lexicon, "bytes": size, "mean_norm": made.norm}
     after = {
-        "file": str(out),
+        "file": shown(out),
         "words": made.words,
         "characters": made.characters,
         "bytes": out.stat().st_size,

@@ -20,7 +20,7 @@ from hanlattice.files import decode_lines
 from hanlattice.text.normal import LONE_SURROGATE
 
 if TYPE_CHECKING:
-    from hanlattice.pretrain.lm_score import Bits
+    from hanlattice.pretrain.lm.score import Bits
 
 app = typer.Typer(help="Score text with a character language model, or let it write.", no_args_is_help=True)
 
@@ -58,7 +58,7 @@ def score(
     """
     from hanlattice.models.device import use_threads
     from hanlattice.models.language_model import load_language_model
-    from hanlattice.pretrain.lm_score import mean_score, text_surprise
+    from hanlattice.pretrain.lm.score import mean_score, text_surprise
 
     lines = chain.from_iterable([_texts(texts or ()), _files(file or ())])
     use_threads(threads)
@@ -89,7 +89,7 @@ def sample(
     length: Annotated[int, typer.Option(help="Characters that are made at most.")] = 100,
     temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder; 0 takes the likeliest.")] = 0.8,
     top: Annotated[int, typer.Option(help="Choose among so many of the likeliest characters; 0: among all.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same texts.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 1,
     count: Annotated[int, typer.Option("-n", help="How many texts.")] = 1,
     direction: Annotated[Direction, typer.Option(help="Which way the text is written.")] = Direction.forward,
     device: Device = "cpu",
@@ -98,8 +98,8 @@ def sample(
     """Text that the model makes up, one paragraph a line. Digits come as 0, which is how the model sees them all."""
     from hanlattice.models.device import use_threads
     from hanlattice.models.language_model import load_language_model
-    from hanlattice.pretrain.lm_sample import Sampling
-    from hanlattice.pretrain.lm_sample import sample as write
+    from hanlattice.pretrain.lm.sample import Sampling
+    from hanlattice.pretrain.lm.sample import sample as write
 
     sampling = Sampling(length, temperature, top, seed)
     use_threads(threads)

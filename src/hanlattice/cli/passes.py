@@ -5,43 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from hanlattice.cli.meter import EventMeter
 
 
-class PassMeter:
-    """Listens to `pass` events: pass 0 has a bar of its own, the `epochs` after it, which cost more, have one together.
-
-    Other events go to the method `_on_NAME` of a subclass.
-    """
+class PassMeter(EventMeter):
+    """For `pass` events: pass 0 has a bar of its own, the `epochs` after it, which cost more, have one together."""
 
     names = ("counting", "training")
 
     def __init__(self, console: Console, epochs: int) -> None:
-        self.console, self.epochs = console, epochs
-        self.progress = Progress(
+        super().__init__(
+            console,
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
             TimeElapsedColumn(),
             TextColumn("left:"),
             TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
             speed_estimate_period=120,
         )
+        self.epochs = epochs
         self.tasks: dict[int, Any] = {}
-
-    def __enter__(self) -> PassMeter:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        handler = getattr(self, f"_on_{event['event']}", None)
-        if handler is not None:
-            handler(event)
 
     def _on_pass(self, event: dict[str, Any]) -> None:
         part, size = min(event["number"], 1), event["size"]

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from hanlattice.pretrain.lm_recipe import HELP, Recipe
-from hanlattice.pretrain.lm_report import report_line
-
-
-class Direction(StrEnum):
-    forward = "forward"
-    backward = "backward"
-    both = "both"
+from hanlattice.cli.lm import Direction
+from hanlattice.cli.meter import EventMeter
+from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
+from hanlattice.pretrain.lm.report import report_line
 
 
 def _option(name: str, *flags: str, **limits: Any) -> Any:
@@ -30,9 +25,10 @@ def pretrain_lm(
     files: Annotated[list[Path], typer.Argument(help="Raw text: plain, gz or xz, one paragraph a line.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the language model.")],
     direction: Annotated[
-        Direction, typer.Option(help="Which way the text is read; two processes may train the two into one folder.")
-    ] = Direction.both,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the stopped run in --out.")] = False,
+        Direction | None,
+        typer.Option(help="Without it both, one after the other. Two processes may train the two into one folder."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     start_from: Annotated[Path | None, _option("start_from", "--from")] = Recipe.start_from,
     embedding: Annotated[int | None, _option("embedding")] = Recipe.embedding,
     hidden: Annotated[int | None, _option("hidden")] = Recipe.hidden,
@@ -45,7 +41,7 @@ def pretrain_lm(
     warmup: Annotated[float, _option("warmup")] = Recipe.warmup,
     weight_decay: Annotated[float, _option("weight_decay")] = Recipe.weight_decay,
     clip: Annotated[float, _option("clip")] = Recipe.clip,
-    min_count: Annotated[int, _option("min_count")] = Recipe.min_count,
+    min_count: Annotated[int | None, _option("min_count")] = Recipe.min_count,
     held_out: Annotated[float, _option("held_out")] = Recipe.held_out,
     evaluate: Annotated[int, _option("evaluate")] = Recipe.evaluate,
     seed: Annotated[int, _option("seed")] = Recipe.seed,
@@ -53,7 +49,7 @@ def pretrain_lm(
     threads: Annotated[int, _option("threads")] = Recipe.threads,
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:
-    """Train a character language model. Stop it whenever you like: --resume goes on and ends with the same weights."""
+    """Train a character language model. Stop it whenever you like: --resume goes on."""
     recipe = Recipe(
         embedding=embedding,
         hidden=hidden,
@@ -75,12 +71,14 @@ def pretrain_lm(
         checkpoint_minutes=checkpoint_minutes,
         start_from=start_from,
     )
-    from hanlattice.pretrain.lm_train import train_language_model
+    from hanlattice.pretrain.lm.train import BOTH, train_language_model
 
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
         with Meter(console) as meter:
-            train_language_model(recipe, files, out, direction.value, resume=resume, listen=meter)
+            train_language_model(
+                recipe, files, out, direction.value if direction else BOTH, resume=resume, listen=meter
+            )
     except KeyboardInterrupt:
         again = [each for each in sys.argv[1:] if each != "--resume"]
         console.print(f"stopped; go on with: {shlex.join(['hanlattice', *again, '--resume'])}")
@@ -88,41 +86,38 @@ def pretrain_lm(
     console.print(f"the language model is in {out}")
 
 
-class Meter:
+class Meter(EventMeter):
     """Listens to the training: one moving line on a terminal, one line for each scoring anywhere."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self.progress = Progress(
+        super().__init__(
+            console,
             TextColumn("{task.description}"),
             BarColumn(bar_width=12),
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),
             TimeRemainingColumn(compact=True),
-            console=console,
-            disable=not console.is_terminal,
         )
         self.task = self.progress.add_task("reading", total=None, news="")
 
-    def __enter__(self) -> Meter:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
     def __call__(self, event: dict[str, Any]) -> None:
-        if event["event"] == "read":
-            self._update("reading, MB", event["done"] // 1_000_000, event["size"] // 1_000_000, "")
-        elif event["event"] == "step":
-            best = "" if event["best"] is None else f" · held-out perplexity {event['best']:.1f}"
-            rate = event["characters"] / max(event["seconds"], 1e-9)
-            news = f"loss {event['loss']:.2f}{best} · {rate:,.0f}/s"
-            self._update(event["direction"], event["step"], event["steps"], news)
-        elif event["event"] in ("start", "resume"):
-            self.progress.reset(self.task, total=event["steps"])  # the time left is not that of the reading
+        super().__call__(event)
         if line := report_line(event):
             self.console.print(line)
+
+    def _on_read(self, event: dict[str, Any]) -> None:
+        self._update("reading, MB", event["done"] // 1_000_000, event["size"] // 1_000_000, "")
+
+    def _on_start(self, event: dict[str, Any]) -> None:
+        self.progress.reset(self.task, total=event["steps"])  # the time left is not that of the reading
+
+    _on_resume = _on_start
+
+    def _on_step(self, event: dict[str, Any]) -> None:
+        best = "" if event["best"] is None else f" · held-out perplexity {event['best']:.1f}"
+        rate = event["characters"] / max(event["seconds"], 1e-9)
+        news = f"loss {event['loss']:.2f}{best} · {rate:,.0f}/s"
+        self._update(event["direction"], event["step"], event["steps"], news)
 
     def _update(self, what: str, done: int, total: int, news: str) -> None:
         self.progress.update(self.task, description=what, completed=done, total=total, news=news)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from hanlattice.cli.passes import PassMeter
 from hanlattice.data.corpora import resolve
-from hanlattice.pretrain.kinds import Unit
+from hanlattice.files import shown
+from hanlattice.pretrain.kinds import LARGEST_COUNT, Unit
+
+if TYPE_CHECKING:
+    from hanlattice.pretrain.vectors import Source
+    from hanlattice.pretrain.word2vec import Settings
 
 
 def vectors(
@@ -25,7 +30,9 @@ def vectors(
     dim: Annotated[int, typer.Option(min=1, max=10_000, help="Numbers in a vector.")] = 100,
     window: Annotated[int, typer.Option(min=1, max=1000, help="How far to each side the context reaches.")] = 5,
     negative: Annotated[int, typer.Option(min=1, max=1000, help="Noise units drawn for each true one.")] = 5,
-    min_count: Annotated[int, typer.Option(min=1, help="A unit that comes up less often gets no vector.")] = 5,
+    min_count: Annotated[
+        int, typer.Option(min=1, max=LARGEST_COUNT, help="A unit that comes up less often gets no vector.")
+    ] = 5,
     epochs: Annotated[int, typer.Option(min=1, max=10_000, help="Passes over the text.")] = 5,
     sample: Annotated[
         float, typer.Option(min=0, max=0.999, help="Share above which a common unit is thinned out; 0: none is.")
@@ -33,21 +40,28 @@ def vectors(
     cbow: Annotated[bool, typer.Option("--cbow", help="Context predicts unit; without it, skip-gram.")] = False,
     threads: Annotated[int, typer.Option(min=1, max=256, help="With 1, the seed decides every bit.")] = 1,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Where the random numbers begin.")] = 1,
-    device: Annotated[str, typer.Option(help="Where --model runs: cpu or cuda.")] = "cpu",
+    device: Annotated[str | None, typer.Option(help="Where --model runs: cpu, the default, or cuda.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on after the last whole epoch of a stopped run.")
     ] = False,
 ) -> None:
     """Train vectors of characters, character bigrams, words or subwords from raw text with word2vec."""
-    from hanlattice.pretrain.vectors import Source, output_stem, train_vectors
+    from hanlattice.pretrain.vectors import Source
     from hanlattice.pretrain.word2vec import Settings
 
     settings = Settings(unit, dim, window, negative, min_count, epochs, sample, cbow, seed)
     source = Source(tuple(files), resolve(lexicon) if lexicon else None, model, device)
+    _train(source, out, settings, threads, resume)
+
+
+def _train(source: Source, out: Path, settings: Settings, threads: int, resume: bool) -> None:
+    from hanlattice.pretrain.outputs import Outputs
+    from hanlattice.pretrain.vectors import SUFFIXES, train_vectors
+
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    stem = output_stem(out)
+    stem = shown(Outputs(out, SUFFIXES).stem)
     try:
-        with Meter(console, epochs) as meter:
+        with Meter(console, settings.epochs) as meter:
             record = train_vectors(source, out, settings, threads=threads, resume=resume, listen=meter)
     except KeyboardInterrupt:
         console.print("stopped; the same command with --resume goes on after the last whole epoch")

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+from hanlattice.cli.meter import EventMeter
 
 
 def train(
@@ -45,12 +47,12 @@ def _sets(changes: Iterable[str] | None) -> Iterator[str]:
         yield from ("--set", change)
 
 
-class Meter:
+class Meter(EventMeter):
     """Listens to the training: one moving line on a terminal, one line an epoch anywhere."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self.progress = Progress(
+        super().__init__(
+            console,
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -59,23 +61,9 @@ class Meter:
                 "{task.fields[rate]:,.0f} characters/s"
             ),
             TimeRemainingColumn(compact=True),
-            console=console,
-            disable=not console.is_terminal,
         )
         self.task = self.progress.add_task("train", total=None, epoch=1, loss=0.0, best=0.0, rate=0.0)
         self.epochs, self.start = 0, (0, 0.0)
-
-    def __enter__(self) -> Meter:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        handler = getattr(self, f"_on_{event['event']}", None)
-        if handler is not None:
-            handler(event)
 
     def _on_start(self, event: dict[str, Any]) -> None:
         self.epochs = event["epochs"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hanlattice.data.corpora import resolve
+from hanlattice.files import shown
 
 if TYPE_CHECKING:
     from hanlattice.text.sentence import Sentence
@@ -56,14 +57,17 @@ def check(
     Ends with 0 if the file can be used, broken rows left out, and with 2 if it cannot.
     """
     from hanlattice.pretrain.check import check_vectors, cover
+    from hanlattice.pretrain.outputs import check_readable
 
+    named = [(shown(name), resolve(name)) for name in corpora or ()]
+    check_readable(path for _, path in named)
     report, vectors = check_vectors(resolve(file))
-    covered = [cover(vectors, name, _sentences(resolve(name), format)) for name in corpora or ()]
+    covered = [cover(vectors, name, _sentences(path, format)) for name, path in named]
     facts = {**report.as_dict(), "corpora": [coverage.as_dict() for coverage in covered]}
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
         return
-    _show(_report_rows(facts), file)
+    _show(_report_rows(facts), shown(file))
     for coverage in facts["corpora"]:
         _show(_coverage_rows(coverage), coverage["name"])
     typer.echo("the file is sound" if report.sound else "the file can be used, but it is not sound: see above")
@@ -91,9 +95,10 @@ def _report_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "repeated words", f"{facts['repeated']:,}"
     yield "broken rows", f"{facts['skipped']:,}"
     for problem, count in facts["problems"].items():
-        lines = [str(line) for line, wrong in facts["broken"] if wrong == problem]
-        yield "", f"{problem}: {count:,}, line {', '.join(lines[:20])}{' …' if len(lines) > 20 else ''}"
-    if facts["skipped"] and not facts["broken"]:  # binary rows have no lines
+        places = [str(place) for place, wrong in facts["broken"] if wrong == problem]
+        what = "line" if facts["form"] == "text" else "row"
+        yield "", f"{problem}: {count:,}, {what} {', '.join(places[:20])}{' …' if len(places) > 20 else ''}"
+    if facts["form"] == "binary":  # they say at which byte a row begins
         yield from (("", notice) for notice in facts["notices"] if "skipped" in notice)
 
 

@@ -40,6 +40,8 @@ class RawText:
 
 def _size(path: Path) -> int:
     """The file's bytes; a file that cannot be opened, or has nothing in it, is told before any work begins."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError("it is a pipe or a device; raw text is read several times, so give a file", path)
     with opening(path) as file:
         if not file.peek(1):
             raise InputError("the file is empty: expected raw text, one paragraph a line", path)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from hanlattice.errors import HanlatticeError
-from hanlattice.pretrain.lm_recipe import HELP, Recipe, flag
-from hanlattice.pretrain.lm_report import report_line
-from hanlattice.pretrain.lm_train import BOTH, train_language_model
+from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe, flag
+from hanlattice.pretrain.lm.report import report_line
+from hanlattice.pretrain.lm.train import BOTH, train_language_model
 
 _TYPES = {"int": int, "int | None": int, "float": float, "str": str, "Path | None": Path}
 
@@ -34,8 +34,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("what", choices=["lm"], help="a character language model")
     parser.add_argument("files", nargs="+", type=Path, help="raw text, plain, gz or xz, one paragraph a line")
     parser.add_argument("--out", "-o", required=True, type=Path, help="the model's folder")
-    parser.add_argument("--direction", default=BOTH, help="forward, backward or both")
-    parser.add_argument("--resume", action="store_true", help="go on with the stopped run in --out")
+    parser.add_argument("--direction", default=BOTH, help="forward or backward; without it both")
+    parser.add_argument("--resume", action="store_true", help=RESUME)
     for option in dataclasses.fields(Recipe):
         name, kind = option.name, _TYPES[str(option.type)]
         parser.add_argument(flag(name), dest=name, type=kind, default=option.default, help=HELP[name])

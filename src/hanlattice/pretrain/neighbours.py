@@ -12,6 +12,7 @@ from hanlattice.errors import InputError
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.vectors import Vectors
 
+_DIGITS = 6  # of a cosine that are right in float32: those that differ in later ones are equal
 _OFFERED = 5  # words that an error proposes
 
 
@@ -26,18 +27,23 @@ class Neighbours:
     def __init__(self, vectors: Vectors) -> None:
         self.words = vectors.words
         self._rows = {word: at for at, word in enumerate(vectors.words)}
-        norms = np.linalg.norm(vectors.matrix, axis=1, keepdims=True)  # [V, 1]
-        self._unit = vectors.matrix / np.where(norms > 0, norms, 1)  # [V, E]: a zero vector stays, and is near nothing
+        norms = np.sqrt(np.einsum("ve,ve->v", vectors.matrix, vectors.matrix, dtype=np.float64))  # [V]
+        norms[norms == 0] = 1  # a zero vector stays, and is near nothing
+        self._unit = np.empty_like(vectors.matrix)  # [V, E]
+        np.divide(vectors.matrix, norms[:, None], out=self._unit, casting="same_kind")
 
     def __call__(self, word: str, count: int = 10) -> list[Neighbour]:
         """The `count` nearest by cosine, the nearest first, without the word itself."""
         row = self._row(word)
-        cosines = self._unit @ self._unit[row]  # [V]
+        cosines = (self._unit @ self._unit[row]).round(_DIGITS) + 0.0  # [V]; no minus before a zero
         cosines[row] = -np.inf
         count = min(count, len(self.words) - 1)
-        nearest = np.argpartition(-cosines, count - 1)[:count] if count else np.array([], dtype=np.int64)
-        nearest = nearest[np.lexsort((nearest, -cosines[nearest]))]  # equal ones in the file's order
-        return [Neighbour(self.words[at], float(cosines[at])) for at in nearest.tolist()]
+        if not count:
+            return []
+        least = np.partition(cosines, -count)[-count]
+        near = np.flatnonzero(cosines >= least)
+        near = near[np.argsort(-cosines[near], kind="stable")][:count]  # equal ones in the file's order
+        return [Neighbour(self.words[at], round(float(cosines[at]), _DIGITS)) for at in near.tolist()]
 
     def _row(self, word: str) -> int:
         """The word as it is written, or else as the tagger sees it."""

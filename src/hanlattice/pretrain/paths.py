@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from hanlattice.errors import InputError
-from hanlattice.files import read_lines
-from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Lexicon, read_entries
 from hanlattice.text.normal import fold
 
-_JIEBA = re.compile(r"(?P<word>.+?) +(?P<frequency>\d+)( +\S+)?")
 _WESTERN = re.compile("[0-9A-Za-z\u00c0-\u024f]+")  # letters and digits that stay together as one word
 
 
@@ -73,19 +71,8 @@ class BestPath:
 def read_frequencies(path: str | Path) -> dict[str, int]:
     """Folded words and their frequencies, 1 where there is none, from any file that `Lexicon.load` reads."""
     frequencies: dict[str, int] = {}
-    for word, frequency in _entries(path):
-        word = fold(word.strip())
-        if word and not any(map(str.isspace, word)):  # a word with a blank in it cannot be a unit
+    for word, frequency in read_entries(path):
+        word = fold(word)
+        if not any(map(str.isspace, word)):  # a word with a blank in it cannot be a unit
             frequencies[word] = frequencies.get(word, 0) + max(1, frequency)
     return frequencies
-
-
-def _entries(path: str | Path) -> Iterator[tuple[str, int]]:
-    for _, line in read_lines(path):
-        word, tab, rest = line.partition("\t")
-        first = (rest.split() or [""])[0]
-        jieba = None if tab else _JIEBA.fullmatch(line)
-        if jieba:
-            yield jieba["word"], int(jieba["frequency"])
-        else:
-            yield word, int(first) if first.isdecimal() else 1

@@ -15,13 +15,15 @@ from hanlattice.pretrain.units import Units
 from hanlattice.training.log import Listener
 
 LONGEST = 10_000  # units in one list; word2vec leaves out what comes after them
+_LINE = 1 << 18  # characters of a line that are worked on at a time: text without line ends must not fill the memory
+_BACK = 1000  # characters before that in which a better place for a cut is looked for
 _PAUSE = 0.1  # seconds between two events of progress
 
 
 class Progress:
     """Raw text that tells how far it is: a `pass` event with bytes done, of `size`, a few times a second.
 
-    `number` is that of the pass: each is one more than the last.
+    `number` is that of the pass: each is one more than the last. A very long line comes in parts, like several lines.
     """
 
     def __init__(self, text: RawText, listen: Listener) -> None:
@@ -33,7 +35,7 @@ class Progress:
         self.number += 1
         for line in self.text:
             self.tell(self.text.done)
-            yield line
+            yield from parts(line)
         self.tell(self.text.size)
 
     def tell(self, done: int) -> None:
@@ -41,6 +43,18 @@ class Progress:
         if done == self.text.size or now >= self._told + _PAUSE:
             self._told = now
             self._listen({"event": "pass", "number": self.number, "done": done, "size": self.text.size})
+
+
+def parts(line: str) -> Iterator[str]:
+    """The line, cut where it is very long: after white space or a sign, if there is one near, else anywhere."""
+    start = 0
+    while len(line) - start > _LINE:
+        end = start + _LINE
+        near = range(end, max(start, end - _BACK), -1)
+        end = next((at for at in near if not line[at - 1].isalnum()), end)
+        yield line[start:end]
+        start = end
+    yield line[start:] if start else line
 
 
 class Sentences:

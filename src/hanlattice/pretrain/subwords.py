@@ -7,7 +7,6 @@ never part of a piece. Text is seen as the lexicon sees it (`fold`).
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections import Counter
@@ -17,17 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.data.raw import RawText
-from hanlattice.errors import InputError, OutputError
-from hanlattice.files import keep_first, writing
+from hanlattice.errors import InputError
+from hanlattice.files import keep_first, shown, writing
 from hanlattice.pretrain.extras import extra, peak_memory, versions
+from hanlattice.pretrain.kinds import LARGEST_COUNT, LONGEST_PIECE, MOST_PIECES
+from hanlattice.pretrain.outputs import Outputs
 from hanlattice.pretrain.sentences import Progress
 from hanlattice.pretrain.units import BPE_SUFFIX, bpe_pieces
 from hanlattice.text.normal import fold
 from hanlattice.training.log import Listener, ignore
 
+SUFFIXES = (".txt", BPE_SUFFIX, ".json")
 UNKNOWN = "\ufffd"  # stands for a character that the training text has none of
 _RUNS = r"\p{Han}+|\p{Latin}+|[\p{L}\p{M}&&[^\p{Han}\p{Latin}]]+|(?m:.)"
-_SUFFIXES = (".txt", ".json")
+_RANGES = {"size": (1, MOST_PIECES), "longest": (2, LONGEST_PIECE), "min_count": (1, LARGEST_COUNT)}
 
 
 @dataclass(frozen=True)
@@ -39,51 +41,64 @@ class Settings:
     min_count: int = 5
 
     def __post_init__(self) -> None:
-        for name, least in (("size", 1), ("longest", 2), ("min_count", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be {least} or more, not {getattr(self, name)}")
+        for name, (least, most) in _RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise InputError(f"{name} must be from {least} to {most:,}, not {getattr(self, name)}")
 
 
 def train_subwords(
-    files: tuple[Path, ...], out: str | Path, settings: Settings, *, threads: int = 1, listen: Listener = ignore
+    files: tuple[Path, ...], out: str | Path, settings: Settings, *, parallel: bool = False, listen: Listener = ignore
 ) -> dict[str, Any]:
-    """Write OUT.txt (the lexicon), OUT.bpe.json (what cuts text) and OUT.json, which is what this returns."""
+    """Write OUT.txt (the lexicon), OUT.bpe.json (what cuts text) and OUT.json, which is what this returns.
+
+    `parallel` takes all cores and gives the same.
+    """
     extra("tokenizers")  # told before any work begins
-    stem, start = lexicon_stem(out), time.perf_counter()
+    outputs, start = Outputs(out, SUFFIXES), time.perf_counter()
+    outputs.check(files, "longest")
     text = Progress(RawText(files), listen)
-    alphabet = {UNKNOWN}
-    for line in text:
-        alphabet.update(fold(line))
-    with _threads(threads):
-        tokenizer = _merged(text, sum(not character.isspace() for character in alphabet), settings, listen)
+    outputs.make_folder()
+    with _cores(parallel):
+        tokenizer = _merged(text, _alphabet(text), settings, listen)
         counts = _used(tokenizer, text)
-    pieces = sorted((piece for piece in counts if len(piece) > 1), key=lambda piece: (-counts[piece], piece))
-    if not pieces:
-        message = f"the text is too small: no two characters stand side by side {settings.min_count} times"
-        raise InputError(f"{message}; lower --min-count or give more text")
-    merges = sum(len(piece) > 1 for piece in tokenizer.get_vocab())
+    pieces = _pieces(counts, settings)
     record = {
         "settings": asdict(settings),
-        "files": [str(path) for path in files],
-        "pieces": len(pieces),
-        "unused": merges - len(pieces),
-        "characters": sum(len(piece) * count for piece, count in counts.items()),
-        "used": counts.total(),
+        "files": [shown(path) for path in files],
+        **_figures(tokenizer, counts, pieces),
         "seconds": round(time.perf_counter() - start, 1),
         "peak_memory": peak_memory(),
-        "threads": threads,
+        "parallel": parallel,
         "versions": versions("tokenizers"),
     }
-    _write(stem, tokenizer, [(piece, counts[piece]) for piece in pieces], record)
+    _write(outputs, tokenizer, pieces, record)
     return record
 
 
-def lexicon_stem(out: str | Path) -> Path:
-    """The path that gets .txt, .bpe.json and .json: `out`, less such a suffix if the user wrote one."""
-    path = Path(out)
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder: --out names the files in it, as in {path / 'subwords'}")
-    return path.with_suffix("") if path.suffix in _SUFFIXES else path
+def _alphabet(text: Progress) -> int:
+    """How many different characters there are, white space left out, with UNKNOWN."""
+    alphabet = {UNKNOWN}
+    for line in text:
+        alphabet.update(fold(line))
+    return sum(not character.isspace() for character in alphabet)
+
+
+def _pieces(counts: Counter[str], settings: Settings) -> dict[str, int]:
+    """The pieces of two characters or more, the commonest first, equal ones by code point."""
+    found = sorted((piece for piece in counts if len(piece) > 1), key=lambda piece: (-counts[piece], piece))
+    if not found:
+        message = f"the text is too small: no two characters stand side by side {settings.min_count} times"
+        raise InputError(f"{message}; lower --min-count or give more text")
+    return {piece: counts[piece] for piece in found}
+
+
+def _figures(tokenizer: Any, counts: Counter[str], pieces: dict[str, int]) -> dict[str, int]:
+    return {
+        "pieces": len(pieces),
+        "unused": sum(len(piece) > 1 for piece in tokenizer.get_vocab()) - len(pieces),
+        "characters": sum(len(piece) * count for piece, count in counts.items()),
+        "used": counts.total(),
+    }
 
 
 def _merged(text: Progress, alphabet: int, settings: Settings, listen: Listener) -> Any:
@@ -118,11 +133,11 @@ def _used(tokenizer: Any, text: Progress) -> Counter[str]:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
+def _cores(all_of_them: bool) -> Iterator[None]:
     """tokenizers takes all cores or one, by this variable of the environment."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
-    os.environ[name] = "true" if count > 1 else "false"
+    os.environ[name] = "true" if all_of_them else "false"
     try:
         yield
     finally:
@@ -131,13 +146,10 @@ def _threads(count: int) -> Iterator[None]:
             os.environ[name] = before
 
 
-def _write(stem: Path, tokenizer: Any, pieces: list[tuple[str, int]], record: dict[str, Any]) -> None:
+def _write(outputs: Outputs, tokenizer: Any, pieces: dict[str, int], record: dict[str, Any]) -> None:
     """The lexicon comes last: where it is, its BPE model is."""
-    contents = {
-        BPE_SUFFIX: tokenizer.to_str(pretty=True),
-        ".json": json.dumps(record, ensure_ascii=False, indent=2) + "\n",
-        ".txt": keep_first("".join(f"{piece}\t{count}\n" for piece, count in pieces)),
-    }
-    for suffix, content in contents.items():
-        with writing(stem.with_name(stem.name + suffix)) as file:
-            file.write(content)
+    with writing(outputs[BPE_SUFFIX]) as file:
+        file.write(tokenizer.to_str(pretty=True))
+    outputs.write_record(record)
+    with writing(outputs[".txt"]) as file:
+        file.write(keep_first("".join(f"{piece}\t{count}\n" for piece, count in pieces.items())))

@@ -7,7 +7,6 @@ subwords as the lexicon does (`fold`). White space is never a unit, nor part of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,13 +15,14 @@ from hanlattice.errors import InputError
 from hanlattice.files import opening
 from hanlattice.predict import Document, Predictor, load
 from hanlattice.pretrain.extras import extra
+from hanlattice.pretrain.groups import groups
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.paths import BestPath
 from hanlattice.text.normal import fold, fold_digits
 
 END = "-null-"  # what the last character of a text pairs with, as in the lattice LSTM's first code
 BPE_SUFFIX = ".bpe.json"
-_LINES = 256  # that a tokeniser is given at a time
+_BATCH = 1 << 16  # characters that a tokeniser is given at a time
 
 
 class Units(Protocol):
@@ -136,17 +136,19 @@ def read_tokenizer(path: Path) -> Any:
 def bpe_pieces(tokenizer: Any, lines: Iterable[str]) -> Iterator[list[str]]:
     """The pieces of each line, by their place in it, so that an unknown character stays what it is."""
     texts = (" ".join(fold(line).split()) for line in lines)
-    while batch := list(islice(texts, _LINES)):
+    for batch in groups(texts, _BATCH):
         for text, encoding in zip(batch, tokenizer.encode_batch(batch), strict=True):
             yield [text[start:end] for start, end in encoding.offsets]
 
 
 def make_units(
-    unit: Unit, lexicon: str | Path | None = None, model: str | Path | None = None, device: str = "cpu"
+    unit: Unit, lexicon: str | Path | None = None, model: str | Path | None = None, device: str | None = None
 ) -> Units:
     """What the user asked for; an option that this unit has no use for is an InputError."""
     if model and (unit is not Unit.word or lexicon):
         raise InputError("--model cuts text into words: it goes with --unit word, and without --lexicon")
+    if device and not model:
+        raise InputError("--device is where --model runs: it goes with --model, and does nothing without it")
     if lexicon and unit in (Unit.char, Unit.bichar):
         raise InputError(f"--lexicon is for --unit word and --unit subword, not {unit}")
     if unit is Unit.subword:
@@ -154,5 +156,5 @@ def make_units(
             raise InputError("--unit subword needs --lexicon: the lexicon that `hanlattice pretrain subwords` wrote")
         return Subwords(lexicon)
     if unit is Unit.word:
-        return ModelWords(model, device) if model else LexiconWords(lexicon) if lexicon else JiebaWords()
+        return ModelWords(model, device or "cpu") if model else LexiconWords(lexicon) if lexicon else JiebaWords()
     return Characters() if unit is Unit.char else Bigrams()

@@ -7,8 +7,9 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ import numpy as np
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, OutputError
-from hanlattice.files import sha256, writing
+from hanlattice.files import sha256, shown
 from hanlattice.models.checkpoint import WEIGHTS
 from hanlattice.models.device import use_threads
 from hanlattice.pretrain.extras import extra, peak_memory, versions
 from hanlattice.pretrain.kinds import Unit
+from hanlattice.pretrain.outputs import Outputs, read_record
 from hanlattice.pretrain.sentences import Sentences
 from hanlattice.pretrain.units import bpe_path, make_units
 from hanlattice.pretrain.vector_state import State, load_state, save_state
@@ -28,7 +30,9 @@ from hanlattice.pretrain.word2vec import Settings, train_epochs
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training.log import Listener, ignore
 
-_SUFFIXES = (".vec", ".bin", ".json")
+_FORMS = {".vec": False, ".bin": True}  # is it binary
+SUFFIXES = (*_FORMS, ".json")
+_STATE = ".state"
 _LITTLE = 100_000  # units of text below which vectors are hardly more than chance
 
 
@@ -39,19 +43,17 @@ class Source:
     files: tuple[Path, ...]
     lexicon: Path | None = None
     model: Path | None = None
-    device: str = "cpu"
+    device: str | None = None
 
     def digests(self) -> list[str]:
         """Checksums of everything that must be the same for a stopped run to go on."""
-        return [sha256(path) for path in (*self.files, *self._cutters())]
+        return [sha256(path) for path in self.inputs()]
 
-    def _cutters(self) -> Iterator[Path]:
-        if self.model:
-            yield self.model / WEIGHTS
-        if self.lexicon:
-            yield self.lexicon
-            if bpe_path(self.lexicon).is_file():
-                yield bpe_path(self.lexicon)
+    def inputs(self) -> list[Path]:
+        """The files that decide how the text is, and how it is cut."""
+        weights = [self.model / WEIGHTS] if self.model else []
+        lexicon = [self.lexicon] if self.lexicon else []
+        return [*self.files, *weights, *lexicon, *(path for path in map(bpe_path, lexicon) if path.is_file())]
 
 
 def train_vectors(
@@ -63,55 +65,30 @@ def train_vectors(
     OUT.state is there until the run is done; with `resume` a stopped run goes on after its last whole epoch.
     """
     extra("gensim")  # told before any work begins
+    outputs = Outputs(out, SUFFIXES)
+    outputs.check(source.inputs(), "unit")
     text = RawText(source.files)
     use_threads(threads)
     units = make_units(settings.unit, source.lexicon, source.model, source.device)
-    stem, identity = output_stem(out), _identity(source, settings)
-    state = _stopped(stem, identity, resume)
-    _make_folder(stem.parent)
-    if resume and state is None and (record := _finished(stem, identity)):
+    identity = _identity(source, settings)
+    state = _stopped(outputs, identity, resume)
+    outputs.make_folder()
+    if resume and state is None and (record := _finished(outputs, identity)):
         listen({"event": "finished"})
         return record
-    with contextlib.closing(Sentences(text, units, stem.parent, listen)) as sentences:
-        if state is None:
-            state = _count(sentences, settings)
-            save_state(_state_path(stem), state, identity)
-        listen({"event": "counted", "epochs": settings.epochs, "epoch": state.epoch, **_counts(state)})
-        for epoch in train_epochs(sentences, settings, state, threads):
-            save_state(_state_path(stem), state, identity)
-            listen({"event": "epoch", "epochs": settings.epochs, **epoch})
-    record = _record(source, settings, state, threads, identity)
-    assert state.inputs is not None  # there is one epoch at least
-    _write(stem, Vectors(state.words, state.inputs), record)
-    return record
-
-
-def output_stem(out: str | Path) -> Path:
-    """The path that gets .vec, .bin and .json: `out`, less such a suffix if the user wrote one."""
-    path = Path(out)
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder: --out names the files in it, as in {path / 'char'}")
-    return path.with_suffix("") if path.suffix in _SUFFIXES else path
-
-
-def _state_path(stem: Path) -> Path:
-    return stem.with_name(stem.name + ".state")
+    keep = partial(save_state, outputs[_STATE], identity=identity)
+    with contextlib.closing(Sentences(text, units, outputs.stem.parent, listen)) as sentences:
+        state = _trained(sentences, settings, state, threads, keep, listen)
+    return _write(outputs, state, _record(source, settings, state, threads, identity))
 
 
 def _identity(source: Source, settings: Settings) -> str:
     return hashlib.sha256(json.dumps([asdict(settings), source.digests()]).encode()).hexdigest()
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make the folder {folder}: {error.strerror}") from None
-
-
-def _stopped(stem: Path, identity: str, resume: bool) -> State | None:
+def _stopped(outputs: Outputs, identity: str, resume: bool) -> State | None:
     """The stopped run of this name, if there is one; it is neither taken up nor thrown away unasked."""
-    path = _state_path(stem)
+    path = outputs[_STATE]
     if not path.exists():
         return None
     if not resume:
@@ -119,13 +96,31 @@ def _stopped(stem: Path, identity: str, resume: bool) -> State | None:
     return load_state(path, identity)
 
 
-def _finished(stem: Path, identity: str) -> dict[str, Any] | None:
-    """The record of a run with the same text and settings that came to its end."""
-    with contextlib.suppress(OSError, ValueError):
-        record = json.loads(stem.with_name(stem.name + ".json").read_text("utf-8"))
-        if isinstance(record, dict) and record.get("identity") == identity:
-            return record
-    return None
+def _finished(outputs: Outputs, identity: str) -> dict[str, Any] | None:
+    """The record of a run with the same text and settings that came to its end, if what it wrote is still there."""
+    record = read_record(outputs[".json"])
+    if record.get("identity") != identity or not all(outputs[suffix].is_file() for suffix in _FORMS):
+        return None
+    return record if record.get("sha256") == _sums(outputs) else None
+
+
+def _sums(outputs: Outputs) -> dict[str, str]:
+    return {suffix: sha256(outputs[suffix]) for suffix in _FORMS}
+
+
+def _trained(
+    sentences: Sentences, settings: Settings, state: State | None, threads: int, keep: Callable[[State], None],
+    listen: Listener,
+) -> State:  # fmt: skip
+    """Count, if that is not done yet, and do the epochs that are left; after each the state is to be kept."""
+    if state is None:
+        state = _count(sentences, settings)
+        keep(state)
+    listen({"event": "counted", "epochs": settings.epochs, "epoch": state.epoch, **_counts(state)})
+    for epoch in train_epochs(sentences, settings, state, threads):
+        keep(state)
+        listen({"event": "epoch", "epochs": settings.epochs, **epoch})
+    return state
 
 
 def _count(sentences: Sentences, settings: Settings) -> State:
@@ -143,12 +138,12 @@ def _count(sentences: Sentences, settings: Settings) -> State:
 
 
 def _too_little(counts: Counter[str], settings: Settings) -> str:
-    unit, least = settings.unit.value, settings.min_count
+    units, least = settings.unit.plural, settings.min_count
     if not counts:
-        return f"there is no {unit} in the text"
+        return f"there are no {units} in the text"
     (commonest, times), *_ = counts.most_common(1)
     return (
-        f"the text is too small: fewer than two {unit}s come up {least} times or more (the commonest, {commonest!r}, "
+        f"the text is too small: fewer than two {units} come up {least} times or more (the commonest, {commonest!r}, "
         f"{times} times); lower --min-count or give more text"
     )
 
@@ -167,9 +162,9 @@ def _record(source: Source, settings: Settings, state: State, threads: int, iden
     cutters = ["rjieba"] * jieba + ["tokenizers"] * (settings.unit is Unit.subword)
     return {
         "settings": asdict(settings),
-        "files": [str(path) for path in source.files],
-        "lexicon": source.lexicon and str(source.lexicon),
-        "model": source.model and str(source.model),
+        "files": [shown(path) for path in source.files],
+        "lexicon": source.lexicon and shown(source.lexicon),
+        "model": source.model and shown(source.model),
         "units": state.units,
         "types": state.types,
         "vectors": len(state.words),
@@ -181,11 +176,12 @@ def _record(source: Source, settings: Settings, state: State, threads: int, iden
     }
 
 
-def _write(stem: Path, vectors: Vectors, record: dict[str, Any]) -> None:
+def _write(outputs: Outputs, state: State, record: dict[str, Any]) -> dict[str, Any]:
     """The record comes last, so that where it is everything is; then the state is of no more use."""
-    write_vectors(stem.with_name(stem.name + ".vec"), vectors, binary=False)
-    write_vectors(stem.with_name(stem.name + ".bin"), vectors, binary=True)
-    with writing(stem.with_name(stem.name + ".json")) as file:
-        json.dump(record, file, ensure_ascii=False, indent=2)
-        file.write("\n")
-    _state_path(stem).unlink(missing_ok=True)
+    assert state.inputs is not None  # there is one epoch at least
+    for suffix, binary in _FORMS.items():
+        write_vectors(outputs[suffix], Vectors(state.words, state.inputs), binary=binary)
+    record = {**record, "sha256": _sums(outputs)}
+    outputs.write_record(record)
+    outputs[_STATE].unlink(missing_ok=True)
+    return record

@@ -21,7 +21,8 @@ from hanlattice.text.lattice import Ints
 from hanlattice.text.matcher import Found, TableMatcher, TrieMatcher
 from hanlattice.text.normal import LONE_SURROGATE, fold
 
-_JIEBA = re.compile(r"(?P<word>.+?) +\d+( +\S+)?")
+_JIEBA = re.compile(r"(?P<word>.+?) +(?P<frequency>\d+)( +\S+)?")
+_DIGITS = 18  # of the largest frequency; a longer number is none
 
 
 class Matches(NamedTuple):
@@ -165,14 +166,23 @@ def read_words(path: str | Path) -> Iterator[str]:
     """The words of a dictionary file, in order, blank lines left out."""
     for line in _lines(path):
         plain = "\t" not in line and " " not in line
-        if word := (line if plain else _word(line)).strip():
+        if word := (line if plain else _entry(line)[0]).strip():
             yield word
 
 
-def _word(line: str) -> str:
-    word, tab, _ = line.partition("\t")
+def read_entries(path: str | Path) -> Iterator[tuple[str, int]]:
+    """The same words with their frequencies: the number after TAB or in jieba's form, 1 where there is none."""
+    for line in _lines(path):
+        word, frequency = _entry(line)
+        if word := word.strip():
+            yield word, int(frequency) if frequency.isdecimal() and len(frequency) <= _DIGITS else 1
+
+
+def _entry(line: str) -> tuple[str, str]:
+    """A line's word, and the field where its frequency may stand."""
+    word, tab, rest = line.partition("\t")
     jieba = None if tab else _JIEBA.fullmatch(word)
-    return jieba["word"] if jieba else word
+    return (jieba["word"], jieba["frequency"]) if jieba else (word, (rest.split() or [""])[0])
 
 
 def _lines(path: str | Path) -> Iterable[str]:

@@ -6,9 +6,8 @@ A broken row names its line; it is skipped and counted, or refused when `strict`
 from __future__ import annotations
 
 import codecs
-import math
-import struct
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,12 +18,11 @@ import numpy.typing as npt
 
 from hanlattice.errors import InputError
 from hanlattice.files import BOM, opening, reason, writing
+from hanlattice.text.vector_rows import NOT_FINITE, Contents, Rows, numbers
 
 _SAMPLE = 1 << 16  # bytes that are enough to tell text from binary
-_NAMED = 3  # broken rows that a notice names one by one
 _WIDEST = 1 << 20  # numbers in a row; more is rubbish that looks like a header
 _LONGEST_WORD = 4096  # bytes without a space after which a binary file is taken for rubbish
-_LARGEST = 3.4028235e38  # what a float32 can hold
 _WHITE = " \t\n\r\v\f"
 
 
@@ -51,58 +49,16 @@ class Vectors:
         return int(self.matrix.shape[1])
 
 
-class _Rows:
-    """Gathers rows and decides about each bad one, so that text and binary treat them alike."""
-
-    def __init__(self, path: str | Path, width: int, *, strict: bool) -> None:
-        self.path, self.width, self.strict = path, width, strict
-        self.row = struct.Struct(f"<{width}f")
-        self.words: dict[str, None] = {}
-        self.chunks: list[bytes] = []
-        self.broken: list[str] = []
-        self.count = self.skipped = self.duplicates = 0
-
-    def add(self, word: bytes, values: bytes) -> str | None:
-        """Keep the row, or say what is wrong with its word. The first of two rows for one word wins."""
-        if not word:
-            return "the word is empty"
-        try:
-            name = word.decode("utf-8")
-        except UnicodeDecodeError:
-            return f"the word is not UTF-8: {word[:40]!r}"
-        if name in self.words:
-            self.duplicates += 1
-        else:
-            self.words[name] = None
-            self.chunks.append(values)
-        return None
-
-    def reject(self, problem: str, place: str, line: int | None = None) -> None:
-        if self.strict:
-            raise InputError(problem if line else f"{place}: {problem}", self.path, line)
-        self.skipped += 1
-        if len(self.broken) < _NAMED:
-            self.broken.append(f"{place}: {problem}")
-
-    def vectors(self, notices: list[str]) -> Vectors:
-        if not self.words:
-            detail = f" ({self.broken[0]})" if self.broken else ""
-            raise InputError(f"no row of it is a word and its vector{detail}", self.path)
-        if self.skipped:
-            more = "" if self.skipped <= _NAMED else f"; and {self.skipped - _NAMED} more"
-            notices.append(f"{self.path}: skipped {self.skipped} broken rows: {'; '.join(self.broken)}{more}")
-        if self.duplicates:
-            notices.append(f"{self.path}: {self.duplicates} rows repeat a word; its first row counts")
-        flat = np.frombuffer(bytearray().join(self.chunks), dtype="<f4")
-        matrix = flat.reshape(-1, self.width).astype(np.float32, copy=False)
-        return Vectors(tuple(self.words), matrix, self.skipped, tuple(notices))
-
-
 def read_vectors(path: str | Path, *, strict: bool = False) -> Vectors:
     """Read word2vec text or binary, told apart by what is in the file; `.bin` decides where that is not clear.
 
     A first line of two whole numbers is a header. Without one the width is that of most of the first hundred rows.
     """
+    return examine_vectors(path, strict=strict)[0]
+
+
+def examine_vectors(path: str | Path, *, strict: bool = False) -> tuple[Vectors, Contents]:
+    """`read_vectors`, and what it found in the file: its form and header, and which rows are broken or repeated."""
     with opening(path) as file:
         try:
             return _read(file, path, strict=strict)
@@ -110,7 +66,7 @@ def read_vectors(path: str | Path, *, strict: bool = False) -> Vectors:
             raise InputError(f"cannot read: {reason(error)}", path) from None
 
 
-def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> Vectors:
+def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> tuple[Vectors, Contents]:
     first = file.readline(_SAMPLE)
     sample = file.read(_SAMPLE)
     header = _header(first)
@@ -120,9 +76,17 @@ def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> Vectors:
         raise InputError(f"a header of {header[0]} words of width {header[1]}: no such vectors are to be had", path, 1)
     if header is not None and _is_binary(sample, header[1], str(path).endswith(".bin")):
         file.seek(len(first))
-        return _read_binary(file.read(), len(first), path, *header, strict=strict)
+        return _read_binary(file.read(), len(first), path, header, strict=strict)
     file.seek(0)
     return _read_text(file, path, header, strict=strict)
+
+
+def _finished(
+    rows: Rows, form: str, header: tuple[int, int] | None, notices: Iterable[str] = ()
+) -> tuple[Vectors, Contents]:
+    words, matrix = rows.table()
+    vectors = Vectors(words, matrix, rows.skipped, (*notices, *rows.notices()))
+    return vectors, Contents(form, header, rows.count, rows.duplicates, rows.faults)
 
 
 def write_vectors(path: str | Path, vectors: Vectors, *, binary: bool) -> None:
@@ -156,7 +120,7 @@ def _is_binary(sample: bytes, width: int, hint: bool) -> bool:
     """One good row of text is proof of text; without any, bytes that text has none of, or `.bin`, decide."""
     for line in sample.split(b"\n")[:50]:
         fields = line.rsplit(None, width)
-        if len(fields) == width + 1 and _numbers(fields[1:]) is not None:
+        if len(fields) == width + 1 and numbers(fields[1:]) is not None:
             return False
     return hint or any(byte < 9 or 13 < byte < 32 for byte in sample) or not _is_utf8(sample)
 
@@ -171,16 +135,20 @@ def _is_utf8(sample: bytes) -> bool:
     return True
 
 
-def _read_binary(data: bytes, offset: int, path: str | Path, count: int, width: int, *, strict: bool) -> Vectors:
+def _read_binary(
+    data: bytes, offset: int, path: str | Path, header: tuple[int, int], *, strict: bool
+) -> tuple[Vectors, Contents]:
     """All values are checked at once, which is quick; only when one is not finite are they checked row by row."""
-    quick = _binary_rows(data, offset, _Rows(path, width, strict=strict), count, check=False)
-    vectors = quick.vectors([])
-    if np.isfinite(vectors.matrix).all():
-        return vectors
-    return _binary_rows(data, offset, _Rows(path, width, strict=strict), count, check=True).vectors([])
+    count, width = header
+    quick = _finished(
+        _binary_rows(data, offset, Rows(path, width, strict=strict), count, check=False), "binary", header
+    )
+    if np.isfinite(quick[0].matrix).all():
+        return quick
+    return _finished(_binary_rows(data, offset, Rows(path, width, strict=strict), count, check=True), "binary", header)
 
 
-def _binary_rows(data: bytes, offset: int, rows: _Rows, count: int, *, check: bool) -> _Rows:
+def _binary_rows(data: bytes, offset: int, rows: Rows, count: int, *, check: bool) -> Rows:
     """Rows are `word, space, width float32`; some writers end each row with a newline and some do not."""
     at, size = 0, 4 * rows.width
     for row in range(1, count + 1):
@@ -196,33 +164,36 @@ def _binary_rows(data: bytes, offset: int, rows: _Rows, count: int, *, check: bo
             )
         values = data[space + 1 : end]
         bad = check and not np.isfinite(np.frombuffer(values, dtype="<f4")).all()
-        problem = "a value is not finite" if bad else rows.add(data[at:space], values)
-        if problem:
-            rows.reject(problem, f"row {row} (byte {offset + at})")
+        fault = NOT_FINITE if bad else rows.add(data[at:space], values)
+        if fault:
+            rows.reject(fault, row, f"row {row} (byte {offset + at})")
         at = end
+    rows.count = count
     if data[at:].strip():
         raise InputError(f"{len(data) - at} bytes follow row {count}, the last that the header promises", rows.path)
     return rows
 
 
-def _read_text(file: BinaryIO, path: str | Path, header: tuple[int, int] | None, *, strict: bool) -> Vectors:
+def _read_text(
+    file: BinaryIO, path: str | Path, header: tuple[int, int] | None, *, strict: bool
+) -> tuple[Vectors, Contents]:
     width = header[1] if header else _guess_width(file, path)
-    rows = _Rows(path, width, strict=strict)
+    rows = Rows(path, width, strict=strict)
     for number, raw in enumerate(file, start=1):
         raw = raw.removeprefix(BOM) if number == 1 else raw
         if (number == 1 and header) or raw.isspace() or not raw:
             continue
         rows.count += 1
-        problem = _add_text_row(rows, raw)
-        if problem:
-            rows.reject(problem, f"line {number}", number)
+        fault = rows.add_text(raw)
+        if fault:
+            rows.reject(fault, number, f"line {number}", number)
     notices = []
     if header and header[0] != rows.count:
         problem = f"the header promises {header[0]} rows and there are {rows.count}"
         if strict:
             raise InputError(problem, path, 1)
         notices.append(f"{path}: {problem}")
-    return rows.vectors(notices)
+    return _finished(rows, "text", header, notices)
 
 
 def _guess_width(file: BinaryIO, path: str | Path) -> int:
@@ -231,7 +202,7 @@ def _guess_width(file: BinaryIO, path: str | Path) -> int:
     for raw in islice(file, 100):
         fields = raw.removeprefix(BOM).split()
         tail = 0
-        while tail < len(fields) - 1 and _numbers(fields[-1 - tail : len(fields) - tail]) is not None:
+        while tail < len(fields) - 1 and numbers(fields[-1 - tail : len(fields) - tail]) is not None:
             tail += 1
         widths[tail] += bool(tail)
     file.seek(0)
@@ -240,31 +211,3 @@ def _guess_width(file: BinaryIO, path: str | Path) -> int:
             "not word vectors: expected rows of a word and its numbers, or a header 'count width'", path, 1
         )
     return widths.most_common(1)[0][0]
-
-
-def _add_text_row(rows: _Rows, raw: bytes) -> str | None:
-    """Split from the right by width, for a word may have a blank in it; only ASCII white space separates."""
-    fields = raw.rsplit(None, rows.width)
-    if len(fields) <= rows.width:
-        found = len(fields) - (not raw[:1].isspace())
-        empty = found == rows.width
-        return "the word is empty" if empty else f"expected a word and {rows.width} numbers, found {found} numbers"
-    head = fields[0].split()
-    extra = head[1:]
-    if extra and _numbers(extra) is not None:
-        return f"expected a word and {rows.width} numbers, found {rows.width + len(extra)} numbers"
-    values = _numbers(fields[1:])
-    if values is None:
-        wrong = next(field for field in fields[1:] if _numbers([field]) is None)
-        return f"{wrong.decode('utf-8', 'replace')[:40]!r} is not a number"
-    if not math.hypot(*values) < _LARGEST and not all(abs(value) < _LARGEST for value in values):
-        return "a value is not finite"
-    return rows.add(fields[0].strip(), rows.row.pack(*values))
-
-
-def _numbers(fields: list[bytes]) -> list[float] | None:
-    try:
-        values = list(map(float, fields))
-    except ValueError:
-        return None
-    return None if b"_" in b"".join(fields) else values  # Python would read 1_000 as a number

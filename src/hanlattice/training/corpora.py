@@ -59,10 +59,15 @@ def read_corpora(config: DataConfig) -> Corpora:
 
 def hold_out(sentences: Sequence[Sentence], share: float) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
     """(what stays, what is held out): exactly this share, rounded down, at even steps and the same every time."""
-    up, down = Fraction(str(share)).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
-    taken = [(at + 1) * up // down > at * up // down for at in range(len(sentences))]
+    taken = even_steps(len(sentences), share)
     stay = tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if not out)
     return stay, tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if out)
+
+
+def even_steps(count: int, share: float) -> list[bool]:
+    """Which of so many are held out: this share, rounded down, at even steps."""
+    up, down = Fraction(str(share)).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
+    return [(at + 1) * up // down > at * up // down for at in range(count)]
 
 
 def _without_empty(corpus: Corpus) -> tuple[Sentence, ...]:

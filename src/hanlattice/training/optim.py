@@ -28,14 +28,19 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
 def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
     """The rate of one step (from 0): warm-up first, then the schedule."""
     total = steps_per_epoch * config.epochs
-    rising = int(config.warmup * total)
-    if step < rising:
-        return config.lr * (step + 1) / rising
+    if config.schedule == "linear" or step < int(config.warmup * total):
+        return rise_and_fall(config.lr, config.warmup, step, total)
     if config.schedule == "inverse":
         return config.lr / (1 + config.decay * (step // steps_per_epoch))
-    if config.schedule == "linear":
-        return config.lr * (total - step) / max(1, total - rising)
     return config.lr
+
+
+def rise_and_fall(lr: float, warmup: float, step: int, total: int) -> float:
+    """The rate of one step (from 0) of so many: up to `lr` in a straight line, then down to nothing in another."""
+    rising = int(warmup * total)
+    if step < rising:
+        return lr * (step + 1) / rising
+    return lr * (total - step) / max(1, total - rising)
 
 
 class Average:

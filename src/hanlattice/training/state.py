@@ -40,13 +40,18 @@ class Progress:
         self.characters += characters
 
     def hear(self, loss: float) -> None:
-        """Take over the sum of this epoch's losses. One that is no number ends the training."""
-        if not loss < float("inf"):
-            raise HanlatticeError(
-                f"the loss is {loss} by epoch {self.epoch + 1}, batch {self.batch}: training has diverged; "
-                "lower train.lr, or set train.clip"
-            )
-        self.loss = loss
+        """Take over the sum of this epoch's losses."""
+        place = f"epoch {self.epoch + 1}, batch {self.batch}"
+        self.loss = finite_loss(loss, place, "lower train.lr or set train.clip")
+
+
+def finite_loss(loss: float, place: str, advice: str) -> float:
+    """The loss. One that is no number ends the training, which cannot go on from where it stands."""
+    if not loss < float("inf"):
+        raise HanlatticeError(
+            f"the loss is {loss} by {place}: training has diverged; {advice}, and begin again with another --out"
+        )
+    return loss
 
 
 def save_state(
@@ -60,11 +65,7 @@ def save_state(
     """`identity` says which configuration and data the state belongs to."""
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters() if p.requires_grad}
     tensors |= {f"average.{at}": mean for at, mean in enumerate(average.mean)}
-    tensors |= {f"rng.{name}": state for name, state in _random_states().items()}
-    for at, slots in optimizer.state_dict()["state"].items():
-        for name, value in slots.items():
-            if value is not None:
-                tensors[f"optimizer.{at}.{name}"] = value
+    tensors |= optimizer_tensors(optimizer)
     metadata = {"identity": identity, "progress": json.dumps(asdict(progress))}
     save_tensors(folder / STATE, tensors, metadata)
 
@@ -84,13 +85,36 @@ def load_state(
                 parameter.copy_(tensors[f"model.{name}"])
         for at, mean in enumerate(average.mean):
             mean.copy_(tensors[f"average.{at}"])
+    load_optimizer(tensors, optimizer)
+    return Progress(**json.loads(metadata["progress"]))
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What decides the next steps and is no part of the model: the optimiser's memory, and where chance stands."""
+    tensors = {"rng.cpu": torch.get_rng_state()}
+    device = _device(optimizer)
+    if device.type == "cuda":
+        tensors["rng.cuda"] = torch.cuda.get_rng_state(device)
+    for at, slots in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{at}.{name}": value for name, value in slots.items() if value is not None}
+    return tensors
+
+
+def load_optimizer(tensors: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
+    """Put back what `optimizer_tensors` gave."""
     record = optimizer.state_dict()
     record["state"] = _optimizer_slots(tensors)
     optimizer.load_state_dict(record)
     torch.set_rng_state(tensors["rng.cpu"])
-    if torch.cuda.is_available() and "rng.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["rng.cuda"])
-    return Progress(**json.loads(metadata["progress"]))
+    device = _device(optimizer)
+    if device.type == "cuda" and "rng.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["rng.cuda"], device)
+
+
+def _device(optimizer: torch.optim.Optimizer) -> torch.device:
+    """Where the trained weights are."""
+    device: torch.device = next(weight.device for group in optimizer.param_groups for weight in group["params"])
+    return device
 
 
 def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Any]]:
@@ -100,8 +124,3 @@ def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Any]]:
             _, at, slot = name.split(".", 2)
             slots.setdefault(int(at), {})[slot] = tensor
     return slots
-
-
-def _random_states() -> dict[str, Tensor]:
-    states = {"cpu": torch.get_rng_state()}
-    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
-from hanlattice.pretrain.lm_sample import Sampling, choose, sample
-from hanlattice.pretrain.lm_text import BREAK_ID
-from tests.pretrain.lm_made import random_model
+from hanlattice.pretrain.lm.sample import Sampling, choose, sample
+from hanlattice.pretrain.lm.text import BREAK_ID
+from tests.pretrain.lm.made import random_model
 
 CHARACTERS = "南京市长江大桥"
 
@@ -33,11 +33,20 @@ def test_symbols_come_as_often_as_their_probabilities_say(temperature):
         assert found[at] / 20_000 == pytest.approx(weight / sum(weights), abs=0.02)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1e-3, 1e-30])
+@pytest.mark.parametrize("temperature", [0.0, 1e-3, 1e-30, 1e-46, 5e-324])
 def test_no_temperature_takes_the_likeliest(temperature):
     logits = torch.randn(50, 9, generator=generator())
     chosen = choose(logits, Sampling(temperature=temperature), generator())
     assert torch.equal(chosen, logits[:, 1:].argmax(dim=1) + 1)
+
+
+@pytest.mark.parametrize("temperature", [1e40, 1e308])
+def test_a_very_high_temperature_takes_all_alike(temperature):
+    logits = torch.randn(9, generator=generator())
+    chosen = choose(logits.expand(20_000, -1), Sampling(temperature=temperature, top=4), generator())
+    found = Counter(chosen.tolist())
+    assert found.keys() == set((logits[1:].topk(4).indices + 1).tolist())
+    assert all(count / 20_000 == pytest.approx(0.25, abs=0.02) for count in found.values())
 
 
 @given(st.integers(1, 12), st.integers(0, 5))
@@ -88,10 +97,17 @@ def test_a_seed_gives_the_same_texts_again():
     assert len(set(first)) > 1
 
 
-@pytest.mark.parametrize("wrong", [{"length": 0}, {"temperature": -1.0}, {"temperature": math.nan}, {"top": -1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"length": 0}, {"temperature": -1.0}, {"temperature": math.nan}, {"top": -1}, {"seed": -1}, {"seed": 1 << 63}],
+)
 def test_what_makes_no_sense_is_refused(wrong):
     with pytest.raises(InputError, match=f"--{next(iter(wrong))} must be"):
         Sampling(**wrong)
+
+
+def test_the_largest_seed_is_one():
+    assert sample(random_model(CHARACTERS), "", Sampling(seed=(1 << 63) - 1))
 
 
 def test_no_texts_cannot_be_asked_for():

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
 from hanlattice.models.language_model import make_vocab
-from hanlattice.pretrain import lm_text
-from hanlattice.pretrain.lm_streams import Streams
-from hanlattice.pretrain.lm_text import BREAK_ID, Lines, frequent, hold_out, read_lines_of
+from hanlattice.pretrain.lm import text as text_module
+from hanlattice.pretrain.lm.source import read_source
+from hanlattice.pretrain.lm.streams import Streams
+from hanlattice.pretrain.lm.text import BREAK_ID, Lines, frequent, hold_out, mirrored, read_lines_of
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vocab import seen_as
 from hanlattice.training import corpora
-from tests.pretrain.lm_made import lines_of, text_of
+from hanlattice.training.log import ignore
+from tests.pretrain.lm.made import lines_of, text_of, tiny
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), min_size=1, max_size=12)
 TEXTS = st.lists(LINE.filter(lambda line: not line.isspace()), min_size=1, max_size=20)
@@ -44,15 +46,36 @@ def test_lines_come_back_as_they_were(texts):
 def test_mirrored_lines_keep_their_order_and_their_breaks(texts, data):
     which = data.draw(st.lists(st.integers(0, len(texts) - 1), unique=True))
     lines = lines_of(*texts).take(np.array(sorted(which), dtype=np.int64))
-    mirrored = lines.mirrored()
-    assert strings(mirrored) == [text[::-1] for text in strings(lines)]
-    assert strings(mirrored.mirrored()) == strings(lines)
-    assert all(mirrored.ids[mirrored.starts + mirrored.lengths] == ord("\n"))
+    turned = lines.mirrored()
+    assert strings(turned) == [text[::-1] for text in strings(lines)]
+    assert strings(turned.mirrored()) == strings(lines)
+    assert all(turned.ids[turned.starts + turned.lengths] == ord("\n"))
+
+
+@given(TEXTS, st.data())
+def test_parts_of_a_text_are_mirrored_together(texts, data):
+    which = np.array(data.draw(st.lists(st.booleans(), min_size=len(texts), max_size=len(texts))))
+    lines = lines_of(*texts)
+    parts = mirrored(lines.take(which), lines.take(~which))
+    assert parts[0].ids is parts[1].ids
+    for part, taken in zip(parts, (which, ~which), strict=True):
+        assert strings(part) == strings(lines.take(taken).mirrored())
+        assert strings(part) == [text[::-1] for text, it in zip(texts, taken, strict=True) if it]
+        assert all(part.ids[part.starts + part.lengths] == ord("\n"))
+
+
+def test_a_source_has_one_array_of_ids_a_direction(tmp_path):
+    (tmp_path / "text.txt").write_text("甲乙丙丁戊己庚辛\n" * 60, "utf-8")
+    source = read_source(tiny(), [tmp_path / "text.txt"], ["backward"], ignore)
+    for direction in ("forward", "backward"):
+        train, held_out = source.lines(direction)
+        assert train.ids is held_out.ids
+        assert Streams(train, 2, torch.device("cpu")).ids.data_ptr() == train.ids.ctypes.data
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_files_are_read_in_blocks_and_told(block, tmp_path, monkeypatch):
-    monkeypatch.setattr(lm_text, "_BLOCK", block)
+    monkeypatch.setattr(text_module, "_BLOCK", block)
     texts = ["南京市长江大桥", "１２３", "𠮷野家", "a b", "　x"]
     (tmp_path / "a.txt").write_bytes("\r\n".join(texts[:2]).encode() + b"\r\n\r\n  \r\n")
     (tmp_path / "b.gz").write_bytes(gzip.compress("\n".join(texts[2:4]).encode()))
@@ -94,9 +117,15 @@ def test_every_hundredth_line_is_held_out():
     assert strings(held) == ["100", "200", "300"]
 
 
-def test_a_share_with_many_digits_does_not_overflow():
-    _, held = hold_out(lines_of(*map(str, range(90))), 0.12345678901234568)
-    assert len(held) == 11
+@pytest.mark.parametrize(("share", "held"), [(0.12345678901234568, 11), (0.9999999999999999, 89)])
+def test_a_share_with_many_digits_does_not_overflow(share, held):
+    assert len(hold_out(lines_of(*map(str, range(90))), share)[1]) == held
+
+
+@pytest.mark.parametrize("share", [1e-20, 5e-324])
+def test_a_tiny_share_is_no_line(share):
+    with pytest.raises(InputError, match=f"--held-out {share} of 90 lines is not one line"):
+        hold_out(lines_of(*map(str, range(90))), share)
 
 
 @given(TEXTS, st.integers(1, 3), st.data())

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hanlattice.pretrain.lm_text import BREAK_ID, Lines
+from hanlattice.pretrain.lm.text import BREAK_ID, Lines
 
 
 class Streams:
@@ -17,7 +17,7 @@ class Streams:
 
     def __init__(self, lines: Lines, batch_size: int, device: torch.device) -> None:
         self.lines, self.batch_size = lines, batch_size
-        self.ids = torch.tensor(lines.ids, device=device)  # [N], int32
+        self.ids = torch.from_numpy(lines.ids).to(device)  # [N], int32; on a CPU no copy of them
         self.steps = lines.symbols // batch_size  # targets of one stream
 
     def epoch(self, seed: int, epoch: int) -> Tensor:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.models.language_model import LanguageModel
-from hanlattice.pretrain import lm_score
-from hanlattice.pretrain.lm_score import mean_score, score, surprise, text_lines, text_surprise
-from hanlattice.pretrain.lm_text import BREAK_ID
+from hanlattice.pretrain.lm import score as score_module
+from hanlattice.pretrain.lm.score import mean_score, score, surprise, text_lines, text_surprise
+from hanlattice.pretrain.lm.text import BREAK_ID
 from hanlattice.text.normal import fold_digits
-from tests.pretrain.lm_made import random_model
+from tests.pretrain.lm.made import random_model
 
 CHARACTERS = "南京市长江大桥0a"
 TEXTS = st.lists(st.text(CHARACTERS + "１9未Ａ", max_size=12), min_size=1, max_size=9)
@@ -73,8 +73,8 @@ def test_lines_of_any_length_are_read_in_bounded_pieces(bounds, softmax, monkeyp
     model = random_model(CHARACTERS)
     texts = ["南京" * 40, "", "桥", "市长江" * 5, "大" * 16]
     whole = text_surprise(model, "forward", texts)
-    monkeypatch.setattr(lm_score, "BOUNDS", {"cpu": bounds})
-    monkeypatch.setattr(lm_score, "SOFTMAX", softmax)
+    monkeypatch.setattr(score_module, "BOUNDS", {"cpu": bounds})
+    monkeypatch.setattr(score_module, "SOFTMAX", softmax)
     sizes = []
     module = model.directions["forward"]
     module.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].numel()))

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import InputError
+from hanlattice.files import shown
 
 SIZES = {"embedding": 512, "hidden": 1024, "layers": 1}  # of a model that starts from nothing
+MIN_COUNT = 5  # of its characters
 HELP = {
     "embedding": "width of a character's embedding, 512 if not given",
     "hidden": "H, hidden units of a layer, 1024 if not given",
@@ -24,7 +26,7 @@ HELP = {
     "warmup": "share of the steps in which the learning rate rises; then it falls to 0, linearly",
     "weight_decay": "weight decay of the matrices",
     "clip": "longest gradient that a step takes; 0 takes any",
-    "min_count": "how often a character must come to be known",
+    "min_count": "how often a character must come to be known, 5 if not given",
     "held_out": "share of the lines, at even steps, that is scored and never trained on",
     "evaluate": "times an epoch that held-out text is scored",
     "seed": "decides the first weights and the order of the lines",
@@ -33,9 +35,15 @@ HELP = {
     "checkpoint_minutes": "minutes between two states for --resume",
     "start_from": "a language model's folder, to begin with its weights and characters",
 }
-_LEAST = {
-    "embedding": 1, "hidden": 1, "layers": 1, "batch_size": 1, "length": 1, "epochs": 1, "evaluate": 1, "min_count": 1,
-    "seed": 0, "threads": 0, "weight_decay": 0, "clip": 0, "checkpoint_minutes": 0,
+RESUME = (
+    "Go on with the stopped run in --out. "
+    "It ends with the same weights, bit for bit, on a CPU with the same number of threads."
+)
+_MANY = (1 << 31) - 1
+_WHOLE = {
+    "embedding": (1, 1 << 20), "hidden": (1, 1 << 20), "layers": (1, 1000), "batch_size": (1, _MANY),
+    "length": (1, _MANY), "epochs": (1, _MANY), "evaluate": (1, _MANY), "min_count": (1, _MANY),
+    "seed": (0, (1 << 63) - 1), "threads": (0, 4096),
 }  # fmt: skip
 
 
@@ -54,7 +62,7 @@ class Recipe:
     warmup: float = 0.02
     weight_decay: float = 0.01
     clip: float = 1.0
-    min_count: int = 5
+    min_count: int | None = None
     held_out: float = 0.01
     evaluate: int = 1
     seed: int = 1
@@ -64,10 +72,13 @@ class Recipe:
     start_from: Path | None = None
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, (least, most) in _WHOLE.items():
             value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise InputError(f"{flag(name)} must be {least} or more, not {value}")
+            if value is not None and not least <= value <= most:
+                raise InputError(f"{flag(name)} must be {least} or more, and at most {most}, not {value}")
+        for name in ("weight_decay", "clip", "checkpoint_minutes"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{flag(name)} must be 0 or more, not {getattr(self, name)}")
         if not 0 < self.lr < math.inf:
             raise InputError(f"{flag('lr')} must be more than 0, not {self.lr}")
         for name in ("dropout", "warmup"):
@@ -75,6 +86,8 @@ class Recipe:
                 raise InputError(f"{flag(name)} must be 0 or more and less than 1, not {getattr(self, name)}")
         if not 0 < self.held_out < 1:
             raise InputError(f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}")
+        if self.start_from is not None and self.min_count is not None:
+            raise InputError("--min-count does not fit --from, whose model brings its characters; leave it out")
 
     def sizes(self, start_from: Mapping[str, int] | None = None) -> dict[str, int]:
         """Embedding, hidden and layers: those given, else those of the model to start from, else the defaults."""
@@ -88,10 +101,16 @@ class Recipe:
         return {**(start_from or SIZES), **given}
 
     def decisive(self) -> dict[str, Any]:
-        """The options that decide what comes out."""
-        chosen = {**dataclasses.asdict(self), "start_from": None if self.start_from is None else str(self.start_from)}
-        del chosen["checkpoint_minutes"]
-        return chosen
+        """The options that decide what comes out. Threads decide no more than how sums are rounded."""
+        chosen = dataclasses.asdict(self)
+        del chosen["checkpoint_minutes"], chosen["threads"]
+        if self.start_from is None:
+            return chosen | {"min_count": self.least_count}
+        return chosen | {"start_from": shown(self.start_from)}
+
+    @property
+    def least_count(self) -> int:
+        return MIN_COUNT if self.min_count is None else self.min_count
 
 
 def flag(name: str) -> str:

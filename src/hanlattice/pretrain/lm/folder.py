@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import ModelError, OutputError
-from hanlattice.files import writing
+from hanlattice.files import shown, writing
 from hanlattice.models.language_model import (
     CHARS,
     DIRECTIONS,
@@ -18,7 +19,7 @@ from hanlattice.models.language_model import (
     save_language_model_frame,
     weights_file,
 )
-from hanlattice.pretrain.lm_source import Source
+from hanlattice.pretrain.lm.source import Source
 
 CARD = "README.md"
 
@@ -33,8 +34,12 @@ def log_file(direction: str) -> str:
 
 def check_folder(folder: Path, direction: str, resume: bool) -> None:
     """Refuse at once what cannot end well, and clear away what a killed run was writing."""
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
+    if shown(folder) != str(folder):
+        raise OutputError(f"{folder}: its name is not UTF-8, and safetensors reads no such names; choose another --out")
+    # Path.exists would raise for a name that is too long, which is told when it is written
+    there = next(part for part in (folder, *folder.absolute().parents) if os.path.exists(part))  # noqa: PTH110
+    if not there.is_dir():
+        raise OutputError(f"{there} is a file; --out must name a folder, old or new")
     names = {file.name for file in folder.glob("*")}
     half = {name: found[1] for name in names if (found := re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", name))}
     ours = {CHARS, *map(log_file, DIRECTIONS), *half}
@@ -51,8 +56,9 @@ def check_folder(folder: Path, direction: str, resume: bool) -> None:
 
 
 def write_frame(folder: Path, source: Source) -> None:
-    """What both directions share. If it is there already, it must be the same."""
-    if (folder / RECORD).exists():
+    """What both directions share. If weights or a state of either are there, it must be the same already."""
+    kept = [folder / name(direction) for name in (weights_file, state_file) for direction in DIRECTIONS]
+    if any(file.exists() for file in kept):
         there = load_language_model(folder, directions=())
         if (there.vocab, there.settings) != (source.vocab, source.settings):
             raise OutputError(
@@ -82,7 +88,7 @@ def write_card(folder: Path) -> None:
     facts = model.facts[there[0]]
     sizes = model.settings
     lines = [
-        f"# {folder.resolve().name}",
+        f"# {shown(folder.resolve().name)}",
         "",
         "A character language model made with hanlattice.",
         "",
@@ -137,4 +143,4 @@ def _options(facts: Mapping[str, Any]) -> list[str]:
 def read_log(folder: Path, direction: str) -> list[dict[str, Any]]:
     """The events that a training has kept."""
     text = (folder / log_file(direction)).read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in text.split("\n") if line]  # a file's name may have other line ends in it

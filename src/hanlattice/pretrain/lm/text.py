@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.text.normal import Codes, code_points, fold_digits
+from hanlattice.training.corpora import even_steps
 
 Ids = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
@@ -48,14 +48,19 @@ class Lines:
         return Lines(self.ids, self.starts[which], self.lengths[which])
 
     def mirrored(self) -> Lines:
-        """The same lines in the same order, each from its last character to its first.
+        """The same lines in the same order, each from its last character to its first."""
+        return mirrored(self)[0]
 
-        All ids are turned round at once. A line that was [s, e) lies at [N − e, N − s) then, and what follows it is the
-        break that stood before it; before the first stood none, so that one is added.
-        """
-        ends = self.starts + self.lengths
-        turned = np.append(self.ids[::-1], self.ids[ends[:1]])  # any line's own break
-        return Lines(turned, len(self.ids) - ends, self.lengths)
+
+def mirrored(*parts: Lines) -> list[Lines]:
+    """Parts of one text, which share an array of ids, and each line from its last character to its first.
+
+    All ids are turned round at once, into one array. A line that was [s, e) lies at [N − e, N − s) then, and what
+    follows it is the break that stood before it; before the first stood none, so that one is added.
+    """
+    ids, ends = parts[0].ids, [part.starts + part.lengths for part in parts]
+    turned = np.append(ids[::-1], ids[np.concatenate(ends)[:1]])  # any line's own break
+    return [Lines(turned, len(ids) - end, part.lengths) for part, end in zip(parts, ends, strict=True)]
 
 
 def read_lines_of(files: Iterable[str | Path], listen: Progress = lambda done, size: None) -> Lines:
@@ -87,10 +92,8 @@ def _blocks(raw: RawText, listen: Progress) -> Iterator[Codes]:
 
 
 def hold_out(lines: Lines, share: float) -> tuple[Lines, Lines]:
-    """(what stays, what is held out): this share of the lines at even steps, as `training.corpora.hold_out` does it."""
-    up, down = Fraction(str(share)).as_integer_ratio()
-    at = np.arange(len(lines) + 1, dtype=object if up > 1 << 32 else np.int64)
-    taken = np.diff(at * up // down).astype(bool)
+    """(what stays, what is held out): this share of the lines at even steps, as taggers hold out sentences."""
+    taken = np.array(even_steps(len(lines), share), dtype=bool)
     if not taken.any():
         raise InputError(f"--held-out {share} of {len(lines)} lines is not one line; take a larger share or more text")
     return lines.take(~taken), lines.take(taken)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hanlattice.errors import InputError
 from hanlattice.models.language_model import LanguageModel
-from hanlattice.pretrain.lm_text import BREAK_ID
+from hanlattice.pretrain.lm.text import BREAK_ID
 from hanlattice.text.normal import code_points
 from hanlattice.text.vocab import seen_as
 
@@ -31,6 +31,8 @@ class Sampling:
             raise InputError(f"--temperature must be 0 or more, not {self.temperature}")
         if self.top < 0:
             raise InputError(f"--top must be 0 or more, not {self.top}")
+        if not 0 <= self.seed < 1 << 63:
+            raise InputError(f"--seed must be 0 or more, and at most {(1 << 63) - 1}, not {self.seed}")
 
 
 @torch.no_grad()
@@ -60,7 +62,7 @@ def sample(
 
 def choose(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
     """[B, V] → [B]: a symbol for each row. The one that stands for unknown characters is never taken."""
-    logits = logits.float().clone()
+    logits = logits.to(torch.float64, copy=True)  # whose numbers any temperature leaves finite, or -inf
     logits[:, 0] = -math.inf
     if sampling.temperature == 0:
         return logits.argmax(dim=1)
@@ -68,5 +70,5 @@ def choose(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Te
         least = logits.topk(sampling.top, dim=1).values[:, -1:]
         logits[logits < least] = -math.inf
     likeliest = logits.max(dim=1, keepdim=True).values
-    weights = ((logits - likeliest) / sampling.temperature).exp()  # a tiny temperature makes no infinite number of it
-    return torch.multinomial(weights, 1, generator=generator)[:, 0]
+    weights = ((logits - likeliest) / sampling.temperature).exp()  # 0 to 1
+    return torch.multinomial(weights.float(), 1, generator=generator)[:, 0]

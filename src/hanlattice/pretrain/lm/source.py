@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hanlattice.errors import InputError
-from hanlattice.files import sha256
+from hanlattice.files import sha256, shown
 from hanlattice.models.language_model import (
     LanguageModel,
     Settings,
@@ -20,8 +20,8 @@ from hanlattice.models.language_model import (
     make_vocab,
     weights_file,
 )
-from hanlattice.pretrain.lm_recipe import SIZES, Recipe
-from hanlattice.pretrain.lm_text import BREAK_ID, Lines, frequent, hold_out, read_lines_of
+from hanlattice.pretrain.lm.recipe import SIZES, Recipe
+from hanlattice.pretrain.lm.text import BREAK_ID, Lines, frequent, hold_out, mirrored, read_lines_of
 from hanlattice.text.vocab import Vocab, seen_as
 from hanlattice.training.log import Listener
 
@@ -40,7 +40,8 @@ class Source:
         """(to train on, held out), as this direction reads them."""
         if direction == "forward":
             return self.train, self.held_out
-        return self.train.mirrored(), self.held_out.mirrored()
+        train, held_out = mirrored(self.train, self.held_out)
+        return train, held_out
 
     def identity(self, recipe: Recipe, direction: str) -> str:
         """What must be the same for a stopped run to go on: the options and the content of all that was read."""
@@ -59,13 +60,13 @@ def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequenc
     text = read_lines_of(files, lambda done, size: listen({"event": "read", "done": done, "size": size}))
     train, held_out = hold_out(text, recipe.held_out)
     _check_size(train, recipe)
-    vocab = start.vocab if start else make_vocab(frequent(train, recipe.min_count))
+    vocab = start.vocab if start else make_vocab(frequent(train, recipe.least_count))
     if len(vocab) <= BREAK_ID + 1:
-        raise InputError(f"no character comes {recipe.min_count} times in the text; lower --min-count")
+        raise InputError(f"no character comes {recipe.least_count} times in the text; lower --min-count")
     ids = seen_as(vocab)(text.ids)
     train, held_out = (Lines(ids, part.starts, part.lengths) for part in (train, held_out))
     data = {
-        "files": [{"file": str(file), "sha256": sha256(file)} for file in files],
+        "files": [{"file": shown(file), "sha256": sha256(file)} for file in files],
         "train": {"lines": len(train), "characters": int(train.lengths.sum())},
         "held_out": {"lines": len(held_out), "characters": int(held_out.lengths.sum())},
         "unknown": int(np.count_nonzero(ids == 0)),  # characters of both parts that the model does not know
@@ -86,7 +87,7 @@ def facts_of(source: Source, recipe: Recipe, direction: str) -> dict[str, Any]:
     """What is known of a direction before it is trained."""
     base = None
     if recipe.start_from is not None:
-        base = {"folder": str(recipe.start_from), "sha256": source.digests[direction]}
+        base = {"folder": shown(recipe.start_from), "sha256": source.digests[direction]}
     return {
         "direction": direction,
         "recipe": {**recipe.decisive(), **asdict(source.settings)},

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from hanlattice.data.buckets import decoding_batches
 from hanlattice.models.language_model import LanguageModel
 from hanlattice.nn.language_model import CharLanguageModel, State
-from hanlattice.pretrain.lm_text import BREAK_ID, Lines, make_lines
+from hanlattice.pretrain.lm.text import BREAK_ID, Lines, make_lines
 from hanlattice.text.normal import code_points
 from hanlattice.text.vocab import seen_as
 

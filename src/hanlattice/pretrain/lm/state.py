@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from hanlattice.errors import HanlatticeError, ModelError
+from hanlattice.errors import ModelError
 from hanlattice.models.folder import load_tensors, save_tensors
 from hanlattice.nn.language_model import CharLanguageModel, State
+from hanlattice.training.state import finite_loss, load_optimizer, optimizer_tensors
 
 
 @dataclass
@@ -38,12 +38,8 @@ class Position:
         self.heard += symbols
 
     def hear(self, loss: float) -> None:
-        """Take over the sum of the losses. One that is no number ends the training."""
-        if not loss < float("inf"):
-            raise HanlatticeError(
-                f"the loss is {loss} by step {self.step}: training has diverged; lower --lr, or set --clip"
-            )
-        self.loss = loss
+        """Take over the sum of the losses."""
+        self.loss = finite_loss(loss, f"step {self.step}", "lower --lr or set --clip")
 
 
 def save_state(
@@ -56,11 +52,7 @@ def save_state(
 ) -> None:
     """`identity` says which options and data the state belongs to."""
     tensors: dict[str, Tensor] = {f"model.{name}": weight for name, weight in model.named_parameters()}
-    tensors |= {"carried.h": carried[0], "carried.c": carried[1], "rng.cpu": torch.get_rng_state()}
-    if carried[0].is_cuda:
-        tensors["rng.cuda"] = torch.cuda.get_rng_state(carried[0].device)
-    for at, slots in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{at}.{name}": value for name, value in slots.items()}
+    tensors |= {"carried.h": carried[0], "carried.c": carried[1], **optimizer_tensors(optimizer)}
     save_tensors(path, tensors, {"identity": identity, "position": json.dumps(asdict(position))})
 
 
@@ -76,19 +68,5 @@ def load_state(
             weight.copy_(tensors[f"model.{name}"])
         for kept, name in zip(carried, "hc", strict=True):
             kept.copy_(tensors[f"carried.{name}"])
-    record = optimizer.state_dict()
-    record["state"] = _slots(tensors)
-    optimizer.load_state_dict(record)
-    torch.set_rng_state(tensors["rng.cpu"])
-    if carried[0].is_cuda and "rng.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["rng.cuda"], carried[0].device)
+    load_optimizer(tensors, optimizer)
     return Position(**json.loads(metadata["position"]))
-
-
-def _slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Any]]:
-    slots: dict[int, dict[str, Any]] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("optimizer."):
-            _, at, slot = name.split(".", 2)
-            slots.setdefault(int(at), {})[slot] = tensor
-    return slots

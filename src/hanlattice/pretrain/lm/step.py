@@ -1,4 +1,4 @@
-"""The parts of one step of training: the state that a chunk begins with, its gradients, the optimiser and its rate."""
+"""The parts of one step of training: the state that a chunk begins with, its gradients, the optimiser."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hanlattice.nn.language_model import CharLanguageModel, State
-from hanlattice.pretrain.lm_recipe import Recipe
-from hanlattice.pretrain.lm_score import SOFTMAX
+from hanlattice.pretrain.lm.recipe import Recipe
+from hanlattice.pretrain.lm.score import SOFTMAX
 
 # At tagging time a text is read from nothing; in training that happens once an epoch. So that it is nothing new, a
 # stream forgets what it carries with this probability, at the beginning of a chunk.
@@ -50,11 +50,3 @@ def make_optimizer(model: CharLanguageModel, recipe: Recipe) -> torch.optim.Opti
         {"params": [weight for weight in weights if weight.ndim != 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
-
-
-def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
-    """The rate of one step (from 0): up to the highest in a straight line, then down to nothing in another."""
-    rising = int(recipe.warmup * steps)
-    if step < rising:
-        return recipe.lr * (step + 1) / rising
-    return recipe.lr * (steps - step) / max(1, steps - rising)

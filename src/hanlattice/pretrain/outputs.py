@@ -1,0 +1,79 @@
+"""Where outputs go: their names, and that none of them takes the place of something that is not to be lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hanlattice.errors import InputError, OutputError
+from hanlattice.files import opening, writing
+
+_LARGEST = 1 << 20  # bytes; no record is larger
+
+
+class Outputs:
+    """The files OUT.SUFFIX, one for each suffix; `out` may have been written with one of them.
+
+    Among them is OUT.json, the record of how the others were made.
+    """
+
+    def __init__(self, out: str | Path, suffixes: Iterable[str]) -> None:
+        path, self.suffixes = Path(out), tuple(suffixes)
+        if path.is_dir():
+            raise OutputError(f"{path} is a folder: --out names the files in it, as in {path / 'char'}")
+        written = [suffix for suffix in self.suffixes if path.name.endswith(suffix) and path.name != suffix]
+        self.stem = path.with_name(path.name.removesuffix(max(written, key=len, default="")))
+
+    def __getitem__(self, suffix: str) -> Path:
+        return self.stem.with_name(self.stem.name + suffix)
+
+    def check(self, inputs: Iterable[Path], setting: str) -> None:
+        """None of them is an input, and a record that is there already has this setting, so is of the same kind."""
+        files = list(inputs)
+        for suffix in self.suffixes:
+            if self[suffix].is_dir():
+                raise OutputError(f"cannot write {self[suffix]}: it is a folder, not a file")
+            refuse_inputs(self[suffix], files)
+        record = self[".json"]
+        if record.exists() and setting not in read_record(record).get("settings", ()):
+            message = "is there already, and is no record of a run like this one; give --out another name"
+            raise OutputError(f"{record} {message}")
+
+    def make_folder(self) -> None:
+        try:
+            self.stem.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot make the folder {self.stem.parent}: {error.strerror}") from None
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        with writing(self[".json"]) as file:
+            json.dump(record, file, ensure_ascii=False, indent=2)
+            file.write("\n")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What OUT.json says; nothing where it is no record, or is not there."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return {}
+        record = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) and isinstance(record.get("settings"), dict) else {}
+
+
+def refuse_inputs(output: Path, inputs: Iterable[Path]) -> None:
+    """An output must not be one of the files that are read, whatever it is called."""
+    for file in inputs:
+        if output.exists() and file.exists() and output.samefile(file):
+            raise InputError("the output is one of the files to read; give it another name", output)
+
+
+def check_readable(inputs: Iterable[Path]) -> None:
+    """Say of a file that cannot be opened why, before long work begins; a pipe can be opened only once."""
+    for path in inputs:
+        if not path.is_fifo():
+            with opening(path):
+                pass

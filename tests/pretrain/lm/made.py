@@ -1,0 +1,132 @@
+"""Small language models on made text, and a way to kill a training at a chosen moment."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hanlattice.models.folder import load_tensors
+from hanlattice.models.language_model import LanguageModel, Settings, make_vocab
+from hanlattice.nn.language_model import CharLanguageModel
+from hanlattice.pretrain.lm import curve
+from hanlattice.pretrain.lm.recipe import Recipe
+from hanlattice.pretrain.lm.text import Lines, make_lines
+from hanlattice.pretrain.lm.train import train_language_model
+from hanlattice.text.normal import code_points
+from tests.made import sentences
+from tests.training.crash import die_at_step, die_at_write, killed
+
+TINY: dict[str, Any] = {
+    "embedding": 6, "hidden": 8, "batch_size": 4, "length": 9, "epochs": 2, "lr": 0.02, "min_count": 2,
+    "held_out": 0.1, "threads": 1,
+}  # fmt: skip
+
+
+def tiny(**changes: Any) -> Recipe:
+    own = {"min_count": None} if "start_from" in changes else {}
+    return Recipe(**{**TINY, **own, **changes})
+
+
+def write_text(path: Path, count: int = 60) -> Path:
+    """Lines of text, five to twenty characters each."""
+    path.write_text("".join(f"{sentence.text}\n" for sentence in sentences(count, 3)), "utf-8")
+    return path
+
+
+def lines_of(*texts: str) -> Lines:
+    """Texts as code points."""
+    return make_lines(code_points("".join(f"{text}\n" for text in texts)).copy())  # as streams want it, writable
+
+
+def random_model(characters: str, hidden: int = 5, layers: int = 1, seed: int = 0) -> LanguageModel:
+    """Both directions with random weights, large enough to tell symbols apart."""
+    torch.manual_seed(seed)
+    vocab, settings = make_vocab(characters), Settings(4, hidden, layers)
+    modules = {}
+    for direction in ("forward", "backward"):
+        module = CharLanguageModel(len(vocab), 4, hidden, layers)
+        for weight in module.parameters():
+            torch.nn.init.normal_(weight, std=0.7)
+        modules[direction] = module.requires_grad_(False).eval()
+    return LanguageModel(vocab, settings, modules)
+
+
+def text_of(lines: Lines, at: int) -> list[int]:
+    """The ids of one line, found by a plain slice."""
+    start, length = int(lines.starts[at]), int(lines.lengths[at])
+    return np.asarray(lines.ids)[start : start + length].tolist()
+
+
+def weights(folder: Path, direction: str = "forward") -> dict[str, torch.Tensor]:
+    return load_tensors(folder / f"{direction}.safetensors")[0]
+
+
+def facts(folder: Path, direction: str = "forward") -> Any:
+    known = json.loads(load_tensors(folder / f"{direction}.safetensors")[1]["facts"])
+    return {name: value for name, value in known.items() if name != "seconds"}
+
+
+def events(folder: Path, kind: str, direction: str = "forward") -> list[dict[str, Any]]:
+    """The log's events of one kind, without what a clock wrote."""
+    lines = [json.loads(line) for line in (folder / f"log-{direction}.jsonl").read_text("utf-8").splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines if line["event"] == kind]
+
+
+def assert_same_weights(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    assert mine.keys() == theirs.keys()
+    for name in theirs:
+        assert torch.equal(mine[name], theirs[name]), name
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    assert_same_weights(weights(folder), weights(expected))
+    assert facts(folder) == facts(expected)
+    for kind in ("start", "evaluate", "done"):
+        assert events(folder, kind) == events(expected, kind), kind
+    shared_parts = (".chars.txt.", ".lm.json.", ".README.md.")  # may be another process's, so they are left
+    assert {f.name for f in folder.iterdir() if not f.name.startswith(shared_parts)} == {
+        f.name for f in expected.iterdir()
+    }
+
+
+@contextlib.contextmanager
+def files_of_any_size() -> Iterator[None]:
+    """After it, `limit_files` is undone."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def limit_files(size: int, event: str = "step") -> None:
+    """From the first step on, no file may be larger."""
+    if event == "step":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def killed_at_step(recipe: Recipe, text: Path, folder: Path, step: int, resume: bool = False) -> bool:
+    """Train forward, killed with SIGKILL after so many steps. False when the training ended before."""
+    return killed(_until_step, recipe, text, folder, step, resume)
+
+
+def killed_at_write(recipe: Recipe, text: Path, folder: Path, moment: int) -> bool:
+    """Train forward, killed before the n-th time that something is put on disk. It draws no curve, to be quick."""
+    return killed(_until_write, recipe, text, folder, moment)
+
+
+def _until_step(recipe: Recipe, text: Path, folder: Path, step: int, resume: bool) -> None:
+    train_language_model(recipe, [text], folder, "forward", resume=resume, listen=die_at_step(step))
+
+
+def _until_write(recipe: Recipe, text: Path, folder: Path, moment: int) -> None:
+    curve.find_spec = lambda name: None  # type: ignore[attr-defined]
+    die_at_write(moment, after=False)  # after one is before the next
+    train_language_model(recipe, [text], folder, "forward")

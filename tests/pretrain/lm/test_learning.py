@@ -1,0 +1,259 @@
+"""Training a language model: it learns, both directions are one method, and the figures are those of the folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from hanlattice.models.language_model import load_language_model
+from hanlattice.nn.language_model import CharLanguageModel
+from hanlattice.pretrain.lm import curve, run, step, train
+from hanlattice.pretrain.lm.folder import read_log
+from hanlattice.pretrain.lm.recipe import Recipe
+from hanlattice.pretrain.lm.score import score, text_lines
+from hanlattice.pretrain.lm.source import read_source
+from hanlattice.pretrain.lm.step import add_gradients, forgetful, make_optimizer
+from hanlattice.pretrain.lm.streams import Streams
+from hanlattice.pretrain.lm.train import train_language_model
+from tests.pretrain.lm.made import assert_same_weights, events, facts, tiny, weights
+
+
+def test_a_text_that_repeats_itself_is_learnt(tmp_path):
+    (tmp_path / "text.txt").write_text("甲乙丙丁戊己庚辛\n" * 300, "utf-8")
+    recipe = tiny(hidden=24, embedding=12, batch_size=8, length=16, epochs=6, lr=0.03, dropout=0.0)
+    found = train_language_model(recipe, [tmp_path / "text.txt"], tmp_path / "lm")
+    for direction in ("forward", "backward"):
+        assert found[direction]["held_out"]["bits"] < 0.05
+        perplexities = [event["perplexity"] for event in events(tmp_path / "lm", "evaluate", direction)]
+        assert perplexities[0] > 1.1 * perplexities[-1]
+
+
+def test_the_figures_are_those_of_the_folder_on_the_lines_held_out(trained, text):
+    lines = text.read_text("utf-8").splitlines()
+    held = lines[9::10]
+    model = load_language_model(trained)
+    for direction in ("forward", "backward"):
+        mirrored = [line[::-1] for line in held] if direction == "backward" else held
+        found = score(model.directions[direction], text_lines(model, mirrored))
+        known = facts(trained, direction)
+        assert known["held_out"] == found.as_dict()
+        assert known["data"]["train"] == {"lines": 54, "characters": sum(map(len, lines)) - sum(map(len, held))}
+        assert known["data"]["held_out"] == {"lines": 6, "characters": sum(map(len, held))}
+        (done,) = events(trained, "done", direction)
+        assert done["held_out"] == found.as_dict()
+
+
+def test_backward_is_forward_on_mirrored_text(trained, text, tmp_path):
+    turned = tmp_path / "turned.txt"
+    turned.write_text("".join(f"{line[::-1]}\n" for line in text.read_text("utf-8").splitlines()), "utf-8")
+    train_language_model(tiny(), [turned], tmp_path / "lm", "forward")
+    assert_same_weights(weights(tmp_path / "lm"), weights(trained, "backward"))
+    assert (tmp_path / "lm" / "chars.txt").read_bytes() == (trained / "chars.txt").read_bytes()
+
+
+def test_two_processes_may_train_into_one_folder(trained, text, tmp_path):
+    """As threads here, one of which waits in the middle for the other's end."""
+    forward_began, backward_ended = threading.Event(), threading.Event()
+
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "start":
+            forward_began.set()
+            assert backward_ended.wait(60)
+            torch.manual_seed(1)  # threads share the random state, and processes do not
+
+    ahead = threading.Thread(
+        target=train_language_model, args=(tiny(), [text], tmp_path / "lm", "forward"), kwargs={"listen": listen}
+    )
+    ahead.start()
+    assert forward_began.wait(60)
+    train_language_model(tiny(), [text], tmp_path / "lm", "backward")
+    backward_ended.set()
+    ahead.join(60)
+    for name in ("lm.json", "chars.txt"):
+        assert (tmp_path / "lm" / name).read_bytes() == (trained / name).read_bytes()
+    assert_same_weights(weights(tmp_path / "lm", "backward"), weights(trained, "backward"))
+    assert "| backward |" in (tmp_path / "lm" / "README.md").read_text("utf-8")
+    assert "| forward |" in (tmp_path / "lm" / "README.md").read_text("utf-8")
+
+
+def test_another_model_can_be_the_beginning(trained, text, tmp_path):
+    recipe = tiny(start_from=trained, embedding=None, hidden=8, lr=1e-9, epochs=1)
+    found = train_language_model(recipe, [text], tmp_path / "lm")
+    assert (tmp_path / "lm" / "chars.txt").read_bytes() == (trained / "chars.txt").read_bytes()
+    for direction in ("forward", "backward"):
+        for name, weight in weights(tmp_path / "lm", direction).items():
+            torch.testing.assert_close(weight, weights(trained, direction)[name], atol=2e-3, rtol=0)
+        assert found[direction]["from"]["held_out"]["perplexity"] == pytest.approx(
+            found[direction]["held_out"]["perplexity"], rel=1e-3
+        )
+        (start,) = events(tmp_path / "lm", "start", direction)
+        assert start["before"] == found[direction]["from"]["held_out"]
+    assert f"the weights of {trained}" in (tmp_path / "lm" / "README.md").read_text("utf-8")
+
+
+def test_names_that_are_not_utf8_or_have_line_ends_in_them(text, tmp_path):
+    """GBK bytes, and U+2028 and U+0085, which are line ends to Python and not to JSON."""
+    gbk = os.fsdecode("语料".encode("gbk"))
+    file = Path(shutil.copy(text, tmp_path / f"{gbk}\u2028\x85.txt"))
+    found = train_language_model(tiny(epochs=1), [file], tmp_path / "lm", "forward")["forward"]
+    assert found["data"]["files"][0]["file"] == f"{tmp_path}/\ufffd\ufffd\ufffd\ufffd\u2028\x85.txt"
+    assert facts(tmp_path / "lm") == {name: value for name, value in found.items() if name != "seconds"}
+    assert "\ufffd\u2028\x85.txt" in (tmp_path / "lm" / "README.md").read_text("utf-8")
+    assert len(read_log(tmp_path / "lm", "forward")) == 3
+
+
+def test_the_beginning_brings_its_characters(trained, text, tmp_path):
+    found = train_language_model(tiny(start_from=trained, epochs=1), [text], tmp_path / "lm", "forward")
+    assert found["forward"]["recipe"]["min_count"] is None
+    assert facts(trained)["recipe"]["min_count"] == 2
+    assert Recipe().decisive()["min_count"] == 5
+
+
+@pytest.mark.parametrize("softmax", [1, 40, 1 << 26])
+def test_gradients_in_parts_are_those_of_the_mean_loss(softmax, monkeypatch):
+    monkeypatch.setattr(step, "SOFTMAX", softmax)
+    torch.manual_seed(0)
+    model = CharLanguageModel(11, 3, 4)
+    ids, targets = torch.randint(11, (2, 3, 5)).unbind(0)
+    loss = F.cross_entropy(model.logits(model(ids)[0]).flatten(0, 1), targets.flatten())
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+    total = add_gradients(model, model(ids.int())[0], targets.int())
+    assert float(total) / 15 == pytest.approx(float(loss.detach()))
+    for weight, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(weight.grad, gradient)
+
+
+def test_a_stream_forgets_now_and_then(monkeypatch):
+    torch.manual_seed(0)
+    state = (torch.ones(2, 20_000, 3), torch.full((2, 20_000, 3), 2.0))
+    h, c = forgetful(state)
+    gone = h[0, :, 0] == 0
+    assert gone.float().mean() == pytest.approx(step.FORGET, abs=0.005)
+    assert torch.equal(h, torch.where(gone[:, None], 0.0, state[0]))
+    assert torch.equal(c, torch.where(gone[:, None], 0.0, state[1]))
+
+
+def test_state_is_carried_from_chunk_to_chunk_and_begins_anew_with_an_epoch(text, tmp_path, monkeypatch):
+    """With a rate of nearly nothing, what each chunk begins with is what reading all before it gives."""
+    given: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def spy(carried: Any) -> Any:
+        given.append(tuple(part.clone() for part in carried))
+        return carried
+
+    monkeypatch.setattr(train, "forgetful", spy)
+    recipe = tiny(lr=1e-12, dropout=0.0, weight_decay=0.0)
+    train_language_model(recipe, [text], tmp_path / "lm", "forward")
+    torch.manual_seed(recipe.seed)
+    source = read_source(recipe, [text], ["forward"], lambda event: None)
+    model = CharLanguageModel(len(source.vocab), 6, 8)
+    chunks = len(given) // 2
+    for epoch in range(2):
+        stream = Streams(source.train, 4, torch.device("cpu")).epoch(recipe.seed, epoch)
+        assert not any(part.any() for part in given[epoch * chunks])
+        for chunk in (1, 3, chunks - 1):
+            with torch.no_grad():
+                _, expected = model(stream[:, : chunk * recipe.length])
+            torch.testing.assert_close(given[epoch * chunks + chunk], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_weight_decay_is_for_matrices():
+    groups = make_optimizer(CharLanguageModel(5, 3, 4), Recipe(weight_decay=0.3)).param_groups
+    assert [(group["weight_decay"], {weight.ndim for weight in group["params"]}) for group in groups] == [
+        (0.3, {2}),
+        (0.0, {1}),
+    ]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 7])
+def test_held_out_text_is_scored_as_often_as_asked(times, text, tmp_path):
+    train_language_model(tiny(evaluate=times), [text], tmp_path / "lm", "forward")
+    found = events(tmp_path / "lm", "evaluate")
+    assert len(found) == 2 * times
+    steps = found[-1]["step"] // 2
+    assert [event["step"] for event in found][times - 1 :: times] == [steps, 2 * steps]
+
+
+def test_the_best_weights_are_kept_not_the_last(text, tmp_path, monkeypatch):
+    seen, bits = [], iter([3.0, 1.0, 2.0, 1.5])
+    real = train.score
+
+    def fake(model: CharLanguageModel, lines: Any) -> Any:
+        if not model.embedding.requires_grad:
+            return real(model, lines)  # the end's figure
+        seen.append(model.bias.detach().half())
+        value = next(bits)
+        return type(real(model, lines))(1, value, 2.0**value)
+
+    monkeypatch.setattr(train, "score", fake)
+    train_language_model(tiny(evaluate=2), [text], tmp_path / "lm", "forward")
+    assert torch.equal(weights(tmp_path / "lm")["bias"], seen[1])
+    assert not torch.equal(seen[1], seen[3])
+    assert facts(tmp_path / "lm")["epoch"] == 1.0
+
+
+def test_much_held_out_text_is_scored_in_part_until_the_end(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "SCORED", 30)
+    train_language_model(tiny(), [text], tmp_path / "lm", "forward")
+    (start,) = events(tmp_path / "lm", "start")
+    (done,) = events(tmp_path / "lm", "done")
+    assert 0 < start["scored"] < done["held_out"]["symbols"]
+    held = text.read_text("utf-8").splitlines()[9::10]
+    assert done["held_out"]["symbols"] == sum(len(line) + 1 for line in held)
+
+
+def test_the_curve_is_drawn_or_its_points_kept(trained, text, tmp_path, monkeypatch):
+    points = json.loads((trained / "curve-forward.json").read_text("utf-8"))["points"]
+    kept = events(trained, "evaluate")
+    assert [point["perplexity"] for point in points] == [event["perplexity"] for event in kept]
+    assert [point["loss"] for point in points] == [event["loss"] for event in kept]
+    assert "perplexity of a character" in (trained / "curve-forward.svg").read_text("utf-8")
+    monkeypatch.setattr(curve, "find_spec", lambda name: None)
+    train_language_model(tiny(), [text], tmp_path / "lm", "forward")
+    assert not (tmp_path / "lm" / "curve-forward.svg").exists()
+    (done,) = events(tmp_path / "lm", "done")
+    assert done["curve"] is None
+
+
+def test_training_loss_is_the_mean_over_what_was_read(text, tmp_path):
+    """An untrained model of V symbols loses about ln V."""
+    found = train_language_model(tiny(lr=1e-9, epochs=1), [text], tmp_path / "lm", "forward")["forward"]
+    (event,) = events(tmp_path / "lm", "evaluate")
+    assert event["loss"] == pytest.approx(math.log(found["symbols"]), rel=0.05)
+    assert event["characters"] == found["trained_on"]
+    assert 0 <= found["data"]["train"]["characters"] + found["data"]["train"]["lines"] - event["characters"] < 4
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # it warns that it may miss some
+def test_the_host_never_waits_for_a_gpu():
+    model = CharLanguageModel(300, 16, 32).cuda()
+    optimizer, weights = make_optimizer(model, Recipe()), list(model.parameters())
+    text = torch.randint(300, (4, 41), device="cuda", dtype=torch.int32)
+    state = (torch.zeros(1, 4, 32, device="cuda"), torch.zeros(1, 4, 32, device="cuda"))
+    total = torch.zeros((), device="cuda", dtype=torch.float64)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        hidden, _ = model(text[:, :-1], forgetful(state), torch.bfloat16)
+        total.add_(add_gradients(model, hidden, text[:, 1:]))
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+
+    step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert 0 < float(total) < math.inf

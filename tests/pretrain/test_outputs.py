@@ -1,0 +1,77 @@
+"""Outputs: their names, and every way in which one would take the place of something that is not to be lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.errors import InputError, OutputError
+from hanlattice.pretrain.groups import groups
+from hanlattice.pretrain.outputs import Outputs, check_readable, read_record
+
+SUFFIXES = (".txt", ".bpe.json", ".json")
+
+
+def test_where_outputs_go(tmp_path):
+    names = ("a", "a.txt", "a.json", "a.bpe.json", "a.b", ".json")
+    assert [Outputs(name, SUFFIXES).stem.name for name in names] == ["a", "a", "a", "a", "a.b", ".json"]
+    assert Outputs("f/a.b", SUFFIXES)[".txt"] == Path("f/a.b.txt")
+    with pytest.raises(OutputError, match="is a folder: --out names the files in it"):
+        Outputs(tmp_path, SUFFIXES)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.json", "a.bpe.json"])
+@pytest.mark.parametrize("link", [False, True])
+def test_an_input_is_never_an_output(tmp_path, name, link):
+    source = tmp_path / ("real" if link else name)
+    source.write_text("一二三", "utf-8")
+    if link:
+        (tmp_path / name).symlink_to(source)
+    with pytest.raises(InputError, match=f"{name}: the output is one of the files to read"):
+        Outputs(tmp_path / "a", SUFFIXES).check([tmp_path / "other", source], "size")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[1]", '{"settings": 1}', '{"settings": {"unit": 1}}', "{}", "\xff", "[" * 100_000, " " * (1 << 21)]
+)
+def test_a_json_of_another_kind_stays(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(OutputError, match=r"a.json is there already, and is no record of a run like this one"):
+        Outputs(tmp_path / "a", SUFFIXES).check([], "size")
+
+
+def test_a_record_of_the_same_kind_may_be_replaced(tmp_path):
+    outputs = Outputs(tmp_path / "a", SUFFIXES)
+    outputs.check([], "size")
+    record = {"settings": {"size": 3}, "文": "字"}
+    outputs.write_record(record)
+    outputs.check([], "size")
+    assert read_record(tmp_path / "a.json") == record == json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert read_record(tmp_path / "none.json") == {}
+
+
+def test_a_folder_in_the_way_is_told_before_any_work(tmp_path):
+    (tmp_path / "a.bpe.json").mkdir()
+    with pytest.raises(OutputError, match=r"a.bpe.json: it is a folder"):
+        Outputs(tmp_path / "a", SUFFIXES).check([], "size")
+
+
+def test_what_cannot_be_read_is_told_and_a_pipe_is_left_alone(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    check_readable([tmp_path / "pipe", tmp_path / "file"])
+    with pytest.raises(InputError, match=r"none: cannot read: there is no such file"):
+        check_readable([tmp_path / "file", tmp_path / "none"])
+
+
+@given(texts=st.lists(st.text("江", max_size=9)), characters=st.integers(1, 20))
+def test_groups_lose_nothing_and_are_no_larger_than_they_must_be(texts, characters):
+    found = list(groups(texts, characters))
+    assert [text for group in found for text in group] == texts
+    assert all(sum(len(text) + 1 for text in group[:-1]) < characters for group in found)
+    assert all(sum(len(text) + 1 for text in group) >= characters for group in found[:-1])

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
+from hanlattice.pretrain.groups import groups
 from hanlattice.text.normal import Codes, code_points, fold_digits
 from hanlattice.training.corpora import even_steps
 
@@ -78,17 +79,9 @@ def make_lines(codes: Codes) -> Lines:
 
 
 def _blocks(raw: RawText, listen: Progress) -> Iterator[Codes]:
-    block: list[str] = []
-    size = 0
-    for line in raw:
-        block.append(line)
-        size += len(line) + 1
-        if size >= _BLOCK:
-            yield code_points("\n".join([*block, ""]))
-            listen(raw.done, raw.size)
-            block, size = [], 0
-    yield code_points("\n".join([*block, ""]) if block else "")
-    listen(raw.size, raw.size)
+    for lines in groups(raw, _BLOCK):  # of which there is one at least, since no file of raw text is blank
+        yield code_points("\n".join([*lines, ""]))
+        listen(raw.done, raw.size)
 
 
 def hold_out(lines: Lines, share: float) -> tuple[Lines, Lines]:

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from hanlattice.predict import Predictor, load
+from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.training.loop import train
 from tests.made import made_config, write_language_model, write_made
+from tests.pretrain.lm.made import tiny, write_text
 
 hypothesis.settings.register_profile("project", max_examples=40, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("project")
@@ -41,6 +43,20 @@ def char_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained language model. Nobody writes into it."""
     return write_language_model(tmp_path_factory.mktemp("lm"))
+
+
+@pytest.fixture(scope="session")
+def lm_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Raw text: sixty lines, of which six are held out; about twenty chunks an epoch."""
+    return write_text(tmp_path_factory.mktemp("text") / "text.txt")
+
+
+@pytest.fixture(scope="session")
+def trained_lm(lm_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model of that text, both directions. Nobody writes into it."""
+    folder = tmp_path_factory.mktemp("models") / "lm"
+    train_language_model(tiny(), [lm_text], folder)
+    return folder
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ FLOORS = (
     ("nn", "batch"),
     ("ops", "data", "evaluation"),
     ("text", "config"),
-    ("files",),
+    ("files", "plain"),
     ("errors",),
 )
 FLOOR = {unit: floor for floor, units in enumerate(FLOORS) for unit in units}

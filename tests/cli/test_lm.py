@@ -25,22 +25,19 @@ from hanlattice.pretrain.lm.recipe import HELP, Recipe
 from hanlattice.pretrain.lm.score import text_surprise
 from hanlattice.pretrain.lm.train import train_language_model
 from tests.cli.command import ENVIRONMENT, hanlattice, run
-from tests.pretrain.lm.made import TINY, files_of_any_size, limit_files, tiny, write_text
+from tests.pretrain.lm.made import TINY, files_of_any_size, limit_files, tiny
 
 OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory) -> Path:
-    return write_text(tmp_path_factory.mktemp("text") / "text.txt")
+def text(lm_text: Path) -> Path:
+    return lm_text
 
 
 @pytest.fixture(scope="module")
-def folder(text, tmp_path_factory) -> Path:
-    """A language model. Nobody writes into it."""
-    folder = tmp_path_factory.mktemp("models") / "lm"
-    train_language_model(tiny(), [text], folder)
-    return folder
+def folder(trained_lm: Path) -> Path:
+    return trained_lm
 
 
 def json_lines(text: str) -> list[dict[str, Any]]:

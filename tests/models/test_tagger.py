@@ -13,6 +13,7 @@ from hanlattice.config import Config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.models.build import build
 from hanlattice.models.tagger import Tagger
+from tests.gpu import run_without_waiting
 from tests.made import made_config
 
 HAS_GPU = torch.cuda.is_available()
@@ -74,10 +75,4 @@ def test_the_host_never_waits_for_a_gpu(made: Path) -> None:
         total.add_(losses.detach().sum())
         tagger.decode(there)
 
-    step()  # compiles
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    run_without_waiting(step)

@@ -5,33 +5,31 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import IO
 
 from hanlattice.bench import Settings, measure
 from hanlattice.bench.outputs import Outputs
 from hanlattice.bench.tables import table
-from hanlattice.errors import HanlatticeError
+from hanlattice.plain import exit_code, say
 
 
 def main() -> int:
     """0, or 2 with a line on standard error: a wrong option, or a backend that gives other numbers."""
     options = _options()
-    try:
-        settings = Settings(
-            device=options.device,
-            threads=options.threads,
-            batches=tuple(options.batch or Settings.batches),
-            hidden=tuple(options.hidden or Settings.hidden),
-            seconds=options.seconds,
-        )
-        outputs = Outputs(options.out, options.plot)
-        for section, record in measure(settings, lambda what: _say(sys.stderr, what)):
-            outputs.write(record)
-            _say(sys.stdout, f"\n{table(section, record)}")
-    except HanlatticeError as error:
-        _say(sys.stderr, f"error: {error}")
-        return 2
-    return 0
+    return exit_code(lambda: _measure(options))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    settings = Settings(
+        device=options.device,
+        threads=options.threads,
+        batches=tuple(options.batch or Settings.batches),
+        hidden=tuple(options.hidden or Settings.hidden),
+        seconds=options.seconds,
+    )
+    outputs = Outputs(options.out, options.plot)
+    for section, record in measure(settings, lambda what: say(sys.stderr, what)):
+        outputs.write(record)
+        say(sys.stdout, f"\n{table(section, record)}")
 
 
 def _options() -> argparse.Namespace:
@@ -44,11 +42,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="a JSON file for everything that was measured")
     parser.add_argument("--plot", type=Path, help="an SVG or PNG file for rates against batch size")
     return parser.parse_args()
-
-
-def _say(file: IO[str], text: str) -> None:
-    file.write(text + "\n")
-    file.flush()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -50,27 +51,8 @@ def pretrain_lm(
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:
     """Train a character language model. Stop it whenever you like: --resume goes on."""
-    recipe = Recipe(
-        embedding=embedding,
-        hidden=hidden,
-        layers=layers,
-        dropout=dropout,
-        batch_size=batch_size,
-        length=length,
-        epochs=epochs,
-        lr=lr,
-        warmup=warmup,
-        weight_decay=weight_decay,
-        clip=clip,
-        min_count=min_count,
-        held_out=held_out,
-        evaluate=evaluate,
-        seed=seed,
-        device=device,
-        threads=threads,
-        checkpoint_minutes=checkpoint_minutes,
-        start_from=start_from,
-    )
+    given = locals()
+    recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
     from hanlattice.pretrain.lm.train import BOTH, train_language_model
 
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)

@@ -6,9 +6,9 @@ import argparse
 import dataclasses
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from hanlattice.errors import HanlatticeError
+from hanlattice.plain import exit_code, say
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe, flag
 from hanlattice.pretrain.lm.report import report_line
 from hanlattice.pretrain.lm.train import BOTH, train_language_model
@@ -21,12 +21,13 @@ def main() -> int:
     options = vars(_options())
     files, folder, direction, resume = (options.pop(name) for name in ("files", "out", "direction", "resume"))
     options.pop("what")
-    try:
-        train_language_model(Recipe(**options), files, folder, direction, resume=resume, listen=_tell)
-    except HanlatticeError as error:
-        _say(sys.stderr, f"error: {error}")
-        return 2
-    return 0
+    return exit_code(
+        lambda: _train(Recipe(**options), files, folder, direction, resume)  # a wrong option is told by Recipe
+    )
+
+
+def _train(recipe: Recipe, files: list[Path], folder: Path, direction: str, resume: bool) -> None:
+    train_language_model(recipe, files, folder, direction, resume=resume, listen=_tell)
 
 
 def _options() -> argparse.Namespace:
@@ -44,12 +45,7 @@ def _options() -> argparse.Namespace:
 
 def _tell(event: dict[str, Any]) -> None:
     if line := report_line(event):
-        _say(sys.stderr, line)
-
-
-def _say(file: IO[str], text: str) -> None:
-    file.write(text + "\n")
-    file.flush()
+        say(sys.stderr, line)
 
 
 if __name__ == "__main__":

@@ -199,17 +199,17 @@ def test_options_that_do_not_go_together(raw, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("package", "command"),
+    ("package", "extra", "command"),
     [
-        ("gensim", ("vectors", "--unit", "char")),
-        ("rjieba", ("vectors", "--unit", "word")),
-        ("tokenizers", ("subwords",)),
+        ("gensim", "pretrain", ("vectors", "--unit", "char")),
+        ("rjieba", "segment", ("vectors", "--unit", "word")),
+        ("tokenizers", "pretrain", ("subwords",)),
     ],
 )
-def test_a_missing_library(raw, tmp_path, monkeypatch, package, command):
+def test_a_missing_library(raw, tmp_path, monkeypatch, package, extra, command):
     monkeypatch.setitem(sys.modules, package, None)
     outcome = hanlattice("pretrain", *command, raw, "--out", tmp_path / "x")
-    outcome.refused(f"{package} is not installed", "pip install 'hanlattice[pretrain]'")
+    outcome.refused(f"{package} is not installed", f"pip install 'hanlattice[{extra}]'")
 
 
 def test_a_full_disk(raw, tmp_path):

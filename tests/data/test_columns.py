@@ -14,6 +14,7 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, tags_to_spans
 from tests.strategies import sentences, shares_folder
+from tests.text.words import segmented_sentences
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "ner"
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\n") | st.sampled_from(
@@ -27,8 +28,15 @@ def corpus_file(tmp_path: Path, body: str) -> Path:
     return path
 
 
+PARTS = st.sampled_from(["WORD", "n", "v-n", "x-WORD", "名"])
+
+
 @shares_folder
-@given(items=st.lists(sentences(CHARACTERS), min_size=1, max_size=4), scheme=st.sampled_from(SCHEMES))
+@given(
+    items=st.lists(sentences(CHARACTERS), min_size=1, max_size=4)
+    | st.lists(segmented_sentences(CHARACTERS, parts=PARTS), min_size=1, max_size=4),
+    scheme=st.sampled_from(SCHEMES),
+)
 def test_round_trip_of_any_text(tmp_path, items, scheme):
     path = tmp_path / "r.bmes"
     write_columns(path, items, scheme)
@@ -57,6 +65,68 @@ def test_format_of_one_sentence():
     text = format_columns("南京好", [Span(0, 2, "LOC")], "BMES")
     assert text == "南\tB-LOC\n京\tE-LOC\n好\tO\n"
     assert format_columns("", [], "BIO") == ""
+
+
+def test_format_of_one_sentence_with_words():
+    words = [Span(0, 2, "ns"), Span(2, 3, "WORD"), Span(3, 6, "WORD")]
+    text = format_columns("南京好天气吗", [Span(0, 2, "LOC")], "BIO", words)
+    assert text == "南\tB-ns\tB-LOC\n京\tE-ns\tI-LOC\n好\tS\tO\n天\tB\tO\n气\tM\tO\n吗\tE\tO\n"
+    with pytest.raises(ValueError, match=r"words leave a gap: none covers \[2, 6\)"):
+        format_columns("南京好天气吗", [], "BIO", words[:1])
+
+
+@pytest.mark.parametrize("between", ["\t", "  ", " \t"])
+def test_a_word_column_gives_words(tmp_path, between):
+    body = "南 B-ns B-LOC\n京 E-ns E-LOC\n好 S O\n\n天 B O\n天 M O\n气 E O\n".replace(" ", between)
+    corpus = read_columns(corpus_file(tmp_path, body))
+    assert [sentence.words for sentence in corpus.sentences] == [
+        (Span(0, 2, "ns"), Span(2, 3, "WORD")),
+        (Span(0, 3, "WORD"),),
+    ]
+    assert [sentence.spans for sentence in corpus.sentences] == [(Span(0, 2, "LOC"),), ()]
+    assert corpus.notices == ()
+
+
+BROKEN = {
+    "ends inside a word": ("南 B O\n京 E O\n\n好 S O\n天 B O\n\n气 S O\n", 5),
+    "begins inside a word": ("好 S O\n\n南 E O\n京 S O\n", 3),
+    "two parts of speech": ("南 B-n O\n京 E-v O\n", 2),
+    "a word in a word": ("南 B-n O\n京 S-n O\n", 2),
+    "no position": ("南 S O\n京 S O\n好 X O\n", 3),
+    "outside": ("南 S O\n京 O O\n好 S O\n", 2),
+    "no part after the hyphen": ("南 S O\n京 S O\n好 S- O\n", 3),
+    "a column is missing": ("南 S O\n京 S O\n好 O\n", 3),
+    "a column too many": ("南 S O\n京 S S O\n好 S O\n", 2),
+}
+
+
+@pytest.mark.parametrize(("body", "line"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_word_column_is_passed_over_with_a_notice(tmp_path, body, line):
+    corpus = read_columns(corpus_file(tmp_path, body))
+    assert {sentence.words for sentence in corpus.sentences} == {None}
+    assert len(corpus.notices) == 1
+    assert f"the word column breaks the rules of BMES, first at line {line}; no words" in corpus.notices[0]
+
+
+@pytest.mark.parametrize("between", ["NN VV NR", "B-NP I-NP O", "1 2 3", "S_1 B_2 E_2"])
+def test_another_column_between_is_passed_over_in_silence(tmp_path, between):
+    body = "".join(f"{character} {column} O\n" for character, column in zip("南京好", between.split(), strict=True))
+    corpus = read_columns(corpus_file(tmp_path, body))
+    assert (corpus.sentences, corpus.notices) == ((Sentence("南京好", ()),), ())
+
+
+def test_words_beside_iob1_tags(tmp_path):
+    corpus = read_columns(corpus_file(tmp_path, "南 B I-LOC\n京 E I-LOC\n好 S O\n"))
+    assert corpus.sentences[0].words == (Span(0, 2, "WORD"), Span(2, 3, "WORD"))
+    assert corpus.scheme == "BIO"
+
+
+def test_a_file_is_written_with_all_words_or_with_none(tmp_path):
+    items = [Sentence("好", (), (Span(0, 1, "a"),)), Sentence("好", ())]
+    for pair in (items, items[::-1]):
+        with pytest.raises(InputError, match="of sentences 1 and 2 one has words and one has not"):
+            write_columns(tmp_path / "out.bmes", pair)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("line", ["京", "京\t", "京 ", "\tO", " O", "O"])
@@ -128,11 +198,13 @@ def test_bytes_that_are_not_utf8_name_their_line(tmp_path):
         (Sentence(""), "empty text"),
         (Sentence("ab", (Span(0, 1, "A B"),)), "the label 'A B'"),
         (Sentence("ab", (Span(0, 1, ""),)), "the label ''"),
+        (Sentence("ab", (), (Span(0, 2, "n n"),)), "the label 'n n'"),
     ],
 )
 def test_what_columns_cannot_carry_is_refused_and_nothing_is_written(tmp_path, sentence, says):
+    first = Sentence("好", words=None if sentence.words is None else (Span(0, 1, "a"),))
     with pytest.raises(InputError, match=says):
-        write_columns(tmp_path / "out.bmes", [Sentence("好"), sentence])
+        write_columns(tmp_path / "out.bmes", [first, sentence])
     assert not list(tmp_path.iterdir())
 
 

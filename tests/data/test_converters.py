@@ -77,6 +77,19 @@ def test_pku_words_and_entities(tmp_path):
     assert counts == {"sentences": 3, "words": 23, "characters": 35, "entities": 11}
 
 
+def test_pku_entities_come_with_the_words_and_their_parts_of_speech(tmp_path):
+    convert_pku([member(tmp_path, "王/nr  小明/nr  去/v  １/2/m\n好/a\n")], tmp_path)
+    first = "王\tS-nr\tB-PER\n小\tB-nr\tM-PER\n明\tE-nr\tE-PER\n去\tS-v\tO\n１\tB-m\tO\n/\tM-m\tO\n2\tE-m\tO\n"
+    assert (tmp_path / "entities.bmes").read_text("utf-8") == first + "\n好\tS-a\tO\n\n"
+    corpus = read_corpus(tmp_path / "entities.bmes")
+    assert corpus.notices == ()
+    segmented = read_corpus(tmp_path / "words.seg").sentences
+    for sentence, words in zip(corpus.sentences, segmented, strict=True):
+        assert [(word.start, word.end) for word in sentence.words or ()] == [
+            (word.start, word.end) for word in words.spans or ()
+        ]
+
+
 @pytest.mark.parametrize("token", ["词", "/n", "词/"])
 def test_pku_token_without_word_or_tag(tmp_path, token):
     with pytest.raises(InputError, match="expected word/tag") as caught:

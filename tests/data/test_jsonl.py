@@ -13,6 +13,7 @@ from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from tests.strategies import any_character, sentences, shares_folder
+from tests.text.words import segmented_sentences
 
 # JSON escapes make one character of a high and a low surrogate, so of the two only the high ones are drawn.
 CHARACTERS = any_character.filter(lambda character: not "\udc00" <= character <= "\udfff")
@@ -20,7 +21,11 @@ LABELS = st.text(CHARACTERS, min_size=1, max_size=3)
 
 
 @shares_folder
-@given(items=st.lists(sentences(CHARACTERS, LABELS), min_size=1, max_size=4))
+@given(
+    items=st.lists(
+        sentences(CHARACTERS, LABELS) | segmented_sentences(CHARACTERS, LABELS, LABELS), min_size=1, max_size=4
+    )
+)
 def test_round_trip_of_any_text(tmp_path, items):
     write_jsonl(tmp_path / "s.jsonl", items)
     corpus = read_jsonl(tmp_path / "s.jsonl")
@@ -36,6 +41,28 @@ def test_the_published_shape():
     )
     spans = from_json_line(line).spans or ()
     assert [(span.text, span.score) for span in spans] == [("南京市", 0.98), ("长江大桥", None)]
+
+
+def test_words_are_written_and_read():
+    words = [Span(0, 2, "ns"), Span(2, 3, "WORD")]
+    line = to_json_line("南京市", [], words)
+    assert line == (
+        '{"text": "南京市", "spans": [], '
+        '"words": [{"start": 0, "end": 2, "label": "ns"}, {"start": 2, "end": 3, "label": "WORD"}]}'
+    )
+    assert from_json_line(line).words == tuple(words)
+    assert from_json_line('{"text": "", "spans": [], "words": []}').words == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ('[{"start": 1, "end": 2, "label": "n"}, {"start": 0, "end": 1}]', (Span(0, 1, "WORD"), Span(1, 2, "n"))),
+        ("null", None),
+    ],
+)
+def test_words_in_any_order_without_label_or_not_known(words, found):
+    assert from_json_line(f'{{"text": "南京", "spans": [], "words": {words}}}').words == found
 
 
 def test_lone_surrogates_make_the_line_ascii():
@@ -84,6 +111,22 @@ BAD = {
     "overlap": (
         '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "A"}, {"start": 1, "end": 2, "label": "B"}]}',
         r"\[0, 2\) A and \[1, 2\) B overlap",
+    ),
+    "words an object": ('{"text": "南京", "spans": [], "words": {}}', '"words" must be a list'),
+    "words strings": ('{"text": "南京", "spans": [], "words": ["南京"]}', "must be an object"),
+    "no words": ('{"text": "南京", "spans": [], "words": []}', r'"words" must cover the text: .* covers \[0, 2\)'),
+    "words with a gap": ('{"text": "南京", "spans": [], "words": [{"start": 1, "end": 2}]}', r"none covers \[0, 1\)"),
+    "words that overlap": (
+        '{"text": "南京", "spans": [], "words": [{"start": 0, "end": 2}, {"start": 1, "end": 2}]}',
+        "words overlap",
+    ),
+    "word past the end": (
+        '{"text": "南京", "spans": [], "words": [{"start": 0, "end": 3}]}',
+        "does not lie in the text",
+    ),
+    "word with an empty label": (
+        '{"text": "南京", "spans": [], "words": [{"start": 0, "end": 2, "label": ""}]}',
+        '"label"',
     ),
 }
 

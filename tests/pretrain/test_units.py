@@ -16,9 +16,10 @@ from hanlattice.errors import InputError
 from hanlattice.predict import Document
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.paths import BestPath, read_frequencies
-from hanlattice.pretrain.units import END, Characters, JiebaWords, LexiconWords, ModelWords, make_units, words_and_gaps
+from hanlattice.pretrain.units import Characters, JiebaWords, LexiconWords, ModelWords, make_units, words_and_gaps
 from hanlattice.pretrain.vectors import Source, train_vectors
 from hanlattice.pretrain.word2vec import Settings
+from hanlattice.text.bigrams import END
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.vectors import read_vectors

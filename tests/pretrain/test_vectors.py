@@ -24,9 +24,10 @@ from hanlattice.pretrain import sentences as sentences_file
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.neighbours import Neighbours
 from hanlattice.pretrain.sentences import Sentences, parts
-from hanlattice.pretrain.units import END, Characters, LexiconWords
+from hanlattice.pretrain.units import Characters, LexiconWords
 from hanlattice.pretrain.vectors import Source, train_vectors
 from hanlattice.pretrain.word2vec import Settings
+from hanlattice.text.bigrams import END
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
 from hanlattice.training.log import ignore
@@ -240,10 +241,12 @@ def test_a_folder_that_cannot_be_made(raw):
         trained(raw, raw / "inside" / "a")
 
 
-@pytest.mark.parametrize(("package", "unit"), [("gensim", Unit.char), ("rjieba", Unit.word)])
-def test_a_missing_library_says_how_to_get_it(raw, tmp_path, monkeypatch, package, unit):
+@pytest.mark.parametrize(
+    ("package", "extra", "unit"), [("gensim", "pretrain", Unit.char), ("rjieba", "segment", Unit.word)]
+)
+def test_a_missing_library_says_how_to_get_it(raw, tmp_path, monkeypatch, package, extra, unit):
     monkeypatch.setitem(sys.modules, package, None)
-    message = rf"{package} is not installed.*pip install 'hanlattice\[pretrain\]'"
+    message = rf"{package} is not installed.*pip install 'hanlattice\[{extra}\]'"
     with pytest.raises(HanlatticeError, match=message):
         trained(raw, tmp_path / "a", unit=unit)
     assert not (tmp_path / "a.state").exists()

@@ -1,4 +1,4 @@
-"""Sentence: spans lie in the text, in order and apart; what the model sees is as long as the text."""
+"""Sentence: spans lie in the text, in order and apart; words cover it; what the model sees is as long as the text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hanlattice import Span
 from hanlattice.text.sentence import Sentence
 from tests.strategies import any_text, sentences
+from tests.text.words import segmented_sentences
 
 
 @given(any_text)
@@ -52,3 +53,33 @@ def test_spans_that_do_not_fit(spans, says):
 
 def test_side_by_side_is_not_overlap():
     assert Sentence("南京市", (Span(2, 3, "A"), Span(0, 2, "A"))).spans == (Span(0, 2, "A"), Span(2, 3, "A"))
+
+
+@given(segmented_sentences(), st.data())
+def test_words_come_in_order_and_are_part_of_the_value(sentence, data):
+    shuffled = data.draw(st.permutations(sentence.words))
+    assert Sentence(sentence.text, sentence.spans, tuple(shuffled)) == sentence
+    assert "".join(sentence.text[word.start : word.end] for word in sentence.words) == sentence.text
+    assert Sentence(sentence.text, sentence.spans) != sentence
+
+
+def test_words_of_an_empty_text():
+    assert Sentence("", words=()).words == ()
+    assert Sentence("").words is None
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], r"words leave a gap: none covers \[0, 3\)"),
+        ([Span(1, 3, "n")], r"words leave a gap: none covers \[0, 1\)"),
+        ([Span(0, 2, "n")], r"words leave a gap: none covers \[2, 3\)"),
+        ([Span(2, 3, "n"), Span(0, 1, "n")], r"words leave a gap: none covers \[1, 2\)"),
+        ([Span(0, 2, "n"), Span(1, 3, "n")], r"words overlap: \[1, 3\) begins before 2"),
+        ([Span(0, 3, "n"), Span(0, 3, "n")], r"words overlap: \[0, 3\) begins before 3"),
+        ([Span(0, 2, "n"), Span(2, 4, "n")], r"word \[2, 4\) ends after the text \(3 characters\)"),
+    ],
+)
+def test_words_that_do_not_cover_the_text(words, says):
+    with pytest.raises(ValueError, match=says):
+        Sentence("南京市", words=tuple(words))

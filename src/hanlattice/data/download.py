@@ -58,12 +58,13 @@ def is_fetched(name: str, folder: str | Path | None = None) -> bool:
 
 
 def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
-    """The counts kept beside the files, if they are of this very archive and every file has the size it was given."""
+    """The counts kept beside the files, if they are of this archive and edition, and every file has its size."""
     target = root / entry.name
     try:
         facts = json.loads((target / _FACTS).read_text("utf-8"))
         sizes = {output: (target / output).stat().st_size for output in entry.outputs}
-        good = facts["sha256"] == entry.sha256 and facts["sizes"] == sizes
+        same = (facts["sha256"], facts.get("edition", 1)) == (entry.sha256, entry.edition)
+        good = same and facts["sizes"] == sizes
         return {str(key): int(value) for key, value in facts["counts"].items()} if good else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -187,6 +188,6 @@ def _move_in(entry: Known, made: Path, target: Path, counts: Mapping[str, int]) 
     sizes = {output: (made / output).stat().st_size for output in entry.outputs}
     for output in entry.outputs:
         (made / output).replace(target / output)
-    facts = {"package": entry.package, "sha256": entry.sha256, "licence": entry.licence, "sizes": sizes}
+    facts = {"package": entry.package, "sha256": entry.sha256, "edition": entry.edition, "licence": entry.licence}
     with writing(target / _FACTS) as file:
-        json.dump(facts | {"counts": dict(counts)}, file, ensure_ascii=False, indent=1)
+        json.dump(facts | {"sizes": sizes, "counts": dict(counts)}, file, ensure_ascii=False, indent=1)

@@ -1,6 +1,8 @@
 """JSONL spans: one JSON object a line, with a text and its labelled spans. It carries any text whatever.
 
 {"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
+
+Where the words are known, "words" lists them in the same way; they cover the text, and a label is a part of speech.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any
 from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
-from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.sentence import Sentence, check_words
+from hanlattice.text.spans import WORD, Span
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -42,12 +44,18 @@ def read_jsonl(path: str | Path) -> Corpus:
 def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
     """Write one line a sentence; the file appears whole or not at all."""
     with writing(path) as file:
-        file.writelines(to_json_line(sentence.text, sentence.spans or ()) + "\n" for sentence in sentences)
+        for sentence in sentences:
+            file.write(to_json_line(sentence.text, sentence.spans or (), sentence.words) + "\n")
 
 
-def to_json_line(text: str, spans: Iterable[Span]) -> str:
+def to_json_line(text: str, spans: Iterable[Span], words: Iterable[Span] | None = None) -> str:
     """One line without its end. Readable as it is, save that a lone surrogate makes the line ASCII escapes."""
-    record = {"text": text, "spans": [span.as_dict() | {"text": text[span.start : span.end]} for span in spans]}
+    record: dict[str, Any] = {
+        "text": text,
+        "spans": [span.as_dict() | {"text": text[span.start : span.end]} for span in spans],
+    }
+    if words is not None:
+        record["words"] = [{"start": word.start, "end": word.end, "label": word.label} for word in words]
     line = _encode(record)
     try:
         line.encode("utf-8")
@@ -72,7 +80,7 @@ def from_json_line(line: str) -> Sentence:
             raise InputError(f"the span {_name(left)} comes twice")
         if right.start < left.end:
             raise InputError(f"the spans {_name(left)} and {_name(right)} overlap")
-    return Sentence(record["text"], tuple(spans))
+    return Sentence(record["text"], tuple(spans), _words(record.get("words"), record["text"]))
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -83,10 +91,24 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _span(item: Any, text: str) -> Span:
+def _words(items: Any, text: str) -> tuple[Span, ...] | None:
+    """The words that the line gives, if it gives any. A word may leave out its label."""
+    if items is None:
+        return None
+    if not isinstance(items, list):
+        raise InputError('"words" must be a list of words that cover the text; leave it out where they are not known')
+    words = sorted(_span(item, text, WORD) for item in items)
+    try:
+        check_words(words, len(text))
+    except ValueError as error:
+        raise InputError(f'"words" must cover the text: {error}') from None
+    return tuple(words)
+
+
+def _span(item: Any, text: str, default: str | None = None) -> Span:
     if not isinstance(item, dict):
         raise InputError(f'a span must be an object with "start", "end" and "label", not {item!r}')
-    start, end, label = item.get("start"), item.get("end"), item.get("label")
+    start, end, label = item.get("start"), item.get("end"), item.get("label", default)
     if type(start) is not int or type(end) is not int:
         raise InputError(f'"start" and "end" of a span must be whole numbers, not {start!r} and {end!r}')
     if not isinstance(label, str) or not label:

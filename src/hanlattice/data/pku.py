@@ -1,6 +1,7 @@
-"""People's Daily, January 1998, from `199801.txt`: `word/tag` pairs → segmented lines, and entities in BMES.
+"""People's Daily, January 1998, from `199801.txt`: `word/tag` pairs → segmented lines; entities and words in BMES.
 
-Words are taken as they stand. Entities are made of the tags nr → PER, ns → LOC and nt → ORG:
+Words are taken as they stand, their tags as parts of speech. Entities are made of the tags nr → PER, ns → LOC and
+nt → ORG:
 
 - a Chinese name is written as two words, surname and given name (江/nr 泽民/nr); a surname takes the nr word that
   follows it, and a double surname of the kind 陈/nr 方/nr 安生/nr takes both. Any other nr word is one person;
@@ -51,7 +52,7 @@ def convert_pku(members: list[Path], folder: Path) -> dict[str, int]:
     """Write words.seg and entities.bmes into `folder` and count what is in them."""
     lines = [_pairs(line, members[0], number) for number, line in read_lines(members[0]) if line.strip()]
     words = [from_words([word for word, _ in pairs]) for pairs in lines]
-    entities = [Sentence(sentence.text, tuple(_entities(pairs))) for sentence, pairs in zip(words, lines, strict=True)]
+    entities = [_sentence(sentence, pairs) for sentence, pairs in zip(words, lines, strict=True)]
     write_segmented(folder / "words.seg", words)
     write_columns(folder / "entities.bmes", entities, "BMES")
     return {
@@ -70,6 +71,12 @@ def _pairs(line: str, path: Path, number: int) -> list[tuple[str, str]]:
             raise InputError(f"expected word/tag, not {token!r}", path, number)
         pairs.append((word, tag))
     return pairs
+
+
+def _sentence(words: Sentence, pairs: Sequence[tuple[str, str]]) -> Sentence:
+    """The text with its entities, and its words with their parts of speech."""
+    tagged = (Span(word.start, word.end, tag) for word, (_, tag) in zip(words.spans or (), pairs, strict=True))
+    return Sentence(words.text, tuple(_entities(pairs)), tuple(tagged))
 
 
 def _entities(pairs: Sequence[tuple[str, str]]) -> Iterator[Span]:

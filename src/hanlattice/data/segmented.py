@@ -13,9 +13,9 @@ from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError
 from hanlattice.files import keep_first, read_lines, writing
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.spans import WORD, Span
 
-LABEL = "WORD"
+LABEL = WORD
 _BETWEEN = " \t\u3000"
 _AS_SPACES = str.maketrans(dict.fromkeys(_BETWEEN, " "))
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
+from hanlattice.extras import extra, peak_memory, versions
 from hanlattice.files import keep_first, shown, writing
-from hanlattice.pretrain.extras import extra, peak_memory, versions
 from hanlattice.pretrain.kinds import LARGEST_COUNT, LONGEST_PIECE, MOST_PIECES
 from hanlattice.pretrain.outputs import Outputs
 from hanlattice.pretrain.sentences import Progress

@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 from hanlattice.data.segmented import LABEL
 from hanlattice.errors import InputError
+from hanlattice.extras import extra
 from hanlattice.files import opening
 from hanlattice.predict import Document, Predictor, load
-from hanlattice.pretrain.extras import extra
 from hanlattice.pretrain.groups import groups
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.paths import BestPath
+from hanlattice.text.bigrams import bigrams
 from hanlattice.text.normal import fold, fold_digits
 
-END = "-null-"  # what the last character of a text pairs with, as in the lattice LSTM's first code
 BPE_SUFFIX = ".bpe.json"
 _BATCH = 1 << 16  # characters that a tokeniser is given at a time
 
@@ -42,13 +42,10 @@ class Characters:
 
 
 class Bigrams:
-    """A character and the next one. Before white space, and at the end, the next one is END."""
-
     slow = False
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        for line in lines:
-            yield [a + b for run in fold_digits(line).split() for a, b in zip(run, [*run[1:], END], strict=True)]
+        return map(bigrams, lines)
 
 
 class JiebaWords:

@@ -17,10 +17,10 @@ import numpy as np
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, OutputError
+from hanlattice.extras import extra, peak_memory, versions
 from hanlattice.files import sha256, shown
 from hanlattice.models.checkpoint import WEIGHTS
 from hanlattice.models.device import use_threads
-from hanlattice.pretrain.extras import extra, peak_memory, versions
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.outputs import Outputs, read_record
 from hanlattice.pretrain.sentences import Sentences

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hanlattice.errors import InputError
-from hanlattice.pretrain.extras import extra, quiet
+from hanlattice.extras import extra, quiet
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.sentences import Sentences
 from hanlattice.pretrain.vector_state import State

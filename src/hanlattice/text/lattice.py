@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from hanlattice.text.arrays import Ints, whole_numbers
+
+__all__ = ["Ints", "Lattice"]
 
 _ARRAYS = ("lengths", "sentence", "start", "end", "word")
 
@@ -31,14 +33,7 @@ class Lattice:
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
-            array = np.array(getattr(self, name))  # a copy: the caller's own stays writable
-            if array.ndim != 1:
-                raise ValueError(f"{name} must have one dimension, not {array.ndim}")
-            if array.size and array.dtype.kind not in "iu":
-                raise ValueError(f"{name} must be whole numbers, not {array.dtype}")
-            array = np.ascontiguousarray(array, dtype=np.int64)
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
         self._check()
 
     def _check(self) -> None:

@@ -1,9 +1,11 @@
-"""Sentence: the text as given, the characters that the model sees, and its gold spans if it has any."""
+"""Sentence: the text as given, the characters that the model sees, and its gold spans and words if it has any."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.spans import Span
@@ -11,18 +13,19 @@ from hanlattice.text.spans import Span
 
 @dataclass(frozen=True)
 class Sentence:
+    """`words` are the gold segmentation: they cover the text, and a label is a part of speech, or WORD."""
+
     text: str
     spans: tuple[Span, ...] | None = None
+    words: tuple[Span, ...] | None = None
 
     def __post_init__(self) -> None:
-        ordered = None if self.spans is None else tuple(sorted(self.spans))
-        for span in ordered or ():
-            if span.end > len(self.text):
-                raise ValueError(f"span [{span.start}, {span.end}) ends after the text ({len(self.text)} characters)")
-        for left, right in zip(ordered or (), (ordered or ())[1:], strict=False):
-            if right.start < left.end:
-                raise ValueError(f"spans overlap: [{left.start}, {left.end}) and [{right.start}, {right.end})")
-        object.__setattr__(self, "spans", ordered)
+        if self.spans is not None:
+            object.__setattr__(self, "spans", tuple(sorted(self.spans)))
+            _check_spans(self.spans, len(self.text))
+        if self.words is not None:
+            object.__setattr__(self, "words", tuple(sorted(self.words)))
+            check_words(self.words, len(self.text))
 
     def __len__(self) -> int:
         return len(self.text)
@@ -36,3 +39,27 @@ class Sentence:
     def characters(self) -> str:
         """The text that the character embedding looks up: widths folded, every digit a 0."""
         return fold_digits(self.text)
+
+
+def _check_spans(spans: Sequence[Span], length: int) -> None:
+    for span in spans:
+        if span.end > length:
+            raise ValueError(f"span [{span.start}, {span.end}) ends after the text ({length} characters)")
+    for left, right in pairwise(spans):
+        if right.start < left.end:
+            raise ValueError(f"spans overlap: [{left.start}, {left.end}) and [{right.start}, {right.end})")
+
+
+def check_words(words: Sequence[Span], length: int) -> None:
+    """Words in their order must cover a text of this length without gap or overlap, or it is a ValueError."""
+    at = 0
+    for word in words:
+        if word.start < at:
+            raise ValueError(f"words overlap: [{word.start}, {word.end}) begins before {at}, where the last one ends")
+        if word.start > at:
+            raise ValueError(f"words leave a gap: none covers [{at}, {word.start})")
+        at = word.end
+    if at < length:
+        raise ValueError(f"words leave a gap: none covers [{at}, {length})")
+    if at > length:
+        raise ValueError(f"word [{words[-1].start}, {at}) ends after the text ({length} characters)")

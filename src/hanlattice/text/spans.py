@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+WORD = "WORD"  # the label of a word whose part of speech is not known
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:

@@ -1,4 +1,4 @@
-"""The libraries that only pre-training needs: imported when they are used, and quiet."""
+"""The libraries that hanlattice can do without: imported when they are used, and quiet."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from typing import Any
 from hanlattice import __version__
 from hanlattice.errors import HanlatticeError
 
+_BROUGHT_BY = {"rjieba": "segment", "gensim": "pretrain", "tokenizers": "pretrain"}
+
 
 def extra(package: str, module: str = "") -> Any:
-    """A module of a package that comes with the extra `pretrain`; where it is missing, how to install it."""
+    """A package that comes with an extra, or a module of it; where it is missing, how to install it."""
     try:
         with quiet(package):
             found = importlib.import_module(package)
             return importlib.import_module(f"{package}.{module}") if module else found
     except ImportError:
-        message = f"{package} is not installed, and this needs it: pip install 'hanlattice[pretrain]'"
+        install = f"pip install 'hanlattice[{_BROUGHT_BY[package]}]'"
+        message = f"{package} is not installed, and this needs it: {install}"
         raise HanlatticeError(message) from None
 
 

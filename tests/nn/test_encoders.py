@@ -11,6 +11,8 @@ from hanlattice import Lattice
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, reference
+from tests.gpu import run_without_waiting
+from tests.segmented import gradients, lstm_states
 from tests.strategies import lattices
 
 D, E, H = 3, 4, 5
@@ -74,6 +76,51 @@ def test_the_module_is_the_reference_in_both_directions(coupled: bool) -> None:
     alone = Lattice.from_words([6], [(0, 0, 3, 1), (0, 2, 6, 2), (0, 4, 6, 0)])
     mirrored = reference.lattice_lstm(x[:1].flip(1), word_x[:3], alone.reversed(), back, coupled=coupled)
     torch.testing.assert_close(out[0, :, H:], mirrored[0].flip(0), rtol=1e-9, atol=1e-9)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.integers(0, 2), st.integers(0, 99))
+def test_the_character_encoder_is_a_loop_over_sentences(lengths: list[int], extra: int, seed: int) -> None:
+    """With its gradients; what stands beyond a sentence is NaN, and does not matter."""
+    encoder, generator = make("char"), torch.Generator().manual_seed(seed)
+    assert isinstance(encoder, CharLSTM)
+    x = torch.randn(len(lengths), max(lengths) + extra, D, generator=generator, dtype=torch.float64)
+    for b, length in enumerate(lengths):
+        x[b, length:] = torch.nan
+    x.requires_grad_()
+    expected = x.new_zeros(*x.shape[:2], 2 * H)
+    for b, length in enumerate(lengths):
+        if length:
+            expected[b, :length] = torch.cat(lstm_states(encoder.lstm, x[b, :length]), dim=1)
+    found = encoder(x, None, Lattice.from_words(lengths, []))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    weights = [x, *encoder.parameters()]
+    for mine, theirs in zip(gradients(found, weights), gradients(expected, weights), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, D), (3, 4, D), (2, 3, D)])
+def test_x_of_another_batch_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="but the lattice has 2 sentences, the longest of 4"):
+        make("char")(torch.zeros(shape, dtype=torch.float64), None, Lattice.from_words([4, 2], []))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_a_gpu_gives_the_same_and_is_not_waited_for() -> None:
+    lengths, encoder = [4, 0, 6, 1], make("char")
+    x, word_x = inputs(Lattice.from_words(lengths, []), 3)
+    expected = gradients(encoder(x, word_x, Lattice.from_words(lengths, [])), list(encoder.parameters()))
+    encoder, there = encoder.cuda(), x.cuda()
+    mixture = torch.randn(4, 6, 2 * H, generator=torch.Generator().manual_seed(0), dtype=torch.float64).cuda()
+    found: list[torch.Tensor] = []
+
+    def step() -> None:
+        out = encoder(there, None, Lattice.from_words(lengths, []))
+        found[:] = torch.autograd.grad(out, list(encoder.parameters()), mixture)
+
+    run_without_waiting(step)
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-7, atol=1e-7)
 
 
 def test_words_reach_the_output_of_the_lattice_only():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from hanlattice.nn.packing import run_lstm
+from hanlattice.ops.packing import characters
 from hanlattice.text.lattice import Lattice
 
 
@@ -22,12 +22,8 @@ class CharLSTM(nn.Module):
         return 2 * self.hidden
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
-        at = lattice.lengths.nonzero()[0]  # nn.LSTM takes no empty sentences
-        out = x.new_zeros(*x.shape[:2], self.width)
-        if len(at):
-            rows = torch.from_numpy(at).to(x.device)
-            lengths = lattice.lengths[at].tolist()
-            packed = pack_padded_sequence(x[rows], lengths, batch_first=True, enforce_sorted=False)
-            padded, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
-            out = out.index_copy(0, rows, padded)
-        return out
+        longest = int(lattice.lengths.max(initial=0))
+        if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
+            sentences = f"{len(lattice.lengths)} sentences, the longest of {longest}"
+            raise ValueError(f"x is {tuple(x.shape)}, but the lattice has {sentences}")
+        return run_lstm(self.lstm, x.flatten(0, 1), characters(lattice, x.shape[1], x.device))

@@ -1,4 +1,4 @@
-"""Tables of character and word vectors."""
+"""Tables of vectors: of characters, of their places in words, of bigrams and of words."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from torch.nn import functional as F
 
 
 class CharEmbedding(nn.Module):
-    """One vector a character, trained or fixed; row 0 is for characters outside the vocabulary."""
+    """One vector a character, or other symbol, trained or fixed; of a vocabulary, row 0 is for what is not in it."""
 
     def __init__(self, vectors: Tensor, fine_tune: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         self.vectors = nn.Parameter(vectors.clone(), requires_grad=fine_tune)
         self.dropout = nn.Dropout(dropout)
+
+    @property
+    def dim(self) -> int:
+        return self.vectors.shape[1]
 
     def forward(self, chars: Tensor) -> Tensor:
         embedded: Tensor = self.dropout(F.embedding(chars, self.vectors))
@@ -21,7 +25,7 @@ class CharEmbedding(nn.Module):
 
 
 class WordEmbedding(nn.Module):
-    """One vector a word of the lexicon. The first rows, of words that training met, may be trained; the rest are fixed.
+    """One vector a word, or bigram. The first rows, of words that training met, may be trained; the rest are fixed.
 
     A training step then costs what the corpus's own words cost, not what the whole lexicon costs, and a word that
     training never met keeps its pre-trained vector. The fixed rows stay in half precision where that loses nothing.
@@ -53,13 +57,13 @@ class WordEmbedding(nn.Module):
         return len(self.trained) + len(self.fixed) + len(self.added)
 
     def rows(self, words: Tensor) -> Tensor:
-        """The vectors of these words, [W] → [W, E]."""
-        found = self.trained.new_zeros(len(words), self.dim)
+        """The vectors of these words, [W] → [W, E], or of any other shape."""
+        found = self.trained.new_zeros(*words.shape, self.dim)
         first = 0
         for table in (self.trained, self.fixed, self.added):
             if len(table):
                 here = F.embedding((words - first).clamp(0, len(table) - 1), table).to(found.dtype)
-                found = torch.where((words >= first)[:, None], here, found) if first else here
+                found = torch.where((words >= first)[..., None], here, found) if first else here
             first += len(table)
         return found
 

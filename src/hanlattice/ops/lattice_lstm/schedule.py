@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hanlattice.text.lattice import Ints, Lattice
+from hanlattice.ops.packing import inverse
+from hanlattice.text.arrays import Ints
+from hanlattice.text.lattice import Lattice
 
 
 class Schedule(NamedTuple):
@@ -46,7 +48,7 @@ def make_schedule(lattice: Lattice, device: torch.device) -> Schedule:
     by_first, first_at = _ordered(lattice.sentence * stride + lattice.start, B * stride)
     by_last, last_at = _ordered(lattice.sentence * stride + lattice.end - 1, B * stride)
     parts = [lattice.lengths, order, lattice.lengths[order], first_at, last_at, last_at, first_at]
-    parts += [by_first, by_last, _inverse(by_last)[by_first], _inverse(by_first)[by_last]]
+    parts += [by_first, by_last, inverse(by_last)[by_first], inverse(by_first)[by_last]]
     flat = torch.from_numpy(np.concatenate(parts).astype(np.int32))
     if device.type == "cuda":
         flat = flat.pin_memory()
@@ -65,9 +67,3 @@ def _ordered(at: Ints, rows: int) -> tuple[Ints, Ints]:
     begins = np.concatenate([[0], np.cumsum(counts)])
     is_sorted = bool((at[1:] >= at[:-1]).all())
     return np.arange(len(at)) if is_sorted else np.argsort(at, kind="stable"), begins
-
-
-def _inverse(order: Ints) -> Ints:
-    inverse = np.empty_like(order)
-    inverse[order] = np.arange(len(order))
-    return inverse

@@ -1,0 +1,111 @@
+"""What the characters of a word say about it: x [B, T, D] and segments → [W, width], three ways, one signature."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hanlattice.nn.packing import run_packed
+from hanlattice.ops.packing import bounded, joined, spelled
+from hanlattice.text.segments import Segments
+
+
+class WordCharLSTM(nn.Module):
+    """One bidirectional LSTM inside each word: the last states of both directions."""
+
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__()
+        self.dim, self.width = dim, width
+        self.lstm = nn.LSTM(dim, half(width), bidirectional=True)
+
+    def forward(self, x: Tensor, segments: Segments) -> Tensor:
+        rows = character_rows(x, segments, self.dim)
+        if not len(segments):
+            return rows.new_zeros(0, self.width)
+        plan = spelled(segments, x.device)
+        _, last = run_packed(self.lstm, rows.index_select(0, plan.source), plan.sizes)  # [2, W, width / 2]
+        return torch.cat(last.index_select(1, plan.rank).unbind(), dim=1)
+
+
+class SentenceCharLSTM(nn.Module):
+    """One bidirectional LSTM over a sentence's characters, with a learned boundary before, between and after its words.
+
+    A word's forward state is read at the boundary after it, its backward state at the boundary before it: there each
+    direction has just read the word, and knows what came earlier.
+    """
+
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__()
+        self.dim, self.width = dim, width
+        self.boundary = nn.Parameter(torch.empty(dim).normal_(std=dim**-0.5))
+        self.lstm = nn.LSTM(dim, half(width), bidirectional=True)
+
+    def forward(self, x: Tensor, segments: Segments) -> Tensor:
+        rows = character_rows(x, segments, self.dim)
+        if not len(segments):
+            return rows.new_zeros(0, self.width)
+        plan = bounded(segments, x.device)
+        chars = rows.index_select(0, plan.source)
+        boundaries = self.boundary.to(chars.dtype).expand(int(plan.sizes.sum()), -1)
+        out, _ = run_packed(self.lstm, boundaries.index_copy(0, plan.place, chars), plan.sizes)
+        ahead, back = out.chunk(2, dim=1)  # [N + boundaries, width / 2] each
+        return torch.cat([ahead.index_select(0, plan.after), back.index_select(0, plan.before)], dim=1)
+
+
+class CharCNN(nn.Module):
+    """A convolution of width 3 over each word's own characters, zero beyond them, and the maximum over the word."""
+
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__()
+        self.dim, self.width = dim, width
+        self.filter = nn.Linear(3 * dim, width)  # of the character before, this one and the one after
+
+    def forward(self, x: Tensor, segments: Segments) -> Tensor:
+        plan = joined(segments, x.device)
+        chars = character_rows(x, segments, self.dim).index_select(0, plan.source)  # [N, D]
+        products = F.linear(chars, self.filter.weight.view(3 * self.width, self.dim))
+        left, own, right = products.view(-1, self.width, 3).unbind(2)  # [N, width] each
+        inside = (plan.word[1:] == plan.word[:-1])[:, None]  # [N - 1, 1]: whether two neighbours share their word
+        sums = own + self.filter.bias
+        if len(chars):
+            sums = sums + F.pad(torch.where(inside, left[:-1], 0), (0, 0, 1, 0))
+            sums = sums + F.pad(torch.where(inside, right[1:], 0), (0, 0, 0, 1))
+        return word_max(sums, plan.word, len(segments))
+
+
+FEATURES: dict[str, type[WordCharLSTM | SentenceCharLSTM | CharCNN]] = {
+    "lstm": WordCharLSTM,
+    "sentence-lstm": SentenceCharLSTM,
+    "cnn": CharCNN,
+}
+
+
+def half(width: int) -> int:
+    if width % 2:
+        raise ValueError(f"width must be even, one half for each direction, not {width}")
+    return width // 2
+
+
+def character_rows(x: Tensor, segments: Segments, dim: int) -> Tensor:
+    """[B · T, D]: the cells that the index arrays of ops.packing speak of, T being the longest sentence."""
+    B, T = len(segments.lengths), int(segments.lengths.max(initial=0))
+    if x.ndim != 3 or x.shape[0] != B or x.shape[1] < T or x.shape[2] != dim:
+        raise ValueError(f"x must be [{B}, {T}, {dim}] for these segments, not {list(x.shape)}")
+    return x[:, :T].flatten(0, 1)
+
+
+def word_max(rows: Tensor, word: Tensor, W: int) -> Tensor:
+    """[N, D] and the word of each row → [W, D]: the largest of each word's rows. Equal ones share the gradient.
+
+    The gradient goes through a weighted sum, not through scatter_reduce, whose own takes many times as long.
+    """
+    with torch.no_grad():
+        best = rows.new_zeros(W, rows.shape[1])
+        best.scatter_reduce_(0, word[:, None].expand_as(rows), rows, "amax", include_self=False)
+    if not (rows.requires_grad and torch.is_grad_enabled()):
+        return best
+    with torch.no_grad():
+        is_best = (rows == best.index_select(0, word)).to(rows.dtype)
+        share = is_best / torch.zeros_like(best).index_add_(0, word, is_best).index_select(0, word)
+    return torch.zeros_like(best).index_add(0, word, rows * share)

@@ -1,0 +1,32 @@
+"""Several encoders on top of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from hanlattice.nn.char_lstm import CharLSTM
+from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.text.lattice import Lattice
+
+Layer = CharLSTM | LatticeLSTM
+
+
+class Stack(nn.Module):
+    """The first layer reads x, the others what the one below gives, after dropout; all see the same words.
+
+    It has the signature of its layers, so that one layer alone and several in a stack are used alike.
+    """
+
+    def __init__(self, layers: Sequence[Layer], dropout: float = 0.0) -> None:
+        super().__init__()
+        if not layers:
+            raise ValueError("a stack needs one layer or more")
+        self.layers, self.dropout = nn.ModuleList(layers), nn.Dropout(dropout)
+        self.width = layers[-1].width
+
+    def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
+        for n, layer in enumerate(self.layers):
+            x = layer(self.dropout(x) if n else x, word_x, lattice)
+        return x

@@ -1,0 +1,87 @@
+"""Encoders on top of each other: one after the other by hand, with dropout in between and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from hanlattice import Lattice
+from hanlattice.nn.char_lstm import CharLSTM
+from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.nn.stack import Layer, Stack
+from tests.strategies import lattices
+
+D, E, H = 3, 4, 2
+KINDS = pytest.mark.parametrize("kind", ["char", "lattice"])
+MAKE: dict[str, Callable[[int], Layer]] = {
+    "char": lambda dim: CharLSTM(dim, H),
+    "lattice": lambda dim: LatticeLSTM(dim, E, H),
+}
+
+
+def make(kind: str, layers: int = 3, dropout: float = 0.0, seed: int = 0) -> Stack:
+    torch.manual_seed(seed)
+    stack = Stack([MAKE[kind](2 * H if n else D) for n in range(layers)], dropout)
+    for weight in stack.parameters():
+        nn.init.normal_(weight, std=0.7)
+    return stack.double()
+
+
+def inputs(lattice: Lattice, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(len(lattice.lengths), int(lattice.lengths.max()), D, generator=generator, dtype=torch.float64)
+    return x, torch.randn(len(lattice), E, generator=generator, dtype=torch.float64)
+
+
+@KINDS
+@given(lattice=lattices(), seed=st.integers(0, 99))
+def test_layer_by_layer(kind: str, lattice: Lattice, seed: int) -> None:
+    stack, (x, word_x) = make(kind), inputs(lattice, seed)
+    first, second, third = stack.layers
+    expected = third(second(first(x, word_x, lattice), word_x, lattice), word_x, lattice)
+    assert torch.equal(stack(x, word_x, lattice), expected)
+    assert expected.shape == (*x.shape[:2], stack.width)
+
+
+@KINDS
+def test_one_layer_is_the_layer(kind: str) -> None:
+    lattice = Lattice.from_words([4, 2], [(0, 0, 3, 1)])
+    stack, (x, word_x) = make(kind, layers=1, dropout=0.9), inputs(lattice, 0)
+    assert torch.equal(stack(x, word_x, lattice), stack.layers[0](x, word_x, lattice))
+
+
+@KINDS
+def test_dropout_is_between_layers_and_only_in_training(kind: str) -> None:
+    lattice = Lattice.from_words([5, 1], [])
+    stack, (x, word_x) = make(kind, layers=2, dropout=1.0), inputs(lattice, 0)
+    dropped = stack(x, word_x, lattice)
+    assert dropped.any()  # the last layer's own output is left alone
+    assert torch.equal(dropped, stack(2 * x, word_x, lattice))  # nothing passes between the layers
+    assert torch.equal(stack.eval()(x, word_x, lattice), make(kind, layers=2)(x, word_x, lattice))
+
+
+@KINDS
+def test_every_layer_learns(kind: str) -> None:
+    lattice = Lattice.from_words([4, 3], [(0, 0, 3, 1), (1, 1, 3, 0)])
+    stack, (x, word_x) = make(kind), inputs(lattice, 0)
+    (stack(x, word_x, lattice) ** 2).sum().backward()
+    assert all(weight.grad is not None and weight.grad.any() for weight in stack.parameters())
+
+
+@KINDS
+def test_saved_and_loaded(kind: str) -> None:
+    lattice = Lattice.from_words([4, 3], [(0, 0, 3, 1)])
+    stack, again, (x, word_x) = make(kind), make(kind, seed=1), inputs(lattice, 0)
+    assert not torch.equal(stack(x, word_x, lattice), again(x, word_x, lattice))
+    again.load_state_dict(stack.state_dict())
+    assert torch.equal(stack(x, word_x, lattice), again(x, word_x, lattice))
+
+
+def test_a_stack_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="a stack needs one layer or more"):
+        Stack([])

@@ -1,4 +1,4 @@
-"""The configuration: every shipped one loads, and every mistake is reported, all of them at once, with what to do."""
+"""The configuration: what is unknown, wrong or missing is told, all of it at once, with what to do."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.config import BACKENDS, Config, make_config, read_config
+from hanlattice.config import BACKENDS, FEATURES, SEGMENTERS, Config, make_config, read_config
 from hanlattice.errors import ConfigError, InputError
 from tests.strategies import any_text, shares_folder
 
-SHIPPED = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.toml"))
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 SETTINGS = {
     f"{section.name}.{setting.name}": getattr(getattr(Config(), section.name), setting.name)
     for section in dataclasses.fields(Config)
@@ -35,17 +35,6 @@ def problems_of(path: Path, *changes: str) -> list[str]:
     assert str(caught.value).startswith(f"{path} has {len(caught.value.problems)} problem")
     assert all(f"  - {problem}" in str(caught.value) for problem in caught.value.problems)
     return caught.value.problems
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
-def test_every_shipped_config_loads_and_names_its_command(path):
-    read_config(path)
-    first = path.read_text(encoding="utf-8").splitlines()[0]
-    assert first.startswith(f"# hanlattice train configs/{path.name}")
-
-
-def test_there_are_shipped_configs():
-    assert SHIPPED
 
 
 def test_an_empty_file_is_the_defaults_and_a_config_comes_back_from_its_dict(tmp_path):
@@ -71,7 +60,7 @@ def test_several_problems_at_once(tmp_path):
         "train.lr must be a number, not 'fast'",
         "train.seed must be a whole number, not True",
         "train.clip must be 0 or more, not -1.0",
-        "model.encoder must be one of lattice, char (did you mean lattice?), not 'latice'",
+        "model.encoder must be one of lattice, char, word (did you mean lattice?), not 'latice'",
     ]
 
 
@@ -81,10 +70,18 @@ def test_one_problem_is_singular():
 
 
 def test_nothing_near_lists_what_is_known():
-    with pytest.raises(ConfigError, match=r"unknown section \[zzz\]; known are data, chars, words, lm, model, train"):
+    known = "data, chars, bichars, words, segment, softwords, lm, model, train, compare"
+    with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
     with pytest.raises(ConfigError, match=r"unknown key words\.qqq; known are vectors, lexicon, dim, norm"):
         make_config({"words": {"qqq": 1}})
+
+
+def test_a_key_outside_every_section(tmp_path):
+    assert problems_of(config_file(tmp_path, "bsae = 'a.toml'\nepochs = 3\n")) == [
+        "unknown key bsae: outside of the sections there is only base",
+        "unknown key epochs: outside of the sections there is only base",
+    ]
 
 
 WRONG = [
@@ -106,6 +103,17 @@ WRONG = [
     ("chars.norm", "1" + "0" * 400, "must be "),
     ("model.coupled", "1", "must be true or false, not 1"),
     ("model.scheme", "'IOB1'", "must be one of BIO, BMES, BIOES"),
+    ("model.char_width", "51", "must be an even number above 0, not 51"),
+    ("model.char_width", "0", "must be an even number above 0, not 0"),
+    ("model.char_width", "-2", "must be an even number above 0, not -2"),
+    ("model.char_width", "50.0", "must be a whole number, not 50.0"),
+    ("model.char_features", "'lsmt'", "must be one of none, lstm, sentence-lstm, cnn (did you mean lstm?)"),
+    ("model.layers", "0", "must be above 0, not 0"),
+    ("segment.by", "'jieba'", "must be one of rjieba, gold (did you mean rjieba?), not 'jieba'"),
+    ("compare.row", "3", "must be a string, not 3"),
+    ("compare.paper", "-1", "must be from 0 to 100, not -1.0"),
+    ("compare.paper", "9446", "must be from 0 to 100, not 9446.0"),
+    ("compare.paper", "nan", "must be from 0 to 100, not nan"),
     ("model.scheme", "1", "must be a string, not 1"),
     ("data.train", "['a', 'b']", "must be a string, not ['a', 'b']"),
     ("data.train", "2020-01-01", "must be a string, not datetime.date(2020, 1, 1)"),
@@ -170,62 +178,14 @@ def test_set_at_places_that_are_not_there(tmp_path):
         "train must be a section, [train], not 5",
         "unknown section [modle]: did you mean model?",
         "unknown key model.hiden: did you mean hidden?",
-        "unknown key model.a.b; known are encoder, hidden, coupled, scheme, dropout, paper_vocab",
+        "unknown key model.a.b; known are encoder, char_features, char_width, bichar, softword, hidden, layers, "
+        "coupled, scheme, dropout, paper_vocab",
     ]
 
 
-IDLE = [
-    ("[train]\nmomentum = 0.9\n", "train.optimizer=sgd", "train.momentum does nothing with train.optimizer=adamw: "),
-    ("[train]\ndecay = 0.05\n", "train.schedule=inverse", "train.decay does nothing unless train.schedule=inverse: "),
-    ("[chars]\ndim = 50\nvectors = 'v'\n", "chars.vectors=", "chars.dim does nothing with chars.vectors"),
-    ("[chars]\nnorm = 12\n", "chars.vectors=v", "chars.norm does nothing without chars.vectors"),
-    ("[words]\ndim = 50\nvectors = 'v'\n", "words.vectors=", "words.dim does nothing with words.vectors"),
-    ("[words]\nnorm = 12\n", "words.vectors=v", "words.norm does nothing without words.vectors"),
-    ("[lm]\ndim = 10\n", "lm.model=m", "lm.dim does nothing without lm.model"),
-    ("[lm]\ncache = false\n", "lm.model=m", "lm.cache does nothing without lm.model"),
-    ("[model]\ncoupled = false\nencoder = 'char'\n", "model.encoder=lattice", "model.coupled does nothing with "),
-    ("[model]\ncoupled = true\nencoder = 'char'\n", "model.encoder=lattice", "model.coupled does nothing with "),
-]
-
-
-@pytest.mark.parametrize(("body", "remedy", "says"), IDLE)
-def test_a_setting_that_does_nothing_is_told(tmp_path, body, remedy, says):
-    """Even where it has its default value, for what counts is that it was given; in a model's folder all are given."""
-    path = config_file(tmp_path, body)
-    (problem,) = problems_of(path)
-    assert problem.startswith(says)
-    assert read_config(path, [remedy])
-    assert make_config(tomllib.loads(body))
-
-
-def test_a_setting_that_does_nothing_is_told_from_set_too(tmp_path):
-    (problem,) = problems_of(config_file(tmp_path, ""), "train.momentum=0.9")
-    assert problem == "train.momentum does nothing with train.optimizer=adamw: remove it, or choose sgd"
-
-
-def test_a_setting_that_is_off_asks_for_nothing(tmp_path):
-    """So that --set can switch vectors or momentum off that a file has on."""
-    path = config_file(tmp_path, "[chars]\nvectors = 'v'\nnorm = 12\n[train]\noptimizer = 'sgd'\nmomentum = 0.9\n")
-    config = read_config(path, ["chars.vectors=", "chars.norm=0", "train.optimizer=adamw", "train.momentum=0"])
-    assert (config.chars.norm, config.train.momentum) == (0, 0)
-
-
-def test_words_may_stay_beside_the_character_encoder(tmp_path):
-    path = config_file(tmp_path, "[words]\nvectors = 'v'\nnorm = 3\nfine_tune = false\n")
-    assert read_config(path, ["model.encoder=char"]).words.vectors == "v"
-
-
-def test_what_a_wrong_value_leads_to_is_not_told_as_well(tmp_path):
-    body = "[train]\noptimizer = 'sdg'\nmomentum = 0.9\n[chars]\ndim = 'wide'\nvectors = 'v'\n"
-    assert [problem.split()[0] for problem in problems_of(config_file(tmp_path, body))] == [
-        "train.optimizer",
-        "chars.dim",
-    ]
-
-
-def complete_problems(path: Path) -> list[str]:
+def complete_problems(path: Path, *changes: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        read_config(path, complete=True)
+        read_config(path, changes, complete=True)
     return caught.value.problems
 
 
@@ -251,9 +211,38 @@ def test_dev_and_holdout_together_are_one_too_many(tmp_path):
     assert read_config(path, ["data.holdout=0"], complete=True).data.dev == "d"
 
 
+def test_the_lattice_needs_words_and_the_other_encoders_do_not(tmp_path):
+    path = config_file(tmp_path, "[data]\ntrain = 't'\ndev = 'd'\n")
+    assert complete_problems(path) == [
+        "words.vectors must name a vector file, or words.lexicon a dictionary: the lattice model takes its words there"
+    ]
+    for encoder in ("char", "word"):
+        assert read_config(path, [f"model.encoder={encoder}"], complete=True).words.vectors == ""
+
+
+def test_words_come_from_one_file(tmp_path):
+    """And those of a word model not from a dictionary, whether it has vectors or not."""
+    path = config_file(tmp_path, COMPLETE.format("dev = 'd'") + "lexicon = 'l'\n")
+    twice = "words.vectors and words.lexicon both say which words there are: give one of them"
+    assert complete_problems(path) == complete_problems(path, "model.encoder=char") == [twice]
+    wrong = "words.lexicon is for the lattice model: a word model takes words.vectors, or random vectors"
+    assert complete_problems(path, "model.encoder=word") == [wrong]
+    assert complete_problems(path, "model.encoder=word", "words.vectors=") == [wrong]
+    for change in ("words.vectors=", "words.lexicon="):
+        assert read_config(path, [change], complete=True)
+    assert read_config(path, ["model.encoder=word", "words.lexicon="], complete=True)
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("encoder", ["lattice", "char", "word"])
+def test_only_a_word_model_may_do_without_characters(encoder, features):
+    config = make_config({"model": {"encoder": encoder, "char_features": features}})
+    assert config.reads_characters == ((encoder, features) != ("word", "none"))
+
+
 def test_the_page_on_settings_names_every_one_of_them_and_no_other():
     """Under the heading of its section, with its default as TOML writes it."""
-    page = (SHIPPED[0].parents[1] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     named = {}
     for section, text in re.findall(r"^## \[(\w+)\]\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL):
         for key, default in re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, flags=re.MULTILINE):
@@ -310,7 +299,11 @@ def test_any_text_is_a_config_or_an_error(tmp_path, text, changes):
         assert error.problems  # noqa: PT017 (a config without an error is as good)
 
 
-def test_the_backends_of_the_configuration_are_those_of_the_op():
+def test_the_choices_are_those_of_the_code_that_they_choose_from():
+    from hanlattice.nn import char_features
     from hanlattice.ops import lattice_lstm
+    from hanlattice.text import segmenter
 
     assert lattice_lstm.BACKENDS == BACKENDS
+    assert ("none", *char_features.FEATURES) == FEATURES
+    assert segmenter.SEGMENTERS == SEGMENTERS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +13,26 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice import batch as module
 from hanlattice.batch import Batch, Examples, Indexer
+from hanlattice.batch import indexer as module
+from hanlattice.batch.examples import Words
+from hanlattice.batch.indexer import count_crossing, spans_of_words, word_id
+from hanlattice.errors import InputError
+from hanlattice.ops import packing
 from hanlattice.ops.lattice_lstm import prepare
+from hanlattice.text.bigrams import bigrams
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon, Matches
 from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.segmenter import make_segmenter
+from hanlattice.text.segments import Segments
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
+from hanlattice.text.tag_ids import FlatSpans
 from hanlattice.text.tags import spans_to_tags, tag_set
 from hanlattice.text.vocab import Vocab
-from tests.strategies import sentences
+from tests.strategies import sentences, spans
+from tests.text.words import segmented_sentences, words
 
 TAGS = tuple(tag_set(["LOC", "PER"], "BMES"))
 INDEXER = Indexer(Vocab("南京市长江大桥0A"), Lexicon(["南京", "南京市", "长江", "大桥", "长江大桥"]), TAGS, "BMES")
@@ -127,16 +137,6 @@ def test_a_batch_is_taken_from_any_places(corpus: list[Sentence], data: st.DataO
     assert rows == sorted(rows)
 
 
-def test_examples_check_themselves():
-    examples = INDEXER.examples([Sentence("南京市", ())])
-    with pytest.raises(ValueError, match="do not belong"):
-        dataclasses.replace(examples, chars=examples.chars[1:])
-    with pytest.raises(ValueError, match="do not belong"):
-        dataclasses.replace(examples, tags=np.zeros(2, dtype=np.int64))
-    with pytest.raises(ValueError, match="inside its sentence"):
-        Examples(np.array([2]), np.array([1, 2]), Matches(*map(np.array, ([1], [0], [3], [1]))), None)
-
-
 def test_an_indexer_that_was_used_can_be_pickled():
     sentence = Sentence("南京市", (Span(0, 3, "LOC"),))
     examples = INDEXER.examples([sentence])
@@ -151,34 +151,322 @@ def test_gold_tags_of_some_are_tags_of_none():
     assert INDEXER.examples([tagged, plain]).batch([0]).tags is None
 
 
-def test_a_batch_checks_itself():
-    batch = INDEXER.examples([Sentence("南京市", ()), Sentence("南京", ())]).batch([0, 1])
-    with pytest.raises(ValueError, match="do not belong"):
-        dataclasses.replace(batch, lengths=torch.tensor([3]))
-    with pytest.raises(ValueError, match="do not belong"):
-        dataclasses.replace(batch, words=batch.words[1:])
-    with pytest.raises(ValueError, match="tags must be"):
-        dataclasses.replace(batch, tags=torch.zeros(2, 2))
+# ---- what stands beside the characters, and words
+
+
+BIGRAMS = Vocab(["南京", "京市", "市0", "长江", "江大", "市-null-", "A0"])
+SOFT = dataclasses.replace(
+    INDEXER,
+    symbols=Vocab("市京"),
+    bichars=BIGRAMS,
+    segmenter=make_segmenter("gold", pos=True),
+    pos=Vocab(["n", "v-n"]),
+)
+WORDED = Indexer(
+    INDEXER.vocab,
+    None,
+    TAGS,
+    "BMES",
+    bichars=BIGRAMS,
+    segmenter=make_segmenter("gold"),
+    words=Vocab(["南京", "市", "长江", "A7", "0", "00", "江大", "南0"]),
+)
+segmented = segmented_sentences(st.sampled_from("南京市长江大７8Ａ \n"), st.sampled_from(["LOC", "PER"]))
+segmented_corpora = st.lists(segmented | st.just(Sentence("", (), ())), max_size=5)
+
+
+def bigrams_by_hand(text: str) -> list[int]:
+    found = iter(bigrams(text))
+    return [0 if character.isspace() else BIGRAMS[next(found)] for character in fold_digits(text)]
+
+
+def beside_by_hand(sentence: Sentence) -> dict[str, list[int]]:
+    """The further numbers of a sentence's characters, one character at a time."""
+    assert SOFT.pos is not None
+    places, parts = [], []
+    for word in sentence.words or ():
+        for at in range(word.start, word.end):
+            alone, first, last = word.end - word.start == 1, at == word.start, at == word.end - 1
+            places.append(3 if alone else 0 if first else 2 if last else 1)
+            parts.append(SOFT.pos[word.label])
+    return {"bichars": bigrams_by_hand(sentence.text), "positions": places, "pos": parts}
+
+
+def words_by_hand(sentence: Sentence) -> list[tuple[int, int, int]]:
+    """(start, end, id) of each word."""
+    assert WORDED.words is not None
+    found = []
+    for word in sentence.words or ():
+        plain = fold(sentence.text)[word.start : word.end]
+        found.append((word.start, word.end, WORDED.words[plain] or WORDED.words[fold_digits(plain)]))
+    return found
+
+
+def tags_by_hand(sentence: Sentence) -> list[int]:
+    """The tags of a sentence's words: each span that some run of words covers exactly, tried run by run."""
+    given_words = sentence.words or ()
+    whole = [
+        Span(first, last + 1, span.label)
+        for span in sentence.spans or ()
+        for first, left in enumerate(given_words)
+        for last, right in enumerate(given_words)
+        if (left.start, right.end) == (span.start, span.end)
+    ]
+    return [TAGS.index(tag) for tag in spans_to_tags(whole, len(given_words), "BMES")]
+
+
+def padded(rows: list[list[int]]) -> list[list[int]]:
+    longest = max(map(len, rows), default=0)
+    return [row + [0] * (longest - len(row)) for row in rows]
+
+
+@given(segmented_corpora, st.data())
+def test_what_stands_beside_is_that_of_a_plain_loop(corpus: list[Sentence], data: st.DataObject) -> None:
+    examples = SOFT.examples(corpus)
+    expected = [beside_by_hand(sentence) for sentence in corpus]
+    for name in ("bichars", "positions", "pos"):
+        assert examples.beside[name].tolist() == [number for row in expected for number in row[name]], name
+    assert examples.segments is None
+    assert as_lists(examples) == [by_hand(sentence) for sentence in corpus]
+    places = data.draw(st.lists(st.integers(0, len(corpus) - 1), max_size=5)) if corpus else []
+    batch = examples.batch(places)
+    check_batch(batch, [by_hand(corpus[at]) for at in places])
+    assert batch.beside.keys() == {"bichars", "positions", "pos"}
+    for name, table in batch.beside.items():
+        assert table.tolist() == padded([expected[at][name] for at in places]), name
+    assert batch.symbols is not None
+    symbols = [[SOFT.symbols[c] for c in fold_digits(corpus[at].text)] for at in places]  # type: ignore[index]
+    assert batch.symbols.tolist() == padded(symbols)
+
+
+@given(segmented_corpora, st.data())
+def test_words_and_their_tags_are_those_of_a_plain_loop(corpus: list[Sentence], data: st.DataObject) -> None:
+    examples = WORDED.examples(corpus)
+    expected = [words_by_hand(sentence) for sentence in corpus]
+    assert examples.segments is not None
+    assert examples.segments.counts.tolist() == examples.units.tolist() == [len(row) for row in expected]
+    arrays = (array.tolist() for array in examples.segments[1:])
+    assert list(zip(*arrays, strict=True)) == [word for row in expected for word in row]
+    assert examples.beside.keys() == {"bichars"}
+    places = data.draw(st.lists(st.integers(0, len(corpus) - 1), max_size=5)) if corpus else []
+    batch = examples.batch(places)
+    lengths, rows = [len(corpus[at]) for at in places], [expected[at] for at in places]
+    assert batch.segments == segments_by_hand(lengths, rows)
+    assert batch.places is batch.segments
+    assert batch.words.tolist() == [word for row in rows for _, _, word in row]
+    assert batch.counts is not None
+    assert batch.counts.tolist() == batch.units.tolist() == [len(row) for row in rows]
+    assert batch.tags is not None
+    assert batch.tags.tolist() == padded([tags_by_hand(corpus[at]) for at in places])
+    assert batch.beside["bichars"].tolist() == padded([bigrams_by_hand(corpus[at].text) for at in places])
+    assert (len(batch.lattice), batch.lattice.lengths.tolist(), batch.lengths.tolist()) == (0, lengths, lengths)
+
+
+def segments_by_hand(lengths: list[int], rows: list[list[tuple[int, int, int]]]) -> Segments:
+    flat = np.array([word for row in rows for word in row], dtype=np.int64).reshape(-1, 3)
+    counts = np.array([len(row) for row in rows], dtype=np.int64)
+    return Segments(np.array(lengths, dtype=np.int64), counts, *flat.T)
+
+
+@given(segmented_corpora, st.integers(1, 30), st.sampled_from([SOFT, WORDED]))
+def test_in_parts_or_at_once(corpus: list[Sentence], part: int, indexer: Indexer) -> None:
+    whole = indexer.examples(corpus)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PART", part)
+        parts = indexer.examples(corpus)
+    assert parts.beside.keys() == whole.beside.keys()
+    for mine, theirs in (
+        *((getattr(parts, name), getattr(whole, name)) for name in ("lengths", "chars", "tags")),
+        *((parts.beside[name], whole.beside[name]) for name in whole.beside),
+        *zip(parts.matches, whole.matches, strict=True),
+        *zip(parts.segments or (), whole.segments or (), strict=True),
+        *([(parts.symbols, whole.symbols)] if whole.symbols is not None else []),
+    ):
+        assert mine.tolist() == theirs.tolist()
+        assert mine.dtype == np.int64
+
+
+@given(segmented_corpora)
+def test_spans_of_words_come_back_and_the_others_cross(corpus: list[Sentence]) -> None:
+    examples = WORDED.examples(corpus)
+    assert examples.segments is not None
+    gold = [sentence.spans or () for sentence in corpus]
+    cuts = [{0, *(word.end for word in sentence.words or ())} for sentence in corpus]
+    whole = [[span for span in row if {span.start, span.end} <= edges] for row, edges in zip(gold, cuts, strict=True)]
+    found = spans_of_words(gold, *examples.segments[:3])
+    assert count_crossing(gold, *examples.segments[:3]) == sum(map(len, gold)) - sum(map(len, whole))
+    back = examples.in_characters(flat(found))
+    assert [array.tolist() for array in back] == [array.tolist() for array in flat(whole)]
+    with_tags = WORDED.tag_ids.spans(examples.tags, examples.units)  # type: ignore[arg-type]
+    assert [array.tolist() for array in with_tags] == [array.tolist() for array in flat(found)]
+
+
+def flat(rows: list[list[Span]]) -> FlatSpans:
+    labels = WORDED.tag_ids.labels
+    numbers = [(at, span.start, span.end, labels.index(span.label)) for at, row in enumerate(rows) for span in row]
+    return FlatSpans(*np.array(numbers, dtype=np.int64).reshape(-1, 4).T)
+
+
+@given(st.integers(0, 9).flatmap(lambda length: st.tuples(words(length), spans(length, st.just("LOC")))))
+def test_a_span_is_of_words_exactly_if_some_run_of_them_is_the_span(drawn: tuple[tuple[Span, ...], ...]) -> None:
+    given_words, given_spans = drawn
+    start, end = (np.array([getattr(w, name) for w in given_words], dtype=np.int64) for name in ("start", "end"))
+    (found,) = spans_of_words([given_spans], np.array([len(given_words)]), start, end)
+    covered = [set(range(span.start, span.end)) for span in given_spans]
+    runs = [(a, b) for a in range(len(given_words)) for b in range(a + 1, len(given_words) + 1)]
+    expected = [
+        (a, b) for row in covered for a, b in runs if row == set(range(given_words[a].start, given_words[b - 1].end))
+    ]
+    assert [(span.start, span.end) for span in found] == expected
+
+
+def test_spans_over_characters_are_their_own() -> None:
+    examples, given_spans = SOFT.examples([Sentence("南京", (), (Span(0, 2, "n"),))]), flat([[Span(0, 1, "LOC")]])
+    assert examples.in_characters(given_spans) is given_spans
+
+
+def test_a_word_is_looked_up_as_it_is_and_then_with_its_digits_as_0() -> None:
+    vocab = Vocab(["1998", "0000", "A00"])
+    assert [word_id(vocab, word) for word in ("1998", "1997", "A12", "12", "")] == [1, 2, 3, 0, 0]
+
+
+@pytest.mark.parametrize("indexer", [INDEXER, SOFT, WORDED], ids=["lattice", "softword", "word"])
+def test_empty_corpora_and_empty_sentences(indexer: Indexer) -> None:
+    for count in (0, 1, 3):
+        examples = indexer.examples([Sentence("", (), ())] * count)
+        batch = examples.batch(range(count))
+        assert (len(examples), len(batch), batch.chars.shape) == (count, count, (count, 0))
+        assert batch.tags is not None
+        assert (batch.tags.shape, batch.words.shape, len(batch.places)) == ((count, 0), (0,), 0)
+        assert all(table.shape == (count, 0) for table in batch.beside.values())
+        assert examples.in_characters(flat([])).text.tolist() == []
+
+
+def test_a_text_without_gold_words_is_refused_by_the_model_that_wants_them() -> None:
+    for indexer in (SOFT, WORDED):
+        with pytest.raises(InputError, match=r"trained with segment\.by=gold, and the text has no words"):
+            indexer.read(["南京"])
+        with pytest.raises(InputError, match="has no words"):
+            indexer.examples([Sentence("南京", ())])
+        assert indexer.read(["", ""]).lengths.tolist() == [0, 0]
+
+
+# ---- checks
+
+
+def numbers(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+SENTENCE = Sentence("南京市", (Span(0, 2, "LOC"),), (Span(0, 2, "n"), Span(2, 3, "v-n")))
+NO_MATCH = Matches(numbers(0), numbers(), numbers(), numbers())
+WRONG_EXAMPLES = {
+    "a character less": (INDEXER, {"chars": numbers(1, 2)}, "do not belong"),
+    "a tag less": (INDEXER, {"tags": numbers(0, 0)}, "do not belong"),
+    "tags of characters": (WORDED, {"tags": numbers(0, 0, 0)}, "do not belong"),
+    "tags of words": (SOFT, {"tags": numbers(0, 0)}, "do not belong"),
+    "a symbol less": (SOFT, {"symbols": numbers(1, 2)}, "chars, symbols, states and what stands beside"),
+    "a state less": (SOFT, {"states": np.zeros((2, 4), np.float16)}, "chars, symbols, states and what stands beside"),
+    "a bigram less": (SOFT, {"beside": {"bichars": numbers(1, 2)}}, "what stands beside do not belong"),
+    "matches of two sentences": (
+        INDEXER,
+        {"matches": NO_MATCH._replace(counts=numbers(0, 0))},
+        "lengths and matches do not belong",
+    ),
+    "a match too long": (INDEXER, {"matches": Matches(*map(numbers, (1, 0, 4, 1)))}, "inside its sentence"),
+    "a match too short": (INDEXER, {"matches": Matches(*map(numbers, (1, 0, 1, 1)))}, "two characters or more"),
+    "words that leave a gap": (
+        WORDED,
+        {"segments": Words(numbers(2), numbers(0, 2), numbers(1, 3), numbers(0, 0))},
+        "does not begin where the one before it ends",
+    ),
+    "words of another sentence": (
+        WORDED,
+        {"segments": Words(numbers(2), numbers(0, 1), numbers(1, 2), numbers(0, 0))},
+        "its words cover 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("indexer", "changes", "says"), WRONG_EXAMPLES.values(), ids=WRONG_EXAMPLES.keys())
+def test_examples_check_themselves(indexer: Indexer, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        dataclasses.replace(indexer.examples([SENTENCE]), **changes)
+
+
+ids = torch.tensor
+WRONG_BATCHES = {
+    "a length less": (INDEXER, {"lengths": ids([3])}, "do not belong to the same batch"),
+    "a word less": (INDEXER, {"words": ids([0])}, "do not belong to the same batch"),
+    "a lattice of one": (INDEXER, {"lattice": Lattice.from_words([3], [])}, "do not belong to the same batch"),
+    "tags of another width": (INDEXER, {"tags": torch.zeros(2, 2)}, r"tags must be \(2, 3\), not \(2, 2\)"),
+    "tags of characters": (WORDED, {"tags": torch.zeros(2, 3)}, r"tags must be \(2, 2\), not \(2, 3\)"),
+    "words of the lattice": (WORDED, {"words": ids([0])}, "do not belong to the same batch"),
+    "a count less": (WORDED, {"counts": ids([2])}, "do not belong to the same batch"),
+    "segments of one": (
+        WORDED,
+        {"segments": segments_by_hand([3], [[(0, 1, 0), (1, 2, 0), (2, 3, 0)]]), "words": ids([0, 0, 0])},
+        "do not belong to the same batch",
+    ),
+    "counts alone": (INDEXER, {"counts": ids([1, 1])}, "segments come with counts"),
+    "segments alone": (WORDED, {"counts": None}, "segments come with counts"),
+    "symbols of another width": (SOFT, {"symbols": torch.zeros(2, 4)}, r"symbols must begin with \(2, 3\)"),
+    "states of another width": (SOFT, {"states": torch.zeros(2, 2, 5)}, r"states must begin with \(2, 3\)"),
+    "positions of another width": (SOFT, {"beside": {"pos": torch.zeros(1, 3)}}, r"pos must begin with \(2, 3\)"),
+}
+
+
+def two(indexer: Indexer) -> Batch:
+    return indexer.examples([SENTENCE, Sentence("南京", (), (Span(0, 2, "n"),))]).batch([0, 1])
+
+
+@pytest.mark.parametrize(("indexer", "changes", "says"), WRONG_BATCHES.values(), ids=WRONG_BATCHES.keys())
+def test_a_batch_checks_itself(indexer: Indexer, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        dataclasses.replace(two(indexer), **changes)
+
+
+def test_a_batch_stays_as_it_is():
+    batch = two(WORDED)
     with pytest.raises(dataclasses.FrozenInstanceError):
         batch.chars = batch.chars
 
 
-def test_to_moves_every_tensor():
-    moved = INDEXER.examples([Sentence("南京市", ())]).batch([0]).to("meta")
-    fields = [getattr(moved, field.name) for field in dataclasses.fields(Batch)]
-    assert {field.device.type for field in fields if isinstance(field, torch.Tensor)} == {"meta"}
+# ---- to a device
+
+
+def tensors(batch: Batch) -> dict[str, torch.Tensor]:
+    """Every tensor of a batch, by name."""
+    fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(Batch)}
+    return {name: value for name, value in (fields | dict(batch.beside)).items() if isinstance(value, torch.Tensor)}
+
+
+@pytest.mark.parametrize("indexer", [INDEXER, SOFT, WORDED], ids=["lattice", "softword", "word"])
+def test_to_moves_every_tensor(indexer: Indexer) -> None:
+    batch = dataclasses.replace(two(indexer), states=torch.zeros(2, 3, 4, dtype=torch.float16))
+    there = batch.to("meta")
+    assert {tensor.device.type for tensor in tensors(there).values()} == {"meta"}
+    shapes = [{name: tensor.shape for name, tensor in tensors(each).items()} for each in (batch, there)]
+    assert shapes[0] == shapes[1]
+    assert (there.lattice, there.segments) == (batch.lattice, batch.segments)
+    here = batch.to("cpu")
+    assert all(torch.equal(tensor, tensors(batch)[name]) for name, tensor in tensors(here).items())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-@pytest.mark.parametrize("spans", [(), None], ids=["tagged", "plain"])
-def test_to_a_gpu_and_back(spans):
-    batch = INDEXER.examples([Sentence("南京市长江大桥", spans), Sentence("大桥", spans)]).batch([1, 0])
+@pytest.mark.parametrize("is_tagged", [True, False], ids=["tagged", "plain"])
+@pytest.mark.parametrize("indexer", [INDEXER, SOFT, WORDED], ids=["lattice", "softword", "word"])
+def test_to_a_gpu_and_back(indexer: Indexer, is_tagged: bool) -> None:
+    batch = two(indexer) if is_tagged else dataclasses.replace(two(indexer), tags=None)
     moved = batch.to("cuda").to("cuda")  # the second time there is nothing to do
-    kept = list(batch.lattice.kept)
-    for name in ("chars", "lengths", "words", "tags"):
-        mine, theirs = getattr(batch, name), getattr(moved, name)
-        assert (mine is None and theirs is None) or (theirs.is_cuda and torch.equal(mine, theirs.cpu())), name
-    assert moved.lattice == batch.lattice
+    kept = list(batch.places.kept)
+    mine, theirs = tensors(batch), tensors(moved)
+    assert mine.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        assert tensor.is_cuda, name
+        assert torch.equal(mine[name], tensor.cpu()), name
+    assert moved.places is batch.places
     assert kept
-    prepare(moved.lattice, moved.chars.device)
-    assert list(moved.lattice.kept) == kept  # what a tensor's device asks for was there already
+    device = moved.chars.device
+    prepare(batch.lattice, device) if batch.segments is None else packing.prepare(batch.segments, device)
+    assert list(batch.places.kept) == kept  # what a tensor's device asks for was there already

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -14,8 +15,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import hanlattice
-from hanlattice.errors import ModelError
-from hanlattice.predict import Document, Predictor, load
+from hanlattice.data.corpus import read_corpus
+from hanlattice.errors import HanlatticeError, InputError, ModelError
+from hanlattice.predict import LIMIT, Document, Predictor, load
+from hanlattice.text.cut import pieces
+from tests.made import made_config
+from tests.untrained import in_twos, write_untrained
 
 NAMES = ["王小明", "青石镇", "白沙市", "南湖", "在", "工作。", "，", "去了", "3", "Ａ"]
 STRANGE = [
@@ -266,10 +271,85 @@ def test_many_words_at_once_are_quick(tagger):
 
 def test_a_character_model_has_no_lexicon(char_folder):
     tagger = load(char_folder)
-    with pytest.raises(ModelError, match="character model: it has no lexicon"):
+    with pytest.raises(ModelError, match="this model has no lexicon; a lattice model has one"):
         tagger.lexicon.add("长江大桥")
     check(tagger("王小明在青石镇工作。"), "王小明在青石镇工作。")
     assert len(tagger("王小明在青石镇工作。").spans) == 2
+
+
+# ---- models that look at words
+
+SEGMENTED = {
+    "word": {"model__encoder": "word"},
+    "word with characters": {"model__encoder": "word", "model__char_features": "sentence-lstm", "model__bichar": True},
+    "softword": {"model__encoder": "char", "model__softword": True, "softwords__pos": True, "model__bichar": True},
+}
+
+
+@pytest.fixture(scope="module", params=SEGMENTED)
+def segmented(request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    """Untrained: what it finds is anything, and more than a trained one would find."""
+    sentences = read_corpus(made / "train.bmes").sentences
+    config = made_config(made, **SEGMENTED[request.param])
+    return load(write_untrained(tmp_path_factory.mktemp("models") / "model", config, sentences))
+
+
+@given(text=texts, limit=st.integers(1, 12))
+@example(text="", limit=1)
+@example(text=" \u3000\n\t", limit=2)
+@example(text="😀👨‍👩‍👧王小明😀", limit=3)
+@example(text="".join(STRANGE), limit=5)
+def test_with_words_any_text_comes_back_with_sound_spans(segmented: Predictor, text: str, limit: int) -> None:
+    check(segmented(text), text)
+    short = Predictor(segmented.model, limit)
+    document = short(text)
+    check(document, text)
+    apart = [(start, segmented(text[start:end])) for start, end in pieces(text, limit)]
+    assert places(document) == [(s + at, e + at, label) for at, piece in apart for s, e, label in places(piece)]
+
+
+def test_with_words_offsets_are_exact_beyond_the_limit(segmented):
+    sentence = "昨天王小明和李芳到白沙市开会。"
+    text = sentence * (3 * LIMIT // len(sentence))
+    assert len(text) > 2 * LIMIT
+    document, alone = segmented(text), segmented(sentence)
+    assert alone.spans
+    check(document, text)
+    short = Predictor(segmented.model, len(sentence))(text)
+    assert places(short) == [
+        (s + at, e + at, label) for at in range(0, len(text), len(sentence)) for s, e, label in places(alone)
+    ]
+
+
+def test_nothing_blanks_and_emoji_among_others(segmented):
+    given_texts = ["", " ", "\u3000\n", "😀", "王小明去了南湖！", ""]
+    for document, text in zip(segmented(given_texts), given_texts, strict=True):
+        check(document, text)
+        assert_alike(document, segmented(text))
+
+
+def test_the_segmenter_is_asked_for_only_when_there_is_text(made, tmp_path, monkeypatch):
+    """Without rjieba a model loads and can be looked at; the first text says how to install it."""
+    config = made_config(made, model__encoder="word")
+    folder = write_untrained(tmp_path / "word", config, read_corpus(made / "train.bmes").sentences)
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+    tagger = load(folder)
+    assert tagger.model.indexer.words is not None
+    with pytest.raises(HanlatticeError, match=r"rjieba is not installed.*pip install 'hanlattice\[segment\]'"):
+        tagger("王小明")
+    with pytest.raises(ModelError, match="this model has no lexicon"):
+        tagger.lexicon.add("长江大桥")
+
+
+@pytest.mark.parametrize("kind", ["word", "softword"])
+def test_a_model_of_gold_words_cannot_read_raw_text(made, tmp_path, kind):
+    sentences = [in_twos(sentence) for sentence in read_corpus(made / "train.bmes").sentences]
+    config = made_config(made, segment__by="gold", **SEGMENTED[kind])
+    tagger = load(write_untrained(tmp_path / "gold", config, sentences))
+    for ask in (lambda: tagger("王小明"), lambda: tagger(["", "王小明"]), lambda: list(tagger.pipe(["王小明"]))):
+        with pytest.raises(InputError, match=r"segment\.by=gold, and the text has no words.*segment\.by=rjieba"):
+            ask()
+    assert tagger("") == Document("", ())
 
 
 def test_the_names_that_stay_put(lattice_folder):

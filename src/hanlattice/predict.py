@@ -40,7 +40,11 @@ def load(folder: str | Path, device: str = "cpu") -> Predictor:
 
 
 class Predictor:
-    """`tagger(text)` gives a Document, `tagger(texts)` a list of them, `tagger.pipe(texts)` a stream."""
+    """`tagger(text)` gives a Document, `tagger(texts)` a list of them, `tagger.pipe(texts)` a stream.
+
+    A text longer than `limit` is read in pieces, each as if it were a text of its own: words and spans end where a
+    piece does. Pieces are cut at sentence ends where there are any, so that seldom splits one.
+    """
 
     def __init__(self, model: Model, limit: int = LIMIT) -> None:
         self.model, self.limit = model, limit
@@ -49,7 +53,7 @@ class Predictor:
     def lexicon(self) -> Lexicon:
         """The words that the model looks for; a change takes effect on the next call."""
         if self.model.indexer.lexicon is None:
-            raise ModelError("this is a character model: it has no lexicon; a lattice model has one")
+            raise ModelError("this model has no lexicon; a lattice model has one")
         return self.model.indexer.lexicon
 
     @overload

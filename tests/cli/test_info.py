@@ -6,14 +6,28 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
+from hanlattice.batch.indexer import words_of
+from hanlattice.data.corpus import read_corpus
+from hanlattice.text.bigrams import bigrams
+from hanlattice.text.segmenter import make_segmenter
+from hanlattice.text.vectors import read_vectors
+from hanlattice.training.loop import train
 from tests.cli.command import hanlattice
+from tests.made import made_config
+
+QUICK = {"train__epochs": 1, "model__hidden": 4, "words__vectors": ""}
+WORD = {"model__encoder": "word", **QUICK}
+OLD = {"encoder", "labels", "scheme", "characters", "words", "parameters", "bytes", "seed", "character vectors"}
+OLD |= {"word vectors", "language model", "data", "scores", "config"}
 
 
 def test_it_says_what_the_model_is(lattice_folder, made):
     outcome = hanlattice("info", lattice_folder)
     assert (outcome.code, outcome.err) == (0, "")
     for part in (
-        "lattice",
+        "lattice LSTM–CRF",
         "LOC, PER",
         "BMES",
         str(made / "words.bin"),
@@ -27,7 +41,9 @@ def test_it_says_what_the_model_is(lattice_folder, made):
 
 def test_as_json(lattice_folder, char_folder):
     facts = json.loads(hanlattice("info", "--json", lattice_folder).text)
+    assert facts.keys() == OLD | {"model", "bigrams", "segmenter", "bigram vectors"}
     assert facts["encoder"] == "lattice"
+    assert facts["model"] == "lattice LSTM–CRF"
     assert facts["labels"] == ["LOC", "PER"]
     assert facts["words"] > 30
     assert facts["data"]["train"]["sentences"] == 120
@@ -35,7 +51,50 @@ def test_as_json(lattice_folder, char_folder):
     assert facts["scores"]["test"]["overall"]["f1"] > 0.95
     assert facts["config"]["train"]["seed"] == 1
     assert facts["bytes"] == sum(file.stat().st_size for file in lattice_folder.iterdir())
-    assert json.loads(hanlattice("info", "--json", char_folder).text)["words"] == 0
+    assert (facts["bigrams"], facts["segmenter"], facts["bigram vectors"]) == (0, "none", "none")
+
+
+def test_a_character_model_has_no_words_though_its_configuration_names_some(char_folder):
+    facts = json.loads(hanlattice("info", "--json", char_folder).text)
+    assert facts["config"]["words"]["vectors"]
+    assert (facts["model"], facts["words"], facts["word vectors"]) == ("character LSTM–CRF", 0, "none")
+
+
+def training_words(made: Path) -> set[str]:
+    texts = [sentence.text for sentence in read_corpus(made / "train.bmes").sentences]
+    return set(words_of(texts, make_segmenter("rjieba")(texts)))
+
+
+def test_a_word_model(made, tmp_path):
+    folder = train(made_config(made, **WORD), tmp_path / "run").folder
+    facts = json.loads(hanlattice("info", "--json", folder).text)
+    assert (facts["model"], facts["encoder"], facts["segmenter"]) == ("word LSTM–CRF", "word", "rjieba")
+    assert (facts["words"], facts["word vectors"]) == (len(training_words(made)), "random")
+    assert (facts["characters"], facts["character vectors"]) == (0, "none")
+
+
+def test_a_word_model_with_characters_and_bigrams(made, tmp_path):
+    changes = {"model__char_features": "cnn", "model__bichar": True, "words__vectors": str(made / "words.bin")}
+    folder = train(made_config(made, **{**WORD, **changes}), tmp_path / "run").folder
+    facts = json.loads(hanlattice("info", "--json", folder).text)
+    assert facts["model"] == "word LSTM–CRF with characters by convolution, bigrams"
+    assert facts["words"] == len(training_words(made) | set(read_vectors(made / "words.bin").words))
+    assert (facts["word vectors"], facts["character vectors"]) == (str(made / "words.bin"), str(made / "chars.vec"))
+    met = {bigram for sentence in read_corpus(made / "train.bmes").sentences for bigram in bigrams(sentence.text)}
+    assert (facts["bigrams"], facts["bigram vectors"]) == (len(met), "random")
+    shown = hanlattice("info", folder).text
+    for part in ("with characters by convolution, bigrams", "rjieba", f"{len(met)}", str(made / "words.bin")):
+        assert part in shown, part
+
+
+@pytest.mark.parametrize("pos", [False, True])
+def test_softwords(pos, made, tmp_path):
+    changes = {**QUICK, "model__encoder": "char", "model__softword": True, "softwords__pos": pos}
+    folder = train(made_config(made, **changes), tmp_path / "run").folder
+    shown = hanlattice("info", folder).text
+    assert ("softwords, parts of speech" if pos else "with softwords") in shown
+    assert ("parts of speech" in shown) == pos
+    assert "rjieba" in shown
 
 
 def test_a_name_with_square_brackets_is_shown_as_it_is(lattice_folder, tmp_path):

@@ -19,7 +19,8 @@ from hanlattice.data.jsonl import read_jsonl
 from hanlattice.errors import InputError
 from hanlattice.predict import Document, Predictor
 from tests.cli.command import ENVIRONMENT, PROGRAM, hanlattice, run, start
-from tests.made import sentences
+from tests.made import made_config, sentences
+from tests.untrained import in_twos, write_untrained
 
 TEXT = "王小明在青石镇工作。"
 SPANS = [(0, 3, "PER", "王小明"), (4, 7, "LOC", "青石镇")]
@@ -228,6 +229,40 @@ def test_a_full_disk_under_standard_output(lattice_folder):
 def test_bytes_that_are_not_utf8_on_the_real_command_line(lattice_folder):
     outcome = run("tag", "-m", lattice_folder, "-f", "inline", "-", os.fsdecode(b"\xff\xe5"), stdin=b"\xfe!\n")
     assert (outcome.code, outcome.out, outcome.err) == (0, b"\xfe!\n\xff\xe5\n", "")
+
+
+def test_a_word_model_tags_any_lines(made, tmp_path, file):
+    config = made_config(made, model__encoder="word", model__char_features="cnn", model__bichar=True)
+    folder = write_untrained(tmp_path / "word", config, sentences(30, 3))
+    content = "王小明在青石镇工作。\n\n \u3000\n😀\n" + "昨天王芳到南湖开会。" * 120 + "\n"
+    file.write_text(content, "utf-8")
+    found = records(hanlattice("tag", "-m", folder, file).out)
+    assert [record["text"] for record in found] == content.split("\n")[:-1]
+    assert sum(len(record["spans"]) for record in found) > 0  # type: ignore[arg-type]
+    for record in found:
+        for span in record["spans"]:  # type: ignore[attr-defined]
+            assert record["text"][span["start"] : span["end"]] == span["text"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("changes", [{"model__encoder": "word"}, {"model__softword": True}], ids=["word", "softword"])
+def test_raw_text_for_a_model_of_gold_words_is_refused_in_one_line(made, tmp_path, changes):
+    config = made_config(made, segment__by="gold", **changes)
+    folder = write_untrained(tmp_path / "gold", config, [in_twos(sentence) for sentence in sentences(30, 3)])
+    for more in ([], ["-o", tmp_path / "out.jsonl"]):
+        refused = hanlattice("tag", "-m", folder, *more, TEXT)
+        refused.refused("segment.by=gold, and the text has no words", "train with segment.by=rjieba")
+        assert refused.err.count("\n") == 1
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_without_rjieba_a_word_model_says_how_to_install_it(made, tmp_path, monkeypatch):
+    config = made_config(made, model__encoder="word")
+    folder = write_untrained(tmp_path / "word", config, sentences(30, 3))
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+    assert hanlattice("info", folder).code == 0
+    refused = hanlattice("tag", "-m", folder, TEXT)
+    refused.refused("rjieba is not installed", "pip install 'hanlattice[segment]'")
+    assert refused.err.count("\n") == 1
 
 
 MEASURE = """

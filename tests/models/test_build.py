@@ -12,6 +12,8 @@ import torch
 from hanlattice.config import make_config
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.build import Built, build
+from hanlattice.nn.stack import Stack
+from hanlattice.nn.word_lstm import WordLSTM
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
@@ -172,3 +174,86 @@ def test_a_dictionary_without_a_word_is_refused(tmp_path):
     (tmp_path / "words.txt").write_text("市\n", "utf-8")
     with pytest.raises(InputError, match="no word of two characters"):
         make(tmp_path, words={"vectors": "", "lexicon": str(tmp_path / "words.txt")})
+
+
+# ---- beside the characters, and words
+
+GOLD = [
+    Sentence("南京市长江", (Span(0, 3, "LOC"),), (Span(0, 2, "ns"), Span(2, 3, "n"), Span(3, 5, "ns"))),
+    Sentence(
+        "住在南京7号", (Span(2, 4, "LOC"), Span(5, 6, "LOC")), (Span(0, 2, "v"), Span(2, 4, "ns"), Span(4, 6, "m"))
+    ),
+]
+
+
+def make_gold(**sections: dict[str, Any]) -> Built:
+    tree: dict[str, Any] = {"model": {"hidden": 4, "encoder": "word"}, "segment": {"by": "gold"}, "words": {"dim": 6}}
+    for name, values in sections.items():
+        tree[name] = tree.get(name, {}) | values
+    return build(make_config(tree), GOLD, DEV)
+
+
+def test_a_word_model_knows_its_words_and_counts_what_it_cannot_find():
+    built = make_gold()
+    assert built.indexer.words is not None
+    assert built.indexer.words.symbols[1:] == ("南京", "市", "长江", "住在", "7号")
+    assert built.indexer.lexicon is None
+    assert (built.tagger.chars, len(built.indexer.vocab)) == (None, 1)  # it sees no characters
+    assert built.notices == ("segmentation: 1 of the 3 spans begin or end inside a word: they count as missed",)
+    examples = built.indexer.examples(GOLD)
+    assert examples.tags is not None
+    found = built.indexer.tag_ids.spans(examples.tags, examples.units)
+    assert [array.tolist() for array in examples.in_characters(found)] == [[0, 1], [0, 2], [3, 4], [0, 0]]
+
+
+@pytest.mark.parametrize("features", ["lstm", "sentence-lstm", "cnn"])
+def test_a_word_model_with_characters(features):
+    built = make_gold(model={"char_features": features, "char_width": 8, "bichar": True}, bichars={"dim": 5})
+    assert isinstance(built.tagger.encoder, WordLSTM)
+    assert built.tagger.chars is not None
+    assert list(built.tagger.beside) == ["bichars"]
+    assert built.indexer.bichars is not None
+    assert built.tagger.emissions(built.indexer.examples(GOLD).batch([0, 1])).shape == (2, 3, len(built.indexer.tags))
+
+
+def test_what_stands_beside_a_character_widens_its_input():
+    soft = {"dim": 3, "pos": True}
+    plain = make_gold(model={"encoder": "char"}, chars={"dim": 7})
+    wide = make_gold(
+        model={"encoder": "char", "bichar": True, "softword": True},
+        chars={"dim": 7},
+        bichars={"dim": 5},
+        softwords=soft,
+    )
+    batches = [built.indexer.examples(GOLD).batch([0, 1]) for built in (plain, wide)]
+    widths = [
+        inputs.shape[2]
+        for built, batch in zip((plain, wide), batches, strict=True)
+        if (inputs := built.tagger._inputs(batch)) is not None
+    ]
+    assert widths == [7, 7 + 5 + 3 + 3]
+    assert (plain.indexer.segmenter, plain.indexer.pos) == (None, None)
+    assert wide.indexer.pos is not None
+    assert wide.indexer.pos.symbols[1:] == ("ns", "n", "v", "m")
+
+
+def test_softwords_alone_ask_for_no_parts_of_speech():
+    built = make_gold(model={"encoder": "char", "softword": True})
+    assert (built.indexer.pos, list(built.tagger.beside)) == (None, ["positions"])
+
+
+def test_layers_are_stacked(tmp_path):
+    deep = make(tmp_path, model={"layers": 3}).tagger.encoder
+    assert isinstance(deep, Stack)
+    assert not isinstance(make(tmp_path).tagger.encoder, Stack)
+
+
+def test_a_gold_segmentation_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"segment\.by=gold, and the text has no words"):
+        make(tmp_path, model={"encoder": "word"}, segment={"by": "gold"})
+
+
+def test_a_tagger_says_what_its_batch_lacks():
+    soft, plain = make_gold(model={"encoder": "char", "softword": True}), make_gold(model={"encoder": "char"})
+    with pytest.raises(ValueError, match="this tagger has vectors for positions, and the batch has no positions"):
+        soft.tagger.emissions(plain.indexer.examples(GOLD).batch([0]))

@@ -6,6 +6,7 @@ import ast
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ from hanlattice.config import make_config
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.models.build import build
 from hanlattice.models.checkpoint import load_model, save_frame, save_weights
-from hanlattice.models.folder import load_tensors, record_digest, save_tensors
+from hanlattice.models.folder import load_tensors, record_digest, save_tensors, write_record
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
+from hanlattice.text.vocab import Vocab
+from tests.untrained import in_twos, write_untrained
 
 FILES = ("config.json", "chars.txt", "lexicon.txt", "model.safetensors")
 SOURCE = Path(hanlattice.__file__).parent
@@ -237,6 +240,134 @@ def test_a_disk_that_is_full_leaves_the_old_weights(lattice_folder, tmp_path, mo
     with pytest.raises(HanlatticeError, match="the disk is full"):
         save_weights(folder, tensors_of(folder), {})
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+# ---- models with further vocabularies
+
+KINDS = {
+    "word": {"encoder": "word", "char_features": "lstm", "char_width": 4, "bichar": True},
+    "whole words": {"encoder": "word"},
+    "softword": {"encoder": "char", "softword": True, "bichar": True},
+}
+VOCABS = [("word", "words.txt"), ("word", "bichars.txt"), ("softword", "bichars.txt"), ("softword", "pos.txt")]
+GOLD = [in_twos(Sentence("南\u2028京\\市\r", (Span(0, 2, "LOC"),))), in_twos(Sentence("\ufeff乙𠮷", ()))]
+
+
+def untrained(folder: Path, kind: str) -> Path:
+    tree = {"segment": {"by": "gold"}, "softwords": {"pos": kind == "softword", "dim": 3}, "words": {"dim": 5}}
+    small = {"chars": {"dim": 3}, "bichars": {"dim": 2}, "model": {"hidden": 2, **KINDS[kind]}}
+    return write_untrained(folder, make_config(tree | small), GOLD)
+
+
+def signed_again(folder: Path, **changes: Any) -> None:
+    """Let the record fit its files, as if the folder had been written like this."""
+    record = json.loads((folder / "config.json").read_text("utf-8")) | changes
+    del record["sha256"]
+    names = record.pop("files")
+    write_record(folder / "config.json", record, names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_comes_back(kind, tmp_path):
+    first = load_model(untrained(tmp_path / "a", kind))
+    save_frame(tmp_path / "b", first.config, first.indexer, first.data)
+    save_weights(tmp_path / "b", first.tagger.state_dict(), first.scores)
+    second = load_model(tmp_path / "b")
+    for name in ("vocab", "words", "bichars", "pos", "tags"):
+        assert getattr(first.indexer, name) == getattr(second.indexer, name), name
+    emissions = [m.tagger.emissions(m.indexer.examples(GOLD).batch([0, 1])) for m in (first, second)]
+    assert torch.equal(*emissions)
+    names = {file.name for file in (tmp_path / "a").iterdir()}
+    assert names == {"config.json", "chars.txt", "model.safetensors", *(file for of, file in VOCABS if of == kind)} | (
+        {"words.txt"} if kind == "whole words" else set()
+    )
+
+
+def test_awkward_words_and_bigrams_survive(tmp_path):
+    words, soft = (load_model(untrained(tmp_path / kind, kind)).indexer for kind in ("word", "softword"))
+    assert words.words is not None
+    assert set(words.words.symbols[1:]) == {"南\u2028", "京\\", "市\r", "\ufeff乙", "𠮷"}
+    assert soft.pos == Vocab(["v", "n"])
+    assert soft.bichars == words.bichars
+
+
+@pytest.mark.parametrize(("kind", "name"), VOCABS)
+def test_a_vocabulary_that_is_missing_or_changed_is_refused(kind, name, tmp_path):
+    folder = untrained(tmp_path / "model", kind)
+    content = (folder / name).read_bytes()
+    with damaged(folder / name, None), pytest.raises(ModelError, match=f"{name} is missing"):
+        load_model(folder)
+    for changed in (content + b"x\n", content[:-2], b"", content.replace(b"<unk>", b"<kun>")):
+        with damaged(folder / name, changed), pytest.raises(ModelError, match=f"{name}: its content does not match"):
+            load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "what"),
+    [
+        ("word", "words.txt", "words"),
+        ("word", "chars.txt", "characters"),
+        ("word", "bichars.txt", "bigrams"),
+        ("softword", "pos.txt", "parts of speech"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_though_the_checksums_fit(kind, name, what, tmp_path):
+    folder = untrained(tmp_path / "model", kind)
+    rows = len(Vocab.load(folder / name))
+    with (folder / name).open("a", encoding="utf-8") as file:
+        file.write("多出来\n")
+    signed_again(folder)
+    with pytest.raises(ModelError, match=f"{rows} rows of vectors for {rows + 1} {what}"):
+        load_model(folder)
+
+
+def test_a_table_of_places_in_words_has_four_rows(tmp_path):
+    folder = untrained(tmp_path / "model", "softword")
+    tensors = tensors_of(folder)
+    tensors["beside.positions.vectors"] = tensors["beside.positions.vectors"][:3]
+    save_weights(folder, tensors, {})
+    with pytest.raises(ModelError, match="3 rows of vectors for 4 places in a word"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("wrong", ["a dimension less", "a tensor less", "a tensor more"])
+def test_tensors_that_do_not_fit_are_refused(wrong, tmp_path):
+    folder = untrained(tmp_path / "model", "word")
+    tensors = tensors_of(folder)
+    if wrong == "a dimension less":
+        tensors["words.trained"] = tensors["words.trained"][:, 0]
+    elif wrong == "a tensor less":
+        del tensors["beside.bichars.fixed"]
+    else:
+        tensors["beside.pos.vectors"] = torch.zeros(3, 3)
+    save_weights(folder, tensors, {})
+    with pytest.raises(ModelError, match=r"its tensors do not fit config\.json"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(("kind", "name"), VOCABS)
+def test_a_vocabulary_that_the_record_does_not_list_is_told(kind, name, tmp_path):
+    folder = untrained(tmp_path / "model", kind)
+    files = json.loads((folder / "config.json").read_text("utf-8"))["files"]
+    del files[name]
+    signed_again(folder, files=files)
+    with pytest.raises(ModelError, match=f"a model by its configuration has {name}, and its files lack it"):
+        load_model(folder)
+
+
+def test_a_folder_from_before_the_other_kinds_still_loads(lattice_folder, tmp_path):
+    folder = Path(shutil.copytree(lattice_folder, tmp_path / "old"))
+    config = json.loads((folder / "config.json").read_text("utf-8"))["config"]
+    for section in ("bichars", "segment", "softwords", "compare"):
+        del config[section]
+    for key in ("bichar", "softword", "char_features", "char_width", "layers"):
+        del config["model"][key]
+    signed_again(folder, config=config)
+    old, new = load_model(folder), load_model(lattice_folder)
+    texts = ["王小明在青石镇工作。", "x"]
+    emissions = [m.tagger.emissions(m.indexer.read(texts).batch([0, 1])) for m in (old, new)]
+    assert torch.equal(*emissions)
+    assert old.config == new.config
 
 
 def test_no_pickle_anywhere():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
+import rjieba
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,27 +15,55 @@ from hypothesis import strategies as st
 from hanlattice.models import decode as module
 from hanlattice.models.checkpoint import Model, load_model
 from hanlattice.models.decode import decode, find_spans
+from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import tags_to_spans
+from hanlattice.training.loop import train
+from tests.made import made_config
 
 texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", "\ud800"]), max_size=8).map("".join)
 
 
-@pytest.fixture(scope="module", params=["lattice", "char"])
-def model(request: pytest.FixtureRequest, lattice_folder: Path, char_folder: Path) -> Model:
-    return load_model({"lattice": lattice_folder, "char": char_folder}[request.param])
+OTHERS: dict[str, dict[str, Any]] = {
+    "word": {"model__encoder": "word", "model__char_features": "lstm", "model__bichar": True},
+    "softword": {"model__encoder": "char", "model__softword": True, "softwords__pos": True},
+}
+
+
+@pytest.fixture(scope="module", params=["lattice", "char", *OTHERS])
+def folder(
+    request: pytest.FixtureRequest,
+    made: Path,
+    lattice_folder: Path,
+    char_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    if request.param in OTHERS:
+        config = made_config(made, train__epochs=6, **OTHERS[request.param])
+        return train(config, tmp_path_factory.mktemp("models") / request.param).folder
+    return {"lattice": lattice_folder, "char": char_folder}[request.param]
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return load_model(folder)
 
 
 def by_hand(model: Model, text: str) -> list[Span]:
-    """One sentence, one tag after the other."""
+    """One sentence, one tag after the other; of a word model, each span from the edges of the segmenter's words."""
     if not text:
         return []
     batch = model.indexer.read([text]).batch([0])
     tags = [model.indexer.tags[tag] for tag in model.tagger.decode(batch)[0].tolist()]
     spans = tags_to_spans(tags, model.indexer.scheme)
-    (scores,) = model.tagger.crf.span_scores(model.tagger.emissions(batch), batch.lengths, [spans])
-    return [Span(span.start, span.end, span.label, score) for span, score in zip(spans, scores, strict=True)]
+    (scores,) = model.tagger.crf.span_scores(model.tagger.emissions(batch), batch.units, [spans])
+    edges = list(range(len(text) + 1))
+    if model.indexer.words is not None:
+        edges = [0, *accumulate(map(len, rjieba.cut(fold(text))))]
+    return [
+        Span(edges[span.start], edges[span.end], span.label, score) for span, score in zip(spans, scores, strict=True)
+    ]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -65,9 +96,8 @@ def test_gold_tags_do_not_matter_and_spans_are_found(model: Model) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 @pytest.mark.parametrize("most", [2, 1024])
-def test_a_gpu_finds_the_same(model: Model, lattice_folder: Path, char_folder: Path, most: int, monkeypatch) -> None:
+def test_a_gpu_finds_the_same(model: Model, folder: Path, most: int, monkeypatch) -> None:
     monkeypatch.setitem(module.BOUNDS, "cuda", (most, 65536))
-    folder = char_folder if model.indexer.lexicon is None else lattice_folder
     there = load_model(folder, "cuda")
     given_texts = ["王小明在青石镇工作。" * n for n in (1, 3, 0, 2, 7)] + ["", "今天天气很好"]
     found = decode(there.tagger, there.indexer, there.indexer.read(given_texts), scores=True)

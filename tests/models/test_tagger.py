@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,17 @@ from tests.gpu import run_without_waiting
 from tests.made import made_config
 
 HAS_GPU = torch.cuda.is_available()
+VARIANTS: dict[str, dict[str, Any]] = {
+    "lattice": {},
+    "lattice beside": {"model__bichar": True, "model__softword": True, "softwords__pos": True},
+    "lattice of two layers": {"model__layers": 2},
+    "char": {"model__encoder": "char", "model__layers": 2},
+    "word": {"model__encoder": "word"},
+    **{
+        f"word by {features}": {"model__encoder": "word", "model__char_features": features, "model__bichar": True}
+        for features in ("lstm", "sentence-lstm", "cnn")
+    },
+}
 
 
 def make(config: Config, count: int = 8) -> tuple[Tagger, Batch]:
@@ -57,9 +69,30 @@ def test_a_gpu_gives_the_same_step(made: Path, backend: str) -> None:
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="no CUDA device here")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_gpu_gives_the_same_step_for_every_kind(made: Path, variant: str) -> None:
+    expected = gradients(*make(made_config(made, **VARIANTS[variant])))
+    tagger, batch = make(made_config(made, **VARIANTS[variant]))
+    found = gradients(tagger.cuda(), batch.to("cuda"))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        error = (found[name] - value).norm() / value.norm().clamp(min=1e-6)
+        assert error < 0.03, f"{name}: relative error {error:.1e}"  # products in half precision, or as TF32
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_weight_has_a_part_in_the_loss(made: Path, variant: str) -> None:
+    tagger, batch = make(made_config(made, **VARIANTS[variant]))
+    found = gradients(tagger, batch)
+    trained = {name for name, weight in tagger.named_parameters() if weight.requires_grad and weight.numel()}
+    assert {name for name, gradient in found.items() if gradient.any()} == trained
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no CUDA device here")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # it warns that it may miss some
-def test_the_host_never_waits_for_a_gpu(made: Path) -> None:
-    tagger, batch = make(made_config(made))
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_host_never_waits_for_a_gpu(made: Path, variant: str) -> None:
+    tagger, batch = make(made_config(made, **VARIANTS[variant]))
     tagger.cuda().train()
     optimizer = torch.optim.AdamW(tagger.parameters(), fused=True)
     weights = [weight for weight in tagger.parameters() if weight.requires_grad]

@@ -29,6 +29,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "adamw averaged": {"train__average": 0.9},
     "sgd with momentum": {"train__optimizer": "sgd", "train__lr": 0.05, "train__momentum": 0.9},
     "sgd averaged, fixed words": {"train__optimizer": "sgd", "train__average": 0.5, "words__fine_tune": False},
+    "words with bigrams": {"model__encoder": "word", "model__char_features": "lstm", "model__bichar": True},
+    "softwords": {"model__encoder": "char", "model__softword": True, "softwords__pos": True, "train__average": 0.9},
 }
 
 
@@ -67,7 +69,9 @@ def assert_same_run(folder: Path, expected: Path) -> None:
     for kind in ("start", "epoch", "done"):
         assert events(folder, kind) == events(expected, kind), kind
     files = {file.name for file in folder.iterdir()}
-    assert files == {"config.json", "chars.txt", "lexicon.txt", "model.safetensors", "README.md", "log.jsonl"}
+    assert files == {file.name for file in expected.iterdir()}
+    always = {"config.json", "chars.txt", "model.safetensors", "README.md", "log.jsonl"}
+    assert files - {"lexicon.txt", "words.txt", "bichars.txt", "pos.txt"} == always
 
 
 @pytest.mark.parametrize("encoder", ["lattice", "char"])

@@ -44,6 +44,8 @@ def info(
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The facts as pairs of short texts; scores have tables of their own, and the configuration is for --json."""
     for name, value in facts.items():
+        if name == "encoder":  # "model" says it, and more
+            continue
         if isinstance(value, list):
             yield name, ", ".join(value)
         elif name == "seed":
@@ -58,18 +60,25 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _facts(folder: Path, model: Model) -> dict[str, Any]:
-    lexicon, vectors = model.indexer.lexicon, model.data.get("vectors", {})
+    from hanlattice.training.card import kind_of
+
+    indexer, vectors = model.indexer, model.data.get("vectors", {})
+    words = len(indexer.lexicon or ()) if indexer.words is None else len(indexer.words) - 1
     return {
+        "model": kind_of(model.config),
         "encoder": model.config.model.encoder,
-        "labels": labels_of(model.indexer.tags),
-        "scheme": model.indexer.scheme,
-        "characters": len(model.indexer.vocab) - 1,
-        "words": 0 if lexicon is None else len(lexicon),
+        "labels": labels_of(indexer.tags),
+        "scheme": indexer.scheme,
+        "characters": len(indexer.vocab) - 1,
+        "bigrams": 0 if indexer.bichars is None else len(indexer.bichars) - 1,
+        "words": words,
         "parameters": sum(p.numel() for p in model.tagger.parameters()),
         "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "seed": model.config.train.seed,
+        "segmenter": "none" if indexer.segmenter is None else model.config.segment.by,
         "character vectors": vectors.get("chars") or "random",
-        "word vectors": vectors.get("words") or "none",
+        "bigram vectors": vectors.get("bichars") or "none",
+        "word vectors": vectors.get("words") or "random" if words else "none",
         "language model": vectors.get("lm") or "none",
         "data": dict(model.data),
         "scores": dict(model.scores),

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hanlattice.batch import Indexer
-from hanlattice.config import NO_WORDS, Config
-from hanlattice.data.corpora import resolve
-from hanlattice.errors import ConfigError, InputError
+from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing
+from hanlattice.config import Config
+from hanlattice.errors import InputError
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
-from hanlattice.models.tagger import Tagger
+from hanlattice.models.tables import (
+    bichar_table,
+    character_table,
+    lexicon_table,
+    pos_table,
+    position_table,
+    word_table,
+)
+from hanlattice.models.tagger import Encoder, Tagger
+from hanlattice.nn.char_features import FEATURES
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.nn.stack import Stack
+from hanlattice.nn.word_lstm import WordLSTM
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.normal import fold_digits
+from hanlattice.text.segmenter import Cuts, make_segmenter
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.tags import tag_set
-from hanlattice.text.vectors import Vectors, read_vectors
 from hanlattice.text.vocab import Vocab
 
 
@@ -34,6 +42,26 @@ class Built:
     tagger: Tagger
     indexer: Indexer
     notices: tuple[str, ...]
+
+
+@dataclass
+class Vocabs:
+    """What the model knows by name, as far as it knows it."""
+
+    chars: Vocab = field(default_factory=lambda: Vocab(()))
+    lexicon: Lexicon | None = None
+    bichars: Vocab | None = None
+    words: Vocab | None = None
+    pos: Vocab | None = None
+
+
+@dataclass
+class Tables:
+    """The vectors of what it knows."""
+
+    chars: Tensor | None = None
+    words: WordEmbedding | None = None
+    beside: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
 
 
 def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] = ()) -> Built:
@@ -47,112 +75,91 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     if config.model.paper_vocab:
         seen += others
         notices.append("paper_vocab: the characters of dev and test are in the vocabulary, as in the original code")
-    vocab, char_vectors = _characters(config, seen, notices)
-    lexicon, words = _words(config, train, notices)
-    tags = tuple(tag_set(labels, config.model.scheme))
+    vocabs, tables = _tables(config, train, seen, notices)
     lm = load_language_model(config.lm.model) if config.lm.model else None
-    indexer = Indexer(vocab, lexicon, tags, config.model.scheme, lm.vocab if lm else None)
-    tagger = assemble(config, indexer, char_vectors, words, lm, config.train.backend)
+    indexer = make_indexer(config, vocabs, tuple(tag_set(labels, config.model.scheme)), config.model.scheme, lm)
+    tagger = assemble(config, indexer, tables, lm, config.train.backend)
     return Built(tagger, indexer, tuple(notices))
 
 
+def make_indexer(
+    config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None
+) -> Indexer:
+    """What turns text into the numbers that this model wants."""
+    segmenter = None
+    if config.model.softword or config.model.encoder == "word":
+        segmenter = make_segmenter(config.segment.by, vocabs.pos is not None)
+    symbols = lm.vocab if lm else None
+    return Indexer(
+        vocabs.chars, vocabs.lexicon, tags, scheme, symbols, vocabs.bichars, segmenter, vocabs.words, vocabs.pos
+    )
+
+
 def assemble(
-    config: Config,
-    indexer: Indexer,
-    chars: Tensor,
-    words: WordEmbedding | None,
-    lm: LanguageModel | None,
-    backend: str = "auto",
+    config: Config, indexer: Indexer, tables: Tables, lm: LanguageModel | None, backend: str = "auto"
 ) -> Tagger:
     """The modules around tables and a language model that exist already."""
-    model, dim = config.model, chars.shape[1]
+    model, chars = config.model, None
+    dim = sum(table.dim for table in tables.beside.values())
+    if tables.chars is not None:
+        chars = CharEmbedding(tables.chars, config.chars.fine_tune, config.chars.dropout)
+        dim += chars.dim
     states = None
     if lm is not None:
         ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
         states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
         dim += config.lm.dim
-    encoder: LatticeLSTM | CharLSTM = CharLSTM(dim, model.hidden)
-    if words is not None:
-        encoder = LatticeLSTM(dim, words.dim, model.hidden, model.coupled, backend)
-    embedding = CharEmbedding(chars, config.chars.fine_tune, config.chars.dropout)
-    return Tagger(embedding, words, encoder, CRF(indexer.tags, indexer.scheme), model.dropout, states)
+    encoder = _encoder(config, dim, tables.words, backend)
+    crf = CRF(indexer.tags, indexer.scheme)
+    return Tagger(chars, tables.words, encoder, crf, model.dropout, states, tables.beside)
 
 
-def _characters(config: Config, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
-    """The vocabulary, from text and vector file, and its table. Row 0, unknown, is the mean of all."""
-    text = dict.fromkeys(character for sentence in sentences for character in sentence.characters)
-    dim = config.chars.dim
-    known: dict[str, npt.NDArray[np.float32]] = {}
-    if config.chars.vectors:
-        vectors = _read(config.chars.vectors, notices)
-        dim = vectors.matrix.shape[1]
-        for word, row in zip(vectors.words, vectors.matrix, strict=True):
-            if len(word) == 1:
-                known.setdefault(fold_digits(word), row)
-        if not known:
-            raise InputError("no vector of a single character in it", config.chars.vectors)
-    vocab = Vocab([*text, *known])
-    table = _random(len(vocab), dim)
-    if known:
-        rows = _scaled(np.stack(list(known.values())), config.chars.norm)
-        table = torch.randn(len(vocab), dim) * _spread(rows) + rows.mean(0)
-        table[vocab.ids(list(known))] = rows
-        missing = sum(character not in known for character in text)
-        notices.append(f"characters: {len(vocab) - 1:,}, of which {missing:,} of the text have no vector in the file")
-    table[0] = table[1:].mean(0)
-    return vocab, table
+def _encoder(config: Config, dim: int, words: WordEmbedding | None, backend: str) -> Encoder:
+    model = config.model
+    if model.encoder == "word":
+        assert words is not None
+        features = FEATURES[model.char_features](dim, model.char_width) if model.char_features in FEATURES else None
+        return WordLSTM(words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout)
+    dims = [dim, *[2 * model.hidden] * (model.layers - 1)]
+    layers: list[LatticeLSTM | CharLSTM] = (
+        [CharLSTM(width, model.hidden) for width in dims]
+        if words is None
+        else [LatticeLSTM(width, words.dim, model.hidden, model.coupled, backend) for width in dims]
+    )
+    return layers[0] if len(layers) == 1 else Stack(layers, model.dropout)
 
 
-def _words(
-    config: Config, train: Sequence[Sentence], notices: list[str]
-) -> tuple[Lexicon | None, WordEmbedding | None]:
-    """The lexicon of the vector file, words that occur in the training text first, and their table."""
-    if config.model.encoder != "lattice":
-        return None, None
-    lexicon, known = _known_words(config, notices)
-    met = np.unique(lexicon.match_many([sentence.folded for sentence in train]).word)
-    order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
-    notices.append(f"lexicon: {len(lexicon):,} words, {len(met):,} of them occur in the training text")
-    trained = len(met) if config.words.fine_tune else 0
-    reordered = Lexicon(lexicon.words[at] for at in order)
-    return reordered, WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, config.words.dropout)
+def _tables(
+    config: Config, train: Sequence[Sentence], seen: Sequence[Sentence], notices: list[str]
+) -> tuple[Vocabs, Tables]:
+    """In an order that stays: the random numbers of one table follow those of the others."""
+    model, vocabs, tables = config.model, Vocabs(), Tables()
+    if config.reads_characters:
+        vocabs.chars, tables.chars = character_table(config.chars, seen, notices)
+    if model.encoder == "lattice":
+        vocabs.lexicon, tables.words = lexicon_table(config, train, notices)
+    if model.encoder == "word":
+        texts, cuts = _cut(config, train)
+        vocabs.words, tables.words = word_table(config.words, texts, cuts, notices)
+        notices.append(_crossing(train, cuts))
+    if model.bichar:
+        vocabs.bichars, tables.beside[BICHARS] = bichar_table(config.bichars, seen, notices)
+    if model.softword:
+        soft = config.softwords
+        tables.beside[POSITIONS] = position_table(soft.dim, soft.dropout)
+        if soft.pos:
+            vocabs.pos, tables.beside[POS] = pos_table(_cut(config, train)[1], soft.dim, soft.dropout)
+    return vocabs, tables
 
 
-def _known_words(config: Config, notices: list[str]) -> tuple[Lexicon, Tensor]:
-    """The words that the configuration names, and a vector for each: of the vector file, or random."""
-    lexicon, name = Lexicon(), config.words.vectors or config.words.lexicon
-    if config.words.vectors:
-        vectors = _read(name, notices)
-        rows = np.flatnonzero(lexicon.add_many(vectors.words))
-    elif config.words.lexicon:
-        lexicon.load(resolve(name))
-    else:
-        raise ConfigError([NO_WORDS])
-    if not len(lexicon):
-        raise InputError("no word of two characters or more in it", name)
-    if config.words.vectors:
-        return lexicon, _scaled(vectors.matrix[rows], config.words.norm)
-    return lexicon, _random(len(lexicon), config.words.dim).half().float()  # so that the fixed rows stay small
+def _cut(config: Config, train: Sequence[Sentence]) -> tuple[list[str], Cuts]:
+    texts = [sentence.text for sentence in train]
+    segmenter = make_segmenter(config.segment.by, config.softwords.pos and config.model.softword)
+    return texts, segmenter(texts, [sentence.words for sentence in train])
 
 
-def _random(rows: int, dim: int) -> Tensor:
-    """Vectors to begin with where none are known: uniform, with a mean square length of 1."""
-    vectors: Tensor = (torch.rand(rows, dim) * 2 - 1) * (3 / dim) ** 0.5
-    return vectors
-
-
-def _read(name: str, notices: list[str]) -> Vectors:
-    vectors = read_vectors(resolve(name))
-    notices += [notice for notice in vectors.notices if notice not in notices]  # one file may serve both tables
-    return vectors
-
-
-def _scaled(rows: npt.NDArray[np.float32], norm: float) -> Tensor:
-    """The rows with this mean norm; with 0, as they are. The scale decides how strongly vectors speak at first."""
-    mean = np.linalg.norm(rows, axis=1).mean()
-    return torch.from_numpy(rows * np.float32(norm / mean) if norm and mean else rows)
-
-
-def _spread(rows: Tensor) -> Tensor:
-    """The standard deviation of each column; a single row has none, so its kind is taken to be all alike."""
-    return rows.std(0, correction=min(1, len(rows) - 1))
+def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
+    """A notice of how many spans a word model can never find."""
+    spans = [sentence.spans or () for sentence in train]
+    crossing, total = count_crossing(spans, cuts.counts, cuts.start, cuts.end), sum(map(len, spans))
+    return f"segmentation: {crossing:,} of the {total:,} spans begin or end inside a word: they count as missed"

@@ -3,6 +3,7 @@
     config.json         format version, configuration, tags, where the data came from, checksums of the files below
     chars.txt           the character vocabulary
     lexicon.txt         the words, in the order of their vectors (lattice models)
+    words.txt           the same for a word model; bichars.txt, pos.txt: bigrams and parts of speech (models with them)
     lm/                 the language model, a copy of the folder that the configuration named (models that use one)
     model.safetensors   the weights; its metadata has the scores and a checksum over everything in the file
     README.md           the model card, for people
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,21 +23,24 @@ from typing import Any
 from torch import Tensor
 
 from hanlattice.batch import Indexer
+from hanlattice.batch.indexer import BICHARS, POS, POSITIONS
 from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, ModelError
 from hanlattice.files import opening, writing
-from hanlattice.models.build import assemble
+from hanlattice.models.build import Tables, Vocabs, assemble, make_indexer
 from hanlattice.models.device import find_device
 from hanlattice.models.folder import load_tensors, read_record, save_tensors, write_record
 from hanlattice.models.language_model import LanguageModel, language_model_files, load_language_model
 from hanlattice.models.tagger import Tagger
-from hanlattice.nn.embeddings import WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.segmenter import POSITIONS as PLACES
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
 CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
-FRAME = (CONFIG, CHARS, LEXICON, LM)  # what does not change while the model trains
+WORDS, BIGRAMS, SPEECH = "words.txt", "bichars.txt", "pos.txt"
+FRAME = (CONFIG, CHARS, LEXICON, WORDS, BIGRAMS, SPEECH, LM)  # what does not change while the model trains
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,12 @@ class Model:
 
 def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any]) -> None:
     """Everything but the weights: what does not change while the model trains."""
-    indexer.vocab.save(folder / CHARS)
-    names = [CHARS]
+    vocabs = {CHARS: indexer.vocab, WORDS: indexer.words, BIGRAMS: indexer.bichars, SPEECH: indexer.pos}
+    names = []
+    for name, vocab in vocabs.items():
+        if vocab is not None:
+            vocab.save(folder / name)
+            names.append(name)
     if indexer.lexicon is not None:
         indexer.lexicon.save(folder / LEXICON)
         names.append(LEXICON)
@@ -87,34 +95,90 @@ def load_model(folder: str | Path, device: str = "cpu") -> Model:
     try:
         config = make_config(record["config"], f"{folder / CONFIG}")
         tags, scheme = tuple(record["tags"]), record["scheme"]
-        vocab = Vocab.load(folder / CHARS)
-        lexicon = None
-        if LEXICON in record["files"]:
-            lexicon = Lexicon()
-            lexicon.load(folder / LEXICON)
+        _check_files(folder, config, record["files"])
+        vocabs = _load_vocabs(folder, record["files"])
         lm = load_language_model(folder / LM) if config.lm.model else None
     except ConfigError as error:
         raise ModelError(str(error)) from None
     tensors, metadata = load_tensors(folder / WEIGHTS)
-    indexer = Indexer(vocab, lexicon, tags, scheme, lm.vocab if lm else None)
+    indexer = make_indexer(config, vocabs, tags, scheme, lm)
     tagger = _with_weights(config, indexer, tensors, folder, lm)
     tagger.to(place).eval()
     return Model(tagger, indexer, config, record["data"], json.loads(metadata.get("scores", "{}")))
+
+
+def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
+    """The vocabularies that a model by this configuration has must be listed."""
+    model = config.model
+    wanted = {
+        CHARS: True,
+        LEXICON: model.encoder == "lattice",
+        WORDS: model.encoder == "word",
+        BIGRAMS: model.bichar,
+        SPEECH: model.softword and config.softwords.pos,
+    }
+    for name, is_wanted in wanted.items():
+        if is_wanted and name not in names:
+            raise ModelError(f"{folder / CONFIG}: a model by its configuration has {name}, and its files lack it")
+
+
+def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
+    """Those of the files that the model has."""
+    chars, words, bichars, pos = (
+        Vocab.load(folder / name) if name in names else None for name in (CHARS, WORDS, BIGRAMS, SPEECH)
+    )
+    lexicon = None
+    if LEXICON in names:
+        lexicon = Lexicon()
+        lexicon.load(folder / LEXICON)
+    return Vocabs(chars or Vocab(()), lexicon, bichars, words, pos)
 
 
 def _with_weights(
     config: Config, indexer: Indexer, tensors: dict[str, Tensor], folder: Path, lm: LanguageModel | None
 ) -> Tagger:
     try:
-        chars, words = tensors["chars.vectors"], None
-        if indexer.lexicon is not None:
-            words = WordEmbedding(tensors["words.trained"], tensors["words.fixed"], config.words.dropout)
-        rows = (len(chars), 0 if words is None else len(words))
-        sizes = (len(indexer.vocab), 0 if indexer.lexicon is None else len(indexer.lexicon))
-        if rows != sizes:
-            raise ModelError(f"{folder}: {rows} rows of vectors for {sizes} characters and words")
-        tagger = assemble(config, indexer, chars, words, lm)
+        tables = _tables(config, indexer, tensors)
+        _check_rows(tables, indexer, folder)
+        tagger = assemble(config, indexer, tables, lm)
         tagger.load_state_dict(tensors)
-    except (KeyError, RuntimeError) as error:
+    except (LookupError, RuntimeError) as error:
         raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
     return tagger
+
+
+def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> Tables:
+    """As `build` makes them, out of what it made then."""
+    tables = Tables(tensors["chars.vectors"] if config.reads_characters else None)
+    if indexer.lexicon is not None or indexer.words is not None:
+        tables.words = _word_embedding(tensors, "words", config.words.dropout)
+    if indexer.bichars is not None:
+        tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
+    for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
+        if there:
+            tables.beside[name] = CharEmbedding(tensors[f"beside.{name}.vectors"], dropout=config.softwords.dropout)
+    return tables
+
+
+def _word_embedding(tensors: Mapping[str, Tensor], name: str, dropout: float) -> WordEmbedding:
+    return WordEmbedding(tensors[f"{name}.trained"], tensors[f"{name}.fixed"], dropout)
+
+
+def _check_rows(tables: Tables, indexer: Indexer, folder: Path) -> None:
+    """Each vocabulary with as many vectors as it has symbols, or the files are not of one model."""
+    words = indexer.lexicon if indexer.words is None else indexer.words
+    pairs: list[tuple[str, Sized | None, Sized | None]] = [
+        ("characters", tables.chars, indexer.vocab if tables.chars is not None else None),
+        ("words", tables.words, words),
+        ("bigrams", _rows(tables, BICHARS), indexer.bichars),
+        ("parts of speech", _rows(tables, POS), indexer.pos),
+        ("places in a word", _rows(tables, POSITIONS), PLACES),
+    ]
+    for name, vectors, symbols in pairs:
+        if vectors is not None and symbols is not None and len(vectors) != len(symbols):
+            raise ModelError(f"{folder}: {len(vectors)} rows of vectors for {len(symbols)} {name}")
+
+
+def _rows(tables: Tables, name: str) -> Sized | None:
+    table = tables.beside.get(name)
+    return table.vectors if isinstance(table, CharEmbedding) else table

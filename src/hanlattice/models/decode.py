@@ -13,7 +13,7 @@ from torch import Tensor
 from hanlattice.batch import Examples, Indexer
 from hanlattice.data.buckets import decoding_batches
 from hanlattice.models.tagger import Tagger
-from hanlattice.text.lattice import Ints
+from hanlattice.text.arrays import Ints
 from hanlattice.text.spans import Span
 from hanlattice.text.tag_ids import FlatSpans, TagIds
 
@@ -53,7 +53,8 @@ def find_spans(tagger: Tagger, indexer: Indexer, examples: Examples, scores: boo
         if len(running) > 1:
             done.append(running.popleft().read(indexer.tag_ids, scores))
     done += [last.read(indexer.tag_ids, scores) for last in running]
-    return _in_order(done)
+    found = _in_order(done)
+    return found._replace(spans=examples.in_characters(found.spans))
 
 
 class Running:
@@ -61,20 +62,23 @@ class Running:
 
     def __init__(self, tagger: Tagger, examples: Examples, places: Ints, device: torch.device) -> None:
         batch = examples.batch(places).to(device)
-        self.crf, self.places, self.lengths, self.there = tagger.crf, places, examples.lengths[places], batch.lengths
+        self.crf, self.places, self.units, self.there = tagger.crf, places, examples.units[places], batch.units
         self.emissions = tagger.emissions(batch)
-        self.tags = self.crf.decode(self.emissions, batch.lengths).to(torch.int32).to("cpu", non_blocking=True)
+        self.tags = self.crf.decode(self.emissions, batch.units).to(torch.int32).to("cpu", non_blocking=True)
         self.copied = torch.cuda.Event() if self.emissions.is_cuda else None  # type: ignore[no-untyped-call]
         if self.copied is not None:
             self.copied.record(torch.cuda.current_stream(self.emissions.device))  # which need not be the current device
 
     def read(self, tag_ids: TagIds, scores: bool) -> tuple[FlatSpans, Tensor]:
-        """Wait for the tags; the spans, of sentences by their places in the whole, and scores that are under way."""
+        """Wait for the tags; the spans, of sentences by their places in the whole, and scores that are under way.
+
+        Starts and ends are counted in tags.
+        """
         if self.copied is not None:
             self.copied.synchronize()
         tags = self.tags.numpy()
-        inside = np.arange(tags.shape[1]) < self.lengths[:, None]
-        spans = tag_ids.spans(tags[inside], self.lengths)
+        inside = np.arange(tags.shape[1]) < self.units[:, None]
+        spans = tag_ids.spans(tags[inside], self.units)
         values = torch.full((len(spans.text),), torch.nan, dtype=torch.float64)
         if scores:
             where = (torch.from_numpy(array) for array in (spans.text, spans.start, spans.end))

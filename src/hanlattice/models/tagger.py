@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -11,52 +13,70 @@ from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.nn.stack import Stack
+from hanlattice.nn.word_lstm import WordLSTM
+
+Encoder = LatticeLSTM | CharLSTM | WordLSTM | Stack
 
 
 class Tagger(nn.Module):
-    """A batch in, a loss or tags out. `words` is None for a model that uses no lexicon, `lm` without language model."""
+    """A batch in, a loss or tags out: of characters, or of words where the encoder is of words.
+
+    `chars` is None for a model that sees whole words alone, `words` for one that sees none, `lm` without language
+    model. `beside` has tables for further numbers of each character, by their names in the batch.
+    """
 
     def __init__(
         self,
-        chars: CharEmbedding,
+        chars: CharEmbedding | None,
         words: WordEmbedding | None,
-        encoder: LatticeLSTM | CharLSTM,
+        encoder: Encoder,
         crf: CRF,
         dropout: float = 0.0,
         lm: LanguageModelStates | None = None,
+        beside: Mapping[str, CharEmbedding | WordEmbedding] | None = None,
     ) -> None:
         super().__init__()
         self.lm = lm
         self.chars, self.words, self.encoder, self.crf = chars, words, encoder, crf
+        self.beside = nn.ModuleDict(beside or {})
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(encoder.width, len(crf.tags))
 
     def emissions(self, batch: Batch) -> Tensor:
-        """[B, T, K]: how well each tag fits each character."""
+        """[B, T, K], or [B, U, K] of words: how well each tag fits."""
         word_x = None if self.words is None else self.words(batch.words)
-        hidden = self.encoder(self._inputs(batch), word_x, batch.lattice)
+        hidden = self.encoder(self._inputs(batch), word_x, batch.places)
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
 
-    def _inputs(self, batch: Batch) -> Tensor:
-        """[B, T, D]: the character embedding, and beside it what the language model knows, if there is one."""
-        chars: Tensor = self.chars(batch.chars)
-        if self.lm is None:
-            return chars
-        states = batch.states
-        if states is None:
-            if batch.symbols is None:
-                raise ValueError("this tagger has a language model, and the batch has no symbols or states for it")
-            states = self.lm.states(batch.symbols, batch.lengths)
-        return torch.cat([chars, self.lm(states)], dim=2)
+    def _inputs(self, batch: Batch) -> Tensor | None:
+        """[B, T, D]: the character embedding, and beside it whatever else is known of the character."""
+        if self.chars is None:
+            return None
+        parts: list[Tensor] = [self.chars(batch.chars)]
+        for name, table in self.beside.items():
+            if name not in batch.beside:
+                raise ValueError(f"this tagger has vectors for {name}, and the batch has no {name}")
+            parts.append(table(batch.beside[name]))
+        if self.lm is not None:
+            parts.append(self.lm(self._states(batch, self.lm)))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+    def _states(self, batch: Batch, lm: LanguageModelStates) -> Tensor:
+        if batch.states is not None:
+            return batch.states
+        if batch.symbols is None:
+            raise ValueError("this tagger has a language model, and the batch has no symbols or states for it")
+        return lm.states(batch.symbols, batch.lengths)
 
     def loss(self, batch: Batch) -> Tensor:
         """[B]: the negative log likelihood of each sentence's gold tags."""
         if batch.tags is None:
             raise ValueError("a loss needs gold tags, and this batch has none")
-        return self.crf.loss(self.emissions(batch), batch.tags, batch.lengths)
+        return self.crf.loss(self.emissions(batch), batch.tags, batch.units)
 
     @torch.no_grad()
     def decode(self, batch: Batch) -> Tensor:
-        """[B, T]: the most probable tags, 0 after a sentence's end."""
-        return self.crf.decode(self.emissions(batch), batch.lengths)
+        """[B, T] or [B, U]: the most probable tags, 0 after a sentence's end."""
+        return self.crf.decode(self.emissions(batch), batch.units)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hanlattice.config import Config
 from hanlattice.files import writing
 from hanlattice.models.checkpoint import Model
 from hanlattice.text.tags import labels_of
@@ -19,19 +20,37 @@ def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
 
 def _head(folder: Path, model: Model) -> list[str]:
     config = model.config
-    kind = {"lattice": "lattice LSTM–CRF", "char": "character LSTM–CRF"}[config.model.encoder]
     labels = labels_of(model.indexer.tags)
-    lexicon = model.indexer.lexicon
+    indexer = model.indexer
+    counts = [f"{len(indexer.vocab) - 1:,} characters"] if config.reads_characters else []
+    counts += [] if indexer.lexicon is None else [f"{len(indexer.lexicon):,} words in the lexicon"]
+    counts += [] if indexer.words is None else [f"{len(indexer.words) - 1:,} words"]
+    counts += [] if indexer.segmenter is None else [f"text cut by {config.segment.by}"]
     return [
         f"# {folder.resolve().name}",
         "",
-        f"A {kind} made with hanlattice. It finds {', '.join(labels)}.",
+        f"A {kind_of(config)} made with hanlattice. It finds {', '.join(labels)}.",
         "",
         f"- {config.model.hidden} hidden units a direction, {model.indexer.scheme} tags, seed {config.train.seed}",
-        f"- {len(model.indexer.vocab) - 1:,} characters"
-        + ("" if lexicon is None else f", {len(lexicon):,} words in the lexicon"),
+        f"- {', '.join(counts)}",
         '- use it: `hanlattice tag -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
     ]
+
+
+def kind_of(config: Config) -> str:
+    """What the model is, in words."""
+    model = config.model
+    kind = {"lattice": "lattice LSTM–CRF", "char": "character LSTM–CRF", "word": "word LSTM–CRF"}[model.encoder]
+    parts = {"characters by LSTM": model.char_features == "lstm"}
+    parts["characters by one LSTM over the sentence"] = model.char_features == "sentence-lstm"
+    parts["characters by convolution"] = model.char_features == "cnn"
+    parts["bigrams"], parts["softwords"] = model.bichar, model.softword
+    parts["parts of speech"] = model.softword and config.softwords.pos
+    parts["a separate forget gate"] = model.encoder == "lattice" and not model.coupled
+    parts[f"{model.layers} layers"] = model.layers > 1
+    parts["a language model"] = bool(config.lm.model)
+    named = [part for part, there in parts.items() if there]
+    return kind + (f" with {', '.join(named)}" if named else "")
 
 
 def _data(model: Model) -> list[str]:
@@ -49,7 +68,8 @@ def _data(model: Model) -> list[str]:
         "|---|---|---|---|---|",
         *rows,
         "",
-        f"Character vectors: {vectors.get('chars') or 'random'}. Word vectors: {vectors.get('words') or 'none'}. "
+        f"Character vectors: {vectors.get('chars') or 'random'}. Bigram vectors: {vectors.get('bichars') or 'none'}. "
+        f"Word vectors: {vectors.get('words') or 'none'}. "
         f"Language model: {vectors.get('lm') or 'none'}.",
     ]
 

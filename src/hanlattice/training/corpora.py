@@ -31,8 +31,11 @@ class Corpora:
             for name, sentences in named.items()
             if sentences
         }
-        words = config.words.vectors or (config.words.lexicon and f"random, of {config.words.lexicon}")
-        facts["vectors"] = {"chars": config.chars.vectors, "words": words, "lm": config.lm.model}
+        words = config.words.vectors or (config.words.lexicon and f"random, of {config.words.lexicon}") or "random"
+        words = "" if config.model.encoder == "char" else words
+        chars = config.chars.vectors if config.reads_characters else "none"
+        bichars = config.model.bichar and (config.bichars.vectors or "random")
+        facts["vectors"] = {"chars": chars, "bichars": bichars or "", "words": words, "lm": config.lm.model}
         return facts
 
 

@@ -60,7 +60,7 @@ def train(config: Config, folder: str | Path, *, resume: bool = False, listen: L
         return _finished(folder, config, corpora)
     run = prepare(config, folder, corpora, resume, listen)
     _epochs(run)
-    return _finish(folder, corpora, run.log)
+    return _finish(folder, corpora, run.log, config.train.device)
 
 
 @dataclass
@@ -221,7 +221,7 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
 
 def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same for a stopped run to go on: settings and the content of data and vectors."""
-    named = (config.chars.vectors, config.words.vectors, config.words.lexicon)
+    named = (config.chars.vectors, config.bichars.vectors, config.words.vectors, config.words.lexicon)
     others = [sha256(resolve(name)) for name in named if name]
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
     return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
@@ -230,6 +230,7 @@ def _identity(config: Config, corpora: Corpora) -> str:
 def _settings(config: Config) -> dict[str, Any]:
     """The settings that decide what comes out."""
     settings = config.as_dict()
+    settings.pop("compare")
     settings["train"].pop("checkpoint_minutes")
     settings["lm"].pop("cache")
     return settings
@@ -266,9 +267,9 @@ def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
     return Result(folder, dict(model.scores))
 
 
-def _finish(folder: Path, corpora: Corpora, log: Log) -> Result:
+def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
     """Score the best weights on test, once; write that into the model; clear away what only a stopped run needs."""
-    model = load_model(folder)
+    model = load_model(folder, device)
     scores = dict(model.scores)
     if corpora.test and "test" not in scores:
         scores["test"] = evaluate(model.tagger, model.indexer, corpora.test).as_dict()

@@ -1,0 +1,169 @@
+"""Indexer: what turns text into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from hanlattice.batch.examples import Examples, Words
+from hanlattice.text.arrays import Ints
+from hanlattice.text.bigrams import BigramTable
+from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits
+from hanlattice.text.segmenter import Cuts, Segmenter
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.text.tag_ids import TagIds
+from hanlattice.text.vocab import Vocab, seen_as
+
+PART = 1 << 19  # characters that are matched at a time: bounds what matching needs beside its result
+BICHARS, POSITIONS, POS = "bichars", "positions", "pos"  # what may stand beside a character's own id
+
+GoldWords = tuple[Span, ...] | None
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """Vocabularies, lexicon and segmenter, as far as the model uses them, and the tags."""
+
+    vocab: Vocab
+    lexicon: Lexicon | None
+    tags: tuple[str, ...]
+    scheme: str
+    symbols: Vocab | None = None  # the language model's
+    bichars: Vocab | None = None
+    segmenter: Segmenter | None = None  # of a word model, which has `words`, or else for softwords
+    words: Vocab | None = None
+    pos: Vocab | None = None  # parts of speech
+
+    def examples(self, sentences: Sequence[Sentence]) -> Examples:
+        """A corpus as numbers, with the gold tags if every sentence has spans.
+
+        Of a word model, spans that do not begin and end with words have no tags.
+        """
+        plain = self.read([sentence.text for sentence in sentences], [sentence.words for sentence in sentences])
+        spans = [sentence.spans for sentence in sentences if sentence.spans is not None]
+        if len(spans) < len(sentences):
+            return plain
+        of_units = spans if plain.segments is None else spans_of_words(spans, *plain.segments[:3])
+        return replace(plain, tags=self.tag_ids.tags(of_units, plain.units))
+
+    def read(self, texts: Sequence[str], words: Sequence[GoldWords] | None = None) -> Examples:
+        """Texts as numbers, without tags. `words` are the gold ones, for a model that wants them.
+
+        Each text is segmented by itself.
+        """
+        return _joined([self._part(texts[low:high], words and words[low:high]) for low, high in _parts(texts, PART)])
+
+    def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
+        lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        codes, ends = code_points("\n".join(texts)), np.cumsum(lengths + 1)[:-1] - 1
+        plain = np.delete(codes, ends)  # without the line ends in between
+        nothing = np.empty(0, dtype=np.int64)
+        matches = Matches(np.zeros_like(lengths), nothing, nothing, nothing)
+        if self.lexicon is not None:
+            matches = self.lexicon.match_joined(fold_code_points(codes), lengths)
+        cuts = self.segmenter(texts, words) if self.segmenter else None
+        beside = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
+        if cuts is not None and self.words is None:
+            beside |= self._softwords(cuts)
+        return Examples(
+            lengths,
+            self._char_ids(plain).astype(np.int64),
+            matches,
+            tags=None,
+            symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
+            beside=beside,
+            segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
+        )
+
+    def _softwords(self, cuts: Cuts) -> dict[str, Ints]:
+        soft = {POSITIONS: cuts.positions()}
+        if self.pos is not None:
+            each = np.array(self.pos.ids(cuts.pos or ()), dtype=np.int64)
+            soft[POS] = np.repeat(each, cuts.end - cuts.start)
+        return soft
+
+    def _words(self, texts: Sequence[str], cuts: Cuts, vocab: Vocab) -> Words:
+        ids = np.array([word_id(vocab, word) for word in words_of(texts, cuts)], dtype=np.int64)
+        return Words(cuts.counts, cuts.start, cuts.end, ids)
+
+    @cached_property
+    def _char_ids(self) -> CodeTable:
+        return seen_as(self.vocab)
+
+    @cached_property
+    def _symbol_ids(self) -> CodeTable | None:
+        return None if self.symbols is None else seen_as(self.symbols)
+
+    @cached_property
+    def _bichar_ids(self) -> BigramTable | None:
+        return None if self.bichars is None else BigramTable(self.bichars)
+
+    @cached_property
+    def tag_ids(self) -> TagIds:
+        """What turns spans into tags, as numbers, and back."""
+        return TagIds(self.tags, self.scheme)
+
+
+def words_of(texts: Sequence[str], cuts: Cuts) -> Iterator[str]:
+    """The words of texts, with their widths folded, one after the other."""
+    folded = [fold(text) for text in texts]
+    sentence = np.repeat(np.arange(len(cuts.counts)), cuts.counts)
+    for at, start, end in zip(sentence.tolist(), cuts.start.tolist(), cuts.end.tolist(), strict=True):
+        yield folded[at][start:end]
+
+
+def word_id(vocab: Vocab, word: str) -> int:
+    """The id of a word; where it is unknown, that of the word with every digit a 0."""
+    return vocab[word] or vocab[fold_digits(word)]
+
+
+def spans_of_words(spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, end: Ints) -> list[list[Span]]:
+    """Spans over characters as spans over words, without those that begin or end inside a word."""
+    found: list[list[Span]] = []
+    edges = np.concatenate([[0], np.cumsum(counts)]).tolist()
+    starts, stops = start.tolist(), end.tolist()
+    for row, (low, high) in zip(spans, pairwise(edges), strict=True):
+        begins = {place: nth for nth, place in enumerate(starts[low:high])}
+        ends = {place: nth + 1 for nth, place in enumerate(stops[low:high])}
+        whole = [span for span in row if span.start in begins and span.end in ends]
+        found.append([Span(begins[span.start], ends[span.end], span.label) for span in whole])
+    return found
+
+
+def count_crossing(spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, end: Ints) -> int:
+    """How many spans over characters begin or end inside a word: a word model can never find them."""
+    return sum(map(len, spans)) - sum(map(len, spans_of_words(spans, counts, start, end)))
+
+
+def _parts(texts: Sequence[str], characters: int) -> Iterator[tuple[int, int]]:
+    """(first, the one after the last) of runs of texts of about so many characters; at least one run."""
+    if sum(map(len, texts)) <= characters:
+        yield 0, len(texts)
+        return
+    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
+    yield from pairwise([0, *cuts.tolist(), len(texts)])
+
+
+def _joined(parts: Sequence[Examples]) -> Examples:
+    """Examples of one kind, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    matches = (np.concatenate(arrays) for arrays in zip(*(part.matches for part in parts), strict=True))
+    symbols = [part.symbols for part in parts if part.symbols is not None]
+    segments = [part.segments for part in parts if part.segments is not None]
+    return Examples(
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.chars for part in parts]),
+        Matches(*matches),
+        tags=None,
+        symbols=np.concatenate(symbols) if symbols else None,
+        beside={name: np.concatenate([part.beside[name] for part in parts]) for name in parts[0].beside},
+        segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
+    )

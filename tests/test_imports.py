@@ -18,13 +18,14 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A module or folder may import its own folder and whatever stands further down; not its neighbours on the same floor.
 FLOORS = (
     ("cli",),
+    ("compare",),
     ("bench", "pretrain"),
     ("predict", "training"),
     ("models",),
     ("nn", "batch"),
     ("ops", "data", "evaluation"),
     ("text", "config"),
-    ("files", "plain"),
+    ("extras", "files", "plain"),
     ("errors",),
 )
 FLOOR = {unit: floor for floor, units in enumerate(FLOORS) for unit in units}
@@ -86,7 +87,7 @@ def test_every_file_was_looked_at():
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if unit_of(path) in ("text", "config", "files", "errors")],
+    [path for path in FILES if unit_of(path) in ("text", "config", "extras", "files", "errors")],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_the_ground_floor_does_without_torch(path):

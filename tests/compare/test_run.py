@@ -1,0 +1,230 @@
+"""Whole comparisons with real trainings: their outputs, going on after a stop, and what a failing run leaves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hanlattice.compare.matrix import read_rows
+from hanlattice.compare.run import Comparison, compare, raise_failures
+from hanlattice.compare.work import recount
+from hanlattice.config import read_config
+from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
+from hanlattice.training.loop import train
+from tests.training.crash import killed_at_step
+
+
+class Ears(list):
+    """Hears a comparison."""
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self.append(event)
+
+    def runs(self, name: str) -> set[str]:
+        """The runs that had an event of this name."""
+        return {event["run"] for event in self if event["event"] == name}
+
+
+def quick(files: list[Path], out: Path, seeds: Any = (1,), **options: Any) -> tuple[Comparison, Ears]:
+    ears = Ears()
+    settings = {"devices": "cpu", "rates": False, "samples": 100, "listen": ears, **options}
+    return compare(files, seeds, out, **settings), ears
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory) -> tuple[Path, list[Path], Ears, Comparison]:
+    """A comparison with everything. Nobody writes into its folder."""
+    from hanlattice.compare import pool
+    from tests.compare.tasks import SERVER
+    from tests.made import made_tree, write_toml
+
+    folder = tmp_path_factory.mktemp("whole")
+    small = {"train__epochs": 2, "model__hidden": 4}
+    files = [
+        write_toml(folder / "lattice.toml", made_tree(tiny, **small, compare__row="格子", compare__paper=50.0)),
+        write_toml(folder / "char.toml", made_tree(tiny, **small, model__encoder="char")),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "CONTEXT", SERVER)
+        options = {"jobs": 2, "rates": True, "seconds": 0.05, "against": "char"}
+        found, ears = quick(files, folder / "out", (1, 2), **options)
+    return folder, files, ears, found
+
+
+def test_outputs(whole):
+    folder, _, ears, found = whole
+    assert found.failures == {}
+    assert ears.runs("finished") == {"lattice-1", "lattice-2", "char-1", "char-2"}
+    assert ears[0] == {"event": "plan", "runs": 4, "kept": 0, "devices": ["cpu"]}
+    assert [event["run"] for event in ears if event["event"] == "rates"] == ["rates of lattice", "rates of char"]
+    assert (folder / "out" / "table.md").read_text("utf-8") == found.table
+    assert load(folder / "out" / "results.json") == json.loads(json.dumps(found.summary))
+    assert "格子" in (folder / "out" / "plot.svg").read_text("utf-8")
+    for part in ("格子", "char", "F1 − char", "95 %", "paper", "train sent/s", "test.bmes"):
+        assert part in found.table
+    assert not list((folder / "out").rglob("*.scratch"))
+    assert not list((folder / "out").rglob("*.part"))
+
+
+def test_what_the_json_says(whole):
+    _, files, _, found = whole
+    (section,) = found.summary["sections"]
+    first, second = section["rows"]
+    assert (first["name"], first["seeds"], first["wanted"], first["paper"]) == ("格子", [1, 2], 2, 50.0)
+    assert first["config"] == str(files[0])
+    assert second["settings"]["model.encoder"] == "char"
+    assert first["difference"].keys() == {"difference", "low", "high", "p"}
+    assert first["rates"]["train"]["sentences_per_second"] > 0
+    assert first["rates"]["decode"]["characters_per_second"] > first["rates"]["decode"]["sentences_per_second"]
+    run = found.summary["runs"]["lattice-1"]
+    assert run["versions"]["torch"]
+    assert run["machine"]["cpu"]
+    assert {"epoch", "seconds", "parameters", "device"} <= run.keys()
+    assert "counts" not in run
+
+
+def test_a_run_is_what_train_makes(whole, tmp_path):
+    folder, files, ears, found = whole
+    alone = Ears()
+    result = train(read_config(files[0], ["train.seed=2"]), tmp_path / "alone", listen=alone)
+    run = found.summary["runs"]["lattice-2"]
+    assert run["scores"] == result.scores
+    assert run["parameters"] == alone[0]["parameters"]
+    record = load(folder / "out" / "results" / "lattice-2.json")
+    score = result.scores["test"]["overall"]
+    counted = np.array(record["counts"]).sum(0).tolist()
+    assert counted == [score["gold"], score["predicted"], score["correct"]]
+    assert recount(record) == ""
+    assert not [event for event in ears if event["event"] == "notice"]
+
+
+def test_counts_that_do_not_add_up_are_told(whole):
+    folder, *_ = whole
+    record = load(folder / "out" / "results" / "lattice-2.json")
+    record["counts"][0] = [0, 5, 0]
+    assert "decoded once more, its F1 is" in recount(record)
+
+
+def test_again_trains_nothing_and_writes_the_same(whole, tmp_path):
+    folder, files, *_ = whole
+    out = tmp_path / "out"
+    shutil.copytree(folder / "out", out)
+    for name in ("table.md", "results.json", "plot.svg"):
+        (out / name).unlink()
+    _, ears = quick(files, out, (1, 2), jobs=2, rates=True, against="char")
+    assert [event["event"] for event in ears] == ["plan"]
+    assert ears[0]["kept"] == 4
+    for name in ("table.md", "results.json", "plot.svg"):
+        assert (out / name).read_bytes() == (folder / "out" / name).read_bytes()
+
+
+def test_records_alone_make_the_table_and_more_seeds_are_trained(whole, tmp_path):
+    folder, files, _, found = whole
+    for part in ("results", "rates"):
+        shutil.copytree(folder / "out" / part, tmp_path / "out" / part)
+    again, ears = quick(files, tmp_path / "out", (1, 2), rates=True, against="char")
+    assert again.table == found.table
+    assert ears.runs("begin") == set()
+    more, ears = quick(files[1:], tmp_path / "out", (2, 7))
+    assert ears.runs("begin") == {"char-7"}
+    assert more.summary["sections"][0]["rows"][0]["seeds"] == [2, 7]
+
+
+def test_other_settings_or_data_are_refused_before_anything_starts(whole, tmp_path):
+    folder, files, _, _ = whole
+    shutil.copytree(folder / "out" / "results", tmp_path / "out" / "results")
+    ears = Ears()
+    with pytest.raises(ConfigError) as caught:
+        quick(files, tmp_path / "out", (1, 2, 3), changes=["train.epochs=3"], listen=ears)
+    assert len(caught.value.problems) == 4
+    assert "train.epochs was 2 and is 3" in str(caught.value)
+    assert ears == []
+
+
+def test_a_stopped_run_goes_on_and_a_finished_one_is_only_counted(toml, tmp_path):
+    file, out = toml("a", train__epochs=4, train__checkpoint_minutes=1e-9), tmp_path / "out"
+    (row,) = read_rows([file])
+    assert killed_at_step(row.with_seed(1, "cpu"), out / "runs" / "a-1", 7)
+    train(row.with_seed(2, "cpu"), out / "runs" / "a-2")
+    found, ears = quick([file], out, (1, 2))
+    assert ears.runs("resume") == {"a-1"}
+    assert ears.runs("start") == set()
+    assert "a-2" not in ears.runs("epoch")
+    assert ears.runs("finished") == {"a-1", "a-2"}
+    straight = train(row.with_seed(1, "cpu"), tmp_path / "straight")
+    assert found.summary["runs"]["a-1"]["scores"] == straight.scores
+
+
+def test_a_run_that_fails_does_not_keep_the_others(toml, tmp_path):
+    files = [
+        toml("good"),
+        toml("missing", chars__vectors=str(tmp_path / "nothing.vec")),
+        toml("diverges", train__lr=1e38, train__optimizer="sgd", train__schedule="constant"),
+    ]
+    found, ears = quick(files, tmp_path / "out", (1,), jobs=2, against="good")
+    assert ears.runs("finished") == {"good-1"}
+    assert ears.runs("failed") == set(found.failures) == {"missing-1", "diverges-1"}
+    assert "nothing.vec: cannot read" in found.failures["missing-1"]
+    assert "training has diverged" in found.failures["diverges-1"]
+    assert [line.split("|")[2].strip() for line in found.table.splitlines() if line.startswith("| ")][2:] == [
+        "1",
+        "0 of 1",
+        "0 of 1",
+    ]
+    assert found.summary["failures"]["missing-1"]["reason"] in found.failures["missing-1"]
+    with pytest.raises(HanlatticeError, match="2 failed; the table in") as caught:
+        raise_failures(found)
+    assert "missing-1: " in str(caught.value)
+
+
+def test_a_run_that_was_begun_elsewhere(toml, tmp_path):
+    folder = tmp_path / "out" / "runs" / "a-1"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"config": {"train": {"device": "cuda:1"}}}', "utf-8")
+    found, _ = quick([toml("a")], tmp_path / "out")
+    assert "it was begun on cuda:1, not on cpu" in found.failures["a-1"]
+
+
+def test_without_a_test_file_dev_is_compared(toml, tmp_path):
+    found, _ = quick(
+        [toml("a", data__test="", data__dev="", data__holdout=0.25)], tmp_path / "out", rates=True, seconds=0.01
+    )
+    assert found.failures == {}
+    (section,) = found.summary["sections"]
+    assert section["part"] == "dev"
+    assert "held out: there is no dev or test file" in found.table
+    assert section["rows"][0]["rates"] is not None
+
+
+def test_without_matplotlib(whole, tmp_path, monkeypatch):
+    folder, files, *_ = whole
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    shutil.copytree(folder / "out" / "results", tmp_path / "out" / "results")
+    _, ears = quick(files, tmp_path / "out", (1,))
+    assert [event["text"] for event in ears if event["event"] == "notice"] == [
+        "no plot.svg: it needs matplotlib: pip install 'hanlattice[plot]'"
+    ]
+    assert (tmp_path / "out" / "table.md").exists()
+    assert not (tmp_path / "out" / "plot.svg").exists()
+
+
+def test_refusals(toml: Callable[..., Path], tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="is a file"):
+        quick([toml("a")], tmp_path / "file")
+    with pytest.raises(InputError, match="jobs must be"):
+        quick([toml("a")], tmp_path / "out", jobs=-1)
+    with pytest.raises(InputError, match="no device is called"):
+        quick([toml("a")], tmp_path / "out", devices="tpu")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,198 @@
+"""From records to the summary, the Markdown table and the plot."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.compare.matrix import Row
+from hanlattice.compare.plot import draw
+from hanlattice.compare.summary import Found, spread, summarise
+from hanlattice.compare.table import _aligned, markdown, signed, width
+from hanlattice.config import make_config
+from hanlattice.evaluation.ner import Score
+from hanlattice.evaluation.significance import paired_bootstrap
+
+MACHINE = {"gpu": None, "cpu": "Some CPU", "threads": 2}
+
+
+def row(stem: str, test: str = "weibo/test.bmes", name: str = "", paper: float = 0.0) -> Row:
+    data = {"train": "t", "dev": "d", "test": test}
+    return Row(stem, Path(f"{stem}.toml"), make_config({"data": data, "compare": {"row": name, "paper": paper}}))
+
+
+def run(row: Row, seed: int, correct: int, groups: dict[str, int] | None = None) -> dict[str, Any]:
+    """Ten sentences of ten spans each; a model finds `correct` of each ten, and one thing too many."""
+    score = Score(100, 10 * correct + 10, 10 * correct).as_dict()
+    grouped = {group: Score(100, 100, share).as_dict() for group, share in (groups or {}).items()}
+    report = {"overall": score, "groups": grouped, "by_type": {}}
+    facts = {"device": "cpu", "machine": MACHINE, "versions": {}, "epoch": 3, "seconds": 60.0, "parameters": 12_345}
+    scores = {"epoch": 3, "dev": report} | ({"test": report} if row.part == "test" else {})
+    counts = [[10, correct + 1, correct]] * 10
+    return {"row": row.stem, "seed": seed, "part": row.part, "scores": scores, "counts": counts, **facts}
+
+
+def rate(sentences: float, gpu: str | None = None) -> dict[str, Any]:
+    figures = {"sentences_per_second": sentences, "characters_per_second": 40 * sentences, "calls": 5}
+    return {"device": "cpu", "machine": {**MACHINE, "gpu": gpu}, "train": figures, "decode": {**figures, "calls": 6}}
+
+
+def found(*given: tuple[Row, list[int]], **more: Any) -> Found:
+    runs = {f"{r.stem}-{at}": run(r, at, correct) for r, each in given for at, correct in enumerate(each, 1)}
+    settings = {"rates": {}, "failures": {}, "seeds": [1, 2, 3], "samples": 100, **more}
+    return Found(rows=[r for r, _ in given], runs=runs, **settings)
+
+
+def cells(text: str) -> list[dict[str, str]]:
+    """Every row of every table, by heading."""
+    tables: list[list[list[str]]] = [[]]
+    for line in text.splitlines():
+        if line.startswith("|"):
+            tables[-1].append([cell.strip() for cell in line.strip("|").split(" | ")])
+        elif tables[-1]:
+            tables.append([])
+    return [dict(zip(table[0], line, strict=True)) for table in tables if table for line in table[2:]]
+
+
+def test_means_deviations_and_the_paper():
+    a, b = row("a", name="格子", paper=58.79), row("b")
+    summary = summarise(found((a, [7, 8, 9]), (b, [5])))
+    (first, second) = cells(markdown(summary))
+    f1 = [100 * Score(100, 10 * n + 10, 10 * n).f1 for n in (7, 8, 9)]
+    mean, deviation = statistics.mean(f1), statistics.stdev(f1)
+    assert first == {
+        "model": "格子",
+        "seeds": "3",
+        "dev F1": f"{mean:.2f} ± {deviation:.2f}",
+        "P": "88.80 ± 1.25",
+        "R": "80.00 ± 10.00",
+        "F1": f"{mean:.2f} ± {deviation:.2f}",
+        "paper": "58.79",
+        "F1 − paper": f"+{mean - 58.79:.2f}",
+        "weights": "12,345",
+    }
+    assert (second["seeds"], second["F1"], second["R"], second["paper"]) == ("1 of 3", "62.50", "50.00", "–")
+    assert json.loads(json.dumps(summary)) == summary
+
+
+def test_the_difference_to_the_named_row():
+    a, b = row("a"), row("b", name="the other")
+    for name in ("b", "the other"):
+        given = found((a, [7, 8]), (b, [5, 6]), against=name, seeds=[1, 2])
+        summary = summarise(given)
+        (first, second) = cells(markdown(summary))
+        counts = [np.array([r["counts"] for r in given.of(each)]) for each in (a, b)]
+        expected = paired_bootstrap(*counts, samples=100)
+        assert summary["sections"][0]["rows"][0]["difference"] == expected._asdict()
+        assert first["F1 − the other"] == f"+{100 * expected.difference:.2f}"
+        assert first["95 %"] == f"{signed(100 * expected.low)} … {signed(100 * expected.high)}"
+        assert first["p"] == "≤ 0.01"
+        assert {second[heading] for heading in ("F1 − the other", "95 %", "p")} == {"–"}
+        assert "100 samples" in markdown(summary)
+
+
+def test_without_a_named_row_there_is_no_difference():
+    text = markdown(summarise(found((row("a"), [7]), (row("b"), [5]))))
+    assert "95 %" not in text
+    assert "paper" not in text
+    assert "sent/s" not in text
+
+
+def test_other_gold_is_not_compared():
+    a, b = row("a"), row("b")
+    given = found((a, [7]), (b, [5]), against="b")
+    given.runs["a-1"]["counts"][0] = [9, 8, 7]
+    assert summarise(given)["sections"][0]["rows"][0]["difference"] is None
+
+
+def test_a_section_for_each_test_file_in_the_order_given():
+    rows = [row("wa"), row("ma", test="msra/test.bmes"), row("wb"), row("mb", test="msra/test.bmes")]
+    summary = summarise(found(*((each, [5]) for each in rows), against="ma"))
+    assert [section["name"] for section in summary["sections"]] == ["weibo/test.bmes", "msra/test.bmes"]
+    assert [section["against"] for section in summary["sections"]] == [None, "ma"]
+    text = markdown(summary)
+    assert [each["model"] for each in cells(text)] == ["wa", "wb", "ma", "mb"]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## weibo/test.bmes", "## msra/test.bmes"]
+
+
+def test_groups():
+    a = row("a")
+    runs = {f"a-{seed}": run(a, seed, 5, {"NAM": 50 + seed, "NOM": 60}) for seed in (1, 2)}
+    runs["a-3"] = run(a, 3, 5, {"NAM": 53})
+    summary = summarise(Found([a], [1, 2, 3], runs, {}, {}))
+    (only,) = cells(markdown(summary))
+    assert (only["NAM F1"], only["NOM F1"]) == ("52.00 ± 1.00", "40.00 ± 34.64")
+
+
+def test_rates_and_their_ratio():
+    a, b, c = row("a"), row("b"), row("c")
+    rates = {"a": rate(1500.4), "b": rate(3000.0)}
+    text = markdown(summarise(found((a, [7]), (b, [5]), (c, [5]), rates=rates, against="b")))
+    first, second, third = cells(text)
+    assert (first["train sent/s"], second["train sent/s"], third["train sent/s"]) == ("1,500 (0.50×)", "3,000", "–")
+    assert "each row alone on Some CPU, 2 threads; × is to b." in text
+    mixed = markdown(summarise(found((a, [7]), (b, [5]), rates={"a": rate(1), "b": rate(2, "NVIDIA H200")})))
+    assert "Some CPU, 2 threads or NVIDIA H200" in mixed
+    assert "remove rates/" in mixed
+
+
+def test_what_failed_is_told():
+    failures = {"b-1": {"reason": "no such\nfile", "trace": "…"}}
+    text = markdown(summarise(found((row("a"), [7]), (row("b"), []), failures=failures, against="b", seeds=[1])))
+    first, second = cells(text)
+    assert (second["seeds"], second["F1"], second["weights"]) == ("0 of 1", "–", "–")
+    assert "95 %" not in first
+    assert "- b-1: no such file" in text
+
+
+def test_a_dev_table_has_no_second_dev_column():
+    (only,) = cells(markdown(summarise(found((row("a", test=""), [7])))))
+    assert "dev F1" not in only
+    assert only["F1"] != "–"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0.0, "0.00"), (-0.001, "0.00"), (0.004, "0.00"), (1.004, "+1.00"), (-12.346, "−12.35")]
+)
+def test_signs(number, text):
+    assert signed(number) == text
+
+
+def test_one_value_has_no_deviation():
+    assert spread([]) is None
+    assert spread([0.5]) == {"mean": 0.5, "deviation": None}
+    assert spread([0.0, 1.0]) == {"mean": 0.5, "deviation": pytest.approx(2**-0.5)}
+
+
+@given(st.lists(st.text("ab|格子\n ü", max_size=6), min_size=1, max_size=5))
+def test_lines_are_equally_wide_and_cells_stay_apart(names):
+    lines = _aligned([("model", "F1"), *((name, "1.00") for name in names)])
+    assert len({width(line) for line in lines}) == 1
+    assert len(lines) == len(names) + 2
+    for line in lines:
+        assert line.replace("\\|", "").count("|") == 3
+
+
+def texts(path: Path) -> list[str]:
+    svg = "{http://www.w3.org/2000/svg}"
+    return ["".join(node.itertext()) for node in ElementTree.parse(path).getroot().iter(f"{svg}text")]
+
+
+def test_the_plot_has_every_row(tmp_path):
+    rows = [row("a", name="格子 $x$ <b>", paper=58.79), row("empty"), row("m", test="msra/test.bmes")]
+    summary = summarise(found((rows[0], [7, 8]), (rows[1], []), (rows[2], [5]), against="a"))
+    for name in ("one.svg", "two.svg"):
+        draw(summary, tmp_path / name)
+    told = texts(tmp_path / "one.svg")
+    for text in ("格子 $x$ <b>", "empty", "m", "weibo/test.bmes", "msra/test.bmes"):
+        assert text in told, told
+    assert [text.endswith("bar: the paper's") for text in told if text.startswith("test F1, per cent")] == [True, False]
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()

@@ -12,9 +12,11 @@ import typer
 from hanlattice import __version__
 from hanlattice.cli import data, lm, pretrain, vectors
 from hanlattice.cli.bench import bench
+from hanlattice.cli.compare import compare
 from hanlattice.cli.evaluate import evaluate
 from hanlattice.cli.gazetteer import gazetteer
 from hanlattice.cli.info import info
+from hanlattice.cli.mistakes import mistakes
 from hanlattice.cli.tag import tag
 from hanlattice.cli.train import train
 from hanlattice.errors import HanlatticeError
@@ -28,7 +30,7 @@ app = typer.Typer(
 )
 for name, group in (("data", data), ("pretrain", pretrain), ("vectors", vectors), ("lm", lm)):
     app.add_typer(group.app, name=name)
-for verb in (train, evaluate, tag, info, gazetteer, bench):
+for verb in (train, evaluate, tag, info, gazetteer, bench, compare, mistakes):
     app.command()(verb)
 
 _USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it

@@ -1,0 +1,251 @@
+"""`hanlattice mistakes`: what two models get differently on a labelled file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hanlattice.errors import InputError, OutputError
+from hanlattice.files import sha256, shown, writing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hanlattice.evaluation.mistakes import Mistakes
+    from hanlattice.models.checkpoint import Model
+    from hanlattice.text.lexicon import Lexicon
+    from hanlattice.text.sentence import Sentence
+    from hanlattice.text.spans import Span
+
+_WIDTH = 116  # of the widest table; a file or a pipe has no width of its own
+_COLOURS = {"": "", "gold": "bold cyan", "right": "green", "wrong": "bold red"}
+
+
+def mistakes(
+    model_a: Annotated[Path, typer.Argument(help="The folder of model A, the one to compare with.")],
+    model_b: Annotated[Path, typer.Argument(help="The folder of model B.")],
+    file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
+    train: Annotated[
+        str | None, typer.Option(help="The labelled file the models learnt from; without it, the one they name.")
+    ] = None,
+    lexicon: Annotated[
+        str | None, typer.Option(help="A dictionary or a vector file; without it, the lexicon of B, or else of A.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl; also of --train.")] = "auto",
+    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES; also of --train.")] = "auto",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a report in Markdown too.")] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", help="Write everything, with all sentences, to this file too.")
+    ] = None,
+    sentences: Annotated[int, typer.Option(min=0, help="How many sentences to show in terminal and report.")] = 20,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
+) -> None:
+    """What two models get differently: by type, length, lexicon and training, with the sentences."""
+    from hanlattice.data.corpora import resolve
+    from hanlattice.evaluation.mistakes import compare
+    from hanlattice.models.checkpoint import load_model
+    from hanlattice.models.device import use_threads
+
+    use_threads(threads)
+    notes: list[str] = []
+    about = [("A", shown(model_a)), ("B", shown(model_b)), ("file", shown(file))]
+    gold = _read(file, format, scheme, notes)
+    models = {"A": load_model(model_a, device), "B": load_model(model_b, device)}
+    inputs = [resolve(name) for name in (file, train, lexicon) if name is not None]
+    inputs += [Path(model.config.data.train) for model in models.values()]
+    _check_outputs([out, as_json], inputs, [model_a, model_b])
+    _compare_labels(models, notes)
+    words = _own_lexicon(models, notes, about) if lexicon is None else _given_lexicon(lexicon, notes, about)
+    if train is None:
+        learnt = _own_training(models, notes, about)
+    else:
+        learnt = _read(train, format, scheme, notes)
+        about.append(("train", f"{shown(train)}, {len(learnt):,} sentences"))
+    spans_a, spans_b = (_decoded(model, gold) for model in models.values())
+    made = compare(gold, spans_a, spans_b, words, learnt)
+    _write(made, about, notes, out, as_json, sentences)
+    _show(made, about, notes, sentences)
+
+
+def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folders: Iterable[Path]) -> None:
+    """What can be known to be wrong with them before the work begins."""
+    from hanlattice.pretrain.outputs import refuse_inputs
+
+    kept = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    given = [path for path in outputs if path is not None]
+    for path in given:
+        if path.is_dir():
+            raise OutputError(f"cannot write {path}: it is a folder, not a file")
+        refuse_inputs(path, [*inputs, *kept])
+    if len(given) == 2 and given[0].resolve() == given[1].resolve():
+        raise InputError("--out and --json are the same file; give one of them another name", given[0])
+
+
+def _read(file: str, format: str, scheme: str, notes: list[str]) -> tuple[Sentence, ...]:
+    from hanlattice.data.corpora import resolve
+    from hanlattice.data.corpus import read_corpus
+
+    corpus = read_corpus(resolve(file), format=format, scheme=scheme)
+    notes += corpus.notices
+    return corpus.sentences
+
+
+def _decoded(model: Model, gold: Sequence[Sentence]) -> list[list[Span]]:
+    from hanlattice.models.decode import decode
+
+    return decode(model.tagger, model.indexer, model.indexer.examples(gold))
+
+
+def _compare_labels(models: Mapping[str, Model], notes: list[str]) -> None:
+    from hanlattice.text.tags import labels_of
+
+    labels = {name: set(labels_of(model.indexer.tags)) for name, model in models.items()}
+    for name, other in (("A", "B"), ("B", "A")):
+        if more := sorted(labels[name] - labels[other]):
+            notes.append(f"labels that {name} knows and {other} does not: {', '.join(more)}")
+
+
+def _given_lexicon(file: str, notes: list[str], about: list[tuple[str, str]]) -> Lexicon:
+    from hanlattice.data.corpora import resolve
+    from hanlattice.evaluation.mistakes import read_lexicon
+
+    words, notices = read_lexicon(resolve(file))
+    notes += notices
+    about.append(("lexicon", f"{shown(file)}, {len(words):,} words"))
+    return words
+
+
+def _own_lexicon(models: Mapping[str, Model], notes: list[str], about: list[tuple[str, str]]) -> Lexicon | None:
+    """The lexicon of B, or else of A."""
+    for name in ("B", "A"):
+        words = models[name].indexer.lexicon
+        if words is not None:
+            about.append(("lexicon", f"that of {name}, {len(words):,} words"))
+            return words
+    notes.append("neither model has a lexicon, so there is no breakdown by it; --lexicon names one")
+    return None
+
+
+def _own_training(
+    models: Mapping[str, Model], notes: list[str], about: list[tuple[str, str]]
+) -> tuple[Sentence, ...] | None:
+    """The sentences that B, or else A, was trained on, if its configuration still leads to them."""
+    if _origin(models["A"]) != _origin(models["B"]):
+        named = " and ".join(f"{shown(model.config.data.train)} ({name})" for name, model in models.items())
+        notes.append(f"A and B were trained on different sentences, of {named}")
+    problems = []
+    for name in ("B", "A"):
+        try:
+            learnt = _training_sentences(models[name], name, notes)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        about.append(("train", f"{shown(models[name].config.data.train)}, of {name}, {len(learnt):,} sentences"))
+        return learnt
+    notes.append(f"no breakdown by what was seen in training ({problems[0]}); --train names the file")
+    return None
+
+
+def _origin(model: Model) -> tuple[object, ...]:
+    """What decides on the training sentences: the file, by its checksum where that is known, and the part of it."""
+    data = model.config.data
+    file = model.data.get("train", {}).get("sha256") or data.train
+    return file, data.limit, 0 if data.dev else data.holdout
+
+
+def _training_sentences(model: Model, name: str, notes: list[str]) -> tuple[Sentence, ...]:
+    """As the training took them: the first `limit`, without those that were held out."""
+    from hanlattice.data.corpora import resolve
+    from hanlattice.training.corpora import hold_out
+
+    data = model.config.data
+    if not data.train:
+        raise InputError(f"the configuration of {name} names no training file")
+    found: list[str] = []
+    sentences = _read(data.train, data.format, data.scheme, found)
+    notes += [f"train: {notice}" for notice in found]
+    digest = model.data.get("train", {}).get("sha256")
+    if digest and digest != sha256(resolve(data.train)):
+        notes.append(f"{shown(data.train)} has changed since {name} was trained on it")
+    kept = tuple(sentence for sentence in sentences if len(sentence))[: data.limit or None]
+    return kept if data.dev else hold_out(kept, data.holdout)[0]
+
+
+def _write(
+    made: Mistakes,
+    about: Sequence[tuple[str, str]],
+    notes: Sequence[str],
+    out: Path | None,
+    as_json: Path | None,
+    sentences: int,
+) -> None:
+    from hanlattice.evaluation.mistakes.report import markdown
+
+    if out is not None:
+        with writing(out) as file:
+            file.write(markdown(made, about, notes, sentences))
+    if as_json is not None:
+        with writing(as_json) as file:
+            file.write(_json({**dict(about), "notes": list(notes), **made.as_dict()}) + "\n")
+
+
+def _json(record: dict[str, Any]) -> str:
+    """Readable as it is; a lone surrogate, which UTF-8 cannot carry, makes it ASCII escapes."""
+    text = json.dumps(record, ensure_ascii=False, indent=1)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(record, indent=1)
+    return text
+
+
+def _show(made: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[str], sentences: int) -> None:
+    from rich.console import Console
+
+    from hanlattice.evaluation.mistakes.report import summary, visible
+
+    for note in notes:
+        typer.echo(f"note: {visible(note)}", err=True)
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDTH)
+    for name, value in about:
+        console.print(f"{name}: {visible(value)}", soft_wrap=True)
+    for line in summary(made):
+        console.print(line, soft_wrap=True)
+    _show_tables(made, console)
+    _show_sentences(made, console, sentences)
+
+
+def _show_tables(made: Mistakes, console: Console) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from hanlattice.evaluation.mistakes.report import tables
+
+    for words in tables(made):
+        table = Table(title=words.title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+        for at, heading in enumerate(words.headings):
+            table.add_column(heading, justify="right" if at else "left", overflow="fold")
+        for row in words.rows:
+            table.add_row(*map(Text, row))
+        console.print()
+        console.print(table)
+
+
+def _show_sentences(made: Mistakes, console: Console, most: int) -> None:
+    from rich.text import Text
+
+    from hanlattice.evaluation.mistakes.report import sentence_lines, sentence_title
+
+    for sentence in [sentence for sentence in made.sentences if sentence.differences][:most]:
+        console.print(f"\n{sentence_title(sentence)}", style="bold")
+        for who, pieces in sentence_lines(sentence):
+            line = Text(f"{who:<5}").append_tokens((piece.text, _COLOURS[piece.mark]) for piece in pieces)
+            console.print(line, soft_wrap=True)

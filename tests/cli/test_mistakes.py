@@ -1,0 +1,228 @@
+"""`hanlattice mistakes`: two model folders and a labelled file in; tables, a report and JSON out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hanlattice.data.columns import write_columns
+from hanlattice.data.corpus import read_corpus
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from hanlattice.training.loop import train
+from tests.cli.command import Outcome, hanlattice
+from tests.made import made_config, sentences
+
+
+@pytest.fixture(scope="module")
+def weak(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A character model after one epoch, which makes mistakes."""
+    config = made_config(made, model__encoder="char", train__epochs=1)
+    return train(config, tmp_path_factory.mktemp("models") / "weak").folder
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of other labels and another training file, cut and held out, that is gone."""
+    folder = tmp_path_factory.mktemp("other")
+    renamed = [
+        Sentence(each.text, tuple(Span(span.start, span.end, f"{span.label}.NAM") for span in each.spans or ()))
+        for each in sentences(60, 5)
+    ]
+    write_columns(folder / "train.bmes", renamed)
+    config = made_config(
+        folder,
+        model__encoder="char",
+        train__epochs=1,
+        data__dev="",
+        data__test="",
+        data__holdout=0.25,
+        data__limit=40,
+        chars__vectors="",
+        words__vectors="",
+    )
+    return train(config, folder / "model").folder
+
+
+def compared(*arguments: str | Path, folder: Path) -> tuple[Outcome, dict[str, Any]]:
+    """What was printed, and the JSON."""
+    outcome = hanlattice("mistakes", *arguments, "--json", folder / "all.json")
+    assert outcome.code == 0, outcome.err
+    record: dict[str, Any] = json.loads((folder / "all.json").read_text("utf-8"))
+    return outcome, record
+
+
+def test_the_scores_are_those_of_evaluate(weak, lattice_folder, made, tmp_path):
+    outcome, record = compared(weak, lattice_folder, made / "test.bmes", folder=tmp_path)
+    assert outcome.err == ""
+    for side, folder in (("a", weak), ("b", lattice_folder)):
+        scores = json.loads(hanlattice("evaluate", "--json", folder, made / "test.bmes").text)
+        assert scores["overall"].items() <= record["overall"][side].items()
+        for row in record["breakdowns"]["type"]:
+            assert scores["by_type"].get(row["name"], row[side]).items() <= row[side].items()
+    assert record["overall"]["only_b"] > record["overall"]["only_a"]
+    assert record["breakdowns"].keys() == {"type", "length", "lexicon", "borders", "training"}
+    assert [part["part"] for part in record["coverage"]] == ["train", "test"]
+    assert record["coverage"][0]["entities"] == entities(made / "train.bmes")
+    train_texts, test = ({s.text for s in read_corpus(made / "train.bmes").sentences}, read_corpus(made / "test.bmes"))
+    assert record["repeated"] == sum(s.text in train_texts for s in test.sentences)
+    for part in ("By type", "By length", "Kinds of error", "Entities in the lexicon", "seen in training", "McNemar"):
+        assert part in outcome.text, part
+    assert f"{record['repeated']} of the 30 sentences stand in train verbatim" in outcome.text
+
+
+def entities(path: Path) -> int:
+    return sum(len(sentence.spans or ()) for sentence in read_corpus(path).sentences)
+
+
+def test_a_word_model_is_compared_by_its_characters(weak, made, tmp_path):
+    config = made_config(made, model__encoder="word", train__epochs=2)
+    folder = train(config, tmp_path / "word").folder
+    outcome, record = compared(folder, weak, made / "test.bmes", folder=tmp_path)
+    assert outcome.err.startswith("note: neither model has a lexicon")
+    scores = json.loads(hanlattice("evaluate", "--json", folder, made / "test.bmes").text)
+    assert scores["overall"].items() <= record["overall"]["a"].items()
+
+
+def test_offsets_in_json_give_the_labels_of_the_file(weak, lattice_folder, made, tmp_path):
+    _, record = compared(weak, lattice_folder, made / "test.bmes", folder=tmp_path)
+    gold = read_corpus(made / "test.bmes").sentences
+    assert record["different"] == sum(bool(sentence["differences"]) for sentence in record["sentences"]) > 0
+    for sentence in record["sentences"]:
+        assert sentence["text"] == gold[sentence["index"]].text
+        spans = [Span(s["start"], s["end"], s["label"]) for s in sentence["spans"] if s["gold"]]
+        assert tuple(spans) == gold[sentence["index"]].spans
+
+
+def test_the_other_way_round(weak, lattice_folder, made, tmp_path):
+    one = compared(weak, lattice_folder, made / "test.bmes", folder=tmp_path)[1]
+    other = compared(lattice_folder, weak, made / "test.bmes", folder=tmp_path)[1]
+    assert one["overall"]["a"] == other["overall"]["b"]
+    assert one["overall"]["only_a"] == other["overall"]["only_b"]
+    assert one["lexicon"].startswith("that of B")
+    assert other["lexicon"].startswith("that of A")  # which alone has one
+    assert one["p_value"] == other["p_value"]
+
+
+def test_a_model_against_itself(lattice_folder, made, tmp_path):
+    outcome, record = compared(lattice_folder, lattice_folder, made / "test.bmes", folder=tmp_path)
+    assert (record["different"], record["p_value"], record["overall"]["only_a"]) == (0, 1.0, 0)
+    assert "the two differ in 0 sentences" in outcome.text
+    assert "Sentence" not in outcome.text
+
+
+def test_how_many_sentences_are_shown(weak, lattice_folder, made, tmp_path):
+    given = ["mistakes", weak, lattice_folder, made / "test.bmes", "--out", tmp_path / "report.md"]
+    for count in (0, 2):
+        shown = hanlattice(*given, "--sentences", str(count))
+        report = (tmp_path / "report.md").read_text("utf-8")
+        for text in (shown.text, report):
+            assert sum(line.startswith("gold ") for line in text.splitlines()) == count
+    assert report.startswith("# What two models get differently\n")
+    assert "| LOC |" in report
+
+
+def test_colours_on_a_terminal(weak, lattice_folder, made, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    lines = hanlattice("mistakes", weak, lattice_folder, made / "test.bmes").text.splitlines()
+    assert any(line.startswith("gold ") and "\x1b[1;36m[" in line for line in lines)
+    assert any(line.startswith("B    ") and "\x1b[32m[" in line for line in lines)
+
+
+def test_without_a_lexicon_and_without_the_training_file(weak, char_folder, made, tmp_path):
+    moved = shutil.copytree(weak, tmp_path / "weak")
+    outcome, record = compared(moved, char_folder, made / "test.bmes", folder=tmp_path)
+    assert "note: neither model has a lexicon" in outcome.err
+    assert record["coverage"] == []
+    assert record["breakdowns"].keys() == {"type", "length", "training"}
+    (tmp_path / "words.txt").write_text("南湖 3 ns\n龙泉寺 2 ns\n", "utf-8")
+    for words in (tmp_path / "words.txt", made / "words.bin"):
+        outcome, record = compared(moved, char_folder, made / "test.bmes", "--lexicon", words, folder=tmp_path)
+        assert outcome.err == ""
+        assert {"lexicon", "borders"} <= record["breakdowns"].keys()
+        assert 0 < record["coverage"][1]["known"] < record["coverage"][1]["entities"]
+
+
+def test_models_of_different_labels_and_files(other, lattice_folder, made, tmp_path):
+    outcome, record = compared(lattice_folder, other, made / "test.bmes", folder=tmp_path)
+    assert "note: labels that A knows and B does not: LOC, PER" in outcome.err
+    assert "note: labels that B knows and A does not: LOC.NAM, PER.NAM" in outcome.err
+    assert "note: A and B were trained on different sentences" in outcome.err
+    assert record["train"].endswith("of B, 30 sentences")  # of the first 40, without a quarter
+    assert {row["name"] for row in record["breakdowns"]["type"]} >= {"LOC", "PER"}
+    assert record["notes"] == [line.removeprefix("note: ") for line in outcome.err.splitlines()]
+
+
+def test_training_files_that_are_gone_or_changed(other, made, tmp_path):
+    away = Path(shutil.copytree(other.parent, tmp_path / "away")) / "model"
+    file = other.parent / "train.bmes"
+    content = file.read_bytes()
+    try:
+        write_columns(file, sentences(8, 6))
+        outcome, record = compared(away, away, made / "test.bmes", folder=tmp_path)
+        assert "train.bmes has changed since B was trained on it" in outcome.err
+        file.unlink()
+        outcome, record = compared(away, away, made / "test.bmes", folder=tmp_path)
+        assert "note: no breakdown by what was seen in training" in outcome.err
+        assert "cannot read: there is no such file" in outcome.err
+        assert record["repeated"] is None
+        outcome, record = compared(away, away, made / "test.bmes", "--train", made / "test.bmes", folder=tmp_path)
+        assert record["repeated"] == 30
+        assert [row["name"] for row in record["breakdowns"]["training"] if row["gold"]] == ["seen"]
+    finally:
+        file.write_bytes(content)
+
+
+def test_odd_characters_do_not_reach_the_terminal(weak, char_folder, tmp_path):
+    odd = "王小明在\x1b[31m南湖[/]\ud800`|"
+    record = {"text": odd, "spans": [{"start": 0, "end": 3, "label": "[b]PER"}]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
+    outcome, made = compared(weak, char_folder, tmp_path / "a.jsonl", "-o", tmp_path / "r.md", folder=tmp_path)
+    assert made["sentences"][0]["text"] == odd
+    assert "\x1b" not in outcome.text
+    assert "[b]PER" in outcome.text
+    assert (tmp_path / "r.md").read_bytes().decode("utf-8")
+
+
+def test_what_is_wrong_is_one_line(weak, char_folder, made, tmp_path):
+    (tmp_path / "empty.bmes").touch()
+    (tmp_path / "raw.txt").write_text("王小明去了南湖\n", "utf-8")
+    (tmp_path / "raw.jsonl").write_text('{"text": "王小明去了南湖"}\n', "utf-8")
+    (tmp_path / "latin.bmes").write_bytes(b"\xff\tO\n")
+    test, both = made / "test.bmes", (weak, char_folder)
+    for file, said in (
+        ("empty.bmes", "the corpus is empty"),
+        ("raw.txt", "a column is missing"),
+        ("raw.jsonl", 'expected a list "spans"'),
+        ("latin.bmes", "not UTF-8"),
+        ("none.bmes", "cannot read: there is no such file"),
+    ):
+        hanlattice("mistakes", *both, tmp_path / file).refused(file, said)
+        hanlattice("mistakes", *both, test, "--train", tmp_path / file).refused(file, said)
+    hanlattice("mistakes", weak, tmp_path / "none", test).refused("none")
+    hanlattice("mistakes", tmp_path, weak, test).refused(str(tmp_path))
+    hanlattice("mistakes", *both, test, "--lexicon", tmp_path / "none").refused("none: cannot read")
+    hanlattice("mistakes", *both, test, "--lexicon", tmp_path / "empty.bmes").refused("no word of two characters")
+    hanlattice("mistakes", *both, test, "--format", "xml").refused("no corpus format is called 'xml'")
+    hanlattice("mistakes", *both, test, "--device", "gpu").refused("no device is called 'gpu'")
+    assert hanlattice("mistakes", *both, test, "--sentences", "-1").code == 2
+
+
+def test_nothing_is_overwritten_that_is_read(weak, char_folder, made, tmp_path):
+    test = Path(shutil.copy(made / "test.bmes", tmp_path))
+    (tmp_path / "words.txt").write_text("南湖\n", "utf-8")
+    given = ["mistakes", weak, char_folder, test, "--lexicon", tmp_path / "words.txt"]
+    for file in (test, tmp_path / "words.txt", made / "train.bmes", weak / "README.md"):
+        before = file.read_bytes()
+        for option in ("--out", "--json"):
+            hanlattice(*given, option, file).refused("one of the files to read")
+        assert file.read_bytes() == before
+    hanlattice(*given, "--out", tmp_path).refused("it is a folder, not a file")
+    hanlattice(*given, "--out", tmp_path / "x", "--json", tmp_path / "x").refused("are the same file")
+    assert not (tmp_path / "x").exists()

@@ -92,3 +92,11 @@ def gradients(out: Tensor, weights: Sequence[Tensor], seed: int = 0) -> list[Ten
     mixture = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=out.dtype)
     found = torch.autograd.grad(out, list(weights), mixture, allow_unused=True)
     return [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+
+
+def assert_alike(found: Tensor, expected: Tensor, weights: Sequence[Tensor]) -> None:
+    """The same numbers, and the same gradient of each weight, all finite."""
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    for mine, theirs in zip(gradients(found, weights), gradients(expected, weights), strict=True):
+        assert mine.isfinite().all()
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)

@@ -13,7 +13,17 @@ from hanlattice.nn.word_lstm import Features
 from hanlattice.ops.packing import prepare
 from hanlattice.text.segments import Segments
 from tests.gpu import run_without_waiting
-from tests.segmented import ODD, alone, gradients, inputs, lstm_states, segmentations, segments_of, words_of
+from tests.segmented import (
+    ODD,
+    alone,
+    assert_alike,
+    gradients,
+    inputs,
+    lstm_states,
+    segmentations,
+    segments_of,
+    words_of,
+)
 
 D, WIDTH = 3, 4
 KINDS = pytest.mark.parametrize("kind", FEATURES)
@@ -67,10 +77,7 @@ def check(module: Features, x: Tensor, segments: Segments) -> None:
     weights = [x, *module.parameters()]
     found, expected = module(x, segments), loop(module, x, segments)
     assert found.shape == (len(segments), module.width)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    for mine, theirs in zip(gradients(found, weights), gradients(expected, weights), strict=True):
-        assert mine.isfinite().all()
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+    assert_alike(found, expected, weights)
 
 
 @KINDS

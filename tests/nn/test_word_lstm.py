@@ -13,7 +13,7 @@ from hanlattice.nn.word_lstm import WordLSTM
 from hanlattice.ops.packing import prepare
 from hanlattice.text.segments import Segments
 from tests.gpu import run_without_waiting
-from tests.segmented import ODD, alone, gradients, inputs, lstm_states, segmentations, segments_of
+from tests.segmented import ODD, alone, assert_alike, gradients, inputs, lstm_states, segmentations, segments_of
 
 D, E, H, WIDTH = 3, 5, 2, 4
 KINDS = pytest.mark.parametrize("kind", ["none", *FEATURES])
@@ -54,10 +54,7 @@ def check(module: WordLSTM, segments: Segments, seed: int, layers: int = 1) -> N
     found, expected = module(x, word_x, segments), loop(module, x, word_x, segments, layers)
     assert found.shape == expected.shape
     assert found.shape[2] == module.width
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    for mine, theirs in zip(gradients(found, weights), gradients(expected, weights), strict=True):
-        assert mine.isfinite().all()
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+    assert_alike(found, expected, weights)
 
 
 @KINDS

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.text.arrays import Ints, whole_numbers
+from hanlattice.text.arrays import Ints, refuse_words, taken_as_they_are, whole_numbers
 
 __all__ = ["Ints", "Lattice"]
 
@@ -48,20 +48,12 @@ class Lattice:
         self._refuse(self.word < 0, "its id is negative")
 
     def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
-        if bad.any():
-            at = int(bad.argmax())
-            values = (int(self.sentence[at]), int(self.start[at]), int(self.end[at]), int(self.word[at]))
-            raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
+        refuse_words(bad, why, self.sentence, self.start, self.end, self.word)
 
     @classmethod
     def trusted(cls, *arrays: Ints) -> Lattice:
         """A lattice of arrays of int64 that follow from checked ones: they are taken as they are, and frozen."""
-        lattice = object.__new__(cls)
-        for name, array in zip(_ARRAYS, arrays, strict=True):
-            array.flags.writeable = False
-            object.__setattr__(lattice, name, array)
-        object.__setattr__(lattice, "kept", {})
-        return lattice
+        return taken_as_they_are(cls, _ARRAYS, arrays)
 
     @classmethod
     def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.text.arrays import Ints, whole_numbers
+from hanlattice.text.arrays import Ints, refuse_words, taken_as_they_are, whole_numbers
 
 _ARRAYS = ("lengths", "counts", "start", "end", "word")
 
@@ -67,20 +67,12 @@ class Segments:
             raise ValueError(f"sentence {b} has {self.lengths[b]} characters, but its words cover {covered[b]}")
 
     def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
-        if bad.any():
-            at = int(bad.argmax())
-            values = (int(self.sentence[at]), int(self.start[at]), int(self.end[at]), int(self.word[at]))
-            raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
+        refuse_words(bad, why, self.sentence, self.start, self.end, self.word)
 
     @classmethod
     def trusted(cls, *arrays: Ints) -> Segments:
         """Segments of arrays of int64 that follow from checked ones: they are taken as they are, and frozen."""
-        segments = object.__new__(cls)
-        for name, array in zip(_ARRAYS, arrays, strict=True):
-            array.flags.writeable = False
-            object.__setattr__(segments, name, array)
-        object.__setattr__(segments, "kept", {})
-        return segments
+        return taken_as_they_are(cls, _ARRAYS, arrays)
 
     def __len__(self) -> int:
         return len(self.word)

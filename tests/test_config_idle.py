@@ -75,6 +75,12 @@ ON = [
         "model.char_features",
         "without model.encoder=word: set it to none, or choose word",
     ),
+    (
+        "[softwords]\npos = true\n",
+        "model.softword=true",
+        "softwords.pos",
+        "without model.softword: switch it off, or switch softwords on",
+    ),
 ]
 
 
@@ -168,7 +174,6 @@ fine_tune = false
 by = 'gold'
 [softwords]
 dim = 5
-pos = true
 """
 
 
@@ -176,7 +181,7 @@ pos = true
 def test_sections_may_stay_beside_a_model_that_does_without_them(tmp_path, encoder):
     config = read_config(config_file(tmp_path, SECTIONS), [f"model.encoder={encoder}"])
     assert (config.chars.norm, config.bichars.norm, config.words.norm) == (12, 3, 3)
-    assert (config.segment.by, config.softwords.dim, config.softwords.pos) == ("gold", 5, True)
+    assert (config.segment.by, config.softwords.dim) == ("gold", 5)
 
 
 def test_what_a_wrong_value_leads_to_is_not_told_as_well(tmp_path):

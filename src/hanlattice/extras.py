@@ -9,7 +9,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hanlattice import __version__
@@ -42,6 +42,14 @@ def quiet(package: str) -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+def installed(package: str) -> str | None:
+    """Its version; None for what is not there."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -101,7 +101,7 @@ def test_every_backend_was_checked_in_every_precision(record):
 
 
 def test_it_says_where_and_with_what(record):
-    assert set(record["versions"]) == {"hanlattice", "python", "torch", "triton", "cuda", "cudnn"}
+    assert set(record["versions"]) == {"hanlattice", "python", "torch", "triton", "cuda", "cudnn", "rjieba"}
     assert record["versions"]["torch"] == torch.__version__
     assert record["machine"]["threads"] == 1
     assert record["settings"]["batches"] == (1, 3)

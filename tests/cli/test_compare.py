@@ -42,8 +42,17 @@ def _quick_workers(monkeypatch) -> None:
 
 
 def wait_for(path: Path, process: Any) -> None:
+    wait_until(path.exists, process)
+
+
+def events_of(log: Path) -> list[dict[str, Any]]:
+    """Those that are written whole."""
+    return [json.loads(line) for line in log.read_text("utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+def wait_until(true: Callable[[], bool], process: Any) -> None:
     end = time.monotonic() + 90
-    while not path.exists():
+    while not true():
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -75,6 +84,12 @@ def test_a_table_and_its_files(toml, tmp_path):
     again = hanlattice("compare", *files, *options, "--against", "b")
     assert (again.code, again.out) == (0, outcome.out)
     assert "2 runs, 2 of them done already" in again.err
+    record = tmp_path / "out" / "results" / "b-1.json"
+    whole = record.read_bytes()
+    for content in (b'{"format": 1, "identity": {}}', b'{"format": 1, "identity": []}'):
+        record.write_bytes(content)
+        hanlattice("compare", *files, *options).refused("b-1.json: a damaged record", "remove it")
+    record.write_bytes(whole)
     other = hanlattice("compare", *files, *options, "--set", "train.lr=0.5")
     other.refused("has 2 problems", "train.lr was 0.02 and is 0.5")
 
@@ -110,8 +125,11 @@ def test_mistakes(toml, tmp_path):
 
 @pytest.mark.usefixtures("_quick_workers")
 def test_kill_9_and_the_same_command(toml, tmp_path):
-    """Spawned workers end with their parent; then what is finished stays, and what was stopped goes on."""
-    short, long = toml("short"), toml("long", train__epochs=100, train__checkpoint_minutes=1e-3)
+    """Spawned workers end with their parent; then what is finished stays, and what was stopped goes on.
+
+    The long one ends by being killed only, so that nothing depends on who is quicker.
+    """
+    short, long = toml("short"), toml("long", train__epochs=1_000_000, train__checkpoint_minutes=1e-3)
     out = tmp_path / "out"
     options = ["--seeds", "1", "--devices", "cpu", "--jobs", "2", "--out", out, "--no-rates"]
     assert hanlattice("compare", short, *options).code == 0
@@ -121,14 +139,17 @@ def test_kill_9_and_the_same_command(toml, tmp_path):
         process.kill()
         process.communicate(timeout=60)  # which ends only when no worker holds the pipes
     assert not (out / "results" / "long-1.json").exists()
-    outcome = hanlattice("compare", short, long, *options)
-    assert outcome.code == 0, outcome.err
-    assert "2 runs, 1 of them done already" in outcome.err
+    log = out / "runs" / "long-1" / "log.jsonl"
+    with start("compare", short, long, *options) as process:
+        wait_until(lambda: "resume" in [event["event"] for event in events_of(log)][:-1], process)
+        process.kill()
+        _, err = process.communicate(timeout=60)
+    assert b"2 runs, 1 of them done already" in err
     assert (out / "results" / "short-1.json").stat().st_mtime_ns == before
-    log = [json.loads(line) for line in (out / "runs" / "long-1" / "log.jsonl").read_text("utf-8").splitlines()]
-    events = [event["event"] for event in log]
-    assert (events.count("start"), events.count("resume")) == (1, 1)
-    assert [event["epoch"] for event in log if event["event"] == "epoch"] == list(range(1, 101))
+    events = events_of(log)
+    names = [event["event"] for event in events]
+    assert (names.count("start"), names.count("resume"), names[-1]) == (1, 1, "epoch")
+    assert [event["epoch"] for event in events if event["event"] == "epoch"] == list(range(1, names.count("epoch") + 1))
 
 
 def test_ctrl_c_stops_all(toml, tmp_path):

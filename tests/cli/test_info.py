@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from hanlattice.batch.indexer import words_of
 from hanlattice.data.corpus import read_corpus
+from hanlattice.models.folder import record_digest
 from hanlattice.text.bigrams import bigrams
 from hanlattice.text.segmenter import make_segmenter
 from hanlattice.text.vectors import read_vectors
@@ -95,6 +97,26 @@ def test_softwords(pos, made, tmp_path):
     assert ("softwords, parts of speech" if pos else "with softwords") in shown
     assert ("parts of speech" in shown) == pos
     assert "rjieba" in shown
+
+
+def test_another_version_of_the_segmenter_is_told(made, tmp_path):
+    """And none where the folder is from before versions were kept."""
+    folder = train(made_config(made, **WORD), tmp_path / "run").folder
+    record = json.loads((folder / "config.json").read_text("utf-8"))
+    assert record["segmenter"] == {"name": "rjieba", "version": version("rjieba")}
+    for then, told in (("0.0.1", True), (version("rjieba"), False), (None, False)):
+        del record["sha256"]
+        record.pop("segmenter", None)
+        record |= {"segmenter": {"name": "rjieba", "version": then}} if then else {}
+        record["sha256"] = record_digest(record)
+        (folder / "config.json").write_text(json.dumps(record), "utf-8")
+        shown, scored = hanlattice("info", "--json", folder), hanlattice("evaluate", folder, made / "test.bmes")
+        assert (shown.code, scored.code) == (0, 0)
+        assert json.loads(shown.text).get("segmenter version") == then
+        said = (
+            f"note: the model was trained with words by rjieba 0.0.1, and rjieba {version('rjieba')} may cut otherwise"
+        )
+        assert [said in err for err in (shown.err, scored.err)] == [told, told]
 
 
 def test_a_name_with_square_brackets_is_shown_as_it_is(lattice_folder, tmp_path):

@@ -226,3 +226,19 @@ def test_nothing_is_overwritten_that_is_read(weak, char_folder, made, tmp_path):
     hanlattice(*given, "--out", tmp_path).refused("it is a folder, not a file")
     hanlattice(*given, "--out", tmp_path / "x", "--json", tmp_path / "x").refused("are the same file")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_training_file_of_a_download_is_not_overwritten_either(made, weak, tmp_path, monkeypatch):
+    monkeypatch.setenv("HANLATTICE_CACHE", str(tmp_path))
+    (tmp_path / "msra").mkdir()
+    for part in ("train", "test"):
+        shutil.copy(made / f"{part}.bmes", tmp_path / "msra")
+    config = made_config(made, model__encoder="char", train__epochs=1, data__train="@msra/train.bmes")
+    folder, file = train(config, tmp_path / "model").folder, tmp_path / "msra" / "train.bmes"
+    given = ["mistakes", folder, weak, made / "test.bmes", "--json"]
+    before = file.read_bytes()
+    hanlattice(*given, file).refused("one of the files to read")
+    assert file.read_bytes() == before
+    file.unlink()
+    outcome = hanlattice(*given, tmp_path / "all.json")
+    assert outcome.code == 0, outcome.err

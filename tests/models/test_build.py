@@ -46,7 +46,9 @@ def test_characters_come_from_train_and_vectors_never_from_dev(tmp_path):
 def test_paper_vocab_takes_dev_too_and_says_so(tmp_path):
     built = make(tmp_path, model={"paper_vocab": True})
     assert {"𠮷", "林"} <= set(built.indexer.vocab.symbols)
-    assert any("paper_vocab" in notice and "dev and test" in notice for notice in built.notices)
+    assert any("paper_vocab: the characters of dev and test" in notice for notice in built.notices)
+    built = make(tmp_path, model={"paper_vocab": True, "bichar": True})
+    assert any("paper_vocab: the characters and bigrams of dev and test" in notice for notice in built.notices)
     assert all("GPE" not in tag for tag in built.indexer.tags)
 
 
@@ -249,7 +251,7 @@ def test_layers_are_stacked(tmp_path):
 
 
 def test_a_gold_segmentation_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(InputError, match=r"segment\.by=gold, and the text has no words"):
+    with pytest.raises(InputError, match=r"segment\.by=gold wants the words"):
         make(tmp_path, model={"encoder": "word"}, segment={"by": "gold"})
 
 

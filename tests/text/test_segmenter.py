@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hanlattice import Span
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.text.normal import fold
-from hanlattice.text.segmenter import POSITIONS, SEGMENTERS, Cuts, make_segmenter
+from hanlattice.text.segmenter import PLACES, SEGMENTERS, Cuts, make_segmenter
 from hanlattice.text.sentence import Sentence
 from tests.strategies import any_character, any_text
 from tests.text.words import segmented_sentences
@@ -48,7 +48,7 @@ def plain_positions(words: list[list[str]]) -> str:
 
 
 def letters(cuts: Cuts) -> str:
-    return "".join(POSITIONS[at] for at in cuts.positions())
+    return "".join(PLACES[at] for at in cuts.positions())
 
 
 # ---- Cuts
@@ -183,7 +183,7 @@ def test_gold_words_are_those_of_the_sentences(items):
 
 def test_a_text_without_gold_words_says_what_to_do():
     segment = make_segmenter("gold")
-    says = r"segment\.by=gold, and the text has no words: give columns with a word column, JSONL with words, or train"
+    says = r"segment\.by=gold wants the words of the text, and this text has none: .* JSONL with words, or use"
     with pytest.raises(InputError, match=says):
         segment(["好"])
     with pytest.raises(InputError, match=says):

@@ -13,6 +13,7 @@ import torch
 
 from hanlattice.config import Config
 from hanlattice.data.columns import write_columns
+from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.models.checkpoint import load_model
 from hanlattice.models.folder import load_tensors
@@ -22,6 +23,7 @@ from hanlattice.training import loop
 from hanlattice.training.loop import train
 from tests.made import made_config, sentences, write_made
 from tests.training.crash import killed_at_step, killed_at_write
+from tests.untrained import in_twos
 
 CLOCKS = ("seconds",)
 RECIPES: dict[str, dict[str, Any]] = {
@@ -370,6 +372,18 @@ def test_everything_that_is_missing_is_told_at_once_and_first(tmp_path):
 def test_a_device_that_is_not_here_is_refused_before_any_work(tiny, tmp_path):
     with pytest.raises(InputError, match="no device is called 'tpu'"):
         train(config_of(tiny, train__device="tpu"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("lacking", ["train", "dev", "test"])
+@pytest.mark.parametrize("changes", [{"model__encoder": "word"}, {"model__encoder": "char", "model__softword": True}])
+def test_gold_words_that_are_not_there_are_told_of_their_file_at_once(tiny, tmp_path, lacking, changes):
+    for part in ("train", "dev", "test"):
+        found = read_corpus(tiny / f"{part}.bmes").sentences
+        write_columns(tmp_path / f"{part}.bmes", found if part == lacking else [in_twos(each) for each in found])
+    files = {f"data__{part}": str(tmp_path / f"{part}.bmes") for part in ("train", "dev", "test")}
+    with pytest.raises(InputError, match=rf"{lacking}\.bmes: segment\.by=gold wants the words"):
+        train(config_of(tiny, segment__by="gold", words__vectors="", **files, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from hanlattice import __version__
+from hanlattice.extras import installed
 from hanlattice.ops import library
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -23,9 +23,10 @@ def versions() -> dict[str, Any]:
         "hanlattice": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "triton": _installed("triton"),
+        "triton": installed("triton"),
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+        "rjieba": installed("rjieba"),
     }
 
 
@@ -40,13 +41,6 @@ def machine(device: torch.device) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
         "native": library.missing() or library.loaded().level,  # its instruction set, or why it is not there
     }
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _cpu() -> str:

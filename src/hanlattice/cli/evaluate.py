@@ -41,6 +41,8 @@ def evaluate(
     if loose and corpus.tags is None:
         raise InputError("--loose counts tags, and this file has spans; give columns", file)
     loaded = load_model(model, device)
+    if other := loaded.other_segmenter():
+        typer.echo(f"note: {other}", err=True)
     examples = loaded.indexer.examples(corpus.sentences)
     report = _report(corpus, decode(loaded.tagger, loaded.indexer, examples), loose)
     if examples.segments is not None:

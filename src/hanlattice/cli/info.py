@@ -27,7 +27,10 @@ def info(
     from hanlattice.cli.report import score_table
     from hanlattice.models.checkpoint import load_model
 
-    facts = _facts(model, load_model(model))
+    loaded = load_model(model)
+    facts = _facts(model, loaded)
+    if other := loaded.other_segmenter():
+        typer.echo(f"note: {other}", err=True)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
         return
@@ -76,6 +79,7 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "seed": model.config.train.seed,
         "segmenter": "none" if indexer.segmenter is None else model.config.segment.by,
+        **({"segmenter version": version} if (version := model.segmenter.get("version")) else {}),
         "character vectors": vectors.get("chars") or "random",
         "bigram vectors": vectors.get("bichars") or "none",
         "word vectors": vectors.get("words") or "random" if words else "none",

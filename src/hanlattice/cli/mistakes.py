@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hanlattice.errors import InputError, OutputError
-from hanlattice.files import sha256, shown, writing
+from hanlattice.files import shown, writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,6 +50,7 @@ def mistakes(
     from hanlattice.evaluation.mistakes import compare
     from hanlattice.models.checkpoint import load_model
     from hanlattice.models.device import use_threads
+    from hanlattice.training.learnt import own_training, training_files
 
     use_threads(threads)
     notes: list[str] = []
@@ -57,12 +58,13 @@ def mistakes(
     gold = _read(file, format, scheme, notes)
     models = {"A": load_model(model_a, device), "B": load_model(model_b, device)}
     inputs = [resolve(name) for name in (file, train, lexicon) if name is not None]
-    inputs += [Path(model.config.data.train) for model in models.values()]
+    inputs += training_files(models.values())
     _check_outputs([out, as_json], inputs, [model_a, model_b])
     _compare_labels(models, notes)
     words = _own_lexicon(models, notes, about) if lexicon is None else _given_lexicon(lexicon, notes, about)
     if train is None:
-        learnt = _own_training(models, notes, about)
+        learnt, what = own_training(models, notes)
+        about += [("train", what)] if what else []
     else:
         learnt = _read(train, format, scheme, notes)
         about.append(("train", f"{shown(train)}, {len(learnt):,} sentences"))
@@ -129,51 +131,6 @@ def _own_lexicon(models: Mapping[str, Model], notes: list[str], about: list[tupl
             return words
     notes.append("neither model has a lexicon, so there is no breakdown by it; --lexicon names one")
     return None
-
-
-def _own_training(
-    models: Mapping[str, Model], notes: list[str], about: list[tuple[str, str]]
-) -> tuple[Sentence, ...] | None:
-    """The sentences that B, or else A, was trained on, if its configuration still leads to them."""
-    if _origin(models["A"]) != _origin(models["B"]):
-        named = " and ".join(f"{shown(model.config.data.train)} ({name})" for name, model in models.items())
-        notes.append(f"A and B were trained on different sentences, of {named}")
-    problems = []
-    for name in ("B", "A"):
-        try:
-            learnt = _training_sentences(models[name], name, notes)
-        except InputError as error:
-            problems.append(str(error))
-            continue
-        about.append(("train", f"{shown(models[name].config.data.train)}, of {name}, {len(learnt):,} sentences"))
-        return learnt
-    notes.append(f"no breakdown by what was seen in training ({problems[0]}); --train names the file")
-    return None
-
-
-def _origin(model: Model) -> tuple[object, ...]:
-    """What decides on the training sentences: the file, by its checksum where that is known, and the part of it."""
-    data = model.config.data
-    file = model.data.get("train", {}).get("sha256") or data.train
-    return file, data.limit, 0 if data.dev else data.holdout
-
-
-def _training_sentences(model: Model, name: str, notes: list[str]) -> tuple[Sentence, ...]:
-    """As the training took them: the first `limit`, without those that were held out."""
-    from hanlattice.data.corpora import resolve
-    from hanlattice.training.corpora import hold_out
-
-    data = model.config.data
-    if not data.train:
-        raise InputError(f"the configuration of {name} names no training file")
-    found: list[str] = []
-    sentences = _read(data.train, data.format, data.scheme, found)
-    notes += [f"train: {notice}" for notice in found]
-    digest = model.data.get("train", {}).get("sha256")
-    if digest and digest != sha256(resolve(data.train)):
-        notes.append(f"{shown(data.train)} has changed since {name} was trained on it")
-    kept = tuple(sentence for sentence in sentences if len(sentence))[: data.limit or None]
-    return kept if data.dev else hold_out(kept, data.holdout)[0]
 
 
 def _write(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,28 @@ FORMAT = 1
 FREE = ("train.device", "train.checkpoint_minutes", "lm.cache", "compare.row", "compare.paper")
 
 Record = dict[str, Any]
+Shape = Mapping[str, Any]
+
+# What must be in a record for all that is made of it: a type, or what must be in it in turn.
+_NUMBER = (int, float)
+_MACHINE = {"cpu": str, "threads": int, "gpu": (str, type(None))}
+_SCORE = dict.fromkeys(("precision", "recall", "f1", "gold", "predicted", "correct"), _NUMBER)
+_PART = {"overall": _SCORE, "groups": dict}
+_RATE = {"sentences_per_second": _NUMBER, "characters_per_second": _NUMBER}
+_ALL = {"identity": {"settings": dict, "files": dict}, "device": str, "machine": _MACHINE}
+RUN = {
+    **_ALL,
+    "versions": dict,
+    "row": str,
+    "seed": int,
+    "epoch": int,
+    "seconds": _NUMBER,
+    "parameters": int,
+    "part": str,
+    "scores": {"dev": _PART},
+    "counts": list,
+}
+RATES = {**_ALL, "train": _RATE, "decode": _RATE}
 
 
 def keep(path: Path, record: Record) -> None:
@@ -31,18 +53,42 @@ def keep(path: Path, record: Record) -> None:
         file.write("\n")
 
 
-def kept(path: Path) -> Record | None:
-    """What `keep` wrote; None if there is nothing."""
+def kept(path: Path, shape: Shape) -> Record | None:
+    """What `keep` wrote, with all that a RUN or RATES has; None if there is nothing."""
     if not path.exists():
         return None
     try:
         with opening(path) as file:
             record = json.loads(file.read())
-        if not isinstance(record, dict) or record.get("format") != FORMAT or "identity" not in record:
-            raise ValueError
-    except ValueError:
-        raise InputError(f"not a record of `hanlattice compare`, format {FORMAT}: remove it", path) from None
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise InputError(f"not a record of `hanlattice compare`, format {FORMAT}: remove it", path)
+    if problem := next(_lacks(record, shape), "") or (shape is RUN and _run_lacks(record)):
+        raise InputError(f"a damaged record of `hanlattice compare`: {problem}; remove it, and it is made anew", path)
     return record
+
+
+def _lacks(record: Record, shape: Shape, place: str = "") -> Iterator[str]:
+    """In words, what is missing in a record, or is of another type."""
+    for name, wanted in shape.items():
+        if name not in record:
+            yield f"{place}{name} is missing"
+        elif not isinstance(record[name], dict if isinstance(wanted, Mapping) else wanted):
+            yield f"{place}{name} is not what it should be"
+        elif isinstance(wanted, Mapping):
+            yield from _lacks(record[name], wanted, f"{place}{name}.")
+
+
+def _run_lacks(record: Record) -> str:
+    """The same of what depends on the record itself: the scores of its part, and counts [S, 3]."""
+    if not all(isinstance(row, list) and len(row) == 3 and {*map(type, row)} == {int} for row in record["counts"]):
+        return "counts is not what it should be"
+    part, scores = record["part"], record["scores"]
+    if problem := next(_lacks(scores, {part: _PART}, "scores."), ""):
+        return problem
+    groups = scores[part]["groups"]
+    return next(_lacks(groups, {name: {"f1": _NUMBER} for name in groups}, f"scores.{part}.groups."), "")
 
 
 class Digests:
@@ -98,9 +144,9 @@ def changes(then: Record, now: Record) -> Iterator[str]:
             yield f"the file of {place} has another content"
 
 
-def claim(path: Path, now: Record, complain: Callable[[str], None]) -> Record | None:
+def claim(path: Path, shape: Shape, now: Record, complain: Callable[[str], None]) -> Record | None:
     """The record at a path if it belongs to this; `complain` hears if it belongs to something else."""
-    record = kept(path)
+    record = kept(path, shape)
     if record is None:
         return None
     if differences := list(changes(record["identity"], now)):

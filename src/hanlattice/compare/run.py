@@ -15,7 +15,7 @@ from hanlattice.compare.packing import Amount, Sizes, capacity, cost, find_devic
 from hanlattice.compare.plot import draw
 from hanlattice.compare.pool import Outcome, Pool, Task
 from hanlattice.compare.rates import do_rates
-from hanlattice.compare.records import Digests, Record, check_folder, claim, identity
+from hanlattice.compare.records import RATES, RUN, Digests, Record, check_folder, claim, identity
 from hanlattice.compare.summary import Found, summarise
 from hanlattice.compare.table import markdown
 from hanlattice.compare.work import begun_on, do_run, recount
@@ -88,7 +88,7 @@ class Work:
             for seed in seeds:
                 name = run_name(row.stem, seed)
                 path, now = self.folder / "results" / f"{name}.json", identity(row.with_seed(seed, ""), self.digests)
-                record = claim(path, now, problems.append)
+                record = claim(path, RUN, now, problems.append)
                 if record is not None:
                     self.runs[name] = record
                 else:
@@ -142,7 +142,7 @@ class Work:
         tasks = []
         for row in rows:
             path, now = self.folder / "rates" / f"{row.stem}.json", identity(row.with_seed(0, ""), self.digests)
-            record = claim(path, now, lambda _: None)  # those of other settings are taken anew
+            record = claim(path, RATES, now, lambda _: None)  # those of other settings are taken anew
             seed = next((seed for seed in seeds if self._has_model(run_name(row.stem, seed))), None)
             if record is not None:
                 self.rates[row.stem] = record

@@ -63,7 +63,8 @@ def _for_the_language_model(key: str) -> Rule:
     )
 
 
-# [chars], [bichars], [words], [segment] and [softwords] may stay beside a model without them: --set can then compare.
+# [chars], [bichars], [words], [segment] and [softwords], but for its switch, may stay beside a model without them:
+# --set can then compare.
 SETTINGS = (
     Rule(
         "train.momentum",
@@ -97,6 +98,11 @@ SWITCHES = (
         "model.char_features",
         lambda config: config.model.char_features != "none" and config.model.encoder != "word",
         "without model.encoder=word: set it to none, or choose word",
+    ),
+    Rule(
+        "softwords.pos",
+        lambda config: config.softwords.pos and not config.model.softword,
+        "without model.softword: switch it off, or switch softwords on",
     ),
 )
 

@@ -148,5 +148,10 @@ class Config:
         """Whether characters are an input at all: a word model may see whole words alone."""
         return self.model.encoder != "word" or self.model.char_features != "none"
 
+    @property
+    def reads_segments(self) -> bool:
+        """Whether the text is to be cut into words."""
+        return self.model.softword or self.model.encoder == "word"
+
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -74,7 +74,8 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     seen: list[Sentence] = list(train)
     if config.model.paper_vocab:
         seen += others
-        notices.append("paper_vocab: the characters of dev and test are in the vocabulary, as in the original code")
+        what = "characters and bigrams" if config.model.bichar else "characters"
+        notices.append(f"paper_vocab: the {what} of dev and test are in the vocabulary, as in the original code")
     vocabs, tables = _tables(config, train, seen, notices)
     lm = load_language_model(config.lm.model) if config.lm.model else None
     indexer = make_indexer(config, vocabs, tuple(tag_set(labels, config.model.scheme)), config.model.scheme, lm)
@@ -87,7 +88,7 @@ def make_indexer(
 ) -> Indexer:
     """What turns text into the numbers that this model wants."""
     segmenter = None
-    if config.model.softword or config.model.encoder == "word":
+    if config.reads_segments:
         segmenter = make_segmenter(config.segment.by, vocabs.pos is not None)
     symbols = lm.vocab if lm else None
     return Indexer(

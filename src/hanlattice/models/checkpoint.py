@@ -34,7 +34,7 @@ from hanlattice.models.language_model import LanguageModel, language_model_files
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.segmenter import POSITIONS as PLACES
+from hanlattice.text.segmenter import PLACES, segmenter_version
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
@@ -50,6 +50,15 @@ class Model:
     config: Config
     data: Mapping[str, Any] = field(default_factory=dict)  # where training data and vectors came from
     scores: Mapping[str, Any] = field(default_factory=dict)
+    segmenter: Mapping[str, Any] = field(default_factory=dict)  # name and version of what cut the training text
+
+    def other_segmenter(self) -> str:
+        """In words, that text is cut by another version now than in training; "" where that is not known."""
+        name, then = self.segmenter.get("name", ""), self.segmenter.get("version")
+        now = segmenter_version(name)
+        if not then or not now or then == now:
+            return ""
+        return f"the model was trained with words by {name} {then}, and {name} {now} may cut otherwise"
 
 
 def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any]) -> None:
@@ -66,13 +75,15 @@ def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str
     if config.lm.model:
         names += [f"{LM}/{name}" for name in language_model_files()]
         _copy_language_model(Path(config.lm.model), folder / LM)
-    record = {
+    record: dict[str, Any] = {
         "format": FORMAT,
         "config": config.as_dict(),
         "tags": indexer.tags,
         "scheme": indexer.scheme,
         "data": data,
     }
+    if indexer.segmenter is not None:
+        record["segmenter"] = {"name": config.segment.by, "version": segmenter_version(config.segment.by)}
     write_record(folder / CONFIG, record, names)
 
 
@@ -104,7 +115,8 @@ def load_model(folder: str | Path, device: str = "cpu") -> Model:
     indexer = make_indexer(config, vocabs, tags, scheme, lm)
     tagger = _with_weights(config, indexer, tensors, folder, lm)
     tagger.to(place).eval()
-    return Model(tagger, indexer, config, record["data"], json.loads(metadata.get("scores", "{}")))
+    scores, segmenter = json.loads(metadata.get("scores", "{}")), record.get("segmenter", {})
+    return Model(tagger, indexer, config, record["data"], scores, segmenter)
 
 
 def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.bigrams import bigrams, is_bigram
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
-from hanlattice.text.segmenter import POSITIONS, Cuts
+from hanlattice.text.segmenter import PLACES, Cuts
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, read_vectors
 from hanlattice.text.vocab import Vocab
@@ -76,7 +76,7 @@ def pos_table(cuts: Cuts, dim: int, dropout: float) -> tuple[Vocab, CharEmbeddin
 
 def position_table(dim: int, dropout: float) -> CharEmbedding:
     """Of the places that a character can have in its word."""
-    return CharEmbedding(random_vectors(len(POSITIONS), dim), dropout=dropout)
+    return CharEmbedding(random_vectors(len(PLACES), dim), dropout=dropout)
 
 
 def lexicon_table(config: Config, train: Sequence[Sentence], notices: list[str]) -> tuple[Lexicon, WordEmbedding]:

@@ -16,17 +16,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.extras import extra
+from hanlattice.extras import extra, installed
 from hanlattice.text.arrays import Ints, whole_numbers
 from hanlattice.text.normal import fold
 from hanlattice.text.spans import Span
 
-POSITIONS = "BMES"  # what `Cuts.positions` counts: the first character of a word, between, the last, the only one
-SEGMENTERS = ("rjieba", "gold")
+PLACES = "BMES"  # what `Cuts.positions` counts: the first character of a word, between, the last, the only one
 
-_NO_GOLD = (
-    "this model was trained with segment.by=gold, and the text has no words: give columns with a word column, "
-    "JSONL with words, or train with segment.by=rjieba"
+NO_GOLD = (
+    "segment.by=gold wants the words of the text, and this text has none: give columns with a word column, "
+    "JSONL with words, or use segment.by=rjieba"
 )
 
 
@@ -72,10 +71,10 @@ class Cuts:
         sizes = self.end - self.start
         last = np.cumsum(sizes) - 1  # [W] in all texts joined
         first = last - sizes + 1
-        positions = np.full(sizes.sum(), POSITIONS.index("M"), dtype=np.int64)
-        positions[first] = POSITIONS.index("B")
-        positions[last] = POSITIONS.index("E")
-        positions[first[sizes == 1]] = POSITIONS.index("S")
+        positions = np.full(sizes.sum(), PLACES.index("M"), dtype=np.int64)
+        positions[first] = PLACES.index("B")
+        positions[last] = PLACES.index("E")
+        positions[first[sizes == 1]] = PLACES.index("S")
         return positions
 
 
@@ -119,7 +118,7 @@ class _Gold:
         given = list(words) if words is not None else [None] * len(texts)
         found = [() if not text else spans for text, spans in zip(texts, given, strict=True)]
         if None in found:
-            raise InputError(_NO_GOLD)
+            raise InputError(NO_GOLD)
         flat = [span for spans in found for span in spans or ()]
         pos = tuple(span.label for span in flat) if self._pos else None
         start, end = _ints(span.start for span in flat), _ints(span.end for span in flat)
@@ -136,12 +135,20 @@ def _covering(texts: Sequence[str], cuts: Cuts) -> Cuts:
     return cuts
 
 
+_MAKERS: dict[str, Callable[[bool], Segmenter]] = {"rjieba": _Rjieba, "gold": _Gold}
+SEGMENTERS = tuple(_MAKERS)
+
+
 def make_segmenter(name: str, pos: bool = False) -> Segmenter:
     """The segmenter of that name, one of SEGMENTERS; with `pos` its words have parts of speech."""
-    makers: dict[str, Callable[[bool], Segmenter]] = {"rjieba": _Rjieba, "gold": _Gold}
-    if name not in makers:
+    if name not in _MAKERS:
         raise InputError(f"no segmenter is called {name!r}: expected {' or '.join(SEGMENTERS)}")
-    return makers[name](pos)
+    return _MAKERS[name](pos)
+
+
+def segmenter_version(name: str) -> str | None:
+    """Of the package behind a segmenter; None where there is none."""
+    return installed(name) if name == "rjieba" else None
 
 
 def _ints(values: Iterable[int]) -> Ints:

@@ -12,6 +12,7 @@ from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import Corpus, read_corpus
 from hanlattice.errors import InputError
 from hanlattice.files import sha256
+from hanlattice.text.segmenter import NO_GOLD
 from hanlattice.text.sentence import Sentence
 
 
@@ -48,16 +49,25 @@ def read_corpora(config: DataConfig) -> Corpora:
             path = resolve(file)
             corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme)
             digests[name] = sha256(path)
-    train = _without_empty(corpora["train"])[: config.limit or None]
-    dev = _without_empty(corpora["dev"]) if "dev" in corpora else ()
+    train = without_empty(corpora["train"])[: config.limit or None]
+    dev = without_empty(corpora["dev"]) if "dev" in corpora else ()
     if not config.dev:
         train, dev = hold_out(train, config.holdout)
         if not dev:
             message = f"data.holdout = {config.holdout} of {len(train)} sentences is not one sentence; "
             raise InputError(message + "take a larger share, or name a file with data.dev", config.train)
-    test = _without_empty(corpora["test"]) if "test" in corpora else ()
+    test = without_empty(corpora["test"]) if "test" in corpora else ()
     notices = tuple(f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices)
     return Corpora(train, dev, test, digests, notices)
+
+
+def check_words(config: Config, corpora: Corpora) -> None:
+    """Gold words that are wanted and not there are told of the file that lacks them, and of test not at the end."""
+    if not config.reads_segments or config.segment.by != "gold":
+        return
+    for name in ("train", "dev", "test"):
+        if any(sentence.words is None for sentence in getattr(corpora, name)):
+            raise InputError(NO_GOLD, getattr(config.data, name) or config.data.train)
 
 
 def hold_out(sentences: Sequence[Sentence], share: float) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
@@ -73,7 +83,7 @@ def even_steps(count: int, share: float) -> list[bool]:
     return [(at + 1) * up // down > at * up // down for at in range(count)]
 
 
-def _without_empty(corpus: Corpus) -> tuple[Sentence, ...]:
+def without_empty(corpus: Corpus) -> tuple[Sentence, ...]:
     return tuple(sentence for sentence in corpus.sentences if len(sentence))
 
 

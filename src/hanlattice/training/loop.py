@@ -32,7 +32,7 @@ from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.ahead import made_ahead
 from hanlattice.training.card import write_card
-from hanlattice.training.corpora import Corpora, read_corpora
+from hanlattice.training.corpora import Corpora, check_words, read_corpora
 from hanlattice.training.log import Listener, Log, ignore
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
 from hanlattice.training.state import STATE, Progress, load_state, save_state
@@ -93,6 +93,7 @@ class Run:
 
 def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener) -> Run:
     """Build the model and everything around it, or bring a stopped run back."""
+    check_words(config, corpora)
     built = build(config, corpora.train, (*corpora.dev, *corpora.test))
     tagger = built.tagger.to(config.train.device)
     optimizer, average = make_optimizer(tagger, config.train), Average(tagger, config.train.average)

@@ -87,7 +87,9 @@ settings = st.fixed_dictionaries(
         "words": st.fixed_dictionaries(
             {}, optional={"fine_tune": st.booleans(), "dropout": st.sampled_from([0.0, 0.3])}
         ),
-        "softwords": st.fixed_dictionaries({}, optional={"pos": st.booleans(), "dim": st.integers(1, 9)}),
+        "softwords": st.fixed_dictionaries(
+            {}, optional={"dropout": st.sampled_from([0.0, 0.3]), "dim": st.integers(1, 9)}
+        ),
     },
 )
 

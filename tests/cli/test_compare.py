@@ -129,17 +129,19 @@ def test_kill_9_and_the_same_command(toml, tmp_path):
 
     The long one ends by being killed only, so that nothing depends on who is quicker.
     """
-    short, long = toml("short"), toml("long", train__epochs=1_000_000, train__checkpoint_minutes=1e-3)
+    short, long = toml("short"), toml("long", train__epochs=1_000_000)
     out = tmp_path / "out"
     options = ["--seeds", "1", "--devices", "cpu", "--jobs", "2", "--out", out, "--no-rates"]
     assert hanlattice("compare", short, *options).code == 0
     before = (out / "results" / "short-1.json").stat().st_mtime_ns
+    log = out / "runs" / "long-1" / "log.jsonl"
     with start("compare", short, long, *options) as process:
-        wait_for(out / "runs" / "long-1" / "model.safetensors", process)
+        wait_for(log, process)
+        # The state of an epoch is written after its line in the log: with two lines there is one.
+        wait_until(lambda: [event["event"] for event in events_of(log)].count("epoch") > 1, process)
         process.kill()
         process.communicate(timeout=60)  # which ends only when no worker holds the pipes
     assert not (out / "results" / "long-1.json").exists()
-    log = out / "runs" / "long-1" / "log.jsonl"
     with start("compare", short, long, *options) as process:
         wait_until(lambda: "resume" in [event["event"] for event in events_of(log)][:-1], process)
         process.kill()

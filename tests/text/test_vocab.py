@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
+from hanlattice.files import read_lines
 from hanlattice.text.vocab import UNKNOWN, Vocab
 from tests.strategies import ODD, any_character, shares_folder
 
@@ -98,3 +101,26 @@ def test_any_file_is_a_vocabulary_or_an_input_error(tmp_path, rest):
 def test_missing_file(tmp_path):
     with pytest.raises(InputError, match="cannot read: there is no such file"):
         Vocab.load(tmp_path / "v.txt")
+
+
+@shares_folder
+@given(
+    st.binary(max_size=20)
+    | st.lists(st.sampled_from([b"\xef\xbb\xbf", b"\r", b"\n", b"a", b"\xff"]), max_size=9).map(b"".join)
+)
+def test_lines_are_those_of_any_other_file(tmp_path, rest):
+    path = tmp_path / "v.txt"
+    path.write_bytes(b"<unk>\n" + rest)
+
+    def outcome(read: Callable[[], list[str]]) -> list[str] | str:
+        try:
+            return read()
+        except InputError as error:
+            return str(error)
+
+    expected = outcome(lambda: [line for _, line in read_lines(path)])
+    found = outcome(lambda: list(Vocab.load(path).symbols))
+    if isinstance(expected, list) and (len(set(expected)) < len(expected) or b"\\" in rest):
+        assert "not a vocabulary" in found or b"\\" in rest
+    else:
+        assert found == expected

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from hanlattice.config import TrainConfig, make_config
 from hanlattice.training.optim import Average, learning_rate, make_optimizer, rise_and_fall
@@ -122,3 +122,28 @@ def test_without_memory_there_is_no_average():
         assert torch.equal(net.weight, before)
     assert average.mean == []
     assert len(average.weights) == 2
+
+
+def test_in_place_no_tensor_moves():
+    """The weights of an LSTM are to stay in one piece of memory, where cuDNN finds them."""
+    net = nn.LSTM(3, 2, bidirectional=True)
+    average = Average(net, 0.5)
+    with torch.no_grad():
+        for weight in average.weights:
+            weight.add_(1.0)
+    own, mean = ([tensor.detach().clone() for tensor in kind] for kind in (average.weights, average.mean))
+    places = [tensor.data_ptr() for tensor in (*average.weights, *average.mean)]
+
+    def check(weights: list[Tensor], means: list[Tensor]) -> None:
+        assert [tensor.data_ptr() for tensor in (*average.weights, *average.mean)] == places
+        assert [weight.data_ptr() for weight in net.parameters()] == places[: len(weights)]
+        for found, expected in zip((*average.weights, *average.mean), (*weights, *means), strict=True):
+            assert torch.equal(found, expected)
+
+    with average.in_place():
+        check(mean, own)
+    check(own, mean)
+    with pytest.raises(KeyError), average.in_place():
+        raise KeyError
+    check(own, mean)
+    assert all(weight.requires_grad for weight in average.weights)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hanlattice.text.arrays import Ints
-from hanlattice.text.normal import Codes, CodeTable, fold_digits
+from hanlattice.text.normal import Codes, CodeTable, code_points, fold_digits
 from hanlattice.text.vocab import Vocab
 
 END = "-null-"  # what the last character of a text pairs with, as in the lattice LSTM's first code
@@ -27,7 +29,7 @@ class BigramTable:
     """From the code points of texts to the ids of their characters' bigrams, for many texts at once."""
 
     def __init__(self, vocab: Vocab) -> None:
-        keys = np.array([_key(symbol) for symbol in vocab.symbols], dtype=np.int64)
+        keys = _keys(vocab.symbols)
         self._ids = np.argsort(keys)
         self._keys = keys[self._ids]
         self._seen = CodeTable(_seen)
@@ -48,8 +50,13 @@ def _seen(character: str) -> int:
     return _WHITE if plain.isspace() else ord(plain)
 
 
-def _key(symbol: str) -> int:
-    """One number for the two characters of a bigram; −1 for a symbol that is none, which no text can have."""
-    if not is_bigram(symbol):
-        return -1
-    return ord(symbol[0]) << 21 | (ord(symbol[1]) if len(symbol) == 2 else _END)
+def _keys(symbols: Sequence[str]) -> Ints:
+    """One number for the two characters of each bigram; −1 for a symbol that is none, which no text can have."""
+    lengths = np.fromiter(map(len, symbols), dtype=np.int64, count=len(symbols))
+    codes, first = code_points("".join(symbols)).astype(np.int64), np.cumsum(lengths) - lengths
+    keys = np.full(len(symbols), -1)
+    two, last = np.flatnonzero(lengths == 2), np.flatnonzero(lengths == 1 + len(END))
+    last = last[(codes[first[last][:, None] + np.arange(1, 1 + len(END))] == code_points(END)).all(1)]
+    keys[two] = codes[first[two]] << 21 | codes[first[two] + 1]
+    keys[last] = codes[first[last]] << 21 | _END
+    return keys

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from hanlattice.errors import InputError
-from hanlattice.files import read_lines, writing
+from hanlattice.files import BOM, decode_lines, opening, reason, writing
 from hanlattice.text.normal import CodeTable, fold_digits
 
 UNKNOWN = "<unk>"
@@ -25,8 +27,8 @@ class Vocab:
     __slots__ = ("_ids", "symbols")
 
     def __init__(self, symbols: Iterable[str]) -> None:
-        self.symbols: tuple[str, ...] = (UNKNOWN, *dict.fromkeys(s for s in symbols if s != UNKNOWN))
-        self._ids = {symbol: at for at, symbol in enumerate(self.symbols)}
+        self.symbols: tuple[str, ...] = tuple(dict.fromkeys(chain((UNKNOWN,), symbols)))
+        self._ids = dict(zip(self.symbols, range(len(self.symbols)), strict=True))
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -54,16 +56,14 @@ class Vocab:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocab:
-        symbols = []
-        for number, line in read_lines(path):
-            try:
-                symbols.append(_unescape(line))
-            except KeyError as error:
-                problem = f"not a vocabulary: {error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
-                raise InputError(problem, path, number) from None
-        if not symbols or symbols[0] != UNKNOWN or len(set(symbols)) != len(symbols):
+        symbols = _lines(path)
+        for at, line in enumerate(symbols):
+            if "\\" in line:
+                symbols[at] = _unescaped(line, path, at + 1)
+        vocab = cls(symbols)
+        if symbols[:1] != [UNKNOWN] or len(vocab) != len(symbols):
             raise InputError(f"not a vocabulary: the first line is {UNKNOWN} and no line comes twice", path)
-        return cls(symbols)
+        return vocab
 
 
 def seen_as(vocab: Vocab) -> CodeTable:
@@ -77,6 +77,28 @@ def _seen_id(vocab: Vocab, character: str) -> int:
 
 def _escape(symbol: str) -> str:
     return _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", symbol)
+
+
+def _lines(path: str | Path) -> list[str]:
+    """A vocabulary is read at once; if it is not UTF-8, line by line, to say where."""
+    with opening(path) as file:
+        try:
+            content = file.read()
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
+    try:
+        lines = content.removeprefix(BOM).decode("utf-8").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError:
+        return [line for _, line in decode_lines(io.BytesIO(content), path)]
+    return lines if lines[-1] else lines[:-1]  # what follows the last line end is no line
+
+
+def _unescaped(line: str, path: str | Path, number: int) -> str:
+    try:
+        return _unescape(line)
+    except KeyError as error:
+        problem = f"not a vocabulary: {error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
+        raise InputError(problem, path, number) from None
 
 
 def _unescape(line: str) -> str:

@@ -68,5 +68,8 @@ class Average:
 
     @torch.no_grad()
     def _swap(self) -> None:
+        """Contents change places, and no tensor does: cuDNN wants the weights of an LSTM to stay in one piece."""
         for weight, mean in zip(self.weights, self.mean, strict=False):
-            weight.data, mean.data = mean.data, weight.data
+            before = weight.clone()
+            weight.copy_(mean)
+            mean.copy_(before)

@@ -34,6 +34,20 @@ SHAPES = (
     "{P}说：“我爱{L}”",
 )
 WORDS = ("工作", "昨天", "今天", "天气", "开会", "没有", "说话", "很好", "电脑", "沙漠", "大海", "白沙")
+PIECES = (
+    "小明",
+    "王小",
+    "石镇",
+    "沙市",
+    "云门",
+    "天天",
+    "有人",
+    "建国",
+    "秀英",
+    "工作",
+    "南湖",
+    "东港区",
+)  # some are words too
 WIDTH = 8
 
 
@@ -56,7 +70,7 @@ def sentences(count: int, seed: int) -> list[Sentence]:
 
 
 def write_made(folder: Path, train: int = 120) -> None:
-    """train/dev/test.bmes, chars.vec (text) and words.bin (binary)."""
+    """train/dev/test.bmes, chars.vec (text), words.bin (binary) and subwords.vec, whose rows are narrower."""
     for seed, (name, count) in enumerate({"train": train, "dev": 30, "test": 30}.items()):
         write_columns(folder / f"{name}.bmes", sentences(count, seed))
     rng = np.random.default_rng(7)
@@ -66,6 +80,8 @@ def write_made(folder: Path, train: int = 120) -> None:
     for file, names in (("chars.vec", characters), ("words.bin", words)):
         matrix = rng.normal(size=(len(names), WIDTH)).astype(np.float16).astype(np.float32)
         write_vectors(folder / file, Vectors(tuple(names), matrix), binary=file.endswith(".bin"))
+    matrix = rng.normal(size=(len(PIECES), WIDTH - 3)).astype(np.float16).astype(np.float32)
+    write_vectors(folder / "subwords.vec", Vectors(PIECES, matrix), binary=False)
 
 
 def write_language_model(folder: Path, seed: int = 0, hidden: int = 6) -> Path:

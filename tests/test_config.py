@@ -70,7 +70,7 @@ def test_one_problem_is_singular():
 
 
 def test_nothing_near_lists_what_is_known():
-    known = "data, chars, bichars, words, segment, softwords, lm, model, train, compare"
+    known = "data, chars, bichars, words, subwords, segment, softwords, lm, model, train, compare"
     with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
     with pytest.raises(ConfigError, match=r"unknown key words\.qqq; known are vectors, lexicon, dim, norm"):
@@ -178,8 +178,8 @@ def test_set_at_places_that_are_not_there(tmp_path):
         "train must be a section, [train], not 5",
         "unknown section [modle]: did you mean model?",
         "unknown key model.hiden: did you mean hidden?",
-        "unknown key model.a.b; known are encoder, char_features, char_width, bichar, softword, hidden, layers, "
-        "coupled, scheme, dropout, paper_vocab",
+        "unknown key model.a.b; known are encoder, sources, char_features, char_width, bichar, softword, hidden, "
+        "layers, coupled, scheme, dropout, paper_vocab",
     ]
 
 
@@ -213,9 +213,11 @@ def test_dev_and_holdout_together_are_one_too_many(tmp_path):
 
 def test_the_lattice_needs_words_and_the_other_encoders_do_not(tmp_path):
     path = config_file(tmp_path, "[data]\ntrain = 't'\ndev = 'd'\n")
-    assert complete_problems(path) == [
-        "words.vectors must name a vector file, or words.lexicon a dictionary: the lattice model takes its words there"
-    ]
+    lacks = "{0}.vectors must name a vector file, or {0}.lexicon a dictionary: the lattice takes its {0} there".format
+    assert complete_problems(path) == [lacks("words")]
+    assert complete_problems(path, "model.sources=subwords") == [lacks("subwords")]
+    assert complete_problems(path, "model.sources=both") == [lacks("words"), lacks("subwords")]
+    assert complete_problems(path, "model.sources=both", "words.lexicon=l") == [lacks("subwords")]
     for encoder in ("char", "word"):
         assert read_config(path, [f"model.encoder={encoder}"], complete=True).words.vectors == ""
 
@@ -228,6 +230,9 @@ def test_words_come_from_one_file(tmp_path):
     wrong = "words.lexicon is for the lattice model: a word model takes words.vectors, or random vectors"
     assert complete_problems(path, "model.encoder=word") == [wrong]
     assert complete_problems(path, "model.encoder=word", "words.vectors=") == [wrong]
+    subwords = "subwords.vectors and subwords.lexicon both say which subwords there are: give one of them"
+    two = ("words.lexicon=", "subwords.vectors=v", "subwords.lexicon=l")
+    assert complete_problems(path, "model.sources=both", *two) == [subwords]
     for change in ("words.vectors=", "words.lexicon="):
         assert read_config(path, [change], complete=True)
     assert read_config(path, ["model.encoder=word", "words.lexicon="], complete=True)

@@ -37,7 +37,7 @@ GIVEN = [
             f"{section}.dim",
             f"with {section}.vectors, which have a width of their own: remove one of the two",
         )
-        for section in ("chars", "bichars", "words")
+        for section in ("chars", "bichars", "words", "subwords")
     ),
     *(
         (
@@ -46,7 +46,7 @@ GIVEN = [
             f"{section}.norm",
             f"without {section}.vectors, which it scales: remove it, or name a vector file",
         )
-        for section in ("chars", "bichars", "words")
+        for section in ("chars", "bichars", "words", "subwords")
     ),
     ("[lm]\ndim = 10\n", "lm.model=m", "lm.dim", LM),
     ("[lm]\nnorm = 1\n", "lm.model=m", "lm.norm", LM),
@@ -57,6 +57,7 @@ GIVEN = [
     ("[train]\nbackend = 'auto'\n[model]\nencoder = 'word'\n", "model.encoder=lattice", "train.backend", LATTICE),
     ("[model]\ncoupled = false\nencoder = 'char'\n", "model.encoder=lattice", "model.coupled", LATTICE),
     ("[model]\ncoupled = true\nencoder = 'word'\n", "model.encoder=lattice", "model.coupled", LATTICE),
+    ("[model]\nsources = 'both'\nencoder = 'char'\n", "model.encoder=lattice", "model.sources", LATTICE),
     ("[model]\nchar_width = 50\nencoder = 'word'\n", "model.char_features=cnn", "model.char_width", FEATURES),
 ]
 ON = [

@@ -191,7 +191,9 @@ def test_long_texts_do_not_pile_up(model, monkeypatch):
     sizes: list[int] = []
     real = Predictor._tag
     monkeypatch.setattr(
-        Predictor, "_tag", lambda self, chunk: (sizes.append(sum(map(len, chunk))), real(self, chunk))[1]
+        Predictor,
+        "_tag",
+        lambda self, chunk, scores: (sizes.append(sum(map(len, chunk))), real(self, chunk, scores))[1],
     )
     given_texts = ["王" * 60, "李" * 30, "张" * 30, "刘" * 250, "", "陈"]
     assert [document.text for document in model.pipe(given_texts)] == given_texts

@@ -21,6 +21,7 @@ from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.spans import Span
 
+TRUST = 3.0  # how much more a tag of a user's word scores; docs/segmentation.md has what it does
 LIMIT = 512  # characters that the model reads at once; longer texts are cut at sentence ends
 CHUNK = 1 << 18  # characters that are turned into numbers at a time
 TEXTS = {"cpu": 1024, "cuda": 4096}  # that are tagged at a time: enough for full batches of sentences of one length
@@ -44,10 +45,13 @@ class Predictor:
 
     A text longer than `limit` is read in pieces, each as if it were a text of its own: words and spans end where a
     piece does. Pieces are cut at sentence ends where there are any, so that seldom splits one.
+
+    Of a segmenter, words that were added to the lexicon count more than those it came with: each tag that makes one of
+    them a word scores `trust` more, in the logarithm of its odds. With 0 they are words of the lattice like the others.
     """
 
-    def __init__(self, model: Model, limit: int = LIMIT) -> None:
-        self.model, self.limit = model, limit
+    def __init__(self, model: Model, limit: int = LIMIT, trust: float = TRUST) -> None:
+        self.model, self.limit, self.trust = model, limit, trust
 
     @property
     def lexicon(self) -> Lexicon:
@@ -65,10 +69,11 @@ class Predictor:
             return self._tag([text])[0]
         return list(self.pipe(text, max(1, len(text))))
 
-    def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Document]:
+    def pipe(self, texts: Iterable[str], batch_size: int | None = None, *, scores: bool = True) -> Iterator[Document]:
         """Tag any number of texts in bounded memory, `batch_size` at a time; documents come in the texts' order.
 
-        The first document comes when so many texts are there, or all of them. Without `batch_size`: `TEXTS`.
+        The first document comes when so many texts are there, or all of them. Without `batch_size`: `TEXTS`. Without
+        `scores` spans have no probability, which is quicker.
         """
         if batch_size is None:
             batch_size = TEXTS[self.model.tagger.output.weight.device.type]
@@ -76,33 +81,38 @@ class Predictor:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         if isinstance(texts, str):
             raise TypeError("pipe takes texts, such as a list or a file's lines; for one text call the tagger itself")
-        return (document for chunk in _chunks(texts, batch_size) for document in self._tag(chunk))
+        return (document for chunk in _chunks(texts, batch_size) for document in self._tag(chunk, scores))
 
-    def _tag(self, texts: Sequence[str]) -> list[Document]:
+    def _tag(self, texts: Sequence[str], scores: bool = True) -> list[Document]:
         self._give_new_words_a_vector()
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]
         spans: list[list[Span]] = [[] for _ in texts]
         sizes = np.array([end - start for _, start, end in cuts], dtype=np.int64)
         edges = np.flatnonzero(np.diff(np.cumsum(sizes) // CHUNK)) + 1
         for low, high in pairwise([0, *edges.tolist(), len(cuts)]):
-            self._add_spans(texts, cuts[low:high], spans)
+            self._add_spans(texts, cuts[low:high], spans, scores)
         return [Document(text, tuple(row)) for text, row in zip(texts, spans, strict=True)]
 
     def _add_spans(
-        self, texts: Sequence[str], cuts: Sequence[tuple[int, int, int]], spans: Sequence[list[Span]]
+        self, texts: Sequence[str], cuts: Sequence[tuple[int, int, int]], spans: Sequence[list[Span]], scores: bool
     ) -> None:
         """Put what is found in pieces (text, start, end) into the lists of their texts."""
         indexer = self.model.indexer
-        found, scores = find_spans(
-            self.model.tagger, indexer, indexer.read([texts[at][start:end] for at, start, end in cuts]), scores=True
+        found, probability = find_spans(
+            self.model.tagger,
+            indexer,
+            indexer.read([texts[at][start:end] for at, start, end in cuts]),
+            scores,
+            self.trust,
         )
         text, offset, _ = np.array(cuts, dtype=np.int64).reshape(-1, 3)[found.text].T
-        columns = (text, found.start + offset, found.end + offset, found.label, scores)
-        for at, start, end, label, score in zip(*(column.tolist() for column in columns), strict=True):
+        columns = [array.tolist() for array in (text, found.start + offset, found.end + offset, found.label)]
+        each = probability.tolist() if scores else [None] * len(text)
+        for at, start, end, label, score in zip(*columns, each, strict=True):
             spans[at].append(Span(start, end, indexer.tag_ids.labels[label], score, texts[at][start:end]))
 
     def _give_new_words_a_vector(self) -> None:
-        words, lexicon = self.model.tagger.words, self.model.indexer.lexicon
+        words, lexicon = self.model.tagger.lexicon, self.model.indexer.lexicon
         if words is None or lexicon is None:
             return
         if len(lexicon.words) > len(words):

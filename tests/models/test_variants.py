@@ -43,6 +43,9 @@ VARIANTS = {
     "char-2-layers": (CHAR | {"model__layers": 2}, 98),
 }
 
+# What the lattice holds; tests/models/test_segmenters.py trains models of these.
+SOURCES = {f"lattice-{sources}": {"model__sources": sources} for sources in ("subwords", "both")}
+
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_it_learns_and_comes_back(name, made, tmp_path):
@@ -69,10 +72,11 @@ def test_it_learns_and_comes_back(name, made, tmp_path):
     assert all(0 < span.score <= 1.0001 for document in documents for span in document.spans)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *SOURCES])
 def test_a_batch_changes_nothing(name, made):
     """Each sentence by itself has the scores that it has among others."""
-    config = made_config(made, **VARIANTS[name][0])
+    subwords = {"subwords__vectors": str(made / "subwords.vec")}
+    config = made_config(made, **SOURCES[name] | subwords if name in SOURCES else VARIANTS[name][0])
     test = read_corpus(made / "test.bmes").sentences[:7]
     built = build(config, test)
     tagger, examples = built.tagger.eval().double(), built.indexer.examples(test)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.config import make_config
-from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
 from hanlattice.training.optim import make_optimizer
 
 ROUND = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).half().float()
@@ -89,3 +89,73 @@ def test_characters_are_trained_if_asked(fine_tune: bool) -> None:
     with torch.no_grad():
         chars.vectors.zero_()
     assert torch.equal(table, FINE)  # it has its own copy
+
+
+# ---- two sources
+
+
+WORDS = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)).half().float()
+SUBWORDS = torch.randn(5, 2, generator=torch.Generator().manual_seed(2)).half().float()
+
+
+def side_by_side(words: torch.Tensor, subwords: torch.Tensor, ids: list[int]) -> torch.Tensor:
+    """Two plain lookups with zeros beside them."""
+    rows = [torch.zeros(0, words.shape[1] + subwords.shape[1])]
+    for at in ids:
+        if at < len(subwords):
+            rows.append(torch.cat([torch.zeros(words.shape[1]), subwords[at]])[None])
+        else:
+            rows.append(torch.cat([words[at - len(subwords)], torch.zeros(subwords.shape[1])])[None])
+    return torch.cat(rows)
+
+
+@given(
+    trained=st.tuples(st.integers(0, 4), st.integers(0, 5)),
+    there=st.tuples(st.integers(0, 4), st.integers(0, 5)),
+    added=st.integers(0, 3),
+    data=st.data(),
+)
+def test_each_source_has_its_own_columns_and_zeros_in_the_others(
+    trained: tuple[int, int], there: tuple[int, int], added: int, data: st.DataObject
+) -> None:
+    """Also with words that come later, and where a source has nothing at all."""
+    words, subwords = WORDS[: there[0]], SUBWORDS[: there[1]]
+    both = TwoSources(
+        WordEmbedding.from_vectors(words, min(trained[0], len(words))),
+        WordEmbedding.from_vectors(subwords, min(trained[1], len(subwords))),
+    )
+    assert both.dim == 5
+    for extra in range(added):
+        both.words.append(torch.full((1, 3), extra + 1e-9))
+    words = torch.cat([words, *(torch.full((1, 3), extra + 1e-9) for extra in range(added))])
+    count = len(words) + len(subwords)
+    ids = data.draw(st.lists(st.integers(0, count - 1), max_size=8)) if count else []
+    assert torch.equal(both(torch.tensor(ids, dtype=torch.int64)), side_by_side(words, subwords, ids))
+
+
+def test_a_gradient_reaches_the_rows_that_were_looked_up_in_their_own_source():
+    """Not the rows that stand in for the other source's, at the edges of the tables."""
+    for ids, words, subwords in (
+        ([0, 2, 2], [], [0, 2]),
+        ([5, 7], [0, 2], []),
+        ([4, 8], [3], [4]),
+        ([6, 1], [1], [1]),
+    ):
+        both = TwoSources(WordEmbedding.from_vectors(WORDS, 4), WordEmbedding.from_vectors(SUBWORDS, 5))
+        both(torch.tensor(ids)).sum().backward()
+        assert both.words.trained.grad is not None
+        assert both.subwords.trained.grad is not None
+        assert both.words.trained.grad.any(1).nonzero().flatten().tolist() == words
+        assert both.subwords.trained.grad.any(1).nonzero().flatten().tolist() == subwords
+    assert both.words.trained.grad[1].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_each_source_has_its_own_dropout():
+    both = TwoSources(
+        WordEmbedding.from_vectors(WORDS, dropout=0.5), WordEmbedding.from_vectors(SUBWORDS, dropout=0.0)
+    ).train()
+    ids = torch.arange(9).repeat(10)
+    dropped = both(ids) != side_by_side(WORDS, SUBWORDS, ids.tolist())
+    assert dropped[:, :3].any()
+    assert not dropped[:, 3:].any()
+    assert torch.equal(both.eval()(ids), side_by_side(WORDS, SUBWORDS, ids.tolist()))

@@ -13,13 +13,14 @@ from torch import Tensor
 from hanlattice.errors import TagError
 from hanlattice.nn.crf import CRF
 from hanlattice.ops.crf import log_likelihood
+from hanlattice.text.joints import CUT, FREE, JOIN
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, may_follow, tag_set, tags_to_spans
 
 
-def trained(scheme: str, labels: str = "XY", seed: int = 0) -> CRF:
+def trained(scheme: str, labels: str = "XY", seed: int = 0, tags: list[str] | None = None) -> CRF:
     """A CRF as training might leave it: no score is zero, those of forbidden steps neither."""
-    module = CRF(tag_set(labels, scheme), scheme).double()
+    module = CRF(tags or tag_set(labels, scheme), scheme).double()
     generator = torch.Generator().manual_seed(seed)
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, generator=generator)
@@ -154,3 +155,65 @@ def test_wrong_spans_are_refused_by_name() -> None:
         module.span_scores(emissions, lengths, [[Span(1, 3, "X")]])
     with pytest.raises(ValueError, match="spans for 2 sentences came with 1 lengths"):
         module.span_scores(emissions, lengths, [[], []])
+
+
+# ---- what is known of the gaps
+
+
+WORD_TAGS = {scheme: [tag for tag in tag_set(["WORD"], scheme) if tag != "O"] for scheme in SCHEMES}
+
+
+def respecting(scheme: str, gaps: list[int]) -> list[list[str]]:
+    """All legal tags of a text under these gaps: a word begins at every CUT, and at no JOIN."""
+    found = []
+    for tagging in product(WORD_TAGS[scheme], repeat=len(gaps)):
+        begins = {span.start for span in tags_to_spans(list(tagging), scheme)}
+        kept = all(gap == FREE or (at in begins) == (gap == CUT) for at, gap in enumerate(gaps))
+        if kept and is_legal(list(tagging), scheme):
+            found.append(list(tagging))
+    return found
+
+
+def path_score(module: CRF, emissions: Tensor, tags: list[str]) -> float:
+    """By the definition, one number after the other."""
+    ids, (start, between, end) = [module.ids[tag] for tag in tags], (part.tolist() for part in module.parameters())
+    each = emissions.tolist()
+    inside = sum(each[t][k] for t, k in enumerate(ids)) + sum(between[left][right] for left, right in pairwise(ids))
+    return float(start[ids[0]] + inside + end[ids[-1]])
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    scheme=st.sampled_from(["BMES", "BIO"]),
+    rows=st.lists(st.lists(st.sampled_from([FREE, CUT, JOIN]), max_size=4), min_size=1, max_size=3),
+    seed=st.integers(0, 1000),
+    scale=st.sampled_from([1.0, 30.0]),
+)
+def test_under_known_gaps_only_what_respects_them_counts(
+    scheme: str, rows: list[list[int]], seed: int, scale: float
+) -> None:
+    gaps = [[CUT, *row] for row in rows]
+    module = trained(scheme, seed=seed, tags=WORD_TAGS[scheme])
+    T = max(map(len, gaps))
+    emissions, _ = draw(module, len(gaps), T, seed, scale)
+    lengths = torch.tensor([len(row) for row in gaps])
+    under = module.under(emissions, torch.tensor([row + [FREE] * (T - len(row)) for row in gaps]))
+    decoded = module.decode(under, lengths).tolist()
+    spans = [[Span(s, e, "WORD") for s in range(n) for e in range(s + 1, n + 1)] for n in lengths.tolist()]
+    probability = module.span_scores(under, lengths, spans)
+    for b, row in enumerate(gaps):
+        paths = respecting(scheme, row)
+        scores = torch.tensor([path_score(module, emissions[b], path) for path in paths], dtype=torch.float64)
+        assert [module.tags[k] for k in decoded[b][: len(row)]] == paths[int(scores.argmax())]
+        expected = dict.fromkeys(spans[b], 0.0)
+        for path, share in zip(paths, scores.softmax(0).tolist(), strict=True):
+            for span in tags_to_spans(path, scheme):
+                expected[span] += share
+        assert probability[b] == pytest.approx(list(expected.values()), abs=1e-9)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_gaps_of_which_nothing_is_known_change_nothing(scheme: str) -> None:
+    module = trained(scheme)
+    emissions, _ = draw(module, 2, 5, 1)
+    assert torch.equal(module.under(emissions, torch.full((2, 5), FREE)), emissions)

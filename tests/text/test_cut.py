@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.text.cut import pieces
+from hanlattice.text.joints import JOIN, joints
 from tests.strategies import any_text
 
 ENDS, CLOSERS, BLANKS = "。！？!?；;…\n", "”’』」）)]】》", "，,、：: \t\r\u3000"
@@ -81,3 +82,18 @@ def test_a_hundred_thousand_characters(text):
 def test_a_limit_that_is_none(limit):
     with pytest.raises(ValueError, match=f"limit must be 1 or more, not {limit}"):
         pieces("文", limit)
+
+
+def test_an_address_a_number_and_an_emoji_stay_whole():
+    text = "他说好！见 https://example.com/a?b=1&c=2;d 第1,234,567号👨‍👩‍👧来"
+    wholes = ("https://example.com/a?b=1&c=2;d", "1,234,567", "👨‍👩‍👧")
+    for limit in range(len(wholes[0]), len(text)):
+        found = [text[start:end] for start, end in pieces(text, limit)]
+        assert all(any(whole in piece for piece in found) for whole in wholes), limit
+
+
+@given(any_text, limits)
+def test_it_cuts_inside_of_something_whole_only_if_it_must(text, limit):
+    gaps = joints(text)
+    for start, end in pieces(text, limit)[:-1]:
+        assert gaps[end] != JOIN or all(gap == JOIN for gap in gaps[start + 1 : end + 1])

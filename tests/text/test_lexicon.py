@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
-from hanlattice.text.lexicon import Lexicon, Matches, read_words
+from hanlattice.text.lexicon import Lexicon, Matches, merged_matches, read_entries, read_words
 from hanlattice.text.normal import fold
 from tests.strategies import any_character, any_text, shares_folder
 from tests.text.test_matcher import few, scan
@@ -238,3 +239,61 @@ def test_loading_counts_what_is_new(tmp_path):
     assert lexicon.match("长江大桥") == [(0, 2, "长江"), (2, 4, "大桥")]
     with pytest.raises(InputError, match="there is no such file"):
         lexicon.load(tmp_path / "none.txt")
+
+
+# ---- two lexicons
+
+
+def matches_of(rows: list[list[tuple[int, int, int]]]) -> Matches:
+    flat = np.array([match for row in rows for match in row], dtype=np.int64).reshape(-1, 3)
+    return Matches(np.array([len(row) for row in rows], dtype=np.int64), *flat.T)
+
+
+some_matches = st.lists(st.tuples(st.integers(0, 3), st.integers(4, 6), st.integers(0, 9)), max_size=6)
+in_order = some_matches.map(lambda row: sorted(row, key=lambda match: match[:2]))
+
+
+@given(st.lists(st.tuples(in_order, in_order), max_size=5))
+def test_the_matches_of_two_lexicons_stand_in_order_and_the_left_ones_first(
+    pairs: list[tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]],
+) -> None:
+    expected = []
+    for left, right in pairs:
+        row = [*left]
+        for match in right:  # after all that are not greater
+            at = sum(other[:2] <= match[:2] for other in row)
+            row.insert(at, match)
+        expected.append(row)
+    merged = merged_matches(matches_of([left for left, _ in pairs]), matches_of([right for _, right in pairs]))
+    for found, plain in zip(merged, matches_of(expected), strict=True):
+        assert found.tolist() == plain.tolist()
+        assert found.dtype == np.int64
+
+
+@given(st.lists(in_order, max_size=4))
+def test_a_lexicon_without_matches_adds_none(rows: list[list[tuple[int, int, int]]]) -> None:
+    some, nothing = matches_of(rows), matches_of([[] for _ in rows])
+    for merged in (merged_matches(some, nothing), merged_matches(nothing, some)):
+        assert [array.tolist() for array in merged] == [array.tolist() for array in some]
+
+
+short = st.text(few, max_size=6).map(fold)
+
+
+@given(st.lists(short, max_size=8), st.lists(short, max_size=8), st.lists(short, max_size=4))
+def test_two_lexicons_together_match_what_each_matches(some: list[str], more: list[str], texts: list[str]) -> None:
+    left, right = Lexicon(some), Lexicon(more)
+    merged = merged_matches(left.match_many(texts), right.match_many(texts))
+    rows = iter(zip(*(array.tolist() for array in merged[1:]), strict=True))
+    for text, count in zip(texts, merged.counts.tolist(), strict=True):
+        found = [next(rows) for _ in range(count)]
+        assert sorted(found) == sorted(left.match_ids(text) + right.match_ids(text))
+        assert [match[:2] for match in found] == sorted(match[:2] for match in found)
+
+
+def test_lines_that_end_with_cr_alone(tmp_path):
+    """As in some old lists; a CR beside line feeds is a character like others."""
+    path = tmp_path / "old.txt"
+    path.write_bytes("\ufeff南京市\t12\r长江 3 ns\r大桥".encode())
+    assert list(read_words(path)) == ["南京市", "长江", "大桥"]
+    assert list(read_entries(path)) == [("南京市", 12), ("长江", 3), ("大桥", 1)]

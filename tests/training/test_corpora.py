@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.config import DataConfig
+from hanlattice.config import DataConfig, make_config
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.training.corpora import even_steps, hold_out, read_corpora
+from hanlattice.training.corpora import Corpora, even_steps, hold_out, read_corpora
 
 
 def numbered(count: int) -> list[Sentence]:
@@ -70,3 +70,26 @@ def test_two_sentences_can_be_shared(tmp_path):
     write_jsonl(tmp_path / "t.jsonl", [*numbered(2), Sentence("", ())])
     corpora = read_corpora(DataConfig(train=str(tmp_path / "t.jsonl"), holdout=0.5))
     assert (len(corpora.train), len(corpora.dev)) == (1, 1)
+
+
+WORDS = {"words": {"vectors": "w.vec"}, "subwords": {"lexicon": "s.txt"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "subwords"),
+    [
+        ({}, "w.vec", ""),
+        ({"sources": "subwords"}, "", "random, of s.txt"),
+        ({"sources": "both"}, "w.vec", "random, of s.txt"),
+        ({"encoder": "char", "sources": "both"}, "", ""),
+        ({"encoder": "word"}, "w.vec", ""),
+    ],
+)
+def test_where_vectors_of_words_came_from(model, words, subwords):
+    corpora = Corpora(tuple(numbered(2)), (), (), {}, ())
+    vectors = corpora.facts(make_config({**WORDS, "model": model}))["vectors"]
+    assert (vectors["words"], vectors["subwords"]) == (words, subwords)
+    assert vectors.keys() == {"chars", "bichars", "words", "subwords", "lm"}
+    bare = corpora.facts(make_config({"model": model}))["vectors"]
+    assert [bool(bare[name]) for name in ("words", "subwords")] == [bool(words), bool(subwords)]
+    assert {bare["words"], bare["subwords"]} <= {"", "random"}

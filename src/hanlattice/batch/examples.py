@@ -41,6 +41,7 @@ class Examples:
     states: npt.NDArray[np.float16] | None = None  # [N, S]: what the language model makes of them, if that is kept
     beside: Mapping[str, Ints] = field(default_factory=dict)  # [N] each: further numbers of the characters
     segments: Words | None = None  # for a word model
+    offsets: Ints | None = None  # [N]: where each character stands in its text, if not all of the text is read
 
     def __post_init__(self) -> None:
         counts, *words = self.matches
@@ -116,7 +117,11 @@ class Examples:
         return _padded(self.tags[self.first_unit[at][row] + column], row * U + column, len(at), U)
 
     def in_characters(self, spans: FlatSpans) -> FlatSpans:
-        """Spans over tags as spans over characters: the same, unless tags are of words."""
+        """Spans over tags as spans over a text's characters: the same, unless tags are of words or some have none."""
+        if self.offsets is not None:
+            first = self.first[spans.text]
+            start, end = self.offsets[first + spans.start], self.offsets[first + spans.end - 1] + 1
+            return spans._replace(start=start, end=end)
         if self.segments is None:
             return spans
         first = self.first_unit[spans.text]

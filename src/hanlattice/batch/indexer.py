@@ -6,24 +6,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from hanlattice.batch.examples import Examples, Words
-from hanlattice.text.arrays import Ints
+from hanlattice.errors import InputError
+from hanlattice.text.arrays import Ints, cells
 from hanlattice.text.bigrams import BigramTable
-from hanlattice.text.lexicon import Lexicon, Matches
-from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits
+from hanlattice.text.joints import CUT
+from hanlattice.text.lattice import Lattice
+from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
+from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.segmenter import Cuts, Segmenter
-from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.sentence import Sentence, check_words
+from hanlattice.text.solid import spans_without_space, without_space
+from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tag_ids import TagIds
 from hanlattice.text.vocab import Vocab, seen_as
 
 PART = 1 << 19  # characters that are matched at a time: bounds what matching needs beside its result
-BICHARS, POSITIONS, POS = "bichars", "positions", "pos"  # what may stand beside a character's own id
+BICHARS, POSITIONS, POS, JOINTS = "bichars", "positions", "pos", "joints"  # what may stand beside a character's own id
 
 GoldWords = tuple[Span, ...] | None
+
+
+class Places(NamedTuple):
+    """Spans of a batch: [start, end) of a sentence."""
+
+    sentence: Ints
+    start: Ints
+    end: Ints
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,12 @@ class Indexer:
     segmenter: Segmenter | None = None  # of a word model, which has `words`, or else for softwords
     words: Vocab | None = None
     pos: Vocab | None = None  # parts of speech
+    subwords: Lexicon | None = None  # of a lattice that has words besides; theirs are the first numbers
+
+    @property
+    def cuts(self) -> bool:
+        """Whether this is a segmenter's: its spans are words, which cover all that is not white space."""
+        return self.tag_ids.labels == (WORD,) and "O" not in self.tags
 
     def examples(self, sentences: Sequence[Sentence]) -> Examples:
         """A corpus as numbers, with the gold tags if every sentence has spans.
@@ -49,7 +68,11 @@ class Indexer:
         spans = [sentence.spans for sentence in sentences if sentence.spans is not None]
         if len(spans) < len(sentences):
             return plain
-        of_units = spans if plain.segments is None else spans_of_words(spans, *plain.segments[:3])
+        of_units: Sequence[Sequence[Span]] = spans
+        if self.cuts:
+            of_units = [_covering(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+        elif plain.segments is not None:
+            of_units = spans_of_words(spans, *plain.segments[:3])
         return replace(plain, tags=self.tag_ids.tags(of_units, plain.units))
 
     def read(self, texts: Sequence[str], words: Sequence[GoldWords] | None = None) -> Examples:
@@ -60,17 +83,22 @@ class Indexer:
         return _joined([self._part(texts[low:high], words and words[low:high]) for low, high in _parts(texts, PART)])
 
     def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
+        solid = None
+        if self.cuts:
+            solid = without_space(texts)
+            texts = solid.texts
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         codes, ends = code_points("\n".join(texts)), np.cumsum(lengths + 1)[:-1] - 1
         plain = np.delete(codes, ends)  # without the line ends in between
-        nothing = np.empty(0, dtype=np.int64)
-        matches = Matches(np.zeros_like(lengths), nothing, nothing, nothing)
-        if self.lexicon is not None:
-            matches = self.lexicon.match_joined(fold_code_points(codes), lengths)
         cuts = self.segmenter(texts, words) if self.segmenter else None
         beside = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
         if cuts is not None and self.words is None:
             beside |= self._softwords(cuts)
+        if solid is not None:
+            beside[JOINTS] = solid.gaps
+        matches = self._matches(codes, lengths)
+        if solid is not None:
+            matches = within_cuts(matches, lengths, solid.gaps)
         return Examples(
             lengths,
             self._char_ids(plain).astype(np.int64),
@@ -79,7 +107,29 @@ class Indexer:
             symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
             beside=beside,
             segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
+            offsets=None if solid is None else solid.offsets,
         )
+
+    def _matches(self, codes: Codes, lengths: Ints) -> Matches:
+        """Those of the lexicon and of the subwords."""
+        if self.lexicon is None:
+            nothing = np.empty(0, dtype=np.int64)
+            return Matches(np.zeros_like(lengths), nothing, nothing, nothing)
+        folded = fold_code_points(codes)
+        words = self.lexicon.match_joined(folded, lengths)
+        if self.subwords is None:
+            return words
+        words = words._replace(word=words.word + len(self.subwords))
+        return merged_matches(self.subwords.match_joined(folded, lengths), words)
+
+    def chosen(self, lattice: Lattice) -> Places | None:
+        """Where words of the user's own stand in a batch; None if there are none."""
+        if self.lexicon is None:
+            return None
+        first = 0 if self.subwords is None else len(self.subwords)
+        own = lattice.word >= first
+        own[own] = self.lexicon.is_chosen(lattice.word[own] - first)
+        return Places(lattice.sentence[own], lattice.start[own], lattice.end[own]) if own.any() else None
 
     def _softwords(self, cuts: Cuts) -> dict[str, Ints]:
         soft = {POSITIONS: cuts.positions()}
@@ -166,4 +216,31 @@ def _joined(parts: Sequence[Examples]) -> Examples:
         symbols=np.concatenate(symbols) if symbols else None,
         beside={name: np.concatenate([part.beside[name] for part in parts]) for name in parts[0].beside},
         segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
+        offsets=_joined_offsets(parts),
     )
+
+
+def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
+    """The matches without those that have a CUT inside, such as one where the text has white space."""
+    text = np.repeat(np.arange(len(lengths)), matches.counts)
+    first = (np.cumsum(lengths) - lengths)[text]
+    cuts = np.cumsum(gaps == CUT)
+    stays = cuts[first + matches.end - 1] == cuts[first + matches.start]
+    counts = np.bincount(text[stays], minlength=len(lengths))
+    return Matches(counts, *(column[stays] for column in matches[1:]))
+
+
+def _joined_offsets(parts: Sequence[Examples]) -> Ints | None:
+    if all(part.offsets is None for part in parts):
+        return None
+    return np.concatenate([cells(part.lengths)[1] if part.offsets is None else part.offsets for part in parts])
+
+
+def _covering(sentence: Sentence, number: int) -> Sequence[Span]:
+    """The words of a sentence in its text without white space, which they must cover."""
+    text, words = spans_without_space(sentence.text, sentence.spans or ())
+    try:
+        check_words(words, len(text))
+    except ValueError as error:
+        raise InputError(f"sentence {number}, {text[:20]!r}: {error}; every character must belong to a word") from None
+    return words

@@ -1,11 +1,12 @@
 """The configuration of a run: dataclasses filled from TOML, every mistake reported at once."""
 
 from hanlattice.config.fill import make_config
-from hanlattice.config.read import NO_WORDS, lacking, read_config
+from hanlattice.config.read import lacking, no_words, read_config
 from hanlattice.config.settings import (
     BACKENDS,
     FEATURES,
     SEGMENTERS,
+    SOURCES,
     BicharsConfig,
     CharsConfig,
     CompareConfig,
@@ -15,6 +16,7 @@ from hanlattice.config.settings import (
     ModelConfig,
     SegmentConfig,
     SoftwordsConfig,
+    SubwordsConfig,
     TrainConfig,
     WordsConfig,
 )
@@ -22,8 +24,8 @@ from hanlattice.config.settings import (
 __all__ = [
     "BACKENDS",
     "FEATURES",
-    "NO_WORDS",
     "SEGMENTERS",
+    "SOURCES",
     "BicharsConfig",
     "CharsConfig",
     "CompareConfig",
@@ -33,9 +35,11 @@ __all__ = [
     "ModelConfig",
     "SegmentConfig",
     "SoftwordsConfig",
+    "SubwordsConfig",
     "TrainConfig",
     "WordsConfig",
     "lacking",
     "make_config",
+    "no_words",
     "read_config",
 ]

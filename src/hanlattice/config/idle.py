@@ -63,8 +63,8 @@ def _for_the_language_model(key: str) -> Rule:
     )
 
 
-# [chars], [bichars], [words], [segment] and [softwords], but for its switch, may stay beside a model without them:
-# --set can then compare.
+# [chars], [bichars], [words], [subwords], [segment] and [softwords], but for its switch, may stay beside a model that
+# does without them: --set can then compare.
 SETTINGS = (
     Rule(
         "train.momentum",
@@ -76,10 +76,10 @@ SETTINGS = (
         lambda config: config.train.schedule != "inverse",
         "unless train.schedule=inverse: remove it, or choose inverse",
     ),
-    *map(_with_a_width, ("chars", "bichars", "words")),
-    *map(_scales_nothing, ("chars", "bichars", "words")),
+    *map(_with_a_width, ("chars", "bichars", "words", "subwords")),
+    *map(_scales_nothing, ("chars", "bichars", "words", "subwords")),
     *map(_for_the_language_model, ("dim", "norm", "dropout", "cache")),
-    *map(_for_the_lattice, ("train.backend", "model.coupled")),
+    *map(_for_the_lattice, ("train.backend", "model.coupled", "model.sources")),
     Rule(
         "model.char_width",
         lambda config: config.model.char_features == "none",

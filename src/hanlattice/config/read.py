@@ -11,13 +11,10 @@ from typing import Any
 
 from hanlattice.config.fill import BASE, fill, make_config
 from hanlattice.config.idle import idle_settings, idle_switches
-from hanlattice.config.settings import Config
+from hanlattice.config.settings import Config, WordsConfig
 from hanlattice.errors import ConfigError
 from hanlattice.files import read_lines
 
-NO_WORDS = (
-    "words.vectors must name a vector file, or words.lexicon a dictionary: the lattice model takes its words there"
-)
 Tree = dict[str, Any]
 
 
@@ -43,13 +40,20 @@ def lacking(config: Config) -> list[str]:
         problems.append("data.dev must name a file, or data.holdout a share of train that serves as dev")
     if config.data.dev and config.data.holdout:
         problems.append("data.holdout and data.dev both say what serves as dev: give one of them")
-    if config.model.encoder == "lattice" and not (config.words.vectors or config.words.lexicon):
-        problems.append(NO_WORDS)
+    problems += [no_words(source) for source in config.lattice_sources if not (source.vectors or source.lexicon)]
     if config.model.encoder == "word" and config.words.lexicon:
         problems.append("words.lexicon is for the lattice model: a word model takes words.vectors, or random vectors")
-    elif config.words.vectors and config.words.lexicon:
-        problems.append("words.vectors and words.lexicon both say which words there are: give one of them")
+    for section in (config.words, config.subwords):
+        if section.vectors and section.lexicon and not (section is config.words and config.model.encoder == "word"):
+            name = section.called
+            problems.append(f"{name}.vectors and {name}.lexicon both say which {name} there are: give one of them")
     return [*problems, *idle_switches(config)]
+
+
+def no_words(source: WordsConfig) -> str:
+    """The problem of a lattice that is to take its words from a section which names none."""
+    name = source.called
+    return f"{name}.vectors must name a vector file, or {name}.lexicon a dictionary: the lattice takes its {name} there"
 
 
 def _settings_in(problem: str) -> set[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 # Those of ops.lattice_lstm, which this floor cannot import; a test holds the two together.
 BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
 FEATURES = ("none", "lstm", "sentence-lstm", "cnn")  # those of nn.char_features likewise
 SEGMENTERS = ("rjieba", "gold")  # and those of text.segmenter
+SOURCES = ("words", "subwords", "both")
 
 
 def _setting(default: Any, check: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -40,12 +41,21 @@ class CharsConfig:
 
 @dataclass(frozen=True)
 class WordsConfig:
+    called: ClassVar[str] = "words"  # the section
+
     vectors: str = ""
     lexicon: str = ""  # a dictionary instead, whose words begin with random vectors
     dim: int = _setting(50, "positive")  # of those
     norm: float = _setting(0.0, "count")
     fine_tune: bool = True
     dropout: float = _setting(0.5, "share")
+
+
+@dataclass(frozen=True)
+class SubwordsConfig(WordsConfig):
+    """The same of subwords, where model.sources has them: pieces of text that BPE found, words or not."""
+
+    called: ClassVar[str] = "subwords"
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ class LmConfig:
 @dataclass(frozen=True)
 class ModelConfig:
     encoder: str = _setting("lattice", choices=("lattice", "char", "word"))
+    sources: str = _setting("words", choices=SOURCES)  # what the lattice holds
     char_features: str = _setting("none", choices=FEATURES)  # what a word model makes of a word's characters
     char_width: int = _setting(50, "even")  # of those features
     bichar: bool = False
@@ -136,6 +147,7 @@ class Config:
     chars: CharsConfig = field(default_factory=CharsConfig)
     bichars: BicharsConfig = field(default_factory=BicharsConfig)
     words: WordsConfig = field(default_factory=WordsConfig)
+    subwords: SubwordsConfig = field(default_factory=SubwordsConfig)
     segment: SegmentConfig = field(default_factory=SegmentConfig)
     softwords: SoftwordsConfig = field(default_factory=SoftwordsConfig)
     lm: LmConfig = field(default_factory=LmConfig)
@@ -147,6 +159,14 @@ class Config:
     def reads_characters(self) -> bool:
         """Whether characters are an input at all: a word model may see whole words alone."""
         return self.model.encoder != "word" or self.model.char_features != "none"
+
+    @property
+    def lattice_sources(self) -> tuple[WordsConfig, ...]:
+        """Where the lattice takes its words: [words], [subwords] or both, in this order; without lattice nowhere."""
+        if self.model.encoder != "lattice":
+            return ()
+        sources = {"words": (self.words,), "subwords": (self.subwords,), "both": (self.words, self.subwords)}
+        return sources[self.model.sources]
 
     @property
     def reads_segments(self) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing
 from hanlattice.config import Config
-from hanlattice.errors import InputError
+from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
 from hanlattice.models.tables import (
     bichar_table,
@@ -25,7 +25,7 @@ from hanlattice.models.tagger import Encoder, Tagger
 from hanlattice.nn.char_features import FEATURES
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.nn.stack import Stack
@@ -33,6 +33,7 @@ from hanlattice.nn.word_lstm import WordLSTM
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.segmenter import Cuts, make_segmenter
 from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import WORD
 from hanlattice.text.tags import tag_set
 from hanlattice.text.vocab import Vocab
 
@@ -50,6 +51,7 @@ class Vocabs:
 
     chars: Vocab = field(default_factory=lambda: Vocab(()))
     lexicon: Lexicon | None = None
+    subwords: Lexicon | None = None  # of a lattice that has words besides
     bichars: Vocab | None = None
     words: Vocab | None = None
     pos: Vocab | None = None
@@ -61,6 +63,7 @@ class Tables:
 
     chars: Tensor | None = None
     words: WordEmbedding | None = None
+    subwords: WordEmbedding | None = None
     beside: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
 
 
@@ -76,11 +79,22 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
         seen += others
         what = "characters and bigrams" if config.model.bichar else "characters"
         notices.append(f"paper_vocab: the {what} of dev and test are in the vocabulary, as in the original code")
+    tags = _tags(config, labels)
     vocabs, tables = _tables(config, train, seen, notices)
     lm = load_language_model(config.lm.model) if config.lm.model else None
-    indexer = make_indexer(config, vocabs, tuple(tag_set(labels, config.model.scheme)), config.model.scheme, lm)
+    indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm)
     tagger = assemble(config, indexer, tables, lm, config.train.backend)
     return Built(tagger, indexer, tuple(notices))
+
+
+def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
+    """Every tag of the labels. Words cover a text: a model that finds nothing else has no tag for what is outside."""
+    tags = tuple(tag_set(labels, config.model.scheme))
+    if labels != [WORD]:
+        return tags
+    if config.model.encoder == "word":
+        raise ConfigError(["model.encoder=word reads words and cannot find them: choose lattice or char"])
+    return tuple(tag for tag in tags if tag != "O")
 
 
 def make_indexer(
@@ -92,7 +106,16 @@ def make_indexer(
         segmenter = make_segmenter(config.segment.by, vocabs.pos is not None)
     symbols = lm.vocab if lm else None
     return Indexer(
-        vocabs.chars, vocabs.lexicon, tags, scheme, symbols, vocabs.bichars, segmenter, vocabs.words, vocabs.pos
+        vocab=vocabs.chars,
+        lexicon=vocabs.lexicon,
+        tags=tags,
+        scheme=scheme,
+        symbols=symbols,
+        bichars=vocabs.bichars,
+        segmenter=segmenter,
+        words=vocabs.words,
+        pos=vocabs.pos,
+        subwords=vocabs.subwords,
     )
 
 
@@ -110,12 +133,15 @@ def assemble(
         ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
         states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
         dim += config.lm.dim
-    encoder = _encoder(config, dim, tables.words, backend)
+    words: WordEmbedding | TwoSources | None = tables.words
+    if tables.words is not None and tables.subwords is not None:
+        words = TwoSources(tables.words, tables.subwords)
+    encoder = _encoder(config, dim, words, backend)
     crf = CRF(indexer.tags, indexer.scheme)
-    return Tagger(chars, tables.words, encoder, crf, model.dropout, states, tables.beside)
+    return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside)
 
 
-def _encoder(config: Config, dim: int, words: WordEmbedding | None, backend: str) -> Encoder:
+def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str) -> Encoder:
     model = config.model
     if model.encoder == "word":
         assert words is not None
@@ -137,8 +163,11 @@ def _tables(
     model, vocabs, tables = config.model, Vocabs(), Tables()
     if config.reads_characters:
         vocabs.chars, tables.chars = character_table(config.chars, seen, notices)
-    if model.encoder == "lattice":
-        vocabs.lexicon, tables.words = lexicon_table(config, train, notices)
+    for nth, source in enumerate(config.lattice_sources):
+        if nth == 0:
+            vocabs.lexicon, tables.words = lexicon_table(source, train, notices)
+        else:
+            vocabs.subwords, tables.subwords = lexicon_table(source, train, notices)
     if model.encoder == "word":
         texts, cuts = _cut(config, train)
         vocabs.words, tables.words = word_table(config.words, texts, cuts, notices)

@@ -3,6 +3,7 @@
     config.json         format version, configuration, tags, where the data came from, checksums of the files below
     chars.txt           the character vocabulary
     lexicon.txt         the words, in the order of their vectors (lattice models)
+    subwords.txt        the subwords likewise (lattice models that have both)
     words.txt           the same for a word model; bichars.txt, pos.txt: bigrams and parts of speech (models with them)
     lm/                 the language model, a copy of the folder that the configuration named (models that use one)
     model.safetensors   the weights; its metadata has the scores and a checksum over everything in the file
@@ -39,8 +40,8 @@ from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
 CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
-WORDS, BIGRAMS, SPEECH = "words.txt", "bichars.txt", "pos.txt"
-FRAME = (CONFIG, CHARS, LEXICON, WORDS, BIGRAMS, SPEECH, LM)  # what does not change while the model trains
+WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
+FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM)  # what does not change while the model trains
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,10 @@ def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str
         if vocab is not None:
             vocab.save(folder / name)
             names.append(name)
-    if indexer.lexicon is not None:
-        indexer.lexicon.save(folder / LEXICON)
-        names.append(LEXICON)
+    for name, lexicon in ((LEXICON, indexer.lexicon), (SUBWORDS, indexer.subwords)):
+        if lexicon is not None:
+            lexicon.save(folder / name)
+            names.append(name)
     if config.lm.model:
         names += [f"{LM}/{name}" for name in language_model_files()]
         _copy_language_model(Path(config.lm.model), folder / LM)
@@ -125,6 +127,7 @@ def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
     wanted = {
         CHARS: True,
         LEXICON: model.encoder == "lattice",
+        SUBWORDS: len(config.lattice_sources) > 1,
         WORDS: model.encoder == "word",
         BIGRAMS: model.bichar,
         SPEECH: model.softword and config.softwords.pos,
@@ -139,11 +142,13 @@ def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
     chars, words, bichars, pos = (
         Vocab.load(folder / name) if name in names else None for name in (CHARS, WORDS, BIGRAMS, SPEECH)
     )
-    lexicon = None
-    if LEXICON in names:
-        lexicon = Lexicon()
-        lexicon.load(folder / LEXICON)
-    return Vocabs(chars or Vocab(()), lexicon, bichars, words, pos)
+    lexicons: dict[str, Lexicon] = {}
+    for name in (LEXICON, SUBWORDS):
+        if name in names:
+            lexicons[name] = Lexicon()
+            lexicons[name].load(folder / name)
+            lexicons[name].settle()
+    return Vocabs(chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos)
 
 
 def _with_weights(
@@ -162,8 +167,12 @@ def _with_weights(
 def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> Tables:
     """As `build` makes them, out of what it made then."""
     tables = Tables(tensors["chars.vectors"] if config.reads_characters else None)
-    if indexer.lexicon is not None or indexer.words is not None:
-        tables.words = _word_embedding(tensors, "words", config.words.dropout)
+    if indexer.subwords is not None:
+        tables.words = _word_embedding(tensors, "words.words", config.words.dropout)
+        tables.subwords = _word_embedding(tensors, "words.subwords", config.subwords.dropout)
+    elif indexer.lexicon is not None or indexer.words is not None:
+        source = config.lattice_sources[0] if indexer.words is None else config.words
+        tables.words = _word_embedding(tensors, "words", source.dropout)
     if indexer.bichars is not None:
         tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
     for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
@@ -182,6 +191,7 @@ def _check_rows(tables: Tables, indexer: Indexer, folder: Path) -> None:
     pairs: list[tuple[str, Sized | None, Sized | None]] = [
         ("characters", tables.chars, indexer.vocab if tables.chars is not None else None),
         ("words", tables.words, words),
+        ("subwords", tables.subwords, indexer.subwords),
         ("bigrams", _rows(tables, BICHARS), indexer.bichars),
         ("parts of speech", _rows(tables, POS), indexer.pos),
         ("places in a word", _rows(tables, POSITIONS), PLACES),

@@ -14,7 +14,7 @@ from hanlattice.batch import Examples, Indexer
 from hanlattice.data.buckets import decoding_batches
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.arrays import Ints
-from hanlattice.text.spans import Span
+from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tag_ids import FlatSpans, TagIds
 
 # Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
@@ -41,15 +41,20 @@ def decode(tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = 
 
 
 @torch.no_grad()
-def find_spans(tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False) -> Decoded:
-    """`decode`, as flat arrays. A batch is read only when the next one is under way: a GPU does not wait for it."""
+def find_spans(
+    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0
+) -> Decoded:
+    """`decode`, as flat arrays. A batch is read only when the next one is under way: a GPU does not wait for it.
+
+    With `trust`, every tag that makes a word of the user's own a word of the text scores so much more.
+    """
     device = tagger.output.weight.device
     most, characters = BOUNDS[device.type]
     full = np.flatnonzero(examples.lengths)
     running: deque[Running] = deque()
     done: list[tuple[FlatSpans, Tensor]] = []
     for places in decoding_batches(examples.lengths[full].tolist(), most, characters):
-        running.append(Running(tagger, examples, full[places], device))
+        running.append(Running(tagger, indexer, examples, full[places], device, trust))
         if len(running) > 1:
             done.append(running.popleft().read(indexer.tag_ids, scores))
     done += [last.read(indexer.tag_ids, scores) for last in running]
@@ -60,10 +65,15 @@ def find_spans(tagger: Tagger, indexer: Indexer, examples: Examples, scores: boo
 class Running:
     """A batch whose tags are being computed."""
 
-    def __init__(self, tagger: Tagger, examples: Examples, places: Ints, device: torch.device) -> None:
+    def __init__(
+        self, tagger: Tagger, indexer: Indexer, examples: Examples, places: Ints, device: torch.device, trust: float
+    ) -> None:
         batch = examples.batch(places).to(device)
         self.crf, self.places, self.units, self.there = tagger.crf, places, examples.units[places], batch.units
-        self.emissions = tagger.emissions(batch)
+        self.emissions = tagger.decided(batch)
+        own = indexer.chosen(batch.lattice) if trust and indexer.cuts else None
+        if own is not None:
+            self.emissions = self.crf.favour(self.emissions, WORD, *own, trust)
         self.tags = self.crf.decode(self.emissions, batch.units).to(torch.int32).to("cpu", non_blocking=True)
         self.copied = torch.cuda.Event() if self.emissions.is_cuda else None  # type: ignore[no-untyped-call]
         if self.copied is not None:

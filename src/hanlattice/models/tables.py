@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hanlattice.batch.indexer import words_of
-from hanlattice.config import NO_WORDS, BicharsConfig, CharsConfig, Config, WordsConfig
+from hanlattice.config import BicharsConfig, CharsConfig, WordsConfig, no_words
 from hanlattice.data.corpora import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
@@ -79,15 +79,15 @@ def position_table(dim: int, dropout: float) -> CharEmbedding:
     return CharEmbedding(random_vectors(len(PLACES), dim), dropout=dropout)
 
 
-def lexicon_table(config: Config, train: Sequence[Sentence], notices: list[str]) -> tuple[Lexicon, WordEmbedding]:
+def lexicon_table(source: WordsConfig, train: Sequence[Sentence], notices: list[str]) -> tuple[Lexicon, WordEmbedding]:
     """The lexicon of the vector file, words that occur in the training text first, and their table."""
-    lexicon, known = _known_words(config, notices)
+    lexicon, known = _known_words(source, notices)
     met = np.unique(lexicon.match_many([sentence.folded for sentence in train]).word)
     order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
-    notices.append(f"lexicon: {len(lexicon):,} words, {len(met):,} of them occur in the training text")
-    trained = len(met) if config.words.fine_tune else 0
+    notices.append(f"lexicon: {len(lexicon):,} {source.called}, {len(met):,} of them occur in the training text")
+    trained = len(met) if source.fine_tune else 0
     reordered = Lexicon(lexicon.words[at] for at in order)
-    return reordered, WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, config.words.dropout)
+    return reordered, WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, source.dropout)
 
 
 def random_vectors(rows: int, dim: int) -> Tensor:
@@ -151,21 +151,21 @@ def _partly_trained(
     return vocab, WordEmbedding.from_vectors(vectors, trained, config.dropout)
 
 
-def _known_words(config: Config, notices: list[str]) -> tuple[Lexicon, Tensor]:
+def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tensor]:
     """The words that the configuration names, and a vector for each: of the vector file, or random."""
-    lexicon, name = Lexicon(), config.words.vectors or config.words.lexicon
-    if config.words.vectors:
+    lexicon, name = Lexicon(), source.vectors or source.lexicon
+    if source.vectors:
         vectors = _read(name, notices)
         rows = np.flatnonzero(lexicon.add_many(vectors.words))
-    elif config.words.lexicon:
+    elif source.lexicon:
         lexicon.load(resolve(name))
     else:
-        raise ConfigError([NO_WORDS])
+        raise ConfigError([no_words(source)])
     if not len(lexicon):
         raise InputError("no word of two characters or more in it", name)
-    if config.words.vectors:
-        return lexicon, _scaled(vectors.matrix[rows], config.words.norm)
-    return lexicon, random_vectors(len(lexicon), config.words.dim).half().float()  # so that the fixed rows stay small
+    if source.vectors:
+        return lexicon, _scaled(vectors.matrix[rows], source.norm)
+    return lexicon, random_vectors(len(lexicon), source.dim).half().float()  # so that the fixed rows stay small
 
 
 def _read(name: str, notices: list[str]) -> Vectors:

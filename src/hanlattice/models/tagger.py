@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.batch import Batch
+from hanlattice.batch.indexer import JOINTS
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.nn.stack import Stack
@@ -29,7 +30,7 @@ class Tagger(nn.Module):
     def __init__(
         self,
         chars: CharEmbedding | None,
-        words: WordEmbedding | None,
+        words: WordEmbedding | TwoSources | None,
         encoder: Encoder,
         crf: CRF,
         dropout: float = 0.0,
@@ -43,12 +44,22 @@ class Tagger(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(encoder.width, len(crf.tags))
 
+    @property
+    def lexicon(self) -> WordEmbedding | None:
+        """The vectors of the lexicon that a user may add to."""
+        return self.words.words if isinstance(self.words, TwoSources) else self.words
+
     def emissions(self, batch: Batch) -> Tensor:
         """[B, T, K], or [B, U, K] of words: how well each tag fits."""
         word_x = None if self.words is None else self.words(batch.words)
         hidden = self.encoder(self._inputs(batch), word_x, batch.places)
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
+
+    def decided(self, batch: Batch) -> Tensor:
+        """The emissions, with what is known of the gaps between characters, if anything is, laid over them."""
+        emissions, gaps = self.emissions(batch), batch.beside.get(JOINTS)
+        return emissions if gaps is None else self.crf.under(emissions, gaps)
 
     def _inputs(self, batch: Batch) -> Tensor | None:
         """[B, T, D]: the character embedding, and beside it whatever else is known of the character."""
@@ -79,4 +90,4 @@ class Tagger(nn.Module):
     @torch.no_grad()
     def decode(self, batch: Batch) -> Tensor:
         """[B, T] or [B, U]: the most probable tags, 0 after a sentence's end."""
-        return self.crf.decode(self.emissions(batch), batch.units)
+        return self.crf.decode(self.decided(batch), batch.units)

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from hanlattice.errors import TagError
 from hanlattice.ops import crf
+from hanlattice.text.arrays import cells
+from hanlattice.text.joints import CUT, JOIN
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import legal_transitions, spans_to_tags
 
@@ -52,6 +54,20 @@ class CRF(nn.Module):
     def loss(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
         """[B]: the negative log likelihood of each sentence's tags [B, T]; the caller sums or averages."""
         return -crf.log_likelihood(emissions, tags, lengths, self.scores)
+
+    def under(self, emissions: Tensor, gaps: Tensor) -> Tensor:
+        """The emissions under known gaps [B, T] before characters: a CUT forbids tags inside a span, a JOIN others."""
+        begins = self.allowed_start  # a tag that may begin a text begins a span, or is outside of all
+        wrong = ((gaps == CUT)[..., None] & ~begins) | ((gaps == JOIN)[..., None] & begins)
+        return emissions.masked_fill(wrong, crf.FORBIDDEN)
+
+    def favour(self, emissions: Tensor, label: str, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Tensor:
+        """The emissions with a bonus for every tag that spans [start, end) with this label, all [S], would have."""
+        _, first, inside, last = self._shape(label)  # a word has two characters or more
+        row, nth = cells(end - start)
+        tags = np.where(nth == 0, first, np.where(nth == (end - start)[row] - 1, last, inside))
+        where = (torch.from_numpy(x).to(emissions.device) for x in (sentence[row], start[row] + nth, tags))
+        return emissions.index_put(tuple(where), emissions.new_tensor(bonus), accumulate=True)
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, lengths: Tensor) -> Tensor:

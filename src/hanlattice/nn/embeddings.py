@@ -79,3 +79,27 @@ class WordEmbedding(nn.Module):
     def append(self, vectors: Tensor) -> None:
         """Add rows for words that join the lexicon later. They stand apart, so that the large table is not copied."""
         self.added = torch.cat([self.added, vectors.to(self.added)])
+
+
+class TwoSources(nn.Module):
+    """Vectors of words and of subwords side by side: one stands in its own columns, and zeros in the other's.
+
+    So the encoder weighs each source by itself, also where both have the same span. Subwords have the first numbers;
+    words, which may become more, those after them.
+    """
+
+    def __init__(self, words: WordEmbedding, subwords: WordEmbedding) -> None:
+        super().__init__()
+        self.words, self.subwords = words, subwords
+
+    @property
+    def dim(self) -> int:
+        return self.words.dim + self.subwords.dim
+
+    def forward(self, words: Tensor) -> Tensor:
+        """[W] → [W, E]."""
+        first = len(self.subwords)
+        is_word = (words >= first)[..., None]
+        left = self.words((words - first).clamp(min=0)).masked_fill(~is_word, 0.0)
+        right = self.subwords(words.clamp(max=first - 1)).masked_fill(is_word, 0.0)
+        return torch.cat([left, right], dim=-1)

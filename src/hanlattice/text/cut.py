@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from hanlattice.text.joints import JOIN, joints
 
 _STRONG = re.compile(r"[。！？!?；;…\n]+[”’』」）)\]】》]*")
 _WEAK = re.compile(r"[，,、：:\s]")
@@ -12,22 +18,27 @@ def pieces(text: str, limit: int) -> list[tuple[int, int]]:
     """Half-open pieces that cover the text in order, each of at most `limit` characters.
 
     A text within the limit is one piece. A longer one is cut after the last sentence end that fits, or else after the
-    last comma or blank, or else at the limit.
+    last comma or blank, or else at the limit; inside an address, a number or an emoji only if nothing else is left.
     """
     if limit < 1:
         raise ValueError(f"limit must be 1 or more, not {limit}")
     if len(text) <= limit:
         return [(0, len(text))]
+    whole = joints(text) == JOIN
     found, start = [], 0
     while len(text) - start > limit:
         end = start + limit
-        end = _last(_STRONG, text, start, end) or _last(_WEAK, text, start, end) or end
+        ends = (_last(_ends(pattern, text, start, end), end, whole) for pattern in (_STRONG, _WEAK))
+        end = next(filter(None, ends), None) or _last(range(start + 1, end + 1), end, whole) or end
         found.append((start, end))
         start = end
     return [*found, (start, len(text))]
 
 
-def _last(pattern: re.Pattern[str], text: str, start: int, end: int) -> int | None:
-    """Where the last match that lies in [start, end) ends, if there is one. One that goes on beyond `end` does not."""
-    ends = (match.end() for match in pattern.finditer(text, start, end + 1))
-    return max((at for at in ends if at <= end), default=None)
+def _ends(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[int]:
+    return (match.end() for match in pattern.finditer(text, start, end + 1))
+
+
+def _last(places: Iterable[int], end: int, whole: npt.NDArray[np.bool_]) -> int | None:
+    """The last of the places up to `end` where the text may be cut, if there is one."""
+    return max((at for at in places if at <= end and not whole[at]), default=None)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from hanlattice.errors import InputError
 from hanlattice.files import BOM, decode_lines, keep_first, opening, reason, writing
@@ -41,6 +42,8 @@ class Lexicon:
         self.words: list[str] = []
         self._ids: dict[str, int] = {}
         self._removed: set[int] = set()
+        self._chosen: set[int] | None = None  # those named since `settle`
+        self._chosen_table = np.zeros(0, dtype=bool)
         self._matcher: TableMatcher | None = None
         self._covered = 0
         self._recent = TrieMatcher()
@@ -66,8 +69,9 @@ class Lexicon:
 
     def add_many(self, words: Iterable[str]) -> list[bool]:
         """`add` of each word, in a fraction of the time. A word that cannot be added leaves all of them out."""
-        ids, kept, added = self._ids, self.words, []
+        ids, kept, added, keys = self._ids, self.words, [], []
         for word, key in zip(*_cleaned([word.strip() for word in words]), strict=True):
+            keys.append(key)
             if key in ids or len(key) < 2:
                 added.append(self._bring_back(key))
             else:
@@ -76,6 +80,9 @@ class Lexicon:
                 added.append(True)
                 if self._matcher is not None:
                     self._recent.add(key, ids[key])
+        if self._chosen is not None:
+            self._chosen.update(ids[key] for key in keys if key in ids)
+            self._chosen_table = np.zeros(0, dtype=bool)
         return added
 
     def _bring_back(self, key: str) -> bool:
@@ -95,7 +102,23 @@ class Lexicon:
         if at is None:
             return False
         self._removed.add(at)
+        if self._chosen is not None:
+            self._chosen.discard(at)
+            self._chosen_table = np.zeros(0, dtype=bool)
         return True
+
+    def settle(self) -> None:
+        """From now on words that are added, also those that are here already, are a user's own: `is_chosen`."""
+        self._chosen = set()
+
+    def is_chosen(self, words: Ints) -> npt.NDArray[np.bool_]:
+        """Whether each of these ids is a word that was added since `settle`."""
+        if not self._chosen:
+            return np.zeros(len(words), dtype=bool)
+        if len(self._chosen_table) < len(self.words):
+            self._chosen_table = np.zeros(len(self.words), dtype=bool)
+            self._chosen_table[list(self._chosen)] = True
+        return self._chosen_table[words]
 
     def match(self, text: str) -> list[tuple[int, int, str]]:
         """Every (start, end, word) in the text, overlapping ones too, by start and then by end."""
@@ -151,6 +174,15 @@ def _merged(found: Found, more: list[tuple[int, int, int]]) -> Found:
     return Found(*table[np.lexsort((table[:, 1], table[:, 0]))].T)
 
 
+def merged_matches(left: Matches, right: Matches) -> Matches:
+    """The matches of two lexicons in the same texts; on one span those of `left` stand first."""
+    pairs = [np.concatenate(columns) for columns in zip(left[1:], right[1:], strict=True)]
+    texts = np.arange(len(left.counts))
+    text = np.concatenate([np.repeat(texts, left.counts), np.repeat(texts, right.counts)])
+    order = np.lexsort((pairs[1], pairs[0], text))  # it keeps the order of equals
+    return Matches(left.counts + right.counts, *(column[order] for column in pairs))
+
+
 def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
     """Words as they are kept, and folded: all of them at once."""
     joined = "\n".join(words)
@@ -193,6 +225,7 @@ def _lines(path: str | Path) -> Iterable[str]:
         except OSError as error:
             raise InputError(f"cannot read: {reason(error)}", path) from None
     try:
-        return content.removeprefix(BOM).decode("utf-8").replace("\r\n", "\n").split("\n")
+        text = content.removeprefix(BOM).decode("utf-8")
+        return text.replace("\r\n", "\n").split("\n" if "\n" in text else "\r")  # old lists end lines with CR alone
     except UnicodeDecodeError:
         return (line for _, line in decode_lines(io.BytesIO(content), path))

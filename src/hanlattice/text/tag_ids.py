@@ -24,14 +24,19 @@ class FlatSpans(NamedTuple):
 
 
 class TagIds:
-    """A list of tags, O and every tag of each label; their places in it are the numbers."""
+    """A list of tags, O and every tag of each label; their places in it are the numbers.
+
+    Without O, spans must cover every text.
+    """
 
     def __init__(self, tags: Sequence[str], scheme: str) -> None:
         parts = [split_tag(tag) for tag in tags]
         for tag, (prefix, _) in zip(tags, parts, strict=True):
             check_prefix(tag, prefix, scheme)
-        if missing := [tag for tag in tag_set(labels_of(tags), scheme) if tag not in tags]:
-            raise TagError(f"the list of {scheme} tags lacks {', '.join(missing)}: expected O, and all of every label")
+        labels = labels_of(tags)
+        wanted = tag_set(labels, scheme)[1 if labels else 0 :]
+        if missing := [tag for tag in wanted if tag not in tags]:
+            raise TagError(f"the list of {scheme} tags lacks {', '.join(missing)}: expected all of every label, or O")
         inside = inside_prefix(scheme)
         prefixes = np.array([prefix for prefix, _ in parts])
         self.labels = tuple(labels_of(tags))
@@ -45,7 +50,7 @@ class TagIds:
         self._shapes = np.array(
             [[known[prefix, label] for prefix in (single, "B", inside, last)] for label in self.labels], dtype=np.int64
         ).reshape(-1, 4)
-        self._outside = known["O", ""]
+        self._outside = known.get(("O", ""), -1)
 
     def spans(self, tags: npt.NDArray[np.integer[Any]], lengths: Ints) -> FlatSpans:
         """The whole spans in texts of these lengths, whose tags [N] stand one after the other."""
@@ -82,6 +87,11 @@ class TagIds:
         tags[np.repeat(begins, long) + nth] = np.repeat(inside, long)
         tags[begins + long - 1] = last
         tags[begins] = np.where(long == 1, only, first)
+        if tags.size and tags.min() < 0:
+            at = int(tags.argmin())
+            number = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
+            place = at - int(lengths[:number].sum())
+            raise ValueError(f"no span covers character {place} of text {number}, and there is no tag for outside")
         return tags
 
 

@@ -32,11 +32,9 @@ class Corpora:
             for name, sentences in named.items()
             if sentences
         }
-        words = config.words.vectors or (config.words.lexicon and f"random, of {config.words.lexicon}") or "random"
-        words = "" if config.model.encoder == "char" else words
         chars = config.chars.vectors if config.reads_characters else "none"
         bichars = config.model.bichar and (config.bichars.vectors or "random")
-        facts["vectors"] = {"chars": chars, "bichars": bichars or "", "words": words, "lm": config.lm.model}
+        facts["vectors"] = {"chars": chars, "bichars": bichars or "", **_of_words(config), "lm": config.lm.model}
         return facts
 
 
@@ -85,6 +83,16 @@ def even_steps(count: int, share: float) -> list[bool]:
 
 def without_empty(corpus: Corpus) -> tuple[Sentence, ...]:
     return tuple(sentence for sentence in corpus.sentences if len(sentence))
+
+
+def _of_words(config: Config) -> dict[str, str]:
+    """Where the vectors of words and subwords came from; "" for what the model has not."""
+    sources = (config.words,) if config.model.encoder == "word" else config.lattice_sources
+    origins = {
+        source.called: source.vectors or (source.lexicon and f"random, of {source.lexicon}") or "random"
+        for source in sources
+    }
+    return {"words": "", "subwords": "", **origins}
 
 
 def _counts(sentences: Sequence[Sentence]) -> dict[str, int]:

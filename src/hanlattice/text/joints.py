@@ -1,0 +1,186 @@
+"""What a text itself says about where its words end: at white space, and never inside a number, an address, an emoji.
+
+Characters are judged as they are folded, so that full-width letters and digits are like plain ones. Only the full-width
+marks of a Chinese sentence, such as the comma, are not: they end an address, and part clauses, not thousands.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from hanlattice.text.normal import Codes, CodeTable, code_points, fold
+
+FREE, CUT, JOIN = 0, 1, 2
+Joints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+# What a character is; more than one may be true of it.
+_SPACE, _LATIN, _DIGIT, _APOSTROPHE = 1, 2, 4, 8
+_EXTEND, _EMOJI, _REGIONAL, _SIGN = 16, 32, 64, 128  # a sign, such as ❤, is an emoji if its variation selector says so
+_PLAIN, _TRIGGER, _COLON = 256, 512, 1024  # what addresses are made of; what one, or a number, has inside; a wide colon
+
+_EMOJI_RANGES = """
+    231A-231B 23E9-23EC 23F0 23F3 25FD-25FE 2614-2615 2648-2653 267F 2693 26A1 26AA-26AB 26BD-26BE 26C4-26C5 26CE 26D4
+    26EA 26F2-26F3 26F5 26FA 26FD 2705 270A-270B 2728 274C 274E 2753-2755 2757 2795-2797 27B0 27BF 2B1B-2B1C 2B50 2B55
+    1F004 1F0CF 1F18E 1F191-1F19A 1F201 1F21A 1F22F 1F232-1F236 1F238-1F23A 1F250-1F251 1F300-1F64F 1F680-1F6FF
+    1F7E0-1F7EB 1F7F0 1F90C-1F9FF 1FA70-1FAFF"""
+_FLAGS = range(0x1F1E6, 0x1F200)  # regional indicators: two are a flag
+_SELECTOR, _KEYCAP, _JOINER = 0xFE0F, 0x20E3, 0x200D  # emoji presentation; the box around a digit; ZWJ
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+_TAGS = range(0xE0020, 0xE0080)
+_SENTENCE_MARKS = "，！？；：（）"
+
+_ADDRESS = re.compile(
+    r"""(?P<url> (?:(?<![a-z]) [a-z][a-z0-9+.-]{1,20}:// | (?<![a-z0-9]) www\.) [^\W_][^<>"]*)
+      | (?<![\w.+-]) [\w.+-]{1,64} @ (?:[\w-]+\.)+ [a-z]{2,}""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CLOSING = ".,;:!?)]}'"  # at the end of a URL they belong to the sentence around it
+_NUMBERS = (
+    re.compile(r"(?<!\d)(?<!\d\.) \d+\.\d+ (?!\d|\.\d)", re.VERBOSE),  # 3.14, and not 1.2.3
+    re.compile(r"(?<!\d)(?<!\d[.,]) \d{1,3}(?:,\d{3})+ (?!\d|,\d)", re.VERBOSE),  # 1,000,000
+)
+
+
+def joints(text: str) -> Joints:
+    """[len(text)]: what is known of the gap before each character: CUT, JOIN, or nothing (FREE).
+
+    The text may be many texts with line ends between them: each comes out as it would alone. The first gap is a CUT.
+    """
+    codes = code_points(text)
+    kinds = _kinds()(codes)
+    gaps = np.zeros(len(codes), dtype=np.int64)
+    if not len(codes):
+        return gaps
+    seen = int(np.bitwise_or.reduce(kinds))
+    inside = None
+    if seen & (_EXTEND | _EMOJI | _REGIONAL):
+        kinds, inside = _clusters(codes, kinds)
+    gaps[1:][kinds[1:] & kinds[:-1] & (_LATIN | _DIGIT) != 0] = JOIN
+    if seen & _APOSTROPHE:
+        _join_apostrophes(kinds, gaps)
+    if seen & _TRIGGER:
+        _join_addresses_and_numbers(text, codes, kinds, gaps)
+    if inside is not None:
+        emoji = kinds & _EMOJI != 0
+        gaps[1:][emoji[1:] != emoji[:-1]] = CUT
+        gaps[inside] = JOIN
+    space = kinds & _SPACE != 0
+    gaps[space] = CUT
+    gaps[1:][space[:-1]] = CUT
+    gaps[0] = CUT
+    return gaps
+
+
+def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], Flags]:
+    """Each character is what the base of its cluster is; and whether it stands inside a cluster, not at its start."""
+    places = np.arange(len(codes))
+    inside = kinds & _EXTEND != 0
+    inside[0] = False
+    inside[1:] &= kinds[:-1] & _SPACE == 0
+    base = np.maximum.accumulate(np.where(inside, 0, places))
+    kinds = kinds.copy()
+    tone = (codes >= _SKIN_TONES.start) & (codes < _SKIN_TONES.stop)
+    shown = ((codes == _SELECTOR) | tone) & (kinds[base] & _SIGN != 0)
+    boxed = (codes == _KEYCAP) & ((kinds[base] & _DIGIT != 0) | np.isin(codes[base], (0x23, 0x2A)))
+    kinds[base[(shown | boxed) & inside]] = _EMOJI
+    _join_joined(codes, kinds, base, inside)
+    regional = kinds & _REGIONAL != 0
+    first = regional.copy()
+    first[1:] &= ~regional[:-1]
+    inside |= regional & ((places - np.maximum.accumulate(np.where(first, places, 0))) % 2 == 1)
+    return kinds[base], inside
+
+
+def _join_joined(codes: Codes, kinds: npt.NDArray[np.int32], base: npt.NDArray[np.int64], inside: Flags) -> None:
+    """Emoji or signs with a zero-width joiner between them are one emoji."""
+    joiner = np.flatnonzero((codes[:-1] == _JOINER) & inside[:-1])
+    before, after = base[joiner], joiner + 1
+    both = (kinds[before] & (_EMOJI | _SIGN) != 0) & (kinds[after] & (_EMOJI | _SIGN) != 0) & ~inside[after]
+    kinds[before[both]] = kinds[after[both]] = _EMOJI
+    inside[after[both]] = True
+
+
+def _join_apostrophes(kinds: npt.NDArray[np.int32], gaps: Joints) -> None:
+    at = np.flatnonzero(kinds[1:-1] & _APOSTROPHE) + 1
+    at = at[kinds[at - 1] & kinds[at + 1] & _LATIN != 0]
+    gaps[at] = gaps[at + 1] = JOIN
+
+
+def _join_addresses_and_numbers(text: str, codes: Codes, kinds: npt.NDArray[np.int32], gaps: Joints) -> None:
+    """Look at the runs of plain characters that have a trigger inside, and at no other."""
+    plain = kinds & _PLAIN != 0
+    colons = np.flatnonzero(kinds[:-1] & _COLON)
+    plain[colons[np.isin(codes[colons + 1], (0x2F, 0xFF0F))]] = True  # http：//
+    triggers = np.flatnonzero(kinds[1:-1] & _TRIGGER) + 1
+    triggers = triggers[plain[triggers - 1] & plain[triggers] & plain[triggers + 1]]
+    if not len(triggers):
+        return
+    runs = np.flatnonzero(np.diff(plain, prepend=False, append=False)).reshape(-1, 2)  # [runs, 2]: start, end
+    for start, end in runs[np.unique(np.searchsorted(runs[:, 0], triggers, "right") - 1)].tolist():
+        _judge_run(fold(text[start:end]), gaps[start : end + 1])
+
+
+def _judge_run(run: str, gaps: Joints) -> None:
+    """Numbers and addresses in a run, into its gaps; the one after it is there too, if there is one."""
+    for pattern in _NUMBERS:
+        for match in pattern.finditer(run):
+            gaps[match.start() + 1 : match.end()] = JOIN
+    for match in _ADDRESS.finditer(run):
+        start, end = match.span()
+        if match["url"]:
+            end = start + len(match[0].rstrip(_CLOSING))
+        gaps[start + 1 : end] = JOIN
+        gaps[start : start + 1] = gaps[end : end + 1] = CUT
+
+
+@lru_cache(maxsize=1)
+def _kinds() -> CodeTable:
+    return CodeTable(_kind)
+
+
+def _kind(character: str) -> int:
+    code, plain, category = ord(character), fold(character), unicodedata.category(character)
+    true_of = {
+        _SPACE: character.isspace(),
+        _LATIN: character.isalpha() and unicodedata.name(plain, "").startswith("LATIN "),
+        _DIGIT: character.isdecimal(),
+        _APOSTROPHE: plain in "'’",
+        _EXTEND: _extends(character),
+        _EMOJI: code in _emoji(),
+        _REGIONAL: code in _FLAGS,
+        _SIGN: (not character.isascii() and category in ("So", "Sm")) or character in "‼⁉〰〽ℹ",
+        _PLAIN: _is_plain(character),
+        _TRIGGER: plain in ".,:@",
+        _COLON: character == "：",
+    }
+    return sum(flag for flag, is_true in true_of.items() if is_true)
+
+
+@lru_cache(maxsize=1)
+def _emoji() -> frozenset[int]:
+    ends = (each.partition("-") for each in _EMOJI_RANGES.split())
+    ranges = [range(int(low, 16), int(high or low, 16) + 1) for low, _, high in ends]
+    return frozenset(code for each in (*ranges, _FLAGS) for code in each)
+
+
+def _extends(character: str) -> bool:
+    """Whether it belongs to the character before it: marks, selectors, joiners, skin tones, tags, jamo that follow."""
+    code = ord(character)
+    jamo = 0x1160 <= code <= 0x11FF or 0xD7B0 <= code <= 0xD7FB
+    other = character in "\u200c\u200d" or code in _SKIN_TONES or code in _TAGS or jamo
+    return other or unicodedata.category(fold(character)).startswith("M")
+
+
+def _is_plain(character: str) -> bool:
+    """Visible ASCII of either width, and letters and digits that are not wide, which Chinese and kana are."""
+    plain = fold(character)
+    if plain.isascii() and unicodedata.east_asian_width(character) in ("Na", "F"):
+        return "!" <= plain <= "~" and character not in _SENTENCE_MARKS
+    narrow = unicodedata.east_asian_width(character) in ("N", "A")
+    return narrow and (character.isalpha() or character.isdecimal())

@@ -1,0 +1,50 @@
+"""Texts without their white space: what a segmenter reads, since the corpora that it learns from have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from hanlattice.text.arrays import Ints, cells
+from hanlattice.text.joints import joints
+from hanlattice.text.normal import CodeTable, code_points
+from hanlattice.text.spans import Span
+
+
+class Solid(NamedTuple):
+    """Texts whose N characters are none of them white space, one after the other."""
+
+    texts: Sequence[str]
+    offsets: Ints | None  # [N]: where each character stands in its text as given; None if they all have stayed
+    gaps: Ints  # [N]: what is known of the gap before each character
+
+
+def without_space(texts: Sequence[str]) -> Solid:
+    """The texts without white space, and a CUT wherever there was some."""
+    joined = "\n".join(texts)
+    gaps, solid = joints(joined), _is_solid()(code_points(joined)) > 0
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    if int(solid.sum()) == lengths.sum():
+        return Solid(texts, None, gaps[solid])
+    kept = ["".join(text.split()) for text in texts]
+    text, column = cells(lengths)
+    stays = solid[text + np.arange(len(text))]  # a line end stands after each text but the last
+    return Solid(kept, column[stays], gaps[solid])
+
+
+def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence[Span]]:
+    """A text and its spans, without white space; a span of nothing else is left out."""
+    solid = "".join(text.split())
+    if len(solid) == len(text):
+        return text, spans
+    before = np.concatenate([[0], np.cumsum(_is_solid()(code_points(text)))]).tolist()
+    moved = ((before[span.start], before[span.end], span.label) for span in spans)
+    return solid, [Span(start, end, label) for start, end, label in moved if start < end]
+
+
+@lru_cache(maxsize=1)
+def _is_solid() -> CodeTable:
+    return CodeTable(lambda character: not character.isspace())

@@ -1,0 +1,83 @@
+"""Texts without white space: what is left, where it stood and what is known of its gaps, as a plain loop has them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hanlattice.text.joints import CUT, FREE, JOIN, joints
+from hanlattice.text.solid import spans_without_space, without_space
+from hanlattice.text.spans import Span
+from tests.strategies import any_text, spans
+
+SPACED = st.text(st.sampled_from("南京a1. \t\n\r\u3000\x1c\x85\u2028"), max_size=12)
+texts = st.lists(SPACED | any_text, max_size=6)
+
+
+@given(texts)
+@example([])
+@example([""])
+@example(["", " ", ""])
+@example(["南京", "南\n京", "\n"])
+@example(["\n", "南", "a\n\nb"])
+@example(["1 2", "12", "a b"])
+def test_what_is_left_and_where_it_stood(given_texts: list[str]) -> None:
+    solid = without_space(given_texts)
+    assert list(solid.texts) == ["".join(text.split()) for text in given_texts]
+    places = [at for text in given_texts for at, character in enumerate(text) if not character.isspace()]
+    if solid.offsets is None:
+        assert not any(character.isspace() for text in given_texts for character in text)
+    else:
+        assert solid.offsets.tolist() == places
+        assert any(character.isspace() for text in given_texts for character in text)
+
+
+@given(texts)
+@example(["1", "2"])
+@example(["a\nb", "c"])
+def test_the_gaps_are_those_of_each_text_alone(given_texts: list[str]) -> None:
+    alone = [
+        gap
+        for text in given_texts
+        for gap, character in zip(joints(text).tolist(), text, strict=True)
+        if not character.isspace()
+    ]
+    gaps = without_space(given_texts).gaps
+    assert gaps.tolist() == alone
+    ends = [len("".join(text.split())) for text in given_texts]
+    firsts = [sum(ends[:at]) for at, length in enumerate(ends) if length]
+    assert all(gaps[at] == CUT for at in firsts)
+
+
+def test_white_space_cuts_what_would_be_one_word() -> None:
+    assert without_space(["19 98", "1998"]).gaps.tolist() == [CUT, JOIN, CUT, JOIN, CUT, JOIN, JOIN, JOIN]
+    assert without_space(["南京 市"]).gaps.tolist() == [CUT, FREE, CUT]
+
+
+def moved(text: str, span: Span) -> tuple[int, int]:
+    """Its edges in the text without white space, found by counting."""
+    before = sum(not character.isspace() for character in text[: span.start])
+    return before, before + sum(not character.isspace() for character in text[span.start : span.end])
+
+
+@given(
+    (SPACED | any_text).flatmap(
+        lambda text: st.tuples(st.just(text), spans(len(text), st.sampled_from(["WORD", "LOC"])))
+    )
+)
+def test_spans_move_with_their_characters(drawn: tuple[str, tuple[Span, ...]]) -> None:
+    text, given_spans = drawn
+    solid, found = spans_without_space(text, given_spans)
+    assert solid == "".join(text.split())
+    kept = [span for span in given_spans if text[span.start : span.end].split()]
+    assert [(span.start, span.end) for span in found] == [moved(text, span) for span in kept]
+    assert [span.label for span in found] == [span.label for span in kept]
+    for span, before in zip(found, kept, strict=True):
+        assert solid[span.start : span.end] == "".join(text[before.start : before.end].split())
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\u3000"])
+def test_nothing_is_left_of_white_space(text: str) -> None:
+    given_spans = [Span(0, len(text), "WORD")] if text else []
+    assert spans_without_space(text, given_spans) == ("", [])

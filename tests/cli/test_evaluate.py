@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 import rjieba
 
+from hanlattice.config import make_config
 from hanlattice.data.columns import write_columns
 from hanlattice.data.jsonl import write_jsonl
+from hanlattice.predict import load
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
+from hanlattice.training.loop import train
 from tests.cli.command import hanlattice
+from tests.cutting import cutting_tree
 from tests.made import made_config, sentences
 from tests.untrained import in_twos, write_untrained
 
@@ -174,3 +178,93 @@ def test_without_rjieba_it_says_how_to_install_it(word_folder, made, monkeypatch
     refused = hanlattice("evaluate", word_folder, made / "test.bmes")
     refused.refused("rjieba is not installed", "pip install 'hanlattice[segment]'")
     assert refused.err.count("\n") == 1
+
+
+# ---- segmenters
+
+
+@pytest.fixture(scope="module")
+def cutter(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a trained segmenter; its files lie beside it."""
+    work = tmp_path_factory.mktemp("cutter")
+    return train(make_config(cutting_tree(made, work)), work / "model").folder
+
+
+def test_a_segmenter_is_scored_as_at_the_end_of_its_training(cutter):
+    outcome = hanlattice("evaluate", "--json", cutter, cutter.parent / "test.seg")
+    assert (outcome.code, outcome.err) == (0, "")
+    found = json.loads(outcome.text)
+    kept = json.loads(hanlattice("info", "--json", cutter).text)["scores"]["test"]
+    assert kept["segmentation"].pop("worst") == []
+    assert found["segmentation"].pop("worst")
+    assert found == kept
+    assert found["segmentation"]["spans"] == found["overall"]
+
+
+def test_the_tables_are_those_of_score(cutter, tmp_path):
+    gold = cutter.parent / "test.seg"
+    segmenter = load(cutter)
+    with gold.open(encoding="utf-8") as lines:
+        texts = ["".join(line.split()) for line in lines]
+    cut = [" ".join(span.text for span in document.spans) for document in segmenter(texts)]
+    (tmp_path / "found").write_text("\n".join(cut) + "\n", "utf-8")
+    shown = hanlattice("evaluate", cutter, gold, "--words", "3").text
+    scored = hanlattice("score", gold, tmp_path / "found", "--train", cutter.parent / "train.seg", "--words", "3").text
+    assert "- OOV (" in shown
+    assert "missed most often: 3 of " in shown
+    assert shown[shown.index("┏") :] == scored[scored.index("┏") :]  # below a title that may take two lines
+    for part in ("dev", "test"):
+        assert f"{part}, epoch" in hanlattice("info", cutter).text
+    assert "bakeoff" in hanlattice("info", cutter).text
+
+
+def test_the_words_of_training(made, tmp_path):
+    tree = cutting_tree(made, tmp_path, train__epochs=1, model__hidden=4)
+    folder, gold = train(make_config(tree), tmp_path / "model").folder, tmp_path / "test.seg"
+    own = json.loads(hanlattice("evaluate", "--json", folder, gold).text)["segmentation"]
+    named = hanlattice("evaluate", "--json", "--train", gold, folder, gold)
+    assert (named.code, named.err) == (0, "")
+    assert json.loads(named.text)["segmentation"]["oov"]["gold"] == 0 < own["oov"]["gold"]
+    (tmp_path / "train.seg").unlink()
+    lost = hanlattice("evaluate", "--json", folder, gold)
+    assert lost.code == 0
+    assert lost.err.startswith("note: no OOV and IV recall, since the words of training are not known (")
+    assert "train.seg: cannot read" in lost.err
+    assert lost.err.endswith("; --train names them\n")
+    assert json.loads(lost.text)["segmentation"]["oov"] is None
+
+
+def test_what_a_segmenter_cannot_be_scored_on(cutter, char_folder, made):
+    hanlattice("evaluate", cutter, made / "test.bmes").refused("sentence 1")
+    refused = hanlattice("evaluate", "--train", made / "train.bmes", char_folder, made / "test.bmes")
+    refused.refused("--train says which words a segmenter knows, and this model is none")
+
+
+def test_a_file_whose_suffix_says_nothing_is_like_what_the_model_learnt_from(cutter, lattice_folder, made, tmp_path):
+    gold = cutter.parent / "test.seg"
+    (tmp_path / "test.txt").write_bytes(gold.read_bytes())
+    (tmp_path / "train.txt").write_bytes((cutter.parent / "train.seg").read_bytes())
+    expected = hanlattice("evaluate", "--json", cutter, gold).text
+    outcome = hanlattice("evaluate", "--json", cutter, tmp_path / "test.txt")
+    assert (outcome.code, outcome.err, outcome.text) == (0, "", expected)
+    named = hanlattice("evaluate", "--json", "--train", tmp_path / "train.txt", cutter, tmp_path / "test.txt")
+    assert (named.code, named.text) == (0, expected)
+    refused = hanlattice("evaluate", "--format", "columns", cutter, tmp_path / "test.txt")
+    refused.refused("test.txt")  # a format that is named counts
+    (tmp_path / "columns.txt").write_bytes((made / "test.bmes").read_bytes())
+    plain, suffixed = (
+        hanlattice("evaluate", "--json", lattice_folder, file)
+        for file in (tmp_path / "columns.txt", made / "test.bmes")
+    )
+    assert (plain.code, plain.text) == (0, suffixed.text)
+
+
+def test_the_format_that_a_model_was_trained_with_counts(made, tmp_path):
+    corpus = sentences(12, 8)
+    config = made_config(made, model__encoder="char", data__format="jsonl")
+    folder = write_untrained(tmp_path / "model", config, corpus)
+    write_jsonl(tmp_path / "a.txt", corpus)
+    write_columns(tmp_path / "a.bmes", corpus)
+    found = [hanlattice("evaluate", "--json", folder, tmp_path / name) for name in ("a.txt", "a.bmes")]
+    assert [each.code for each in found] == [0, 0]
+    assert found[0].text == found[1].text

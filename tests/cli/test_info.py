@@ -43,7 +43,7 @@ def test_it_says_what_the_model_is(lattice_folder, made):
 
 def test_as_json(lattice_folder, char_folder):
     facts = json.loads(hanlattice("info", "--json", lattice_folder).text)
-    assert facts.keys() == OLD | {"model", "bigrams", "segmenter", "bigram vectors"}
+    assert facts.keys() == OLD | {"model", "bigrams", "segmenter", "bigram vectors", "subwords", "subword vectors"}
     assert facts["encoder"] == "lattice"
     assert facts["model"] == "lattice LSTM–CRF"
     assert facts["labels"] == ["LOC", "PER"]
@@ -54,6 +54,7 @@ def test_as_json(lattice_folder, char_folder):
     assert facts["config"]["train"]["seed"] == 1
     assert facts["bytes"] == sum(file.stat().st_size for file in lattice_folder.iterdir())
     assert (facts["bigrams"], facts["segmenter"], facts["bigram vectors"]) == (0, "none", "none")
+    assert (facts["subwords"], facts["subword vectors"]) == (0, "none")
 
 
 def test_a_character_model_has_no_words_though_its_configuration_names_some(char_folder):
@@ -127,3 +128,18 @@ def test_a_name_with_square_brackets_is_shown_as_it_is(lattice_folder, tmp_path)
 def test_no_model(tmp_path):
     hanlattice("info", tmp_path / "none").refused("none", "no such model folder")
     hanlattice("info", tmp_path).refused("config.json is missing")
+
+
+@pytest.mark.parametrize("sources", ["words", "subwords", "both"])
+def test_what_a_lattice_holds(sources, made, tmp_path):
+    changes = {"model__sources": sources, "subwords__vectors": str(made / "subwords.vec")}
+    folder = train(made_config(made, train__epochs=1, model__hidden=4, **changes), tmp_path / "run").folder
+    facts = json.loads(hanlattice("info", "--json", folder).text)
+    files = {"words": made / "words.bin", "subwords": made / "subwords.vec"}
+    shown = hanlattice("info", folder).text
+    card = (folder / "README.md").read_text("utf-8")
+    for name, file in files.items():
+        there = sources in (name, "both")
+        assert facts[name] == (len(read_vectors(file).words) if there else 0)
+        assert facts[f"{name[:-1]} vectors"] == (str(file) if there else "none")
+        assert (str(file) in shown) == (str(file) in card) == there

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from hanlattice.config import make_config
 from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training.loop import train
 from tests.cli.command import Outcome, hanlattice
+from tests.cutting import cutting_tree, in_words
 from tests.made import made_config, sentences
+from tests.untrained import write_untrained
 
 
 @pytest.fixture(scope="module")
@@ -242,3 +245,16 @@ def test_a_training_file_of_a_download_is_not_overwritten_either(made, weak, tmp
     file.unlink()
     outcome = hanlattice(*given, tmp_path / "all.json")
     assert outcome.code == 0, outcome.err
+
+
+def test_a_file_of_segmenters_whose_suffix_says_nothing(weak, made, tmp_path):
+    config = make_config(cutting_tree(made, tmp_path))
+    cutter = write_untrained(tmp_path / "model", config, [in_words(sentence) for sentence in sentences(9, 3)])
+    (tmp_path / "a.txt").write_bytes((tmp_path / "test.seg").read_bytes())
+    (tmp_path / "b.txt").write_bytes((made / "test.bmes").read_bytes())
+    _, plain = compared(cutter, cutter, tmp_path / "a.txt", "--train", tmp_path / "a.txt", folder=tmp_path)
+    _, suffixed = compared(cutter, cutter, tmp_path / "test.seg", "--train", tmp_path / "test.seg", folder=tmp_path)
+    del plain["file"], plain["train"], suffixed["file"], suffixed["train"]
+    assert plain == suffixed
+    outcome = hanlattice("mistakes", weak, cutter, tmp_path / "a.txt")
+    outcome.refused("a.txt")  # they disagree, so it is read as columns

@@ -81,6 +81,29 @@ def test_damaged_counts(tmp_path, counts):
         kept(tmp_path / "a.json", RUN)
 
 
+def cut_record() -> Record:
+    """Of a segmenter."""
+    record = run_record()
+    record["scores"]["test"]["segmentation"] = {"oov": {"recall": 0.5}, "iv": {"recall": None}, "bakeoff": {}}
+    return record
+
+
+def test_a_segmenter_has_recalls(tmp_path):
+    keep(tmp_path / "a.json", cut_record())
+    assert kept(tmp_path / "a.json", RUN) == {"format": 1, **cut_record()}
+
+
+@pytest.mark.parametrize(
+    "broken", [None, [], {}, {"oov": {"recall": 1}}, {"oov": {"recall": "x"}, "iv": {"recall": 1}}]
+)
+def test_damaged_recalls(tmp_path, broken):
+    record = cut_record()
+    record["scores"]["test"]["segmentation"] = broken
+    keep(tmp_path / "a.json", record)
+    with pytest.raises(InputError, match=r"a damaged record .*: scores\.test\.segmentation"):
+        kept(tmp_path / "a.json", RUN)
+
+
 def test_the_files_of_a_configuration(tiny, lm_folder):
     config = made_config(tiny, lm__model=str(lm_folder), bichars__vectors="b")
     names = ["data.train", "data.dev", "data.test", "chars.vectors", "bichars.vectors", "words.vectors", "lm.model"]

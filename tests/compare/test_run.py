@@ -18,6 +18,8 @@ from hanlattice.compare.work import recount
 from hanlattice.config import read_config
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
 from hanlattice.training.loop import train
+from tests.cutting import cutting_tree
+from tests.made import write_toml
 from tests.training.crash import killed_at_step
 
 
@@ -205,6 +207,22 @@ def test_without_a_test_file_dev_is_compared(toml, tmp_path):
     assert section["part"] == "dev"
     assert "held out: there is no dev or test file" in found.table
     assert section["rows"][0]["rates"] is not None
+
+
+def test_segmenters(tiny, tmp_path):
+    file = write_toml(tmp_path / "cut.toml", cutting_tree(tiny, tmp_path, train__epochs=2, model__hidden=4))
+    found, ears = quick([file], tmp_path / "out", (1, 2))
+    assert found.failures == {}
+    assert not [event for event in ears if event["event"] == "notice"]
+    (only,) = found.summary["sections"][0]["rows"]
+    runs = [found.summary["runs"][f"cut-{seed}"]["scores"]["test"]["segmentation"] for seed in (1, 2)]
+    for which, heading in (("oov", "OOV R"), ("iv", "IV R")):
+        mean = np.mean([run[which]["recall"] for run in runs])
+        assert only["segmentation"][which]["mean"] == pytest.approx(mean)
+        assert heading in found.table
+    again, ears = quick([file], tmp_path / "out", (1, 2))
+    assert again.table == found.table
+    assert ears.runs("begin") == set()
 
 
 def test_without_matplotlib(whole, tmp_path, monkeypatch):

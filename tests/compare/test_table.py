@@ -132,6 +132,33 @@ def test_groups():
     assert (only["NAM F1"], only["NOM F1"]) == ("52.00 ± 1.00", "40.00 ± 34.64")
 
 
+def with_recalls(found: dict[str, Any], oov: float | None, iv: float) -> dict[str, Any]:
+    found["scores"]["test"]["segmentation"] = {"oov": {"recall": oov}, "iv": {"recall": iv}}
+    return found
+
+
+def test_recalls_of_segmenters():
+    a, b, old, same = (row(stem) for stem in ("a", "b", "old", "same"))
+    runs = {f"a-{seed}": with_recalls(run(a, seed, 5), seed / 10, 0.95) for seed in (1, 2, 3)}
+    runs |= {f"old-{seed}": run(old, seed, 5) for seed in (1, 2)}  # of a time when nobody counted
+    runs["old-3"] = with_recalls(run(old, 3, 5), 0.5, 0.5)
+    runs["same-1"] = with_recalls(run(same, 1, 5), None, 0.5)  # all words are known
+    summary = summarise(Found([a, b, old, same], [1, 2, 3], runs, {}, {}))
+    assert [each["segmentation"] is None for each in summary["sections"][0]["rows"]] == [False, True, True, False]
+    assert summary["sections"][0]["rows"][0]["segmentation"]["oov"] == spread([0.1, 0.2, 0.3])
+    text = markdown(summary)
+    assert [(each["OOV R"], each["IV R"]) for each in cells(text)] == [
+        ("20.00 ± 10.00", "95.00 ± 0.00"),
+        ("–", "–"),
+        ("–", "–"),
+        ("–", "50.00"),
+    ]
+    assert list(cells(text)[0])[2:8] == ["dev F1", "P", "R", "F1", "OOV R", "IV R"]
+    assert "as the SIGHAN bakeoff counts" in text
+    plain = markdown(summarise(found((a, [5]))))
+    assert "OOV" not in plain
+
+
 def test_rates_and_their_ratio():
     a, b, c = row("a"), row("b"), row("c")
     rates = {"a": rate(1500.4), "b": rate(3000.0)}

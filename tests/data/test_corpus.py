@@ -38,6 +38,29 @@ def test_a_format_that_is_named_decides(tmp_path):
         read_corpus(tmp_path / "a.data", format="xml")
 
 
+@pytest.mark.parametrize(
+    ("name", "body", "otherwise"),
+    [
+        ("a.txt", SEGMENTED, "segmented"),
+        ("a", JSONL, "jsonl"),
+        ("a.train", COLUMNS, "columns"),
+        ("a.BMES", COLUMNS, "segmented"),
+        ("a.bio", COLUMNS, "jsonl"),
+        ("a.conll", COLUMNS, "segmented"),
+        ("a.seg", SEGMENTED, "columns"),
+        ("a.jsonl", JSONL, "segmented"),
+    ],
+)
+def test_what_to_expect_counts_where_the_suffix_says_nothing(tmp_path, name, body, otherwise):
+    (tmp_path / name).write_text(body, "utf-8")
+    labels = ["WORD", "WORD"] if body == SEGMENTED else ["LOC"]
+    (sentence,) = read_corpus(tmp_path / name, otherwise=otherwise).sentences
+    assert [span.label for span in sentence.spans] == labels
+    kind = FORMATS[(COLUMNS, SEGMENTED, JSONL).index(body)]
+    for other in FORMATS:  # and never where the format is named
+        assert read_corpus(tmp_path / name, format=kind, otherwise=other).sentences == (sentence,)
+
+
 def test_the_scheme_is_passed_on(tmp_path):
     (tmp_path / "a").write_text("南\tB-LOC\n", "utf-8")
     assert read_corpus(tmp_path / "a").scheme == "BIO"

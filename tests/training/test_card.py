@@ -10,6 +10,7 @@ import pytest
 from hanlattice.config import make_config
 from hanlattice.training.card import kind_of
 from hanlattice.training.loop import train
+from tests.cutting import cutting_tree
 from tests.made import made_config
 
 KINDS: list[tuple[dict[str, Any], str]] = [
@@ -28,6 +29,9 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"encoder": "char", "bichar": True, "softword": True}, "character LSTM–CRF with bigrams, softwords"),
     ({"coupled": False}, "lattice LSTM–CRF with a separate forget gate"),
     ({"encoder": "char", "coupled": False}, "character LSTM–CRF"),
+    ({"sources": "subwords", "bichar": True}, "lattice LSTM–CRF with subwords, bigrams"),
+    ({"sources": "both"}, "lattice LSTM–CRF with words and subwords"),
+    ({"encoder": "char", "sources": "both"}, "character LSTM–CRF"),
     ({"layers": 3}, "lattice LSTM–CRF with 3 layers"),
     (
         {"bichar": True, "layers": 2, "coupled": False},
@@ -65,3 +69,18 @@ def test_the_card_says_it(made, tmp_path):
     card = (train(config, tmp_path / "run").folder / "README.md").read_text("utf-8")
     assert card.startswith("# run\n\nA character LSTM–CRF with bigrams made with hanlattice. It finds LOC, PER.\n")
     assert "Bigram vectors: random." in card
+
+
+def test_the_card_of_a_segmenter(made, tmp_path):
+    result = train(make_config(cutting_tree(made, tmp_path, train__epochs=1)), tmp_path / "run")
+    card = (result.folder / "README.md").read_text("utf-8")
+    assert "made with hanlattice. It cuts text into words.\n" in card
+    assert "`hanlattice segment -m FOLDER" in card
+    assert "counts words as the SIGHAN bakeoff does" in card
+    for part in ("dev", "test"):
+        scores = result.scores[part]["segmentation"]
+        oov, bakeoff = scores["oov"], scores["bakeoff"]
+        ratios = " | ".join(f"{100 * bakeoff[key]:.2f}" for key in ("precision", "recall", "f1"))
+        assert f"| {part} | precision" in card
+        assert f"| bakeoff | {ratios} | {bakeoff['gold']} |" in card
+        assert f"| - OOV ({100 * oov['rate']:.2f} %) | – | {100 * oov['recall']:.2f} | – | {oov['gold']} |" in card

@@ -17,20 +17,22 @@ from hanlattice.cli.evaluate import evaluate
 from hanlattice.cli.gazetteer import gazetteer
 from hanlattice.cli.info import info
 from hanlattice.cli.mistakes import mistakes
+from hanlattice.cli.score import score
+from hanlattice.cli.segment import segment
 from hanlattice.cli.tag import tag
 from hanlattice.cli.train import train
 from hanlattice.errors import HanlatticeError
 from hanlattice.files import reason
 
 app = typer.Typer(
-    help="Chinese named entities with the lattice LSTM.",
+    help="Chinese named entities and words with the lattice LSTM.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, group in (("data", data), ("pretrain", pretrain), ("vectors", vectors), ("lm", lm)):
     app.add_typer(group.app, name=name)
-for verb in (train, evaluate, tag, info, gazetteer, bench, compare, mistakes):
+for verb in (train, evaluate, tag, segment, info, gazetteer, bench, compare, mistakes, score):
     app.command()(verb)
 
 _USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.cli.report import WorstWords, show
 from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
     from hanlattice.batch.examples import Words
     from hanlattice.data.corpus import Corpus
+    from hanlattice.models.checkpoint import Model
     from hanlattice.text.spans import Span
 
 
@@ -21,37 +22,79 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="The model's folder.")],
     file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
     loose: Annotated[bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")] = False,
-    format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
+    format: Annotated[
+        str, typer.Option(help="auto, columns, segmented or jsonl; auto goes by the suffix, and then by the model.")
+    ] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    train: Annotated[
+        str | None,
+        typer.Option(help="Of a segmenter: the file whose words training knows; without it, the one it learnt from."),
+    ] = None,
+    words: WorstWords = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
-    """Precision, recall and F1 over exact spans: overall and by type."""
-    from hanlattice.data.corpora import resolve
-    from hanlattice.data.corpus import read_corpus
+    """Precision, recall and F1 over exact spans: overall and by type; of a segmenter, also as the bakeoff counts."""
     from hanlattice.models.checkpoint import load_model
     from hanlattice.models.decode import decode
     from hanlattice.models.device import use_threads
 
     use_threads(threads)
-    corpus = read_corpus(resolve(file), format=format, scheme=scheme)
+    loaded = load_model(model, device)
+    corpus = read_for([loaded], file, format, scheme)
     for notice in corpus.notices:
         typer.echo(f"note: {notice}", err=True)
     if loose and corpus.tags is None:
         raise InputError("--loose counts tags, and this file has spans; give columns", file)
-    loaded = load_model(model, device)
     if other := loaded.other_segmenter():
         typer.echo(f"note: {other}", err=True)
+    known = _known(loaded, train, format, scheme)
     examples = loaded.indexer.examples(corpus.sentences)
-    report = _report(corpus, decode(loaded.tagger, loaded.indexer, examples), loose)
+    found = decode(loaded.tagger, loaded.indexer, examples)
+    report = _report(corpus, found, loose)
     if examples.segments is not None:
         report["segmentation"] = _segmentation(corpus, examples.segments)
-    if as_json:
-        typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
-    else:
-        counted = ", counted as the original code does" if loose else ""
-        _show(report, f"{file}: {len(corpus):,} sentences{counted}")
+    if loaded.indexer.cuts:
+        report["segmentation"] = _scored(corpus, found, known)
+    counted = ", counted as the original code does" if loose else ""
+    show(report, f"{file}: {len(corpus):,} sentences{counted}", words, as_json)
+
+
+def read_for(models: Iterable[Model], file: str, format: str, scheme: str) -> Corpus:
+    """A labelled file; where neither its suffix nor `format` says what it is, it is like what the models learnt from.
+
+    Models that disagree are not asked.
+    """
+    from hanlattice.data.corpora import resolve
+    from hanlattice.data.corpus import read_corpus
+
+    usual = {_usual(model) for model in models}
+    otherwise = usual.pop() if len(usual) == 1 else "columns"
+    return read_corpus(resolve(file), format=format, scheme=scheme, otherwise=otherwise)
+
+
+def _usual(model: Model) -> str:
+    """The format of its training file, or that of nearly all files of its kind."""
+    if model.config.data.format != "auto":
+        return model.config.data.format
+    return "segmented" if model.indexer.cuts else "columns"
+
+
+def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
+    """The words that a segmenter has learnt from, if anybody says which."""
+    from hanlattice.evaluation.segmentation import words_in
+    from hanlattice.training.learnt import training_words
+
+    if train is not None and not model.indexer.cuts:
+        raise InputError("--train says which words a segmenter knows, and this model is none")
+    if train is not None:
+        return words_in(read_for([model], train, format, scheme).sentences)
+    notes: list[str] = []
+    known = training_words(model, notes) if model.indexer.cuts else None
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    return known
 
 
 def _report(corpus: Corpus, found: Sequence[Sequence[Span]], loose: bool) -> dict[str, Any]:
@@ -81,9 +124,8 @@ def _segmentation(corpus: Corpus, words: Words) -> dict[str, int]:
     return {"crossing": crossing, "gold": total}
 
 
-def _show(report: dict[str, Any], title: str) -> None:
-    from rich.console import Console
+def _scored(corpus: Corpus, found: Sequence[Sequence[Span]], known: Collection[str] | None) -> dict[str, Any]:
+    from hanlattice.evaluation.segmentation import score_segmentation
 
-    from hanlattice.cli.report import score_table
-
-    Console().print(score_table(report, title))
+    gold = [sentence.spans or () for sentence in corpus.sentences]
+    return score_segmentation([sentence.text for sentence in corpus.sentences], gold, found, known).as_dict()

@@ -65,8 +65,7 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _facts(folder: Path, model: Model) -> dict[str, Any]:
     from hanlattice.training.card import kind_of
 
-    indexer, vectors = model.indexer, model.data.get("vectors", {})
-    words = len(indexer.lexicon or ()) if indexer.words is None else len(indexer.words) - 1
+    indexer, vectors, known = model.indexer, model.data.get("vectors", {}), _known(model)
     return {
         "model": kind_of(model.config),
         "encoder": model.config.model.encoder,
@@ -74,7 +73,7 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "scheme": indexer.scheme,
         "characters": len(indexer.vocab) - 1,
         "bigrams": 0 if indexer.bichars is None else len(indexer.bichars) - 1,
-        "words": words,
+        **known,
         "parameters": sum(p.numel() for p in model.tagger.parameters()),
         "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "seed": model.config.train.seed,
@@ -82,9 +81,18 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         **({"segmenter version": version} if (version := model.segmenter.get("version")) else {}),
         "character vectors": vectors.get("chars") or "random",
         "bigram vectors": vectors.get("bichars") or "none",
-        "word vectors": vectors.get("words") or "random" if words else "none",
+        "word vectors": vectors.get("words") or "random" if known["words"] else "none",
+        "subword vectors": vectors.get("subwords") or "random" if known["subwords"] else "none",
         "language model": vectors.get("lm") or "none",
         "data": dict(model.data),
         "scores": dict(model.scores),
         "config": model.config.as_dict(),
     }
+
+
+def _known(model: Model) -> dict[str, int]:
+    """How many words and subwords the model knows."""
+    indexer = model.indexer
+    counts = {"words": 0 if indexer.words is None else len(indexer.words) - 1, "subwords": 0}
+    lexicons = [lexicon for lexicon in (indexer.lexicon, indexer.subwords) if lexicon is not None]
+    return counts | {s.called: len(lexicon) for s, lexicon in zip(model.config.lattice_sources, lexicons, strict=True)}

@@ -55,8 +55,8 @@ def mistakes(
     use_threads(threads)
     notes: list[str] = []
     about = [("A", shown(model_a)), ("B", shown(model_b)), ("file", shown(file))]
-    gold = _read(file, format, scheme, notes)
     models = {"A": load_model(model_a, device), "B": load_model(model_b, device)}
+    gold = _read(models, file, format, scheme, notes)
     inputs = [resolve(name) for name in (file, train, lexicon) if name is not None]
     inputs += training_files(models.values())
     _check_outputs([out, as_json], inputs, [model_a, model_b])
@@ -66,7 +66,7 @@ def mistakes(
         learnt, what = own_training(models, notes)
         about += [("train", what)] if what else []
     else:
-        learnt = _read(train, format, scheme, notes)
+        learnt = _read(models, train, format, scheme, notes)
         about.append(("train", f"{shown(train)}, {len(learnt):,} sentences"))
     spans_a, spans_b = (_decoded(model, gold) for model in models.values())
     made = compare(gold, spans_a, spans_b, words, learnt)
@@ -88,11 +88,10 @@ def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folde
         raise InputError("--out and --json are the same file; give one of them another name", given[0])
 
 
-def _read(file: str, format: str, scheme: str, notes: list[str]) -> tuple[Sentence, ...]:
-    from hanlattice.data.corpora import resolve
-    from hanlattice.data.corpus import read_corpus
+def _read(models: Mapping[str, Model], file: str, format: str, scheme: str, notes: list[str]) -> tuple[Sentence, ...]:
+    from hanlattice.cli.evaluate import read_for
 
-    corpus = read_corpus(resolve(file), format=format, scheme=scheme)
+    corpus = read_for(models.values(), file, format, scheme)
     notes += corpus.notices
     return corpus.sentences
 

@@ -30,6 +30,8 @@ _NUMBER = (int, float)
 _MACHINE = {"cpu": str, "threads": int, "gpu": (str, type(None))}
 _SCORE = dict.fromkeys(("precision", "recall", "f1", "gold", "predicted", "correct"), _NUMBER)
 _PART = {"overall": _SCORE, "groups": dict}
+_RECALL = {"recall": (*_NUMBER, type(None))}
+_SEGMENTATION = {"segmentation": {"oov": _RECALL, "iv": _RECALL}}  # of segmenters
 _RATE = {"sentences_per_second": _NUMBER, "characters_per_second": _NUMBER}
 _ALL = {"identity": {"settings": dict, "files": dict}, "device": str, "machine": _MACHINE}
 RUN = {
@@ -85,7 +87,8 @@ def _run_lacks(record: Record) -> str:
     if not all(isinstance(row, list) and len(row) == 3 and {*map(type, row)} == {int} for row in record["counts"]):
         return "counts is not what it should be"
     part, scores = record["part"], record["scores"]
-    if problem := next(_lacks(scores, {part: _PART}, "scores."), ""):
+    shape = _PART | (_SEGMENTATION if "segmentation" in (scores.get(part) or {}) else {})
+    if problem := next(_lacks(scores, {part: shape}, "scores."), ""):
         return problem
     groups = scores[part]["groups"]
     return next(_lacks(groups, {name: {"f1": _NUMBER} for name in groups}, f"scores.{part}.groups."), "")

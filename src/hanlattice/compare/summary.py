@@ -16,6 +16,7 @@ from hanlattice.evaluation.significance import Counts, paired_bootstrap
 from hanlattice.files import shown
 
 FIGURES = ("precision", "recall", "f1")
+RECALLS = ("oov", "iv")  # of words that training lacks, and has
 RUN_FACTS = ("row", "seed", "device", "machine", "versions", "epoch", "seconds", "parameters", "part", "scores")
 
 
@@ -89,11 +90,22 @@ def _row(row: Row, found: Found) -> dict[str, Any]:
         "seconds": statistics.mean(run["seconds"] for run in runs) if runs else None,
         "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs)},
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
+        "segmentation": {which: _recall(scores, which) for which in RECALLS} if _are_words(scores) else None,
         "groups": {group: spread(_f1_of_group(score, group) for score in scores) for group in groups},
         "paper": paper or None,
         "over_paper": 100 * statistics.mean(f1) - paper if paper and f1 else None,
         "rates": {key: rate[key] for key in ("device", "machine", "train", "decode")} if rate else None,
     }
+
+
+def _are_words(scores: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all runs say how they found words; older records do not."""
+    return bool(scores) and all("segmentation" in score for score in scores)
+
+
+def _recall(scores: Sequence[Mapping[str, Any]], which: str) -> dict[str, Any] | None:
+    """The same words for all seeds, so that all have a recall or none has."""
+    return spread(recall for score in scores if (recall := score["segmentation"][which]["recall"]) is not None)
 
 
 def _f1_of_group(score: Mapping[str, Any], group: str) -> float:

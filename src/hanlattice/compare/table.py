@@ -39,6 +39,8 @@ def _columns(section: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterable
         yield "dev F1", lambda row: _spread(row["dev"]["f1"])
     for heading, figure in (("P", "precision"), ("R", "recall"), ("F1", "f1")):
         yield heading, lambda row, figure=figure: _spread(row["scores"][figure])  # type: ignore[misc]
+    for heading, which in (("OOV R", "oov"), ("IV R", "iv")):
+        yield heading, lambda row, which=which: _spread((row["segmentation"] or {}).get(which))  # type: ignore[misc]
     for group in sorted({group for row in rows for group in row["groups"]}):
         yield f"{group} F1", lambda row, group=group: _spread(row["groups"].get(group))  # type: ignore[misc]
     yield f"F1 − {against}", lambda row: _points(row["difference"], "difference")
@@ -97,6 +99,8 @@ def signed(number: float) -> str:
 def _notes(section: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
     rows = section["rows"]
     notes = ["Exact spans, per cent; ± is the deviation of a sample over seeds."]
+    if any(row["segmentation"] for row in rows):
+        notes.append("OOV R and IV R: recall of the words that training lacks and has, as the SIGHAN bakeoff counts.")
     if any(row["difference"] for row in rows):
         notes.append(f"95 % and p: paired bootstrap over sentences and seeds, {summary['samples']:,} samples.")
     machines = list(dict.fromkeys(_machine(row["rates"]) for row in rows if row["rates"]))

@@ -15,15 +15,16 @@ __all__ = ["FORMATS", "Corpus", "read_corpus"]
 
 FORMATS = ("columns", "segmented", "jsonl")
 _BY_SUFFIX = {".jsonl": "jsonl", ".json": "jsonl", ".seg": "segmented", ".segmented": "segmented"}
+_BY_SUFFIX |= dict.fromkeys((".bmes", ".bio", ".bioes", ".iob", ".conll"), "columns")
 
 
-def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto") -> Corpus:
-    """Read `path`; with format 'auto' its suffix decides (.jsonl, .json; .seg, .segmented; else columns).
+def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto", otherwise: str = "columns") -> Corpus:
+    """Read `path`; with format 'auto' its suffix decides, or if that says nothing, such as .txt, it is `otherwise`.
 
     `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file.
     """
     path = Path(path)
-    chosen = _BY_SUFFIX.get(path.suffix.lower(), "columns") if format == "auto" else format
+    chosen = _BY_SUFFIX.get(path.suffix.lower(), otherwise) if format == "auto" else format
     readers: dict[str, Callable[[], Corpus]] = {
         "columns": lambda: read_columns(path, scheme),
         "segmented": lambda: read_segmented(path),

@@ -1,7 +1,7 @@
 """Segmented lines: one sentence a line, its words separated by white space.
 
-White space here is any run of spaces, TABs and ideographic spaces (U+3000), which published corpora use. Every other
-character, also U+00A0 or U+2028, belongs to a word. Blank lines are passed over.
+White space is what `str.isspace` says: space, TAB, the ideographic space (U+3000) of published corpora, U+00A0 and so
+on. No word contains any. Blank lines are passed over.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import WORD, Span
 
 LABEL = WORD
-_BETWEEN = " \t\u3000"
-_AS_SPACES = str.maketrans(dict.fromkeys(_BETWEEN, " "))
 
 
 def read_segmented(path: str | Path) -> Corpus:
     """Each line becomes a Sentence whose text is its words joined and whose spans, labelled WORD, are the words."""
-    lines = (line.translate(_AS_SPACES) for _, line in read_lines(path))
-    return Corpus(tuple(from_words([word for word in line.split(" ") if word]) for line in lines if line.strip(" ")))
+    lines = (line.split() for _, line in read_lines(path))
+    return Corpus(tuple(from_words(words) for words in lines if words))
 
 
 def write_segmented(path: str | Path, sentences: Iterable[Sentence]) -> None:
@@ -60,6 +58,17 @@ def words_of(sentence: Sentence, path: str | Path | None = None, number: int = 1
     if at != len(sentence) or not words:
         raise InputError(f"sentence {number} is not segmented: no word covers character {at + 1}", path)
     for word in words:
-        if any(character in word for character in _BETWEEN + "\r\n"):
+        if any(map(str.isspace, word)):
             raise InputError(f"segmented lines cannot carry white space in a word: {word!r}, sentence {number}", path)
     return words
+
+
+def segmented_line(text: str, words: Iterable[Span]) -> str:
+    """The text with a space put in wherever a word begins or ends and no white space stands; nothing else changes."""
+    parts, at = [], 0
+    for word in words:
+        for edge in (word.start, word.end):
+            if at < edge < len(text) and not (text[edge - 1].isspace() or text[edge].isspace()):
+                parts.append(text[at:edge])
+                at = edge
+    return " ".join([*parts, text[at:]])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hanlattice.config import Config
+from hanlattice.evaluation.segmentation.rows import percent, rows
 from hanlattice.files import writing
 from hanlattice.models.checkpoint import Model
 from hanlattice.text.tags import labels_of
+
+_WORDS = (
+    "The line `bakeoff` counts words as the SIGHAN bakeoff does; OOV are the words that train lacks, with their share "
+    "of all, and IV those that it has. Boundaries are those between words."
+)
 
 
 def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
@@ -20,20 +26,23 @@ def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
 
 def _head(folder: Path, model: Model) -> list[str]:
     config = model.config
-    labels = labels_of(model.indexer.tags)
+    does = "cuts text into words" if model.indexer.cuts else f"finds {', '.join(labels_of(model.indexer.tags))}"
+    verb = "segment" if model.indexer.cuts else "tag"
     indexer = model.indexer
     counts = [f"{len(indexer.vocab) - 1:,} characters"] if config.reads_characters else []
-    counts += [] if indexer.lexicon is None else [f"{len(indexer.lexicon):,} words in the lexicon"]
+    lexicons = [lexicon for lexicon in (indexer.lexicon, indexer.subwords) if lexicon is not None]
+    for source, lexicon in zip(config.lattice_sources, lexicons, strict=True):
+        counts.append(f"{len(lexicon):,} {source.called} in the lexicon")
     counts += [] if indexer.words is None else [f"{len(indexer.words) - 1:,} words"]
     counts += [] if indexer.segmenter is None else [f"text cut by {config.segment.by}"]
     return [
         f"# {folder.resolve().name}",
         "",
-        f"A {kind_of(config)} made with hanlattice. It finds {', '.join(labels)}.",
+        f"A {kind_of(config)} made with hanlattice. It {does}.",
         "",
         f"- {config.model.hidden} hidden units a direction, {model.indexer.scheme} tags, seed {config.train.seed}",
         f"- {', '.join(counts)}",
-        '- use it: `hanlattice tag -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
+        f'- use it: `hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
     ]
 
 
@@ -41,7 +50,9 @@ def kind_of(config: Config) -> str:
     """What the model is, in words."""
     model = config.model
     kind = {"lattice": "lattice LSTM–CRF", "char": "character LSTM–CRF", "word": "word LSTM–CRF"}[model.encoder]
-    parts = {"characters by LSTM": model.char_features == "lstm"}
+    sources = [source.called for source in config.lattice_sources]
+    parts = {" and ".join(sources): "subwords" in sources}
+    parts["characters by LSTM"] = model.char_features == "lstm"
     parts["characters by one LSTM over the sentence"] = model.char_features == "sentence-lstm"
     parts["characters by convolution"] = model.char_features == "cnn"
     parts["bigrams"], parts["softwords"] = model.bichar, model.softword
@@ -70,19 +81,26 @@ def _data(model: Model) -> list[str]:
         "",
         f"Character vectors: {vectors.get('chars') or 'random'}. Bigram vectors: {vectors.get('bichars') or 'none'}. "
         f"Word vectors: {vectors.get('words') or 'none'}. "
-        f"Language model: {vectors.get('lm') or 'none'}.",
+        + (f"Subword vectors: {vectors['subwords']}. " if vectors.get("subwords") else "")
+        + f"Language model: {vectors.get('lm') or 'none'}.",
     ]
 
 
 def _scores(scores: Mapping[str, Any]) -> list[str]:
     lines = ["## Scores", "", f"Best epoch on dev: {scores.get('epoch', '–')}. Exact spans, in per cent."]
+    if "segmentation" in scores.get("dev", {}):
+        lines[-1] = f"{lines[-1]} {_WORDS}"
     for part in ("dev", "test"):
         if part in scores:
-            report = scores[part]
-            named = {"all": report["overall"], **report.get("groups", {}), **report["by_type"]}
             lines += ["", f"| {part} | precision | recall | F1 | gold |", "|---|---|---|---|---|"]
             lines += [
-                f"| {name} | {100 * s['precision']:.2f} | {100 * s['recall']:.2f} | {100 * s['f1']:.2f} | {s['gold']} |"
-                for name, s in named.items()
+                f"| {name} | {' | '.join(percent(s.get(key)) for key in ('precision', 'recall', 'f1'))} | {s['gold']} |"
+                for name, s in _named(scores[part])
             ]
     return lines
+
+
+def _named(report: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    if "segmentation" in report:
+        return rows(report["segmentation"])
+    return {"all": report["overall"], **report.get("groups", {}), **report["by_type"]}.items()

@@ -8,6 +8,7 @@ from pathlib import Path
 from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import InputError
+from hanlattice.evaluation.segmentation import words_in
 from hanlattice.files import sha256, shown
 from hanlattice.models.checkpoint import Model
 from hanlattice.text.sentence import Sentence
@@ -42,6 +43,15 @@ def own_training(models: Mapping[str, Model], notes: list[str]) -> tuple[Learnt,
         return learnt, f"{shown(models[name].config.data.train)}, of {name}, {len(learnt):,} sentences"
     notes.append(f"no breakdown by what was seen in training ({problems[0]}); --train names the file")
     return None, ""
+
+
+def training_words(model: Model, notes: list[str]) -> set[str] | None:
+    """The words of the sentences that a segmenter was trained on, if they can be found."""
+    try:
+        return words_in(_sentences(model, "the model", notes))
+    except InputError as error:
+        notes.append(f"no OOV and IV recall, since the words of training are not known ({error}); --train names them")
+        return None
 
 
 def _origin(model: Model) -> tuple[object, ...]:

@@ -35,6 +35,7 @@ from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_words, read_corpora
 from hanlattice.training.log import Listener, Log, ignore
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
+from hanlattice.training.scored import check_cut, complete_scores
 from hanlattice.training.state import STATE, Progress, load_state, save_state
 from hanlattice.training.states import with_states
 
@@ -95,6 +96,8 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
     """Build the model and everything around it, or bring a stopped run back."""
     check_words(config, corpora)
     built = build(config, corpora.train, (*corpora.dev, *corpora.test))
+    if built.indexer.cuts:
+        check_cut(config, corpora)
     tagger = built.tagger.to(config.train.device)
     optimizer, average = make_optimizer(tagger, config.train), Average(tagger, config.train.average)
     identity, progress = _identity(config, corpora), Progress()
@@ -222,8 +225,8 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
 
 def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same for a stopped run to go on: settings and the content of data and vectors."""
-    named = (config.chars.vectors, config.bichars.vectors, config.words.vectors, config.words.lexicon)
-    others = [sha256(resolve(name)) for name in named if name]
+    sources = [name for source in (config.words, config.subwords) for name in (source.vectors, source.lexicon)]
+    others = [sha256(resolve(name)) for name in (config.chars.vectors, config.bichars.vectors, *sources) if name]
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
     return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
 
@@ -271,9 +274,8 @@ def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
 def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
     """Score the best weights on test, once; write that into the model; clear away what only a stopped run needs."""
     model = load_model(folder, device)
-    scores = dict(model.scores)
-    if corpora.test and "test" not in scores:
-        scores["test"] = evaluate(model.tagger, model.indexer, corpora.test).as_dict()
+    scores = complete_scores(model, corpora)
+    if scores != model.scores:
         save_weights(folder, model.tagger.state_dict(), scores)
     write_card(folder, model, scores)
     log.keep("done", scores=scores)

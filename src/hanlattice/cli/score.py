@@ -1,0 +1,96 @@
+"""`hanlattice score`: one segmentation of a text against another, whoever made it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hanlattice.cli.report import WorstWords, show
+from hanlattice.errors import InputError
+from hanlattice.files import read_lines, shown
+
+if TYPE_CHECKING:
+    from hanlattice.text.sentence import Sentence
+
+
+def score(
+    gold: Annotated[str, typer.Argument(help="The right segmentation: a sentence a line, white space between words.")],
+    test: Annotated[str, typer.Argument(help="The one to score: the same sentences.")],
+    train: Annotated[
+        str | None, typer.Option(help="A segmented file: its words are those that training knows.")
+    ] = None,
+    known: Annotated[str | None, typer.Option(help="Those words as a list instead, one a line.")] = None,
+    as_written: Annotated[
+        bool, typer.Option("--as-written", help="`１` is not known where `1` is: so counts the script of the bakeoff.")
+    ] = False,
+    words: WorstWords = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Score segmented text as the SIGHAN bakeoff does, by spans, length and boundaries, with the worst words."""
+    from hanlattice.data.corpora import resolve
+
+    paths = resolve(gold), resolve(test)
+    sentences, others = (_read(path) for path in paths)
+    _check_same_text(paths, sentences, others)
+    report = _report(sentences, others, _known(train, known), as_written)
+    show(report, f"{shown(test)}: {len(sentences):,} sentences", words, as_json)
+
+
+def _report(
+    sentences: Sequence[Sentence], others: Sequence[Sentence], known: Collection[str] | None, as_written: bool
+) -> dict[str, Any]:
+    """What `evaluate` says of a segmenter."""
+    from hanlattice.evaluation.ner import score
+    from hanlattice.evaluation.segmentation import score_segmentation
+
+    gold, found = ([sentence.spans or () for sentence in each] for each in (sentences, others))
+    texts = [sentence.text for sentence in sentences]
+    segmentation = score_segmentation(texts, gold, found, known, as_written=as_written)
+    return {**score(gold, found).as_dict(), "segmentation": segmentation.as_dict()}
+
+
+def _read(path: Path) -> tuple[Sentence, ...]:
+    from hanlattice.data.corpus import read_corpus
+
+    return read_corpus(path, format="segmented").sentences
+
+
+def _known(train: str | None, known: str | None) -> Collection[str] | None:
+    from hanlattice.data.corpora import resolve
+    from hanlattice.text.lexicon import read_words
+
+    if train is not None and known is not None:
+        raise InputError("--train and --known both say which words training knows: give one of them")
+    if known is not None:
+        return set(read_words(resolve(known)))
+    return None if train is None else {word for _, line in read_lines(resolve(train)) for word in line.split()}
+
+
+def _check_same_text(paths: tuple[Path, Path], sentences: Sequence[Sentence], others: Sequence[Sentence]) -> None:
+    """Sentence by sentence the same characters, but for their width; white space is not there any more."""
+    for at, (ours, theirs) in enumerate(zip(sentences, others, strict=False)):
+        if ours.folded != theirs.folded:
+            raise _differs(paths, at, ours.folded, theirs.folded)
+    if len(sentences) != len(others):
+        gold, test = paths
+        message = f"{len(others):,} sentences, where {gold} has {len(sentences):,}: expected the same sentences"
+        raise InputError(message, test)
+
+
+def _differs(paths: tuple[Path, Path], nth: int, ours: str, theirs: str) -> InputError:
+    gold, test = paths
+    lines = _line_number(gold, nth), _line_number(test, nth)
+    most = min(len(ours), len(theirs))
+    at = next((at for at in range(most) if ours[at] != theirs[at]), most)
+    pieces = [repr(text[max(0, at - 5) : at + 5]) for text in (theirs, ours)]
+    message = f"another text than line {lines[0]} of {gold}, from character {at + 1} on: {pieces[0]}, expected"
+    return InputError(f"{message} {pieces[1]}", test, lines[1])
+
+
+def _line_number(path: Path, nth: int) -> int:
+    """Of a sentence, counted from 0: blank lines are none."""
+    filled = [number for number, line in read_lines(path) if line.split()]
+    return filled[nth]

@@ -1,0 +1,173 @@
+"""`hanlattice segment`: the text comes back with spaces between its words, and nothing else about it changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hanlattice.config import make_config
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.training.loop import train
+from tests.cli.command import hanlattice, run
+from tests.cutting import cutting_tree, in_words
+from tests.made import made_config, sentences
+from tests.untrained import write_untrained
+
+TEXT = "王小明在青石镇工作。"
+SPACES = "".join(filter(str.isspace, map(chr, range(0x3001)))).replace("\n", "")
+WHOLE = [
+    *("http://t.cn/zW?a=1&b=2", "www.baidu.com", "a.b@qq.com", "👨‍👩‍👧‍👦", "👍🏽", "🇨🇳", "1️⃣"),
+    *("Windows", "ＩＢＭ", "café", "don't", "3.14", "１９９８", "1,000,000"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained segmenter."""
+    work = tmp_path_factory.mktemp("cut")
+    tree = cutting_tree(made, work, 60, model__encoder="lattice", model__hidden=16, train__epochs=5)
+    return train(make_config(tree), work / "model").folder
+
+
+def without_added(line: str, text: str) -> str:
+    """The line without the spaces that stand where the text has neither a space nor an edge or white space beside."""
+    kept, at = [], 0
+    for character in line:
+        same = text[at : at + 1] == character
+        if same or character != " " or at == 0 or text[at - 1].isspace() or text[at : at + 1].isspace():
+            kept.append(character)
+            at += 1
+    return "".join(kept)
+
+
+def lines(out: bytes) -> list[str]:
+    assert out.endswith(b"\n") or not out
+    return out.decode("utf-8", "surrogateescape").split("\n")[:-1]
+
+
+def places(line: str) -> list[int]:
+    """Where the words end, counted without white space."""
+    ends = [0]
+    for word in line.split():
+        ends.append(ends[-1] + len(word))
+    return ends
+
+
+def test_a_text(folder):
+    outcome = hanlattice("segment", "-m", folder, TEXT)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.text == "王小明 在 青石镇 工作 。\n"
+
+
+def test_texts_files_and_standard_input_in_their_order(folder, tmp_path):
+    file = tmp_path / "in.txt"
+    file.write_bytes("二\r\n\n三".encode())
+    outcome = hanlattice("segment", "-m", folder, "一", file, "-", "六\n七", stdin="四\n五\n".encode())
+    assert lines(outcome.out) == ["一", "二", "", "三", "四", "五", "六", "七"]
+    assert hanlattice("segment", "-m", folder, "-").out == b""
+
+
+def test_on_the_real_command_line(folder, tmp_path):
+    texts = [sentence.text for sentence in sentences(40, 8)]
+    (tmp_path / "in.txt").write_text("\n".join(texts), "utf-8")
+    outcome = run("segment", "-m", folder, tmp_path / "in.txt", "-o", tmp_path / "out.txt")
+    assert (outcome.code, outcome.out, outcome.err) == (0, b"", "")
+    found = lines((tmp_path / "out.txt").read_bytes())
+    assert [line.replace(" ", "") for line in found] == texts
+    again = hanlattice(
+        "segment", "-m", folder, "--threads", "1", "--batch-size", "7", "-", stdin="\n".join(texts).encode()
+    )
+    assert lines(again.out) == found
+
+
+def test_white_space_of_every_kind_stays_and_parts_words(folder):
+    texts = [f"{white}王小{white}明在{white}{white}青石镇 工作{white}" for white in SPACES if white != "\r"]
+    content = "".join(f"{text}\n" for text in texts).encode()
+    found = lines(hanlattice("segment", "-m", folder, "-f", "text", "-", stdin=content).out)
+    assert [without_added(line, text) for line, text in zip(found, texts, strict=True)] == texts
+    records = [
+        json.loads(line) for line in lines(hanlattice("segment", "-m", folder, "-f", "jsonl", "-", stdin=content).out)
+    ]
+    assert [record["text"] for record in records] == texts
+    assert [[span["text"] for span in record["spans"]] for record in records] == [line.split() for line in found]
+
+
+def test_jsonl_has_the_shape_of_tag(folder):
+    text = f"{TEXT} {TEXT}"
+    record = json.loads(hanlattice("segment", "-m", folder, "-f", "jsonl", text).text)
+    found = record["spans"]
+    assert record["text"] == text
+    assert "".join(span["text"] for span in found) == TEXT * 2
+    assert {tuple(span) for span in found} == {("start", "end", "label", "text", "score")}
+    assert {span["label"] for span in found} == {"WORD"}
+    assert json.loads(hanlattice("tag", "-m", folder, text).text) == record
+    assert all(0 < span["score"] <= 1 for span in found)
+
+
+def test_full_and_half_width_are_cut_at_the_same_places(folder):
+    half = "王小明3.14在AC米兰,a@b.cn工作1998年 OK! 好"
+    wide = half.translate({ord(c): ord(c) + 0xFEE0 for c in half if "!" < c <= "~" and c != ","} | {0x20: 0x3000})
+    one, other = lines(hanlattice("segment", "-m", folder, half, wide).out)
+    assert places(one) == places(other)
+    assert other.replace(" ", "") == wide.replace(" ", "")
+
+
+def test_what_is_whole_stays_whole(folder):
+    texts = [f"王小明{thing}，{thing} {thing}" for thing in WHOLE]
+    found = lines(hanlattice("segment", "-m", folder, "--text", *texts).out)
+    for thing, text, line in zip(WHOLE, texts, found, strict=True):
+        assert line.replace(" ", "") == text.replace(" ", "")
+        assert line.count(thing) == 3
+        assert line.split()[-1] == thing
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@given(
+    rows=st.lists(
+        st.binary(max_size=12)
+        | st.text(max_size=12).map(lambda text: text.encode("utf-8", "replace"))
+        | st.lists(st.sampled_from([*WHOLE, *" \t\u3000\x85\r南京，。"]), max_size=8).map(
+            lambda row: "".join(row).encode()
+        ),
+        max_size=6,
+    )
+)
+def test_any_line_comes_back_as_one_line_with_only_spaces_added(folder: Path, rows: list[bytes]) -> None:
+    rows = [row.replace(b"\n", b"").rstrip(b"\r") for row in rows]
+    if rows:
+        rows[0] = rows[0].removeprefix(b"\xef\xbb\xbf")
+    outcome = hanlattice("segment", "-m", folder, "-", stdin=b"".join(row + b"\n" for row in rows))
+    assert outcome.code == 0
+    found = lines(outcome.out)
+    assert len(found) == len(rows)
+    for line, row in zip(found, rows, strict=True):
+        assert without_added(line, row.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape") == row
+
+
+def test_a_model_that_does_not_cut_is_refused(lattice_folder):
+    hanlattice("segment", "-m", lattice_folder, TEXT).refused(str(lattice_folder), "use `hanlattice tag`")
+
+
+def test_dictionaries_are_added(folder, tmp_path, monkeypatch):
+    added: list[int] = []
+    load = Lexicon.load
+    monkeypatch.setattr(Lexicon, "load", lambda *given: added.append(load(*given)))
+    for name, words in {"one.txt": "青石镇人\n小明在\n", "two.txt": "镇工作 12 n\n小明在\n"}.items():
+        (tmp_path / name).write_text(words, "utf-8")
+    given_twice = ["--lexicon", tmp_path / "one.txt", "-l", tmp_path / "two.txt"]
+    outcome = hanlattice("segment", "-m", folder, *given_twice, TEXT)
+    assert (outcome.code, outcome.err, added[-2:]) == (0, "", [2, 1])
+    assert outcome.text.replace(" ", "") == f"{TEXT}\n"
+
+
+def test_what_is_wrong_with_a_dictionary_is_told(folder, made, tmp_path):
+    hanlattice("segment", "-m", folder, "-l", tmp_path / "none.txt", TEXT).refused("none.txt", "no such file")
+    (tmp_path / "gbk.txt").write_bytes("青石镇\n南湖\n".encode("gbk"))
+    hanlattice("segment", "-m", folder, "-l", tmp_path / "gbk.txt", TEXT).refused("gbk.txt:1", "not UTF-8")
+    char = write_untrained(tmp_path / "c", made_config(made, model__encoder="char"), [*map(in_words, sentences(9, 3))])
+    (tmp_path / "words.txt").write_text("青石镇\n", "utf-8")
+    hanlattice("segment", "-m", char, "-l", tmp_path / "words.txt", TEXT).refused("this model has no lexicon")

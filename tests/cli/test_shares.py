@@ -1,0 +1,78 @@
+"""Texts shared out to threads: every text once, in its order, and none waited for longer than it must be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.cli.shares import groups, share_out, shares
+
+TEXTS = st.lists(st.text("好", max_size=9), max_size=30)
+
+
+def doubled(texts: list[str]) -> list[str]:
+    return [text * 2 for text in texts]
+
+
+@given(TEXTS, st.none() | st.integers(1, 9), st.integers(1, 4), st.booleans())
+def test_results_in_the_order_of_the_texts(texts, batch_size, threads, ahead):
+    numbered = [f"{at}{text}" for at, text in enumerate(texts)]
+    assert list(share_out(doubled, iter(numbered), batch_size, threads, ahead)) == doubled(numbered)
+
+
+@given(TEXTS.filter(bool), st.integers(1, 5))
+def test_shares_are_runs_of_about_the_same_size(texts, count):
+    found = shares(texts, count)
+    assert list(chain.from_iterable(found)) == texts
+    assert all(found)
+    assert len(found) <= count
+    fair = sum(len(text) + 1 for text in texts) / count
+    assert all(sum(len(text) + 1 for text in share) <= fair + 2 * 10 for share in found)
+
+
+@given(TEXTS, st.integers(1, 5), st.integers(1, 20))
+def test_groups_are_bounded(texts, most, characters):
+    found = list(groups(iter(texts), most, characters))
+    assert list(chain.from_iterable(found)) == texts
+    for group in found:
+        assert 1 <= len(group) <= most
+        assert sum(map(len, group[:-1])) < characters
+
+
+def test_work_is_done_by_as_many_threads():
+    both = threading.Barrier(2, timeout=60)  # passed only if two threads are at work at a time
+
+    def work(texts: list[str]) -> list[str]:
+        both.wait()
+        return texts
+
+    assert list(share_out(work, ["一", "二", "三", "四"], 2, 2)) == ["一", "二", "三", "四"]
+
+
+@pytest.mark.parametrize(("ahead", "read"), [(False, 2), (True, 4)])
+def test_how_much_is_read_before_the_first_result(ahead, read):
+    taken: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for at in range(8):
+            taken.append(at)
+            yield str(at)
+
+    results = share_out(doubled, texts(), 2, 2, ahead)
+    assert next(results) == "00"
+    assert len(taken) == read
+    results.close()  # type: ignore[attr-defined]
+    assert not any(thread.name.startswith("hanlattice_") for thread in threading.enumerate())
+
+
+def test_an_error_in_a_thread_reaches_the_caller():
+    def broken(texts: list[str]) -> list[str]:
+        raise RuntimeError("torn off")
+
+    with pytest.raises(RuntimeError, match="torn off"):
+        list(share_out(broken, ["一", "二"], None, 2))

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError, OutputError
-from hanlattice.files import decode_lines, keep_first, opening, read_lines, reason, sha256, shown, writing
+from hanlattice.files import decode_lines, keep_first, opening, read_lines, read_text, reason, sha256, shown, writing
 from tests.strategies import any_text, shares_folder
 
 BOM = "\ufeff".encode()
@@ -82,6 +83,26 @@ def test_what_is_not_utf8_names_line_and_byte(tmp_path, body, line, says):
     assert str(caught.value).startswith(f"{path}:{line}: ")
 
 
+@shares_folder
+@given(
+    st.binary(max_size=12)
+    | st.lists(st.sampled_from([BOM, b"\r", b"\n", b"a", "好".encode(), b"\xff", b"\xe5"]), max_size=8).map(b"".join)
+)
+def test_a_whole_text_is_its_lines(tmp_path, body):
+    """Also in what it says of a file that is not UTF-8."""
+    path = tmp_path / "f.txt"
+    path.write_bytes(body)
+
+    def outcome(read: Callable[[], list[str]]) -> list[str] | str:
+        try:
+            return read()
+        except InputError as error:
+            return str(error)
+
+    expected = outcome(lambda: lines_of(tmp_path, body))
+    assert outcome(lambda: read_text(path).removesuffix("\n").split("\n")) == (expected or [""])
+
+
 @given(st.binary(max_size=20))
 def test_any_bytes_come_back_with_surrogateescape(body):
     lines = [line for _, line in decode_lines(io.BytesIO(b"x" + body + b"x"), "x", errors="surrogateescape")]
@@ -106,8 +127,9 @@ def test_what_cannot_be_read_says_why(tmp_path):
     ):
         with pytest.raises(InputError, match=says), opening(path):
             pytest.fail("it was opened")
-        with pytest.raises(InputError, match=says):
-            list(read_lines(path))
+        for read in (lambda path: list(read_lines(path)), read_text):
+            with pytest.raises(InputError, match=says):
+                read(path)
 
 
 def test_what_opens_and_cannot_be_read_is_told_with_its_line(tmp_path):
@@ -117,6 +139,8 @@ def test_what_opens_and_cannot_be_read_is_told_with_its_line(tmp_path):
         list(read_lines(memory))
     with pytest.raises(InputError, match=r"^/proc/self/mem: cannot read: Input/output error$"):
         sha256(memory)
+    with pytest.raises(InputError, match=r"^/proc/self/mem: cannot read: Input/output error$"):
+        read_text(memory)
     with (tmp_path / "f").open("wb") as file, pytest.raises(InputError, match=r"^f:1: cannot read: "):
         list(decode_lines(file, "f"))
 

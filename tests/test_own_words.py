@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hanlattice.batch.indexer import Places, apart
 from hanlattice.config import make_config
 from hanlattice.models.checkpoint import load_model
 from hanlattice.nn.crf import CRF
@@ -122,3 +127,40 @@ def test_a_gpu_cuts_the_same(folder):
         segmenter.lexicon.update(NAMES)
         found.append((plain, [[(span.start, span.end) for span in document.spans] for document in segmenter(texts)]))
     assert found[0] == found[1]
+
+
+def test_of_own_words_that_overlap_the_longest_count():
+    """Else the first tag of one and the last of another would make a word that nobody named."""
+    found = apart(Places(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 3, 0, 2, 4]), np.array([3, 5, 6, 2, 4, 6])))
+    assert list(zip(*(array.tolist() for array in found), strict=True)) == [(0, 1, 5), (1, 0, 2), (1, 2, 4), (1, 4, 6)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(2, 5)), max_size=12))
+def test_what_is_dropped_overlaps_something_that_stays_and_is_no_shorter(rows):
+    given_places = [(sentence, start, start + size) for sentence, start, size in rows]
+    columns = np.array(given_places, dtype=np.int64).reshape(-1, 3).T
+    found = list(zip(*(array.tolist() for array in apart(Places(*columns))), strict=True))
+
+    def overlap(one, other):
+        return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+
+    assert all(not overlap(*pair) for pair in combinations(found, 2))
+    for place in given_places:
+        assert place in found or any(
+            overlap(place, kept) and kept[2] - kept[1] >= place[2] - place[1] for kept in found
+        )
+
+
+@pytest.mark.parametrize("value", [-1.0, 1001.0, float("inf"), float("nan")])
+def test_trust_has_bounds(segmenter, value):
+    with pytest.raises(ValueError, match="trust must be from 0 to 1000"):
+        segmenter.trust = value
+
+
+def test_no_trust_beats_the_rules(segmenter):
+    """A user's words that would cut a number or an address in two."""
+    segmenter.lexicon.update(["卡拉O", "看www.a.com", "价格4."])
+    segmenter.trust = 1000.0
+    found = words(segmenter, "去卡拉OK请看www.a.com的价格4.5元")
+    assert "www.a.com" in found
+    assert not any(word.endswith(("O", "4.")) for word in found)

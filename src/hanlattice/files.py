@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import secrets
+from collections import deque
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -40,6 +42,20 @@ def decode_lines(file: BinaryIO, name: str | Path, *, errors: str = "strict") ->
             byte = raw[error.start]
             message = f"not UTF-8: byte 0x{byte:02x} at byte {error.start + 1} of the line; convert the file to UTF-8"
             raise InputError(message, name, number) from None
+
+
+def read_text(path: str | Path) -> str:
+    """The lines of `read_lines` with LF between, read at once, which is quicker; errors are the same, line and all."""
+    with opening(path) as file:
+        try:
+            content = file.read()
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
+    try:
+        return content.removeprefix(BOM).decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        deque(decode_lines(io.BytesIO(content), path), maxlen=0)  # it says where
+        raise
 
 
 def _numbered(file: BinaryIO, name: str | Path) -> Iterator[tuple[int, bytes]]:

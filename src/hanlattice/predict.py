@@ -21,7 +21,7 @@ from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.spans import Span
 
-TRUST = 3.0  # how much more a tag of a user's word scores; docs/segmentation.md has what it does
+TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has what it does
 LIMIT = 512  # characters that the model reads at once; longer texts are cut at sentence ends
 CHUNK = 1 << 18  # characters that are turned into numbers at a time
 TEXTS = {"cpu": 1024, "cuda": 4096}  # that are tagged at a time: enough for full batches of sentences of one length
@@ -54,6 +54,17 @@ class Predictor:
         self.model, self.limit, self.trust = model, limit, trust
 
     @property
+    def trust(self) -> float:
+        """How much more words count that were added to the lexicon; 0 is no more than others."""
+        return self._trust
+
+    @trust.setter
+    def trust(self, value: float) -> None:
+        if not 0 <= value <= TRUST_MOST:
+            raise ValueError(f"trust must be from 0 to {TRUST_MOST:g}, not {value}")
+        self._trust = value
+
+    @property
     def lexicon(self) -> Lexicon:
         """The words that the model looks for; a change takes effect on the next call."""
         if self.model.indexer.lexicon is None:
@@ -81,7 +92,7 @@ class Predictor:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         if isinstance(texts, str):
             raise TypeError("pipe takes texts, such as a list or a file's lines; for one text call the tagger itself")
-        return (document for chunk in _chunks(texts, batch_size) for document in self._tag(chunk, scores))
+        return (document for chunk in chunks(texts, batch_size) for document in self._tag(chunk, scores))
 
     def _tag(self, texts: Sequence[str], scores: bool = True) -> list[Document]:
         self._give_new_words_a_vector()
@@ -119,7 +130,7 @@ class Predictor:
             words.append(compose_vectors(lexicon.words[len(words) :], lexicon, words))
 
 
-def _chunks(texts: Iterable[str], batch_size: int) -> Iterator[list[str]]:
+def chunks(texts: Iterable[str], batch_size: int) -> Iterator[list[str]]:
     """The texts in lists of `batch_size`, or fewer where they are long; each list as soon as it is full."""
     chunk: list[str] = []
     size = 0

@@ -155,7 +155,7 @@ def test_a_model_of_gold_words_reads_files_that_have_them(made, tmp_path, suffix
     assert json.loads(outcome.text)["segmentation"] == {"crossing": crossing, "gold": gold}
     write(tmp_path / f"b.{suffix}", sentences(3, 9))
     refused = hanlattice("evaluate", folder, tmp_path / f"b.{suffix}")
-    refused.refused("segment.by=gold wants the words of the text")
+    refused.refused(f"b.{suffix}: segment.by=gold wants the words of the text")
     assert refused.err.count("\n") == 1
 
 
@@ -235,9 +235,21 @@ def test_the_words_of_training(made, tmp_path):
 
 
 def test_what_a_segmenter_cannot_be_scored_on(cutter, char_folder, made):
-    hanlattice("evaluate", cutter, made / "test.bmes").refused("sentence 1")
+    hanlattice("evaluate", cutter, made / "test.bmes").refused(f"{made / 'test.bmes'}: sentence 1")
     refused = hanlattice("evaluate", "--train", made / "train.bmes", char_folder, made / "test.bmes")
     refused.refused("--train says which words a segmenter knows, and this model is none")
+    for count in ("0", "20"):
+        refused = hanlattice("evaluate", "--words", count, char_folder, made / "test.bmes")
+        refused.refused("--words shows words that a segmenter misses, and this model is none")
+
+
+def test_twenty_words_are_shown_and_one_sentence_is_one(cutter, tmp_path):
+    texts = [f"{chr(0x4E00 + 3 * at)}{chr(0x4E01 + 3 * at)}{chr(0x4E02 + 3 * at)}" for at in range(60)]
+    (tmp_path / "a.seg").write_text(" ".join(texts), "utf-8")  # words that nobody knows
+    outcome = hanlattice("evaluate", cutter, tmp_path / "a.seg")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "missed most often: 20 of " in outcome.text
+    assert outcome.text.partition("┏")[0].split()[-2:] == ["1", "sentence"]
 
 
 def test_a_file_whose_suffix_says_nothing_is_like_what_the_model_learnt_from(cutter, lattice_folder, made, tmp_path):

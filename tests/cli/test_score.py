@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,28 @@ def test_another_text_is_refused_with_its_line(tmp_path):
         f"{test}:4: another text than line 3 of {gold}, from character 6 on: ", "expected '江泽民主席到1998'"
     )
     assert refused.err.count("\n") == 1
-    hanlattice("score", gold, fewer).refused(f"{fewer}: 1 sentences, where {gold} has 2: expected the same sentences")
+    hanlattice("score", gold, fewer).refused(f"{fewer}: 1 sentence, where {gold} has 2: expected the same sentences")
     hanlattice("score", fewer, gold).refused(f"{gold}: 2 sentences, where {fewer} has 1")
+
+
+def test_pipes_are_read_once():
+    """As `<(command)` of a shell gives them: a second reader would find them empty."""
+    names = []
+    for content in (GOLD, GOLD.replace("上海", "上河")):
+        reading, writing = os.pipe()
+        os.write(writing, content.encode())
+        os.close(writing)
+        names.append(f"/dev/fd/{reading}")
+    try:
+        hanlattice("score", *names).refused(f"{names[1]}:3: another text than line 3 of {names[0]}, from character 14")
+    finally:
+        for name in names:
+            os.close(int(name.rpartition("/")[2]))
+
+
+def test_one_sentence_is_one(tmp_path):
+    (one,) = write(tmp_path, one="江泽民 主席\n")
+    assert hanlattice("score", one, one).text.partition("┏")[0].split()[-2:] == ["1", "sentence"]
 
 
 def test_files_that_cannot_be_read(files, tmp_path):

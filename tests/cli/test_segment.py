@@ -9,7 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hanlattice.cli.segment import check_trust
 from hanlattice.config import make_config
+from hanlattice.errors import InputError
+from hanlattice.predict import TEXTS, TRUST_MOST, Predictor
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.training.loop import train
 from tests.cli.command import hanlattice, run
@@ -154,8 +157,8 @@ def test_a_model_that_does_not_cut_is_refused(lattice_folder):
 
 def test_dictionaries_are_added(folder, tmp_path, monkeypatch):
     added: list[int] = []
-    load = Lexicon.load
-    monkeypatch.setattr(Lexicon, "load", lambda *given: added.append(load(*given)))
+    update = Lexicon.update
+    monkeypatch.setattr(Lexicon, "update", lambda *given: added.append(update(*given)))
     for name, words in {"one.txt": "青石镇人\n小明在\n", "two.txt": "镇工作 12 n\n小明在\n"}.items():
         (tmp_path / name).write_text(words, "utf-8")
     given_twice = ["--lexicon", tmp_path / "one.txt", "-l", tmp_path / "two.txt"]
@@ -171,3 +174,46 @@ def test_what_is_wrong_with_a_dictionary_is_told(folder, made, tmp_path):
     char = write_untrained(tmp_path / "c", made_config(made, model__encoder="char"), [*map(in_words, sentences(9, 3))])
     (tmp_path / "words.txt").write_text("青石镇\n", "utf-8")
     hanlattice("segment", "-m", char, "-l", tmp_path / "words.txt", TEXT).refused("this model has no lexicon")
+
+
+def test_words_that_do_nothing_are_told(folder, tmp_path):
+    (tmp_path / "names.txt").write_text("青石镇人\n王\n小 明 在\n镇\u3000工作\t3\n\n 小明在 \n", "utf-8")
+    (tmp_path / "one.txt").write_text("王\n小明在\n", "utf-8")
+    (tmp_path / "good.txt").write_text("小明在\n", "utf-8")
+    given_files = [part for name in ("names", "good", "one") for part in ("-l", tmp_path / f"{name}.txt")]
+    outcome = hanlattice("segment", "-m", folder, *given_files, TEXT)
+    assert outcome.code == 0
+    inside = "one character or white space inside"
+    assert outcome.err.splitlines() == [
+        f"note: {tmp_path / 'names.txt'}: 3 of 5 words have {inside}, and are passed over",
+        f"note: {tmp_path / 'one.txt'}: 1 of 2 words has {inside}, and is passed over",
+    ]
+
+
+def test_trust_is_for_the_words_of_a_dictionary(folder, tmp_path):
+    (tmp_path / "words.txt").write_text("明在青\n", "utf-8")
+    own = ["segment", "-m", folder, "-l", tmp_path / "words.txt", TEXT, "--trust"]
+    assert "明在青" in hanlattice(*own, f"{TRUST_MOST:g}").text.split()
+    assert hanlattice(*own, "0").text == hanlattice("segment", "-m", folder, TEXT).text
+    hanlattice("segment", "-m", folder, "--trust", "3", TEXT).refused("--trust is for the words of --lexicon: give one")
+    for wrong in ("-1", "inf", "nan", "1000.1"):
+        outcome = hanlattice(*own, wrong)
+        assert (outcome.code, outcome.out) == (2, b"")
+        assert "--trust" in outcome.err
+    with pytest.raises(InputError, match="--trust must be from 0 to 1000, not nan"):  # which older typers let pass
+        check_trust(float("nan"), [tmp_path / "words.txt"])
+
+
+def test_as_many_texts_at_a_time_as_the_device_is_given(folder, tmp_path, monkeypatch):
+    """Here the number for the CPU; a GPU's comes from the same table."""
+    sizes: list[int] = []
+    pipe = Predictor.pipe
+    monkeypatch.setattr(
+        Predictor,
+        "pipe",
+        lambda self, texts, *more, **named: (sizes.append(len(texts)), pipe(self, texts, *more, **named))[1],
+    )
+    monkeypatch.setitem(TEXTS, "cpu", 7)
+    (tmp_path / "in.txt").write_text("好\n" * 20, "utf-8")
+    assert hanlattice("segment", "-m", folder, "--threads", "1", tmp_path / "in.txt").text == "好\n" * 20
+    assert sizes == [7, 7, 6]

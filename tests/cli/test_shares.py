@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.cli.shares import groups, share_out, shares
+from hanlattice.cli.shares import share_out, shares
 
 TEXTS = st.lists(st.text("好", max_size=9), max_size=30)
 
@@ -19,7 +19,7 @@ def doubled(texts: list[str]) -> list[str]:
     return [text * 2 for text in texts]
 
 
-@given(TEXTS, st.none() | st.integers(1, 9), st.integers(1, 4), st.booleans())
+@given(TEXTS, st.integers(1, 9), st.integers(1, 4), st.booleans())
 def test_results_in_the_order_of_the_texts(texts, batch_size, threads, ahead):
     numbered = [f"{at}{text}" for at, text in enumerate(texts)]
     assert list(share_out(doubled, iter(numbered), batch_size, threads, ahead)) == doubled(numbered)
@@ -35,13 +35,17 @@ def test_shares_are_runs_of_about_the_same_size(texts, count):
     assert all(sum(len(text) + 1 for text in share) <= fair + 2 * 10 for share in found)
 
 
-@given(TEXTS, st.integers(1, 5), st.integers(1, 20))
-def test_groups_are_bounded(texts, most, characters):
-    found = list(groups(iter(texts), most, characters))
-    assert list(chain.from_iterable(found)) == texts
-    for group in found:
-        assert 1 <= len(group) <= most
-        assert sum(map(len, group[:-1])) < characters
+def test_what_threads_hold_is_bounded(monkeypatch):
+    monkeypatch.setattr("hanlattice.predict.CHUNK", 10)
+    held: list[list[str]] = []
+
+    def work(texts: list[str]) -> list[str]:
+        held.append(texts)
+        return texts
+
+    texts = ["好" * 6, "好" * 4, "好", "", "好", "好", "好" * 30, "好"]
+    assert list(share_out(work, texts, 3, 1)) == texts
+    assert [len(group) for group in held] == [2, 3, 1, 1, 1]
 
 
 def test_work_is_done_by_as_many_threads():
@@ -75,4 +79,4 @@ def test_an_error_in_a_thread_reaches_the_caller():
         raise RuntimeError("torn off")
 
     with pytest.raises(RuntimeError, match="torn off"):
-        list(share_out(broken, ["一", "二"], None, 2))
+        list(share_out(broken, ["一", "二"], 9, 2))

@@ -142,6 +142,31 @@ def test_a_first_column_of_two_characters(tmp_path):
         read_columns(corpus_file(tmp_path, "南\tO\n南京\tO\n"))
 
 
+HINT = 'if its lines are words with spaces between, it is format "segmented"'
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "hinted"),
+    [
+        ("江泽民 主席 在 北京 讲话 。", "one character", True),
+        ("江泽民\t主席", "one character", True),
+        ("江泽民\u3000主席\u3000在", "a column is missing", True),
+        ("在 北京 讲话 。", "is not a tag", True),
+        ("江泽民\tB-PER", "one character", False),
+        ("江泽民 nr O", "one character", False),
+        ("江泽民", "a column is missing", False),
+        ("在\tLOC", "is not a tag", False),
+        ("在\tX-LOC", "fits no scheme", False),
+    ],
+)
+def test_segmented_lines_are_told_apart(tmp_path, line, says, hinted):
+    path = corpus_file(tmp_path, f"好\tO\n{line}\n")
+    with pytest.raises(InputError, match=says) as caught:
+        read_columns(path)
+    assert caught.value.line == 2
+    assert (HINT in caught.value.message) == hinted
+
+
 @pytest.mark.parametrize(
     ("body", "scheme", "line", "says"),
     [

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hanlattice.text.joints import CUT, FREE, JOIN, joints
-from hanlattice.text.solid import spans_without_space, without_space
+from hanlattice.text.solid import solid_text, spans_without_space, without_space
 from hanlattice.text.spans import Span
 from tests.strategies import any_text, spans
 
@@ -31,6 +31,11 @@ def test_what_is_left_and_where_it_stood(given_texts: list[str]) -> None:
     else:
         assert solid.offsets.tolist() == places
         assert any(character.isspace() for text in given_texts for character in text)
+
+
+@given(SPACED | any_text)
+def test_a_text_alone(text: str) -> None:
+    assert solid_text(text) == "".join(character for character in text if not character.isspace())
 
 
 @given(texts)

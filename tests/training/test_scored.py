@@ -10,10 +10,13 @@ import pytest
 from hanlattice.config import make_config
 from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
+from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.models.checkpoint import load_model
 from hanlattice.models.decode import decode
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
 from hanlattice.training import scored
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.learnt import training_words
@@ -65,3 +68,31 @@ def test_what_is_not_cut_into_words_is_told_before_training(made, tmp_path, part
     with pytest.raises(InputError, match=rf"bad\.bmes: a segmenter .* sentence 2 of {part} .* no word covers"):
         train(make_config(tree), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def spaced(sentence: Sentence) -> Sentence:
+    """With a blank before every second word, which is a gold word of its own."""
+    text, spans, words = "", [], []
+    for at, span in enumerate(sentence.spans or ()):
+        if at % 2:
+            words.append(Span(len(text), len(text) + 1, "WORD"))
+            text += " "
+        spans.append(Span(len(text), len(text) + span.end - span.start, "WORD"))
+        text += sentence.text[span.start : span.end]
+    return Sentence(text, tuple(spans), (*words, *spans))
+
+
+def test_white_space_in_the_corpus(made, tmp_path):
+    """Also a sentence of nothing else, and softwords by gold words, which cover white space too."""
+    path = tmp_path / "spaced.jsonl"
+    blank = Sentence(" \u3000", (), (Span(0, 2, "WORD"),))
+    write_jsonl(path, [blank, *(spaced(in_words(sentence)) for sentence in sentences(12, 3))])
+    changes = {"model__softword": True, "segment__by": "gold", "train__epochs": 1, "train__batch_size": 3}
+    tree = cutting_tree(made, tmp_path, **{f"data__{part}": str(path) for part in ("train", "dev", "test")}, **changes)
+    scores = train(make_config(tree), tmp_path / "run").scores["test"]
+    assert scores["overall"]["gold"] == scores["segmentation"]["bakeoff"]["gold"]
+
+
+def test_a_section_that_is_not_used_may_name_what_is_not_here(made, tmp_path):
+    tree = cutting_tree(made, tmp_path, train__epochs=1, words__vectors="no.bin", subwords__lexicon="no.txt")
+    assert train(make_config(tree), tmp_path / "run").scores["epoch"] == 1

@@ -86,6 +86,7 @@ class Indexer:
         solid = None
         if self.cuts:
             solid = without_space(texts)
+            words = words and [_words_without_space(text, row) for text, row in zip(texts, words, strict=True)]
             texts = solid.texts
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         codes, ends = code_points("\n".join(texts)), np.cumsum(lengths + 1)[:-1] - 1
@@ -123,13 +124,13 @@ class Indexer:
         return merged_matches(self.subwords.match_joined(folded, lengths), words)
 
     def chosen(self, lattice: Lattice) -> Places | None:
-        """Where words of the user's own stand in a batch; None if there are none."""
+        """Where words of the user's own stand in a batch; None if there are none. Of two that overlap, the longer."""
         if self.lexicon is None:
             return None
         first = 0 if self.subwords is None else len(self.subwords)
         own = lattice.word >= first
         own[own] = self.lexicon.is_chosen(lattice.word[own] - first)
-        return Places(lattice.sentence[own], lattice.start[own], lattice.end[own]) if own.any() else None
+        return apart(Places(lattice.sentence[own], lattice.start[own], lattice.end[own])) if own.any() else None
 
     def _softwords(self, cuts: Cuts) -> dict[str, Ints]:
         soft = {POSITIONS: cuts.positions()}
@@ -220,6 +221,20 @@ def _joined(parts: Sequence[Examples]) -> Examples:
     )
 
 
+def apart(places: Places) -> Places:
+    """The spans without those that overlap a longer one, or an equally long one further left."""
+    sentence, start, end = places
+    taken = np.zeros((int(sentence.max(initial=-1)) + 1, int(end.max(initial=0))), dtype=bool)
+    kept = []
+    for at in np.lexsort((start, start - end, sentence)).tolist():
+        room = taken[sentence[at], start[at] : end[at]]
+        if not room.any():
+            room[:] = True
+            kept.append(at)
+    kept.sort()
+    return Places(*(array[kept] for array in places))
+
+
 def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
     """The matches without those that have a CUT inside, such as one where the text has white space."""
     text = np.repeat(np.arange(len(lengths)), matches.counts)
@@ -234,6 +249,10 @@ def _joined_offsets(parts: Sequence[Examples]) -> Ints | None:
     if all(part.offsets is None for part in parts):
         return None
     return np.concatenate([cells(part.lengths)[1] if part.offsets is None else part.offsets for part in parts])
+
+
+def _words_without_space(text: str, words: GoldWords) -> GoldWords:
+    return words and tuple(spans_without_space(text, words)[1])
 
 
 def _covering(sentence: Sentence, number: int) -> Sequence[Span]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.report import WorstWords, show
+from hanlattice.cli.report import show
 from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
-    from hanlattice.batch.examples import Words
+    from hanlattice.batch.examples import Examples, Words
     from hanlattice.data.corpus import Corpus
     from hanlattice.models.checkpoint import Model
     from hanlattice.text.spans import Span
+
+
+WORDS = 20  # that are shown of those that a segmenter misses
 
 
 def evaluate(
@@ -30,7 +33,10 @@ def evaluate(
         str | None,
         typer.Option(help="Of a segmenter: the file whose words training knows; without it, the one it learnt from."),
     ] = None,
-    words: WorstWords = 20,
+    words: Annotated[
+        int | None,
+        typer.Option(min=0, help=f"Of a segmenter: how many of the most often missed words to show; default {WORDS}."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
@@ -49,8 +55,10 @@ def evaluate(
         raise InputError("--loose counts tags, and this file has spans; give columns", file)
     if other := loaded.other_segmenter():
         typer.echo(f"note: {other}", err=True)
+    if words is not None and not loaded.indexer.cuts:
+        raise InputError("--words shows words that a segmenter misses, and this model is none")
     known = _known(loaded, train, format, scheme)
-    examples = loaded.indexer.examples(corpus.sentences)
+    examples = _examples(loaded, corpus, file)
     found = decode(loaded.tagger, loaded.indexer, examples)
     report = _report(corpus, found, loose)
     if examples.segments is not None:
@@ -58,7 +66,11 @@ def evaluate(
     if loaded.indexer.cuts:
         report["segmentation"] = _scored(corpus, found, known)
     counted = ", counted as the original code does" if loose else ""
-    show(report, f"{file}: {len(corpus):,} sentences{counted}", words, as_json)
+    show(report, f"{file}: {sentence_count(corpus)}{counted}", WORDS if words is None else words, as_json)
+
+
+def sentence_count(sentences: Sized) -> str:
+    return f"{len(sentences):,} sentence{'' if len(sentences) == 1 else 's'}"
 
 
 def read_for(models: Iterable[Model], file: str, format: str, scheme: str) -> Corpus:
@@ -72,6 +84,16 @@ def read_for(models: Iterable[Model], file: str, format: str, scheme: str) -> Co
     usual = {_usual(model) for model in models}
     otherwise = usual.pop() if len(usual) == 1 else "columns"
     return read_corpus(resolve(file), format=format, scheme=scheme, otherwise=otherwise)
+
+
+def _examples(model: Model, corpus: Corpus, file: str) -> Examples:
+    """A corpus as the model reads it; what it lacks is told of its file."""
+    from hanlattice.data.corpora import resolve
+
+    try:
+        return model.indexer.examples(corpus.sentences)
+    except InputError as error:
+        raise InputError(error.message, error.path or resolve(file), error.line) from None
 
 
 def _usual(model: Model) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.cli.evaluate import sentence_count
 from hanlattice.cli.report import WorstWords, show
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, shown
@@ -35,8 +36,8 @@ def score(
     paths = resolve(gold), resolve(test)
     sentences, others = (_read(path) for path in paths)
     _check_same_text(paths, sentences, others)
-    report = _report(sentences, others, _known(train, known), as_written)
-    show(report, f"{shown(test)}: {len(sentences):,} sentences", words, as_json)
+    report = _report([*sentences.values()], [*others.values()], _known(train, known), as_written)
+    show(report, f"{shown(test)}: {sentence_count(sentences)}", words, as_json)
 
 
 def _report(
@@ -52,10 +53,14 @@ def _report(
     return {**score(gold, found).as_dict(), "segmentation": segmentation.as_dict()}
 
 
-def _read(path: Path) -> tuple[Sentence, ...]:
-    from hanlattice.data.corpus import read_corpus
+def _read(path: Path) -> dict[int, Sentence]:
+    """The sentences by the numbers of their lines, which a pipe would not tell a second time."""
+    from hanlattice.data.segmented import from_words
 
-    return read_corpus(path, format="segmented").sentences
+    sentences = {number: from_words(words) for number, line in read_lines(path) if (words := line.split())}
+    if not sentences:
+        raise InputError("the corpus is empty: expected a sentence a line", path)
+    return sentences
 
 
 def _known(train: str | None, known: str | None) -> Collection[str] | None:
@@ -69,28 +74,24 @@ def _known(train: str | None, known: str | None) -> Collection[str] | None:
     return None if train is None else {word for _, line in read_lines(resolve(train)) for word in line.split()}
 
 
-def _check_same_text(paths: tuple[Path, Path], sentences: Sequence[Sentence], others: Sequence[Sentence]) -> None:
+def _check_same_text(
+    paths: tuple[Path, Path], sentences: Mapping[int, Sentence], others: Mapping[int, Sentence]
+) -> None:
     """Sentence by sentence the same characters, but for their width; white space is not there any more."""
-    for at, (ours, theirs) in enumerate(zip(sentences, others, strict=False)):
-        if ours.folded != theirs.folded:
-            raise _differs(paths, at, ours.folded, theirs.folded)
+    for lines in zip(sentences, others, strict=False):
+        ours, theirs = sentences[lines[0]].folded, others[lines[1]].folded
+        if ours != theirs:
+            raise _differs(paths, lines, ours, theirs)
     if len(sentences) != len(others):
         gold, test = paths
-        message = f"{len(others):,} sentences, where {gold} has {len(sentences):,}: expected the same sentences"
+        message = f"{sentence_count(others)}, where {gold} has {len(sentences):,}: expected the same sentences"
         raise InputError(message, test)
 
 
-def _differs(paths: tuple[Path, Path], nth: int, ours: str, theirs: str) -> InputError:
+def _differs(paths: tuple[Path, Path], lines: tuple[int, int], ours: str, theirs: str) -> InputError:
     gold, test = paths
-    lines = _line_number(gold, nth), _line_number(test, nth)
     most = min(len(ours), len(theirs))
     at = next((at for at in range(most) if ours[at] != theirs[at]), most)
     pieces = [repr(text[max(0, at - 5) : at + 5]) for text in (theirs, ours)]
     message = f"another text than line {lines[0]} of {gold}, from character {at + 1} on: {pieces[0]}, expected"
     return InputError(f"{message} {pieces[1]}", test, lines[1])
-
-
-def _line_number(path: Path, nth: int) -> int:
-    """Of a sentence, counted from 0: blank lines are none."""
-    filled = [number for number, line in read_lines(path) if line.split()]
-    return filled[nth]

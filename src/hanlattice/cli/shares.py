@@ -13,14 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 
-CHARACTERS = 1 << 18  # of a group: bounds what is held at a time
-TEXTS = 1024  # of a group that is not asked to be of another size
-
 
 def share_out(
     work: Callable[[list[str]], list[str]],
     texts: Iterable[str],
-    batch_size: int | None,
+    batch_size: int,
     threads: int,
     ahead: bool = True,
 ) -> Iterator[str]:
@@ -29,10 +26,12 @@ def share_out(
     With `ahead` the next group is read while threads are busy with one. Without it the results of a group come before
     the next is waited for, as somebody who answers them line by line must have it.
     """
+    from hanlattice.predict import chunks
+
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hanlattice")
     pending: deque[Future[list[str]]] = deque()
     try:
-        for group in groups(texts, batch_size or TEXTS):
+        for group in chunks(texts, batch_size):
             pending.extend(pool.submit(work, share) for share in shares(group, threads))
             while len(pending) > (threads if ahead else 0):
                 yield from pending.popleft().result()
@@ -40,20 +39,6 @@ def share_out(
             yield from last.result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def groups(texts: Iterable[str], most: int, characters: int = CHARACTERS) -> Iterator[list[str]]:
-    """The texts in lists of so many, or fewer where they are long; each list as soon as it is full."""
-    group: list[str] = []
-    size = 0
-    for text in texts:
-        group.append(text)
-        size += len(text)
-        if len(group) == most or size >= characters:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def shares(texts: Sequence[str], count: int) -> list[list[str]]:

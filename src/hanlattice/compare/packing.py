@@ -92,8 +92,7 @@ def need(config: Config, size: Size | None, device: str, jobs: int = 0) -> Amoun
     step = config.train.batch_size * size.characters / max(1, size.sentences)  # characters, on average
     share = step * units / FULL
     most = max(config.train.batch_size * size.longest, BOUNDS["cuda"][1])  # characters, in a step or when decoding
-    named = (config.chars.vectors, config.bichars.vectors, config.words.vectors, config.subwords.vectors)
-    tables = sum(map(_bytes, named))
+    tables = sum(map(_bytes, config.vector_files))
     memory = BASE + most * units * BYTES + 2 * tables + (BASE if config.lm.model else 0)
     return Amount(threads, share if share <= ALONE else 1.0, memory)
 

@@ -169,6 +169,15 @@ class Config:
         return sources[self.model.sources]
 
     @property
+    def vector_files(self) -> list[str]:
+        """The files of vectors and words that a model of this configuration begins with."""
+        chars = [self.chars.vectors] if self.reads_characters else []
+        bichars = [self.bichars.vectors] if self.model.bichar else []
+        sources = (self.words,) if self.model.encoder == "word" else self.lattice_sources
+        named = [*chars, *bichars, *(name for source in sources for name in (source.vectors, source.lexicon))]
+        return [name for name in named if name]
+
+    @property
     def reads_segments(self) -> bool:
         """Whether the text is to be cut into words."""
         return self.model.softword or self.model.encoder == "word"

@@ -132,7 +132,15 @@ def _split(line: str, path: str | Path, number: int) -> tuple[str, str, str]:
         problem = f"the first column must be one character (one code point), not {first[:20]!r}"
     else:
         problem = f"a column is missing: expected a character, a TAB and a tag, not {line[:40]!r}"
-    raise InputError(problem, path, number)
+    raise InputError(problem + _hint(line), path, number)
+
+
+def _hint(line: str) -> str:
+    """What to add to an error where a line looks like words: a tag, or a part of speech, is seldom in Chinese."""
+    later = line.split()[1:]
+    if all(field.isascii() or "-" in field for field in later):
+        return ""
+    return '; if its lines are words with spaces between, it is format "segmented" (data.format, or --format)'
 
 
 def _check_tags(blocks: Iterable[_Block], path: str | Path, scheme: str) -> None:
@@ -151,7 +159,8 @@ def _check_tags(blocks: Iterable[_Block], path: str | Path, scheme: str) -> None
                 else:
                     check_prefix(tag, split_tag(tag)[0], scheme)
             except TagError as error:
-                raise TagError(error.message, path, block.line + at) from None
+                line = f"{block.characters[at]} {block.between[at]} {tag}"
+                raise TagError(error.message + _hint(line), path, block.line + at) from None
 
 
 def _check_family(tag: str, prefixes: set[str]) -> None:

@@ -14,7 +14,7 @@ from hanlattice.batch import Examples, Indexer
 from hanlattice.data.buckets import decoding_batches
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.arrays import Ints
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.spans import Span
 from hanlattice.text.tag_ids import FlatSpans, TagIds
 
 # Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
@@ -70,10 +70,8 @@ class Running:
     ) -> None:
         batch = examples.batch(places).to(device)
         self.crf, self.places, self.units, self.there = tagger.crf, places, examples.units[places], batch.units
-        self.emissions = tagger.decided(batch)
         own = indexer.chosen(batch.lattice) if trust and indexer.cuts else None
-        if own is not None:
-            self.emissions = self.crf.favour(self.emissions, WORD, *own, trust)
+        self.emissions = tagger.decided(batch, own, trust)
         self.tags = self.crf.decode(self.emissions, batch.units).to(torch.int32).to("cpu", non_blocking=True)
         self.copied = torch.cuda.Event() if self.emissions.is_cuda else None  # type: ignore[no-untyped-call]
         if self.copied is not None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.batch import Batch
-from hanlattice.batch.indexer import JOINTS
+from hanlattice.batch.indexer import JOINTS, Places
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
@@ -16,6 +16,7 @@ from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.nn.stack import Stack
 from hanlattice.nn.word_lstm import WordLSTM
+from hanlattice.text.spans import WORD
 
 Encoder = LatticeLSTM | CharLSTM | WordLSTM | Stack
 
@@ -56,9 +57,11 @@ class Tagger(nn.Module):
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
 
-    def decided(self, batch: Batch) -> Tensor:
-        """The emissions, with what is known of the gaps between characters, if anything is, laid over them."""
+    def decided(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Tensor:
+        """The emissions, with `trust` more for each tag of own words, and under what is known of gaps."""
         emissions, gaps = self.emissions(batch), batch.beside.get(JOINTS)
+        if own is not None:
+            emissions = self.crf.favour(emissions, WORD, *own, trust)
         return emissions if gaps is None else self.crf.under(emissions, gaps)
 
     def _inputs(self, batch: Batch) -> Tensor | None:

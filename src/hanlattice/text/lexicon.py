@@ -7,7 +7,6 @@ never changes, so that a table of vectors can stand beside the lexicon.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.files import BOM, decode_lines, keep_first, opening, reason, writing
+from hanlattice.files import keep_first, read_text, writing
 from hanlattice.text.lattice import Ints
 from hanlattice.text.matcher import Found, TableMatcher, TrieMatcher
 from hanlattice.text.normal import LONE_SURROGATE, fold
@@ -217,15 +216,6 @@ def _entry(line: str) -> tuple[str, str]:
     return (jieba["word"], jieba["frequency"]) if jieba else (word, (rest.split() or [""])[0])
 
 
-def _lines(path: str | Path) -> Iterable[str]:
-    """A dictionary is read at once; if it is not UTF-8, line by line, to say where."""
-    with opening(path) as file:
-        try:
-            content = file.read()
-        except OSError as error:
-            raise InputError(f"cannot read: {reason(error)}", path) from None
-    try:
-        text = content.removeprefix(BOM).decode("utf-8")
-        return text.replace("\r\n", "\n").split("\n" if "\n" in text else "\r")  # old lists end lines with CR alone
-    except UnicodeDecodeError:
-        return (line for _, line in decode_lines(io.BytesIO(content), path))
+def _lines(path: str | Path) -> list[str]:
+    text = read_text(path)
+    return text.split("\n" if "\n" in text else "\r")  # old lists end lines with CR alone

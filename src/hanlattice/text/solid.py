@@ -22,6 +22,11 @@ class Solid(NamedTuple):
     gaps: Ints  # [N]: what is known of the gap before each character
 
 
+def solid_text(text: str) -> str:
+    """The text without its white space."""
+    return "".join(text.split())
+
+
 def without_space(texts: Sequence[str]) -> Solid:
     """The texts without white space, and a CUT wherever there was some."""
     joined = "\n".join(texts)
@@ -29,7 +34,7 @@ def without_space(texts: Sequence[str]) -> Solid:
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     if int(solid.sum()) == lengths.sum():
         return Solid(texts, None, gaps[solid])
-    kept = ["".join(text.split()) for text in texts]
+    kept = [solid_text(text) for text in texts]
     text, column = cells(lengths)
     stays = solid[text + np.arange(len(text))]  # a line end stands after each text but the last
     return Solid(kept, column[stays], gaps[solid])
@@ -37,7 +42,7 @@ def without_space(texts: Sequence[str]) -> Solid:
 
 def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence[Span]]:
     """A text and its spans, without white space; a span of nothing else is left out."""
-    solid = "".join(text.split())
+    solid = solid_text(text)
     if len(solid) == len(text):
         return text, spans
     before = np.concatenate([[0], np.cumsum(_is_solid()(code_points(text)))]).tolist()

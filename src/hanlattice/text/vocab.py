@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -10,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from hanlattice.errors import InputError
-from hanlattice.files import BOM, decode_lines, opening, reason, writing
+from hanlattice.files import read_text, writing
 from hanlattice.text.normal import CodeTable, fold_digits
 
 UNKNOWN = "<unk>"
@@ -56,7 +55,9 @@ class Vocab:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocab:
-        symbols = _lines(path)
+        symbols = read_text(path).split("\n")
+        if not symbols[-1]:  # what follows the last line end is no line
+            del symbols[-1]
         for at, line in enumerate(symbols):
             if "\\" in line:
                 symbols[at] = _unescaped(line, path, at + 1)
@@ -77,20 +78,6 @@ def _seen_id(vocab: Vocab, character: str) -> int:
 
 def _escape(symbol: str) -> str:
     return _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", symbol)
-
-
-def _lines(path: str | Path) -> list[str]:
-    """A vocabulary is read at once; if it is not UTF-8, line by line, to say where."""
-    with opening(path) as file:
-        try:
-            content = file.read()
-        except OSError as error:
-            raise InputError(f"cannot read: {reason(error)}", path) from None
-    try:
-        lines = content.removeprefix(BOM).decode("utf-8").replace("\r\n", "\n").split("\n")
-    except UnicodeDecodeError:
-        return [line for _, line in decode_lines(io.BytesIO(content), path)]
-    return lines if lines[-1] else lines[:-1]  # what follows the last line end is no line
 
 
 def _unescaped(line: str, path: str | Path, number: int) -> str:

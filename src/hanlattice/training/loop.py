@@ -96,8 +96,10 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
     """Build the model and everything around it, or bring a stopped run back."""
     check_words(config, corpora)
     built = build(config, corpora.train, (*corpora.dev, *corpora.test))
+    learnt = corpora.train
     if built.indexer.cuts:
         check_cut(config, corpora)
+        learnt = tuple(sentence for sentence in learnt if not sentence.text.isspace())  # there is nothing to cut
     tagger = built.tagger.to(config.train.device)
     optimizer, average = make_optimizer(tagger, config.train), Average(tagger, config.train.average)
     identity, progress = _identity(config, corpora), Progress()
@@ -116,7 +118,7 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         average=average,
         progress=progress,
         log=log,
-        examples=_examples(config, built, corpora.train),
+        examples=_examples(config, built, learnt),
         dev=corpora.dev,
         dev_examples=_examples(config, built, corpora.dev),
         loss=torch.tensor(progress.loss, dtype=torch.float64, device=config.train.device),
@@ -225,8 +227,7 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
 
 def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same for a stopped run to go on: settings and the content of data and vectors."""
-    sources = [name for source in (config.words, config.subwords) for name in (source.vectors, source.lexicon)]
-    others = [sha256(resolve(name)) for name in (config.chars.vectors, config.bichars.vectors, *sources) if name]
+    others = [sha256(resolve(name)) for name in config.vector_files]
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
     return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
 

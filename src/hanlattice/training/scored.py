@@ -16,13 +16,13 @@ from hanlattice.training.corpora import Corpora
 
 
 def check_cut(config: Config, corpora: Corpora) -> None:
-    """What cannot be scored as words is told before a segmenter is trained, and not at the end."""
-    for name in ("dev", "test"):
+    """What is not cut into words is told, with its file, before a segmenter is trained, and not at the end."""
+    for name in ("train", "dev", "test"):
         for at, sentence in enumerate(getattr(corpora, name), start=1):
             try:
                 cut(sentence.text, sentence.spans or ())
             except InputError as error:
-                message = f"a segmenter is scored on words, and sentence {at} of {name} is not cut into words: {error}"
+                message = f"a segmenter learns from words, and sentence {at} of {name} is not cut into words: {error}"
                 raise InputError(message, getattr(config.data, name) or config.data.train) from None
 
 

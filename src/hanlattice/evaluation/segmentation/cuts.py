@@ -10,6 +10,7 @@ from itertools import accumulate
 from hanlattice.errors import InputError
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
+from hanlattice.text.solid import solid_text
 from hanlattice.text.spans import Span
 
 Place = tuple[int, int]
@@ -46,7 +47,7 @@ def cut(text: str, spans: Iterable[Span], whose: str = "") -> Cut:
     if problem := _problem(places, before[-1]):
         words, at = problem
         raise InputError(f"{whose}{words} character {before.index(at + 1)} of {_short(text)}")
-    return Cut(without_space(text), tuple(places))
+    return Cut(solid_text(text), tuple(places))
 
 
 def _problem(places: Sequence[Place], length: int) -> tuple[str, int] | None:
@@ -63,13 +64,9 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:39]}…")
 
 
-def without_space(text: str) -> str:
-    return "".join(text.split())
-
-
 def knowing(known: Iterable[str], as_written: bool) -> Callable[[str], bool]:
     """Whether a word is one of those; with widths folded, unless `as_written`, since corpora differ in them."""
-    seen: Callable[[str], str] = without_space if as_written else lambda word: without_space(fold(word))
+    seen: Callable[[str], str] = solid_text if as_written else lambda word: solid_text(fold(word))
     words = frozenset(map(seen, known))
     return lambda word: seen(word) in words
 

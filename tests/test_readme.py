@@ -46,7 +46,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, lattice_folder: Path) -> P
     write_made(resume)
     shutil.copy(resume / "test.bmes", clone / "test.bmes")
     with lzma.open(clone / "text.txt.xz", "wt", encoding="utf-8") as file:
-        file.writelines(f"{sentence.text}\n" for sentence in sentences(4000, seed=3))
+        file.writelines(f"{sentence.text}\n" for sentence in sentences(3000, seed=3))
     put_in_cache(top / "cache", "msra", {"train.bmes": resume / "train.bmes", "test.bmes": resume / "test.bmes"})
     put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(top)})
     return clone

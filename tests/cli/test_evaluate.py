@@ -27,7 +27,7 @@ from tests.untrained import in_twos, write_untrained
 def test_the_test_set_again_gives_the_scores_of_training(lattice_folder, made):
     shown = hanlattice("evaluate", lattice_folder, made / "test.bmes")
     assert (shown.code, shown.err) == (0, "")
-    assert "30 sentences" in shown.text
+    assert "30 sentences" in " ".join(shown.text.split())
     assert all(label in shown.text for label in ("all", "PER", "LOC"))
     found = json.loads(hanlattice("evaluate", "--json", lattice_folder, made / "test.bmes").text)
     assert found == json.loads(hanlattice("info", "--json", lattice_folder).text)["scores"]["test"]

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from hanlattice.batch.examples import Examples, Words
+from hanlattice.batch.places import Places, apart, within_cuts
 from hanlattice.errors import InputError
 from hanlattice.text.arrays import Ints, cells
 from hanlattice.text.bigrams import BigramTable
-from hanlattice.text.joints import CUT
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
@@ -29,14 +28,6 @@ PART = 1 << 19  # characters that are matched at a time: bounds what matching ne
 BICHARS, POSITIONS, POS, JOINTS = "bichars", "positions", "pos", "joints"  # what may stand beside a character's own id
 
 GoldWords = tuple[Span, ...] | None
-
-
-class Places(NamedTuple):
-    """Spans of a batch: [start, end) of a sentence."""
-
-    sentence: Ints
-    start: Ints
-    end: Ints
 
 
 @dataclass(frozen=True)
@@ -219,30 +210,6 @@ def _joined(parts: Sequence[Examples]) -> Examples:
         segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
         offsets=_joined_offsets(parts),
     )
-
-
-def apart(places: Places) -> Places:
-    """The spans without those that overlap a longer one, or an equally long one further left."""
-    sentence, start, end = places
-    taken = np.zeros((int(sentence.max(initial=-1)) + 1, int(end.max(initial=0))), dtype=bool)
-    kept = []
-    for at in np.lexsort((start, start - end, sentence)).tolist():
-        room = taken[sentence[at], start[at] : end[at]]
-        if not room.any():
-            room[:] = True
-            kept.append(at)
-    kept.sort()
-    return Places(*(array[kept] for array in places))
-
-
-def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
-    """The matches without those that have a CUT inside, such as one where the text has white space."""
-    text = np.repeat(np.arange(len(lengths)), matches.counts)
-    first = (np.cumsum(lengths) - lengths)[text]
-    cuts = np.cumsum(gaps == CUT)
-    stays = cuts[first + matches.end - 1] == cuts[first + matches.start]
-    counts = np.bincount(text[stays], minlength=len(lengths))
-    return Matches(counts, *(column[stays] for column in matches[1:]))
 
 
 def _joined_offsets(parts: Sequence[Examples]) -> Ints | None:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.batch import Batch
-from hanlattice.batch.indexer import JOINTS, Places
+from hanlattice.batch.indexer import JOINTS
+from hanlattice.batch.places import Places
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding

@@ -1,7 +1,7 @@
 # One word for each intention. `make demo` and `make test` set up everything that they need.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test check bench clean
 
@@ -13,7 +13,7 @@ demo: .venv/installed  ## set up, fetch real data, train for a few minutes, tag 
 	$(BIN)/hanlattice tag -m runs/demo --format inline "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
 test: .venv/test-installed check  ## everything that must hold
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: .venv/test-installed  ## style and types
 	$(BIN)/ruff format --check .

@@ -13,7 +13,7 @@ demo: .venv/installed  ## set up, fetch real data, train for a few minutes, tag 
 	$(BIN)/hanlattice tag -m runs/demo --format inline "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
 test: .venv/test-installed check  ## everything that must hold
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/test-installed  ## style and types
 	$(BIN)/ruff format --check .

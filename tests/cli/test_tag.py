@@ -292,7 +292,7 @@ def grow(file: Path, lines: int) -> Path:
 def test_memory_does_not_grow_with_the_file(char_folder, tmp_path):
     small = peak_memory("tag", "-m", char_folder, grow(tmp_path / "small.txt", 4_000))
     large = peak_memory("tag", "-m", char_folder, grow(tmp_path / "large.txt", 20_000))
-    assert 50e6 < small < 700e6
+    assert 50e6 < small < 1e9  # of which a freshly installed torch alone can be 630 MB
     assert large - small < 6e6
 
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+import pickle
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
-from hanlattice.text.lexicon import Lexicon, Matches, merged_matches, read_entries, read_words
+from hanlattice.predict import LIMIT
+from hanlattice.text import growing
+from hanlattice.text.lexicon import LONGEST, Lexicon, Marks, Matches, merged_matches
+from hanlattice.text.matcher import TableMatcher
 from hanlattice.text.normal import fold
+from hanlattice.text.wordfile import read_entries, read_words
 from tests.strategies import any_character, any_text, shares_folder
 from tests.text.test_matcher import few, scan
 
@@ -113,22 +125,46 @@ def test_every_change_shows_in_the_next_match(words, changes):
         assert [fold(each) for each in lexicon.words] == list(ids)
 
 
-def test_many_additions_are_taken_into_the_table():
+def test_many_additions_one_by_one():
+    """More of them than a small table has."""
     lexicon = Lexicon(["基础"])
     assert lexicon.match("基础w0w") == [(0, 2, "基础")]
-    first = lexicon._matcher
     new = [f"w{number}w" for number in range(1002)]
     for word in new[:1000]:
         lexicon.add(word)
     assert lexicon.match_ids("w0w w999w") == [(0, 3, 1), (4, 9, 1000)]
-    assert lexicon._matcher is first
     lexicon.remove("w5w")
     lexicon.update(new[1000:])
     assert lexicon.match_ids("w0w w5w w1001w 基础") == [(0, 3, 1), (8, 14, 1002), (15, 17, 0)]
-    assert lexicon._matcher is not first
     assert [lexicon.id(word) for word in new[:3]] == [1, 2, 3]
     assert lexicon.add("w5w")
     assert lexicon.match_ids("w5w") == [(0, 3, 6)]
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 40), max_size=5), st.booleans()), max_size=12))
+def test_marks_are_a_set(changes):
+    marks, there, every = Marks(), set(), np.arange(90)
+    for ids, marked in changes:
+        marks.put(np.array(ids, dtype=np.int64), marked)
+        there = there | set(ids) if marked else there - set(ids)
+        assert marks.of(every).tolist() == [at in there for at in range(90)]
+        assert [at for at in range(90) if at in marks] == sorted(there)
+        assert len(marks) == len(there)
+    assert marks.of(every[:0]).tolist() == []
+
+
+def test_a_word_named_twice_comes_back_once():
+    lexicon = Lexicon(["南京", "长江"])
+    lexicon.remove("南京")
+    assert lexicon.add_many(["南京", "大桥", "南京", "大桥", "京", "长江"]) == [True, True, False, False, False, False]
+    assert list(lexicon) == ["南京", "长江", "大桥"]
+
+
+def test_folded_words_stand_in_the_order_of_their_ids():
+    lexicon = Lexicon(["ＡＢ", "长江", "AB", "Ｃ", "长江大桥"])
+    lexicon.remove("长江")
+    assert lexicon.folded() == ["AB", "长江", "长江大桥"]
+    assert (lexicon.folded(1), lexicon.folded(3)) == (["长江", "长江大桥"], [])
 
 
 @pytest.mark.parametrize("word", ["", " ", "\u3000\t\n", "中", " 中 ", "\n中", "𠀀", "\ud800"])
@@ -174,14 +210,92 @@ def test_many_at_once_or_one_by_one(words, more):
     assert (many.words, list(many)) == (one.words, list(one))
 
 
-def test_a_word_of_any_length():
-    """Also when it is added late, to the trie: a table of its prefixes would take gigabytes."""
-    long = "".join(map(chr, range(0x4E00, 0x9E00)))
+def test_words_of_up_to_so_many_characters():
+    """Longer ones stand in no piece of text that a tagger reads, and would cost minutes to match."""
+    assert LIMIT <= LONGEST
+    longest = "".join(map(chr, range(0x4E00, 0x4E00 + LONGEST)))
     lexicon = Lexicon(["甲。"])
     assert lexicon.match("x甲。") == [(1, 3, "甲。")]
-    lexicon.add(long)
-    assert lexicon.match_ids("甲。" + long) == [(0, 2, 0), (2, 2 + len(long), 1)]
-    assert Lexicon([long]).match_ids("x" + long) == [(1, 1 + len(long), 0)]
+    long = [longest + "甲", "甲" * 200_000, "".join(map(chr, range(0x4E00, 0x9E00)))]
+    assert lexicon.add_many([long[0], f" {longest} ", *long[1:]]) == [False, True, False, False]
+    assert lexicon.match_ids("甲。" + longest) == [(0, 2, 0), (2, 2 + LONGEST, 1)]
+    assert Lexicon([longest]).match_ids("x" + longest + "甲") == [(1, 1 + LONGEST, 0)]
+    for word in long:
+        assert (lexicon.add(word), word in lexicon, lexicon.remove(word)) == (False, False, False)
+        assert lexicon.match(word[-40:]) == []
+
+
+@pytest.mark.parametrize("word", [None, 3, b"ab", ["ab"]])
+def test_what_is_no_word_is_named(word):
+    lexicon = Lexicon(["ok"])
+    for call in (lexicon.add, lexicon.remove, lexicon.id, lexicon.__contains__, lambda w: lexicon.update(["ab", w])):
+        with pytest.raises(TypeError, match=re.escape(f"a word must be a str, not {type(word).__name__}: {word!r}")):
+            call(word)
+    assert lexicon.words == ["ok"]
+
+
+def test_one_text_is_no_list_of_words():
+    lexicon = Lexicon()
+    for call in (lexicon.update, lexicon.add_many, Lexicon):
+        with pytest.raises(TypeError, match=r"words must be a list of them, such as \['北京上海'\], not one str"):
+            call("北京上海")
+    assert lexicon.words == []
+
+
+# ---- threads
+
+
+@pytest.mark.parametrize("first", [["基础"], [], [f"w{number}w" for number in range(1500)]])
+def test_a_word_that_joins_while_a_table_is_made_is_found_by_the_next_match(first, monkeypatch):
+    """In the first table, in one beside it, and in one that takes others in; words join while each is made."""
+    joining = (f"词{number}" for number in itertools.count())
+
+    class Slow(TableMatcher):
+        def __init__(self, patterns: Sequence[str]) -> None:
+            lexicon.add(next(joining))
+            super().__init__(patterns)
+            lexicon.update([next(joining), next(joining)])
+
+    lexicon = Lexicon(first)
+    monkeypatch.setattr(growing, "TableMatcher", Slow)
+    for _ in range(4):
+        words = list(lexicon)
+        text = fold(" ".join(words[-20:]))
+        there = {word for _, _, word in lexicon.match(text)}
+        assert set(words[-20:]) <= there
+        assert len(lexicon) == len(words) + 3
+    monkeypatch.undo()
+    assert {word for _, _, word in lexicon.match(" ".join(lexicon))} == set(lexicon)
+
+
+def test_threads_that_add_give_each_word_one_id():
+    """Whatever the order: ids are those of `folded`, and each word is there."""
+    lexicon, lists = Lexicon(["基础"]), [[f"词{n}号{k}" for k in range(150)] for n in range(4)]
+    start = threading.Barrier(4)
+
+    def work(words: list[str]) -> None:
+        start.wait()
+        for word in words:
+            lexicon.add(word)
+            assert lexicon.match(word)[-1][2] == word
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, lists))
+    assert lexicon.words == lexicon.folded()
+    assert set(lexicon) == {"基础", *itertools.chain(*lists)}
+    assert [lexicon.id(word) for word in lexicon.words] == list(range(601))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda lexicon: pickle.loads(pickle.dumps(lexicon))])
+def test_a_copy_goes_its_own_way(copied):
+    lexicon = Lexicon(["南京", "长江"])
+    lexicon.match("南京")
+    lexicon.settle()
+    lexicon.remove("长江")
+    other = copied(lexicon)
+    assert other.update(["大桥", "长江"]) == 2
+    assert [word for _, _, word in other.match("南京长江大桥")] == ["南京", "长江", "大桥"]
+    assert [word for _, _, word in lexicon.match("南京长江大桥")] == ["南京"]
 
 
 @shares_folder
@@ -222,6 +336,8 @@ def test_what_was_removed_is_not_saved(tmp_path):
         ("长江 35 ns\n大桥 7\nnew york 12 nz\n", ["长江", "大桥", "new york"]),
         ("长江 ns\n12 34\n1998\n", ["长江 ns", "12", "1998"]),
         ("\t3\n 5\n", ["5"]),
+        ("  5\n  6 n\n", ["5", "6 n"]),
+        ("a" + " " * 100_000 + "b\n", ["a" + " " * 100_000 + "b"]),
         ("", []),
     ],
 )
@@ -297,3 +413,15 @@ def test_lines_that_end_with_cr_alone(tmp_path):
     path.write_bytes("\ufeff南京市\t12\r长江 3 ns\r大桥".encode())
     assert list(read_words(path)) == ["南京市", "长江", "大桥"]
     assert list(read_entries(path)) == [("南京市", 12), ("长江", 3), ("大桥", 1)]
+
+
+@given(st.lists(st.text(alphabet="甲乙丙", max_size=4), max_size=12), st.booleans())
+def test_many_words_at_once_are_what_one_by_one_gives(words, settled):
+    together, alone = Lexicon(), Lexicon()
+    for lexicon in (together, alone) if settled else ():
+        lexicon.settle()
+    assert together.add_many(words) == [alone.add(word) for word in words]
+    assert together.words == alone.words
+    assert together.folded() == alone.folded()
+    ids = np.arange(len(alone.words))
+    assert together.is_chosen(ids).tolist() == alone.is_chosen(ids).tolist() == [settled] * len(ids)

@@ -1,28 +1,29 @@
 """Lexicon: the words that the lattice may use, and where they stand in a text.
 
 Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word. A lattice
-needs words of two characters or more; shorter ones are passed over. An id is a word's place in the order of arrival and
-never changes, so that a table of vectors can stand beside the lexicon.
+needs words of two characters or more; shorter ones are passed over, and so are those of more than `LONGEST`. An id is a
+word's place in the order of arrival and never changes, so that a table of vectors can stand beside the lexicon.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from threading import RLock
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.files import keep_first, read_text, writing
+from hanlattice.text.growing import Parts, find, grown
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Found, TableMatcher, TrieMatcher
+from hanlattice.text.matcher import Found
 from hanlattice.text.normal import LONE_SURROGATE, fold
+from hanlattice.text.wordfile import read_words, write_words
 
-_JIEBA = re.compile(r"(?P<word>.+?) +(?P<frequency>\d+)( +\S+)?")
-_DIGITS = 18  # of the largest frequency; a longer number is none
+LONGEST = 512  # characters of a word: a tagger reads no longer piece of text at once, unless it is told to
 
 
 class Matches(NamedTuple):
@@ -34,19 +35,54 @@ class Matches(NamedTuple):
     word: Ints  # [W]: ids
 
 
+class Marks:
+    """Which ids of a growing list are marked: a table, so that many are asked about at once."""
+
+    def __init__(self) -> None:
+        self._table = np.zeros(0, dtype=bool)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, ids: Ints, marked: bool) -> None:
+        """Mark these, or take their marks away."""
+        if ids.size and (size := int(ids.max()) + 1) > len(self._table):
+            self._table = np.append(self._table, np.zeros(max(size, len(self._table)), dtype=bool))
+        new = np.unique(ids[self._table[ids] != marked])
+        self._table[new] = marked
+        self._count += len(new) if marked else -len(new)
+
+    def of(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        """Whether each of these is marked."""
+        there = ids < len(self._table)
+        if there.all():
+            return self._table[ids]
+        found = np.zeros(len(ids), dtype=bool)
+        found[there] = self._table[ids[there]]
+        return found
+
+    def __contains__(self, at: int) -> bool:
+        return at < len(self._table) and bool(self._table[at])
+
+
 class Lexicon:
-    """Words with stable ids. A table matches the bulk; later additions wait in a trie until there are many."""
+    """Words with stable ids. Threads may share one: what a thread adds, others find from their next text on."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self.words: list[str] = []
-        self._ids: dict[str, int] = {}
-        self._removed: set[int] = set()
-        self._chosen: set[int] | None = None  # those named since `settle`
-        self._chosen_table = np.zeros(0, dtype=bool)
-        self._matcher: TableMatcher | None = None
-        self._covered = 0
-        self._recent = TrieMatcher()
+        self._ids: dict[str, int] = {}  # by the folded word; ids stand in their order
+        self._removed = Marks()
+        self._chosen: Marks | None = None  # those named since `settle`
+        self._parts: Parts = ()  # what matches the words that were there when they were last looked for
+        self._lock = RLock()
         self.update(words)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}  # a copy has its own
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=RLock())
 
     def __len__(self) -> int:
         return len(self.words) - len(self._removed)
@@ -55,41 +91,52 @@ class Lexicon:
         return (word for at, word in enumerate(self.words) if at not in self._removed)
 
     def __contains__(self, word: str) -> bool:
-        at = self._ids.get(fold(word.strip()))
-        return at is not None and at not in self._removed
+        return self.id(word) is not None
 
     def id(self, word: str) -> int | None:
         """The word's id, or None when it is not in the lexicon."""
-        return self._ids[fold(word.strip())] if word in self else None
+        at = self._ids.get(fold(*_stripped([word])))
+        return None if at is None or at in self._removed else at
+
+    def folded(self, first: int = 0) -> list[str]:
+        """The words from this id on as they are matched, also those that were taken out."""
+        with self._lock:
+            return self._last(max(0, len(self.words) - first))
 
     def add(self, word: str) -> bool:
-        """Add a word; False when it is there already or has fewer than two characters."""
+        """Add a word; False when it is there already, has fewer than two characters, or more than `LONGEST`."""
         return self.add_many([word])[0]
 
     def add_many(self, words: Iterable[str]) -> list[bool]:
         """`add` of each word, in a fraction of the time. A word that cannot be added leaves all of them out."""
-        ids, kept, added, keys = self._ids, self.words, [], []
-        for word, key in zip(*_cleaned([word.strip() for word in words]), strict=True):
-            keys.append(key)
-            if key in ids or len(key) < 2:
-                added.append(self._bring_back(key))
-            else:
-                ids[key] = len(kept)
-                kept.append(word)
-                added.append(True)
-                if self._matcher is not None:
-                    self._recent.add(key, ids[key])
-        if self._chosen is not None:
-            self._chosen.update(ids[key] for key in keys if key in ids)
-            self._chosen_table = np.zeros(0, dtype=bool)
+        cleaned, folded = _cleaned(_stripped(words))
+        with self._lock:
+            ids, kept, added, at = self._ids, self.words, [], []
+            if not kept and _are_all_new(folded):  # as those of a model's file are: there is nothing to look up
+                kept += cleaned
+                ids.update(zip(folded, range(len(folded)), strict=True))
+                added = [True] * len(folded)
+                self._name(np.arange(len(folded)), added)
+                return added
+            for word, key in zip(cleaned, folded, strict=True):
+                place = ids.setdefault(key, len(kept)) if 1 < len(key) <= LONGEST else -1
+                at.append(place)
+                added.append(place == len(kept))
+                if place == len(kept):
+                    kept.append(word)
+            self._name(np.array(at, dtype=np.int64), added)
         return added
 
-    def _bring_back(self, key: str) -> bool:
-        """Whether the word had been taken out; it no longer is."""
-        at = self._ids.get(key)
-        was_removed = at in self._removed
-        self._removed -= {at}
-        return was_removed
+    def _name(self, at: Ints, added: list[bool]) -> None:
+        """Words that had been taken out are there again, and all of these are chosen from now on; −1 is none."""
+        there = np.flatnonzero(at >= 0)
+        if len(self._removed):
+            back = there[self._removed.of(at[there])]
+            for nth in back[np.unique(at[back], return_index=True)[1]].tolist():
+                added[nth] = True  # and not where the same word comes once more
+            self._removed.put(at[back], False)
+        if self._chosen is not None:
+            self._chosen.put(at[there], True)
 
     def update(self, words: Iterable[str]) -> int:
         """Add many words; how many of them were new."""
@@ -97,27 +144,22 @@ class Lexicon:
 
     def remove(self, word: str) -> bool:
         """Take a word out; False when it was not there."""
-        at = self.id(word)
-        if at is None:
-            return False
-        self._removed.add(at)
-        if self._chosen is not None:
-            self._chosen.discard(at)
-            self._chosen_table = np.zeros(0, dtype=bool)
-        return True
+        with self._lock:
+            at = self.id(word)
+            if at is None:
+                return False
+            self._removed.put(np.array([at]), True)
+            if self._chosen is not None:
+                self._chosen.put(np.array([at]), False)
+            return True
 
     def settle(self) -> None:
         """From now on words that are added, also those that are here already, are a user's own: `is_chosen`."""
-        self._chosen = set()
+        self._chosen = Marks()
 
     def is_chosen(self, words: Ints) -> npt.NDArray[np.bool_]:
         """Whether each of these ids is a word that was added since `settle`."""
-        if not self._chosen:
-            return np.zeros(len(words), dtype=bool)
-        if len(self._chosen_table) < len(self.words):
-            self._chosen_table = np.zeros(len(self.words), dtype=bool)
-            self._chosen_table[list(self._chosen)] = True
-        return self._chosen_table[words]
+        return self._chosen.of(words) if self._chosen is not None else np.zeros(len(words), dtype=bool)
 
     def match(self, text: str) -> list[tuple[int, int, str]]:
         """Every (start, end, word) in the text, overlapping ones too, by start and then by end."""
@@ -140,37 +182,29 @@ class Lexicon:
         return Matches(counts, found.start - first[text], found.end - first[text], found.word)
 
     def _find(self, folded: str) -> Found:
-        found = self._ready().find(folded)
-        if self._covered < len(self.words):
-            found = _merged(found, self._recent.find(folded))
-        if self._removed:
-            stays = ~np.isin(found.word, np.fromiter(self._removed, dtype=np.int64))
+        found = find(self._ready(), folded)
+        if len(self._removed):
+            stays = ~self._removed.of(found.word)
             found = Found(*(array[stays] for array in found))
         return found
 
-    def _ready(self) -> TableMatcher:
-        """The table, built when first needed and again when the trie of additions has grown to a tenth of it."""
-        if self._matcher is None or len(self.words) - self._covered > 1000 + self._covered // 10:
-            self._matcher = TableMatcher(list(self._ids))
-            self._covered = len(self.words)
-            self._recent = TrieMatcher()
-        return self._matcher
+    def _ready(self) -> Parts:
+        """Matchers of the words that are there now, made when they are first needed."""
+        with self._lock:
+            self._parts = grown(self._parts, len(self.words), self._last)
+            return self._parts
+
+    def _last(self, count: int) -> list[str]:
+        """So many folded words, without a walk through those before them."""
+        return list(islice(reversed(self._ids), count))[::-1]
 
     def save(self, path: str | Path) -> None:
         """One word a line, UTF-8; a TAB follows where the line could be taken for jieba's `word freq tag`."""
-        with writing(path) as file:
-            for at, word in enumerate(self):
-                line = f"{word}\t\n" if _JIEBA.fullmatch(word) else f"{word}\n"
-                file.write(line if at else keep_first(line))
+        write_words(path, self)
 
     def load(self, path: str | Path) -> int:
         """Add the words of a file: one a line, `word TAB anything`, or jieba's `word freq tag`. How many were new."""
         return self.update(read_words(path))
-
-
-def _merged(found: Found, more: list[tuple[int, int, int]]) -> Found:
-    table = np.concatenate([np.stack(found, axis=1), np.array(more, dtype=np.int64).reshape(-1, 3)])
-    return Found(*table[np.lexsort((table[:, 1], table[:, 0]))].T)
 
 
 def merged_matches(left: Matches, right: Matches) -> Matches:
@@ -182,40 +216,32 @@ def merged_matches(left: Matches, right: Matches) -> Matches:
     return Matches(left.counts + right.counts, *(column[order] for column in pairs))
 
 
+def _are_all_new(folded: Sequence[str]) -> bool:
+    """Whether an empty lexicon can take all of these."""
+    lengths = np.fromiter(map(len, folded), dtype=np.int64, count=len(folded))
+    return bool(((lengths > 1) & (lengths <= LONGEST)).all()) and len(set(folded)) == len(folded)
+
+
+def _stripped(words: Iterable[str]) -> list[str]:
+    """Without white space around them."""
+    if isinstance(words, str):
+        raise TypeError(f"words must be a list of them, such as [{words!r}], not one str")
+    words = list(words)
+    for word in words:
+        if not isinstance(word, str):
+            raise TypeError(f"a word must be a str, not {type(word).__name__}: {word!r}")
+    return list(map(str.strip, words))
+
+
 def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
-    """Words as they are kept, and folded: all of them at once."""
+    """Words as they are kept, and folded: all of them at once, and no copy of those that folding leaves alone."""
     joined = "\n".join(words)
     if "\t" in joined or joined.count("\n") >= max(1, len(words)):
         wrong = next(word for word in words if "\n" in word or "\t" in word)
         raise InputError(f"a word of a lexicon stands on one line and has no TAB: {wrong!r}")
+    folded = fold(joined)
+    if folded == joined:
+        return words, words
     if LONE_SURROGATE.search(joined):  # as `fold` has it, and a file can carry it
         words = [LONE_SURROGATE.sub("\ufffd", word) for word in words]
-    return words, fold(joined).split("\n") if words else []
-
-
-def read_words(path: str | Path) -> Iterator[str]:
-    """The words of a dictionary file, in order, blank lines left out."""
-    for line in _lines(path):
-        plain = "\t" not in line and " " not in line
-        if word := (line if plain else _entry(line)[0]).strip():
-            yield word
-
-
-def read_entries(path: str | Path) -> Iterator[tuple[str, int]]:
-    """The same words with their frequencies: the number after TAB or in jieba's form, 1 where there is none."""
-    for line in _lines(path):
-        word, frequency = _entry(line)
-        if word := word.strip():
-            yield word, int(frequency) if frequency.isdecimal() and len(frequency) <= _DIGITS else 1
-
-
-def _entry(line: str) -> tuple[str, str]:
-    """A line's word, and the field where its frequency may stand."""
-    word, tab, rest = line.partition("\t")
-    jieba = None if tab else _JIEBA.fullmatch(word)
-    return (jieba["word"], jieba["frequency"]) if jieba else (word, (rest.split() or [""])[0])
-
-
-def _lines(path: str | Path) -> list[str]:
-    text = read_text(path)
-    return text.split("\n" if "\n" in text else "\r")  # old lists end lines with CR alone
+    return words, [word if word == key else key for word, key in zip(words, folded.split("\n"), strict=True)]

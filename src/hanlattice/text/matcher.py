@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,34 +27,8 @@ class Found(NamedTuple):
     word: Ints
 
 
-class TrieMatcher:
-    """A trie as one dict from (node, character) to node, the root being 0: easy to trust, and cheap to extend."""
-
-    def __init__(self, patterns: Iterable[str] = ()) -> None:
-        self._next: dict[tuple[int, str], int] = {}
-        self._ends: dict[int, int] = {}  # node → index of the pattern that ends there
-        for index, pattern in enumerate(patterns):
-            self.add(pattern, index)
-
-    def add(self, pattern: str, index: int) -> None:
-        node = 0
-        for character in pattern:
-            node = self._next.setdefault((node, character), len(self._next) + 1)
-        self._ends[node] = index
-
-    def find(self, text: str) -> list[tuple[int, int, int]]:
-        found = []
-        for start in range(len(text)):
-            node, end = 0, start
-            while end < len(text) and (node := self._next.get((node, text[end]), 0)):
-                end += 1
-                if node in self._ends:
-                    found.append((start, end, self._ends[node]))
-        return found
-
-
 class TableMatcher:
-    """The same trie as a hash table in numpy arrays, made level by level and asked for all positions of a text at once.
+    """A trie as a hash table in numpy arrays, made level by level and asked for all positions of a text at once.
 
     The key of a child is (parent, code point). Keys of one hash value stand side by side: those of value v from
     `bucket[v]` up to `bucket[v + 1]`. The first level has a table of its own.

@@ -137,6 +137,38 @@ def test_a_batch_is_taken_from_any_places(corpus: list[Sentence], data: st.DataO
     assert rows == sorted(rows)
 
 
+def lattice_words(batch: Batch) -> list[tuple[int, ...]]:
+    lattice = batch.lattice
+    arrays = (lattice.sentence, lattice.start, lattice.end, lattice.word)
+    return list(zip(*(array.tolist() for array in arrays), strict=True))
+
+
+@given(st.lists(texts, min_size=1, max_size=6), st.floats(0, 0.99), st.integers(0, 5))
+def test_a_batch_without_some_words_has_some_of_the_others_and_all_else(
+    given_texts: list[str], missing: float, seed: int
+) -> None:
+    examples = INDEXER.read(given_texts)
+    places = range(len(given_texts))
+    whole, some = examples.batch(places), examples.batch(places, missing, (seed, 3))
+    left = iter(lattice_words(whole))
+    assert all(word in left for word in lattice_words(some))  # in their order
+    assert lattice_words(some) == lattice_words(examples.batch(places, missing, (seed, 3)))
+    assert torch.equal(whole.chars, some.chars)
+    assert whole.lattice.lengths.tolist() == some.lattice.lengths.tolist()
+    if not missing:
+        assert lattice_words(some) == lattice_words(whole)
+
+
+def test_so_many_words_are_missing_and_others_by_another_seed():
+    examples = INDEXER.read(["南京市长江大桥"] * 400)
+    counts = [len(lattice_words(examples.batch(range(400), share, (1,)))) for share in (0.0, 0.1, 0.5, 0.9)]
+    assert counts[0] == 2000
+    for count, share in zip(counts[1:], (0.1, 0.5, 0.9), strict=True):
+        assert count == pytest.approx(2000 * (1 - share), abs=100)
+    first, second = (lattice_words(examples.batch(range(400), 0.5, (1, seed))) for seed in (1, 2))
+    assert first != second
+
+
 def test_an_indexer_that_was_used_can_be_pickled():
     sentence = Sentence("南京市", (Span(0, 3, "LOC"),))
     examples = INDEXER.examples([sentence])

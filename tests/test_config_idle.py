@@ -15,6 +15,7 @@ LM = "without lm.model: remove it, or name the folder of a language model"
 LATTICE = "without model.encoder=lattice: remove it, or choose lattice"
 ALONE = "with model.encoder=word alone, which sees no characters: switch it off, or choose model.char_features"
 FEATURES = "without model.char_features: remove it, or choose lstm, sentence-lstm or cnn"
+HOLDOUT = "without data.holdout: remove it, or say which share of train serves as dev"
 
 # (what a file says, what mends it, the setting, why it does nothing)
 GIVEN = [
@@ -47,6 +48,14 @@ GIVEN = [
             f"without {section}.vectors, which it scales: remove it, or name a vector file",
         )
         for section in ("chars", "bichars", "words", "subwords")
+    ),
+    ("[data]\nholdout_from = 'end'\n", "data.holdout=0.1", "data.holdout_from", HOLDOUT),
+    ("[data]\nholdout_from = 'all'\n", "data.holdout=0.1", "data.holdout_from", HOLDOUT),
+    (
+        "[train]\nmissing_words = 0.1\n[model]\nencoder = 'word'\n",
+        "model.encoder=lattice",
+        "train.missing_words",
+        LATTICE,
     ),
     ("[lm]\ndim = 10\n", "lm.model=m", "lm.dim", LM),
     ("[lm]\nnorm = 1\n", "lm.model=m", "lm.norm", LM),

@@ -14,6 +14,7 @@ from hanlattice.compare.matrix import read_rows
 from hanlattice.config import CompareConfig, Config, read_config
 
 FILES = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.toml"))
+SHIPPED = {"ner": "ner/model", "ner-teacher": "ner/teacher-1", "seg": "seg/model"}  # several folders for one model
 CORPORA = ("resume", "weibo", "msra")
 SECTIONS = [section.name for section in dataclasses.fields(Config)]
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -35,8 +36,8 @@ def test_it_is_enough_to_train_by(path):
 @each_file
 def test_the_first_line_is_its_command(path):
     first = path.read_text(encoding="utf-8").splitlines()[0]
-    assert first.startswith(f"# hanlattice train configs/{path.name} --out runs/{path.stem}")
-    assert first.split(f"runs/{path.stem}")[1] in ("", " --set train.device=cuda")
+    command = f"# hanlattice train configs/{path.name} --out runs/{SHIPPED.get(path.stem, path.stem)}"
+    assert first in (command, f"{command} --set train.device=cuda")
 
 
 @each_file
@@ -58,7 +59,7 @@ def test_its_row_and_the_published_figure_are_its_own(path):
 @each_file
 def test_what_stands_on_another_file_has_a_row_of_its_own(path):
     tree = raw(path)
-    if "base" in tree:
+    if "base" in tree and path.stem != "ner":  # which has other data than its teachers
         assert tree["compare"]["row"]
         assert read_config(path).data == read_config(path.parent / tree["base"]).data
 

@@ -11,7 +11,9 @@ import torch
 from hanlattice.compare import packing
 from hanlattice.compare.packing import Amount, Size, Sizes, capacity, cost, find_devices, need
 from hanlattice.config import make_config
+from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import InputError
+from hanlattice.text.sentence import Sentence
 from tests.made import made_config
 
 
@@ -115,6 +117,15 @@ def test_sizes_are_those_of_the_corpus(tiny, tmp_path):
     assert (whole.sentences, first.sentences) == (40, 6)
     assert first.longest <= first.characters < whole.characters
     assert sizes.of(made_config(tmp_path)) is None  # no file there
+
+
+def test_sizes_count_what_is_learnt_beside_train(tiny, tmp_path):
+    write_jsonl(tmp_path / "more.jsonl", [Sentence("字" * 200, ()), Sentence("", ()), Sentence("人", ())])
+    sizes = Sizes()
+    files = ("", str(tmp_path / "more.jsonl"))
+    alone, more = (sizes.of(made_config(tiny, data__limit=6, data__more=file)) for file in files)
+    assert (more.sentences, more.characters, more.longest) == (8, alone.characters + 201, 200)  # limit is of train
+    assert sizes.of(made_config(tiny, data__more=str(tmp_path / "gone.jsonl"))) is None
 
 
 def test_the_longest_first():

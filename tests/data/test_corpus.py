@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hanlattice.data import read_corpus
-from hanlattice.data.corpus import FORMATS
+from hanlattice.data.corpus import FORMATS, suffix_format
 from hanlattice.errors import InputError
 
 COLUMNS = "南\tB-LOC\n京\tE-LOC\n"
@@ -28,6 +28,25 @@ JSONL = '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "LOC"}]}\n
 def test_the_suffix_decides(tmp_path, name, body, labels):
     (tmp_path / name).write_text(body, "utf-8")
     assert [span.label for sentence in read_corpus(tmp_path / name).sentences for span in sentence.spans] == labels
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.bmes", "columns"),
+        ("x/a.b.IOB", "columns"),
+        ("a.jsonl", "jsonl"),
+        ("a.Json", "jsonl"),
+        ("a.seg", "segmented"),
+        ("a.txt", None),
+        ("a.jsonl.xz", None),
+        ("jsonl", None),
+        (".seg", None),
+        ("", None),
+    ],
+)
+def test_what_a_suffix_stands_for(name, format):
+    assert suffix_format(name) == format
 
 
 def test_a_format_that_is_named_decides(tmp_path):

@@ -14,6 +14,7 @@ from hanlattice.errors import InputError
 from hanlattice.models.tables import (
     bichar_table,
     character_table,
+    lexicon_table,
     pos_table,
     position_table,
     random_vectors,
@@ -157,6 +158,30 @@ def test_without_training_a_word_without_a_vector_is_unknown_or_a_number_like_ot
     assert len(table.trained) == 0
     assert word_id(vocab, "年") == 0
     assert word_id(vocab, "1998") == vocab["0000"] > 0
+
+
+LEXICON = ("大桥", "沙漠", "南京", "京大", "长江", "海洋")
+
+
+@pytest.mark.parametrize("fine_tune", [True, False])
+def test_words_of_a_lexicon_are_in_the_order_of_how_often_they_are_met(tmp_path, fine_tune):
+    rows = {word: [at + 0.5, -at] for at, word in enumerate(LEXICON)}
+    texts = ["南京大桥", "长江", "南京", "长江长江", "南京大桥与京大"]
+    config = WordsConfig(vectors=write(tmp_path / "w.vec", rows), fine_tune=fine_tune)
+    lexicon, table = lexicon_table(config, [Sentence(text) for text in texts], notices := [])
+    # 南京, 京大 and 长江 three times, which stay as the file has them; 大桥 twice; the others never
+    assert tuple(lexicon.words) == ("南京", "京大", "长江", "大桥", "沙漠", "海洋")
+    assert len(table.trained) == (4 if fine_tune else 0)
+    assert all_rows(table).tolist() == [rows[word] for word in lexicon.words]
+    assert notices[-1] == "lexicon: 6 words, 4 of them occur in the training text"
+
+
+@pytest.mark.parametrize("texts", [[], ["", "无"]])
+def test_a_lexicon_of_which_nothing_is_met_stays_in_its_order(tmp_path, texts):
+    config = WordsConfig(vectors=write(tmp_path / "w.vec", {word: [1.0, 2.0] for word in LEXICON}))
+    lexicon, table = lexicon_table(config, [Sentence(text) for text in texts], [])
+    assert tuple(lexicon.words) == LEXICON
+    assert (len(table.trained), len(table)) == (0, 6)
 
 
 def test_words_without_a_file_are_random(tmp_path):

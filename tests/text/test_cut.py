@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text.cut import pieces
+from hanlattice.text.cut import pieces, sentences
 from hanlattice.text.joints import JOIN, joints
 from tests.strategies import any_text
 
@@ -76,6 +76,40 @@ def test_a_hundred_thousand_characters(text):
     found = pieces(text, 512)
     assert all(end - start <= 512 for start, end in found)
     assert len(found) == -(-100_000 // 512)
+
+
+@given(any_text | prose)
+def test_sentences_are_the_text_without_some_of_its_white_space(text):
+    found = list(sentences(text))
+    assert "".join("".join(found).split()) == "".join(text.split())
+    at = 0
+    for sentence in found:
+        assert sentence
+        assert sentence == sentence.strip()
+        at = text.index(sentence, at) + len(sentence)
+        assert not sentence_ends(sentence)[:-1]
+
+
+@given(prose)
+def test_sentences_are_cut_at_every_end(text):
+    edges = [0, *sentence_ends(text), len(text)]
+    parts = [text[start:end].strip() for start, end in itertools.pairwise(edges)]
+    assert list(sentences(text)) == [part for part in parts if part]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", []),
+        (" \n\u3000", []),
+        ("好。”他说！", ["好。”", "他说！"]),
+        ("一\n二", ["一", "二"]),
+        ("没有", ["没有"]),
+        ("。。", ["。。"]),
+    ],
+)
+def test_some_sentences(text, found):
+    assert list(sentences(text)) == found
 
 
 @pytest.mark.parametrize("limit", [0, -1])

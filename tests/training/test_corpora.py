@@ -72,6 +72,69 @@ def test_two_sentences_can_be_shared(tmp_path):
     assert (len(corpora.train), len(corpora.dev)) == (1, 1)
 
 
+@given(st.integers(0, 60), st.floats(0.01, 0.5))
+def test_from_the_end_the_last_ones_are_held_out(count, share):
+    sentences = numbered(count)
+    stay, out = hold_out(sentences, share, "end")
+    assert [*stay, *out] == sentences
+    assert len(out) == len(hold_out(sentences, share)[1])
+
+
+def test_the_end_by_the_configuration(tmp_path):
+    write_jsonl(tmp_path / "t.jsonl", numbered(9))
+    data = DataConfig(train=str(tmp_path / "t.jsonl"), holdout=0.25, holdout_from="end", limit=8)
+    corpora = read_corpora(data)
+    assert [sentence.text for sentence in corpora.dev] == ["第6句", "第7句"]  # the last of those within the limit
+    assert len(corpora.train) == 6
+
+
+def write_more(folder):
+    write_jsonl(
+        folder / "more.jsonl", [Sentence("北京人", (Span(0, 2, "LOC"),)), Sentence("", ()), Sentence("上海", ())]
+    )
+    return str(folder / "more.jsonl")
+
+
+@pytest.mark.parametrize("where", ["all", "end"])
+def test_what_there_is_beside_train_is_learnt_and_never_dev(tmp_path, where):
+    write_jsonl(tmp_path / "t.jsonl", numbered(8))
+    data = DataConfig(
+        train=str(tmp_path / "t.jsonl"), more=write_more(tmp_path), holdout=0.5, holdout_from=where, limit=6
+    )
+    corpora = read_corpora(data)
+    assert (len(corpora.train), len(corpora.dev)) == (3, 3)  # neither counts more, nor does limit
+    assert [sentence.text for sentence in corpora.more] == ["北京人", "上海"]
+    assert corpora.learnt == corpora.train + corpora.more
+    assert corpora.digests.keys() == {"train", "more"}
+    facts = corpora.facts(make_config({"data": {"train": data.train, "more": data.more}}))
+    assert facts["more"] == {
+        "file": data.more,
+        "sha256": corpora.digests["more"],
+        "sentences": 2,
+        "characters": 5,
+        "spans": 1,
+    }
+
+
+@pytest.mark.parametrize("format", ["auto", "columns", "segmented"])
+def test_more_may_be_of_another_format(tmp_path, format):
+    """Its suffix counts; where that says nothing, it is like the others."""
+    body = "南 B-LOC\n京 E-LOC\n" if format != "segmented" else "南京 人\n"
+    for name in ("train.txt", "dev.txt", "like.txt"):
+        (tmp_path / name).write_text(body, "utf-8")
+    named = {name: str(tmp_path / f"{name}.txt") for name in ("train", "dev")}
+    other = read_corpora(DataConfig(**named, format=format, more=write_more(tmp_path)))
+    assert [span.label for sentence in other.more for span in sentence.spans or ()] == ["LOC"]
+    like = read_corpora(DataConfig(**named, format=format, more=str(tmp_path / "like.txt")))
+    assert like.more == like.train
+
+
+def test_more_that_is_not_there_is_told(tmp_path):
+    write_jsonl(tmp_path / "t.jsonl", numbered(8))
+    with pytest.raises(InputError, match=r"gone\.jsonl: cannot read: there is no such file"):
+        read_corpora(DataConfig(train=str(tmp_path / "t.jsonl"), more=str(tmp_path / "gone.jsonl"), holdout=0.5))
+
+
 WORDS = {"words": {"vectors": "w.vec"}, "subwords": {"lexicon": "s.txt"}}
 
 
@@ -86,7 +149,7 @@ WORDS = {"words": {"vectors": "w.vec"}, "subwords": {"lexicon": "s.txt"}}
     ],
 )
 def test_where_vectors_of_words_came_from(model, words, subwords):
-    corpora = Corpora(tuple(numbered(2)), (), (), {}, ())
+    corpora = Corpora(tuple(numbered(2)), (), (), (), {}, ())
     vectors = corpora.facts(make_config({**WORDS, "model": model}))["vectors"]
     assert (vectors["words"], vectors["subwords"]) == (words, subwords)
     assert vectors.keys() == {"chars", "bichars", "words", "subwords", "lm"}

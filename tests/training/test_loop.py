@@ -14,6 +14,7 @@ import torch
 from hanlattice.config import Config
 from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
+from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.models.checkpoint import load_model
 from hanlattice.models.folder import load_tensors
@@ -31,6 +32,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "adamw averaged": {"train__average": 0.9},
     "sgd with momentum": {"train__optimizer": "sgd", "train__lr": 0.05, "train__momentum": 0.9},
     "sgd averaged, fixed words": {"train__optimizer": "sgd", "train__average": 0.5, "words__fine_tune": False},
+    "missing words": {"train__missing_words": 0.3},
     "words with bigrams": {"model__encoder": "word", "model__char_features": "lstm", "model__bichar": True},
     "softwords": {"model__encoder": "char", "model__softword": True, "softwords__pos": True, "train__average": 0.9},
 }
@@ -125,6 +127,53 @@ def test_batches_made_ahead_and_a_loss_seldom_read_change_nothing(tiny, tmp_path
     assert_same_run(tmp_path / "ahead", tmp_path / "plain")
     assert [(event["epoch"], event["batch"]) for event in heard if event["event"] == "step"] == [(0, 1)]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+
+
+def test_missing_words_change_what_is_learnt_and_none_changes_nothing(tiny, tmp_path, monkeypatch):
+    for name, share in (("plain", None), ("none", 0.0), ("some", 0.5)):
+        changes = {} if share is None else {"train__missing_words": share}
+        train(config_of(tiny, train__epochs=1, **changes), tmp_path / name)
+    assert_same_run(tmp_path / "none", tmp_path / "plain")
+    some, plain = (weights(tmp_path / name) for name in ("some", "plain"))
+    assert not torch.equal(some["output.weight"], plain["output.weight"])
+    at_the_pace_of_a_gpu(monkeypatch)
+    train(config_of(tiny, train__epochs=1, train__missing_words=0.5), tmp_path / "ahead")
+    assert_same_run(tmp_path / "ahead", tmp_path / "some")
+
+
+def test_each_step_of_each_epoch_misses_other_words(tiny, tmp_path, monkeypatch):
+    seeds: list[tuple[int, ...]] = []
+    real = loop.Examples.batch
+
+    def batch(self: Any, places: Any, missing: float = 0.0, seed: Any = (0,)) -> Any:
+        seeds.extend([tuple(map(int, seed))] if missing else [])
+        return real(self, places, missing, seed)
+
+    monkeypatch.setattr(loop.Examples, "batch", batch)
+    train(config_of(tiny, train__missing_words=0.5), tmp_path / "run")
+    assert len(seeds) == len(set(seeds)) == 10  # two epochs of five steps; dev misses none
+    assert {(seed[0], seed[1]) for seed in seeds} == {(1, 0), (1, 1)}
+
+
+def test_more_sentences_are_learnt_and_the_words_they_have_are_met(tiny, tmp_path):
+    write_jsonl(tmp_path / "more.jsonl", [Sentence("大海与沙漠，沙漠", (Span(0, 2, "SEA"),))] * 3)
+    folder = train(config_of(tiny, train__epochs=1, data__more=str(tmp_path / "more.jsonl")), tmp_path / "run").folder
+    model = load_model(folder)
+    assert (model.data["train"]["sentences"], model.data["more"]["sentences"]) == (40, 3)
+    assert "SEA" in " ".join(model.indexer.tags)
+    met = model.indexer.lexicon.words[: len(model.tagger.words.trained)]
+    assert met.index("沙漠") < met.index("大海")
+    assert events(folder, "start")[0]["train"] == 43
+    assert f"| more | {tmp_path / 'more.jsonl'} | 3 |" in (folder / "README.md").read_text("utf-8")
+
+
+def test_resume_wants_the_same_sentences_beside_train(tiny, tmp_path):
+    write_jsonl(tmp_path / "more.jsonl", sentences(8, 5))
+    config = config_of(tiny, train__epochs=1, data__more=str(tmp_path / "more.jsonl"))
+    assert killed_at_step(config, tmp_path / "run", 1)
+    write_jsonl(tmp_path / "more.jsonl", sentences(8, 6))
+    with pytest.raises(ModelError, match="another configuration or other data"):
+        train(config, tmp_path / "run", resume=True)
 
 
 def test_the_loss_is_saved_though_nobody_looked(tiny, tmp_path, monkeypatch):

@@ -78,14 +78,20 @@ class Examples:
         """[S]: where each sentence's tags begin."""
         return first_places(self.units)
 
-    def batch(self, places: Sequence[int] | Ints) -> Batch:
-        """One batch of the sentences at these places, in this order."""
+    def batch(self, places: Sequence[int] | Ints, missing: float = 0.0, seed: Sequence[int] = (0,)) -> Batch:
+        """One batch of the sentences at these places, in this order; without a share of the lattice's words, by chance.
+
+        Of the words that a word model reads none can be missing.
+        """
         at = np.asarray(places, dtype=np.int64)
         lengths, B, T = self.lengths[at], len(at), int(self.lengths[at].max(initial=0))
         row, column = cells(lengths)
         here, there = self.first[at][row] + column, row * T + column
         sentence, nth = cells(self.matches.counts[at])
         found = self.first_match[at][sentence] + nth
+        if missing:
+            stays = np.random.default_rng(seed).random(len(found)) >= missing
+            sentence, found = sentence[stays], found[stays]
         lattice = Lattice.trusted(lengths, sentence, *(array[found] for array in self.matches[1:]))
         segments = self._segments(at)
         return Batch(

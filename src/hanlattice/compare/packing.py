@@ -15,10 +15,10 @@ import torch
 
 from hanlattice.config import Config
 from hanlattice.data.corpora import resolve
-from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.models.decode import BOUNDS
 from hanlattice.models.device import find_device
+from hanlattice.training.corpora import read_part, without_empty
 
 FULL = 1024 * 50 * 100  # characters × units in a step that fill a card of so many
 PROCESSORS = 132  # multiprocessors, which is what an H200 has
@@ -113,11 +113,11 @@ class Sizes:
     """Of training corpora, each read once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str, int], Size | None] = {}
+        self._known: dict[tuple[object, ...], Size | None] = {}
 
     def of(self, config: Config) -> Size | None:
         data = config.data
-        key = data.train, data.format, data.scheme, data.limit
+        key = data.train, data.more, data.format, data.scheme, data.limit
         if key not in self._known:
             self._known[key] = _size(config)
         return self._known[key]
@@ -126,10 +126,10 @@ class Sizes:
 def _size(config: Config) -> Size | None:
     data = config.data
     try:
-        corpus = read_corpus(resolve(data.train), format=data.format, scheme=data.scheme)
+        train, more = (without_empty(read_part(data, name)) if name else () for name in ("train", data.more and "more"))
     except HanlatticeError:  # the training will say it
         return None
-    lengths = [len(sentence) for sentence in corpus.sentences if len(sentence)][: data.limit or None]
+    lengths = [len(sentence) for sentence in (*train[: data.limit or None], *more)]
     return Size(len(lengths), sum(lengths), max(lengths, default=0))
 
 

@@ -76,10 +76,15 @@ SETTINGS = (
         lambda config: config.train.schedule != "inverse",
         "unless train.schedule=inverse: remove it, or choose inverse",
     ),
+    Rule(
+        "data.holdout_from",
+        lambda config: not config.data.holdout,
+        "without data.holdout: remove it, or say which share of train serves as dev",
+    ),
     *map(_with_a_width, ("chars", "bichars", "words", "subwords")),
     *map(_scales_nothing, ("chars", "bichars", "words", "subwords")),
     *map(_for_the_language_model, ("dim", "norm", "dropout", "cache")),
-    *map(_for_the_lattice, ("train.backend", "model.coupled", "model.sources")),
+    *map(_for_the_lattice, ("train.backend", "train.missing_words", "model.coupled", "model.sources")),
     Rule(
         "model.char_width",
         lambda config: config.model.char_features == "none",

@@ -26,7 +26,9 @@ class DataConfig:
     test: str = ""
     format: str = _setting("auto", choices=("auto", "columns", "segmented", "jsonl"))
     scheme: str = _setting("auto", choices=("auto", "BIO", "IOB1", "BMES", "BIOES"))
+    more: str = ""  # further sentences to train on, such as those of `hanlattice vote`; never dev
     holdout: float = _setting(0.0, "half")  # the share of train that serves as dev when there is no dev file
+    holdout_from: str = _setting("all", choices=("all", "end"))  # evenly spread, or the last sentences
     limit: int = _setting(0, "count")  # use only the first sentences of train; 0 is all
 
 
@@ -125,6 +127,7 @@ class TrainConfig:
     weight_decay: float = _setting(0.0, "count")
     clip: float = _setting(5.0, "count")  # the largest gradient norm; 0 does not clip
     average: float = _setting(0.0, "share")  # evaluate an exponential average of the weights with this memory; 0 is off
+    missing_words: float = _setting(0.0, "share")  # the share of the lattice's words that a step leaves out at random
     patience: int = _setting(0, "count")  # stop after so many epochs without a better dev F1; 0 never stops
     seed: int = _setting(1, "seed")
     threads: int = _setting(1, "count")  # CPU threads; 0 leaves the choice to torch

@@ -11,11 +11,16 @@ from hanlattice.data.jsonl import read_jsonl
 from hanlattice.data.segmented import read_segmented
 from hanlattice.errors import InputError
 
-__all__ = ["FORMATS", "Corpus", "read_corpus"]
+__all__ = ["FORMATS", "Corpus", "read_corpus", "suffix_format"]
 
 FORMATS = ("columns", "segmented", "jsonl")
 _BY_SUFFIX = {".jsonl": "jsonl", ".json": "jsonl", ".seg": "segmented", ".segmented": "segmented"}
 _BY_SUFFIX |= dict.fromkeys((".bmes", ".bio", ".bioes", ".iob", ".conll"), "columns")
+
+
+def suffix_format(path: str | Path) -> str | None:
+    """The corpus format that a file's suffix stands for, if it does for one."""
+    return _BY_SUFFIX.get(Path(path).suffix.lower())
 
 
 def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto", otherwise: str = "columns") -> Corpus:
@@ -24,7 +29,7 @@ def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto",
     `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file.
     """
     path = Path(path)
-    chosen = _BY_SUFFIX.get(path.suffix.lower(), otherwise) if format == "auto" else format
+    chosen = (suffix_format(path) or otherwise) if format == "auto" else format
     readers: dict[str, Callable[[], Corpus]] = {
         "columns": lambda: read_columns(path, scheme),
         "segmented": lambda: read_segmented(path),

@@ -80,9 +80,10 @@ def position_table(dim: int, dropout: float) -> CharEmbedding:
 
 
 def lexicon_table(source: WordsConfig, train: Sequence[Sentence], notices: list[str]) -> tuple[Lexicon, WordEmbedding]:
-    """The lexicon of the vector file, words that occur in the training text first, and their table."""
+    """The lexicon of the vector file, the training text's words first, by how often they occur, and their table."""
     lexicon, known = _known_words(source, notices)
-    met = np.unique(lexicon.match_many([sentence.folded for sentence in train]).word)
+    counts = np.bincount(lexicon.match_many([sentence.folded for sentence in train]).word, minlength=len(lexicon))
+    met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
     notices.append(f"lexicon: {len(lexicon):,} {source.called}, {len(met):,} of them occur in the training text")
     trained = len(met) if source.fine_tune else 0

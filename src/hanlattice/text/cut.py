@@ -35,6 +35,15 @@ def pieces(text: str, limit: int) -> list[tuple[int, int]]:
     return [*found, (start, len(text))]
 
 
+def sentences(text: str) -> Iterator[str]:
+    """The text cut after every sentence end, without white space around each; what is blank is left out."""
+    start = 0
+    for end in (*(match.end() for match in _STRONG.finditer(text)), len(text)):
+        if sentence := text[start:end].strip():
+            yield sentence
+        start = end
+
+
 def _ends(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[int]:
     return (match.end() for match in pattern.finditer(text, start, end + 1))
 

@@ -15,20 +15,28 @@ from hanlattice.files import sha256
 from hanlattice.text.segmenter import NO_GOLD
 from hanlattice.text.sentence import Sentence
 
+PARTS = ("train", "more", "dev", "test")
+
 
 @dataclass(frozen=True)
 class Corpora:
     train: tuple[Sentence, ...]
     dev: tuple[Sentence, ...]
     test: tuple[Sentence, ...]
+    more: tuple[Sentence, ...]  # what is trained on beside train
     digests: dict[str, str]  # sha256 of each file
     notices: tuple[str, ...]
 
+    @property
+    def learnt(self) -> tuple[Sentence, ...]:
+        """Everything that is trained on."""
+        return self.train + self.more
+
     def facts(self, config: Config) -> dict[str, Any]:
         """Where everything came from, for the model folder."""
-        named = {"train": self.train, "dev": self.dev, "test": self.test}
+        named = {name: getattr(self, name) for name in PARTS}
         facts: dict[str, Any] = {
-            name: {"file": getattr(config.data, name), "sha256": self.digests.get(name, ""), **_counts(sentences)}
+            name: {"file": getattr(config.data, name), "sha256": self.digests.get(name, ""), **counts(sentences)}
             for name, sentences in named.items()
             if sentences
         }
@@ -39,38 +47,51 @@ class Corpora:
 
 
 def read_corpora(config: DataConfig) -> Corpora:
-    """Train, dev and test. Without a dev file the share `holdout` of train, evenly spread, becomes dev."""
+    """Train, dev and test, and what there is beside train. Without a dev file a share of train becomes dev."""
     corpora: dict[str, Corpus] = {}
     digests: dict[str, str] = {}
-    for name in ("train", "dev", "test"):
+    for name in PARTS:
         if file := getattr(config, name):
-            path = resolve(file)
-            corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme)
-            digests[name] = sha256(path)
+            corpora[name] = read_part(config, name)
+            digests[name] = sha256(resolve(file))
     train = without_empty(corpora["train"])[: config.limit or None]
-    dev = without_empty(corpora["dev"]) if "dev" in corpora else ()
+    dev, test, more = (without_empty(corpora[name]) if name in corpora else () for name in ("dev", "test", "more"))
     if not config.dev:
-        train, dev = hold_out(train, config.holdout)
+        train, dev = hold_out(train, config.holdout, config.holdout_from)
         if not dev:
             message = f"data.holdout = {config.holdout} of {len(train)} sentences is not one sentence; "
             raise InputError(message + "take a larger share, or name a file with data.dev", config.train)
-    test = without_empty(corpora["test"]) if "test" in corpora else ()
     notices = tuple(f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices)
-    return Corpora(train, dev, test, digests, notices)
+    return Corpora(train, dev, test, more, digests, notices)
+
+
+def read_part(config: DataConfig, name: str) -> Corpus:
+    """Train, more, dev or test. Only `more` may come in another format than the others: its suffix counts first."""
+    path = resolve(getattr(config, name))
+    if name == "more" and config.format != "auto":
+        return read_corpus(path, scheme=config.scheme, otherwise=config.format)
+    return read_corpus(path, format=config.format, scheme=config.scheme)
 
 
 def check_words(config: Config, corpora: Corpora) -> None:
     """Gold words that are wanted and not there are told of the file that lacks them, and of test not at the end."""
     if not config.reads_segments or config.segment.by != "gold":
         return
-    for name in ("train", "dev", "test"):
+    for name in PARTS:
         if any(sentence.words is None for sentence in getattr(corpora, name)):
             raise InputError(NO_GOLD, getattr(config.data, name) or config.data.train)
 
 
-def hold_out(sentences: Sequence[Sentence], share: float) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """(what stays, what is held out): exactly this share, rounded down, at even steps and the same every time."""
+def hold_out(
+    sentences: Sequence[Sentence], share: float, where: str = "all"
+) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+    """(what stays, what is held out): exactly this share, rounded down, the same every time.
+
+    It is taken at even steps, or from the "end", where neighbours are of one document: the two then share fewer names.
+    """
     taken = even_steps(len(sentences), share)
+    if where == "end":
+        taken.sort()
     stay = tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if not out)
     return stay, tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if out)
 
@@ -95,7 +116,7 @@ def _of_words(config: Config) -> dict[str, str]:
     return {"words": "", "subwords": "", **origins}
 
 
-def _counts(sentences: Sequence[Sentence]) -> dict[str, int]:
+def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
     return {
         "sentences": len(sentences),
         "characters": sum(map(len, sentences)),

@@ -20,9 +20,9 @@ Learnt = tuple[Sentence, ...] | None
 def training_files(models: Iterable[Model]) -> list[Path]:
     """Those that are named and can be found."""
     found = []
-    for model in models:
+    for file in (file for model in models for file in (model.config.data.train, model.config.data.more) if file):
         try:
-            found += [resolve(model.config.data.train)] if model.config.data.train else []
+            found.append(resolve(file))
         except InputError:  # a download that is not here
             continue
     return found
@@ -55,10 +55,10 @@ def training_words(model: Model, notes: list[str]) -> set[str] | None:
 
 
 def _origin(model: Model) -> tuple[object, ...]:
-    """What decides on the training sentences: the file, by its checksum where that is known, and the part of it."""
+    """What decides on the training sentences: the files, by checksum where that is known, and the part of train."""
     data = model.config.data
-    file = model.data.get("train", {}).get("sha256") or data.train
-    return file, data.limit, 0 if data.dev else data.holdout
+    files = (model.data.get(name, {}).get("sha256") or getattr(data, name) for name in ("train", "more"))
+    return *files, data.limit, *((0, "") if data.dev else (data.holdout, data.holdout_from))
 
 
 def _sentences(model: Model, name: str, notes: list[str]) -> tuple[Sentence, ...]:
@@ -73,4 +73,4 @@ def _sentences(model: Model, name: str, notes: list[str]) -> tuple[Sentence, ...
     if digest and digest != sha256(path):
         notes.append(f"{shown(data.train)} has changed since {name} was trained on it")
     kept = without_empty(corpus)[: data.limit or None]
-    return kept if data.dev else hold_out(kept, data.holdout)[0]
+    return kept if data.dev else hold_out(kept, data.holdout, data.holdout_from)[0]

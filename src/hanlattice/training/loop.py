@@ -83,7 +83,9 @@ class Run:
     loss: Tensor  # [], float64: the sum of this epoch's losses. It stays on the device, since to read it is to wait
 
     def make_batch(self, places: Ints) -> Batch:
-        return self.examples.batch(places).to(self.loss.device)  # a thread may have another current device
+        seed = (self.config.seed, self.progress.epoch, *places[:8])  # a resumed run leaves out the same words
+        batch = self.examples.batch(places, self.config.missing_words, seed)
+        return batch.to(self.loss.device)  # a thread may have another current device
 
     def save(self) -> None:
         """Write the state from which the run can go on."""
@@ -95,8 +97,8 @@ class Run:
 def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener) -> Run:
     """Build the model and everything around it, or bring a stopped run back."""
     check_words(config, corpora)
-    built = build(config, corpora.train, (*corpora.dev, *corpora.test))
-    learnt = corpora.train
+    learnt = corpora.learnt
+    built = build(config, learnt, (*corpora.dev, *corpora.test))
     if built.indexer.cuts:
         check_cut(config, corpora)
         learnt = tuple(sentence for sentence in learnt if not sentence.text.isspace())  # there is nothing to cut
@@ -247,7 +249,7 @@ def _announce(run: Run, corpora: Corpora, built: Built) -> None:
         return
     run.log.keep(
         "start",
-        train=len(corpora.train),
+        train=len(corpora.learnt),
         dev=len(corpora.dev),
         test=len(corpora.test),
         characters=len(run.examples.chars),

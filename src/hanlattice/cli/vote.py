@@ -1,0 +1,48 @@
+"""`hanlattice vote`: text without labels, tagged by what most of several models find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from hanlattice.cli.notes import find_named
+from hanlattice.cli.texts import Device
+from hanlattice.files import shown
+from hanlattice.text.shown import counted, visible
+
+
+def vote(
+    files: Annotated[list[str], typer.Argument(help="Raw text (plain, gz or xz), a paragraph a line, or a corpus.")],
+    models: Annotated[list[str], typer.Option("--model", "-m", help="A model that votes; give two or more.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The JSONL file to write, for data.more.")],
+    apart: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A corpus for dev or test: sentences that share 13 characters in a row with it are left out."
+        ),
+    ] = None,
+    characters: Annotated[int, typer.Option(min=0, help="Take so many of each file, at random; 0 is all.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of that choice.")] = 1,
+    device: Device = "cpu",
+) -> None:
+    """Tag text without labels by the spans that more than half of several models find, to train one model on."""
+    from hanlattice.pretrain.vote import Text
+    from hanlattice.pretrain.vote import vote as run
+
+    folders = [find_named(model) for model in models]
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("models", total=len(models))
+
+        def listen(event: dict[str, Any]) -> None:
+            progress.update(task, completed=event["number"] - 1 + event["done"] / event["size"])
+
+        result = run(folders, Text(tuple(files), tuple(apart or ()), characters, seed), out, device, listen)
+    console.print(
+        f"{visible(shown(out))}: {counted(result.sentences, 'sentence')}, {counted(result.characters, 'character')}, "
+        f"{counted(result.spans, 'span')}; in {counted(result.agreed, 'sentence')} all models find the same"
+    )

@@ -1,6 +1,6 @@
 """What a user's dictionary is worth to a segmenter that is not trained again: how many wrong cuts it mends.
 
-    python benchmarks/dictionary.py --model runs/pku-lattice-words --train ../shared/data/cws/pku/train.txt \
+    python benchmarks/dictionary.py --model seg --train ../shared/data/cws/pku/train.txt \
         --holdout 0.1 --sentences 700 [--lexicon FILE …] [--json OUT.json]
 
 The gold is what the training held out of its file: the first sentences of it. Three dictionaries are added, one after
@@ -29,10 +29,10 @@ from hanlattice.evaluation.segmentation import words_in
 from hanlattice.files import writing
 from hanlattice.models.device import use_threads
 from hanlattice.predict import Predictor, load
-from hanlattice.text.lexicon import read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
+from hanlattice.text.wordfile import read_words
 from hanlattice.training.corpora import hold_out
 
 TRUSTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
@@ -60,7 +60,7 @@ def main() -> int:
     print(_table(rows))
     if options.json:
         with writing(options.json) as file:
-            named = {"model": options.model.name, "train": options.train.name, "sentences": options.sentences}
+            named = {"model": Path(options.model).name, "train": options.train.name, "sentences": options.sentences}
             named |= {"holdout": options.holdout, "lexicon": [path.name for path in options.lexicon]}
             table = [{**vars(row), "overall": row.overall.as_dict()} for row in rows]
             json.dump({**named, "rows": table}, file, ensure_ascii=False, indent=2)
@@ -144,7 +144,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True, help="the folder of a segmenter with a lexicon")
+    parser.add_argument("--model", required=True, help="the name or folder of a segmenter with a lexicon")
     parser.add_argument("--train", type=Path, required=True, help="the segmented file that it was trained on")
     parser.add_argument("--holdout", type=float, default=0.1, help="the share of it that the training held out")
     parser.add_argument("--sentences", type=int, default=700, help="how many of those, the first ones")

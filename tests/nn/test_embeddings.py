@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -69,9 +72,75 @@ def test_append_adds_rows_and_leaves_the_others(table: torch.Tensor, trained: in
     assert torch.equal(words.rows(torch.arange(8)), torch.cat([table, new]))
 
 
+@given(
+    sizes=st.lists(st.integers(0, 5), max_size=8),
+    dtypes=st.lists(st.sampled_from([torch.half, torch.float, torch.double]), min_size=8, max_size=8),
+)
+def test_append_many_times_is_one_list(sizes: list[int], dtypes: list[torch.dtype]) -> None:
+    """In the widest precision so far, never part of what is saved, and what lies beyond is never read."""
+    words, rows = WordEmbedding.from_vectors(FINE, 2), torch.zeros(0, 3)
+    saved = words.state_dict().keys()
+    for at, (size, dtype) in enumerate(zip(sizes, dtypes, strict=False)):
+        new = torch.arange(size * 3).view(size, 3).to(dtype) + at
+        words.append(new)
+        rows = torch.cat([rows, new]) if len(rows) else new
+        words._room[len(rows) :] = torch.nan
+        assert (len(words.added), words.added.dtype) == (len(rows), rows.dtype)
+        assert torch.equal(words.added, rows)
+    expected = torch.cat([FINE, rows.float()])
+    for table in (words, copy.deepcopy(words), words.to("cpu")):
+        assert len(table) == len(expected)
+        assert torch.equal(table.rows(torch.arange(len(table))), expected)
+        torch.testing.assert_close(table.mean(), expected.mean(0))
+        assert table.state_dict().keys() == saved
+    assert words.double().added.dtype == torch.double
+    assert torch.equal(words.added, rows.double())
+
+
+def test_one_more_row_is_no_copy_of_all_of_them():
+    words = WordEmbedding.from_vectors(FINE, 2)
+    words.append(torch.zeros(1000, 3))
+    assert len(words._room) == 1000  # and no room before there is need of it
+    places = []
+    for _ in range(1000):
+        words.append(torch.ones(1, 3))
+        places.append(words.added.data_ptr())
+    assert sum(left != right for left, right in pairwise(places)) <= 3
+    assert len(words._room) <= 1.5 * len(words.added)
+
+
+def test_rows_may_join_in_any_mode():
+    words = WordEmbedding.from_vectors(FINE, 2)
+    with torch.inference_mode():
+        words.append(torch.ones(2, 3))
+        words.append(torch.ones(2, 3))
+    words.append(FINE[:1].clone().requires_grad_())
+    assert torch.equal(words.added, torch.cat([torch.ones(4, 3), FINE[:1]]))
+    assert not words.added.requires_grad
+    words(torch.tensor([0, 6, 10])).sum().backward()
+    assert words.trained.grad is not None
+
+
 @pytest.mark.parametrize("trained", [0, 3, 6])
 def test_mean_is_over_all_rows(trained: int) -> None:
     torch.testing.assert_close(WordEmbedding.from_vectors(ROUND, trained).mean(), ROUND.mean(0))
+
+
+@given(count=st.integers(0, 9), trained=st.integers(0, 9), before=st.integers(0, 6), added=st.integers(0, 2))
+def test_the_first_rows(count: int, trained: int, before: int, added: int) -> None:
+    words, new = WordEmbedding.from_vectors(FINE, before, dropout=0.25), torch.full((added, 3), 1e-9)
+    words.append(new)
+    first, expected = words.first(count, trained), torch.cat([FINE, new])[:count]
+    assert len(first) == len(expected)
+    assert len(first.trained) == min(trained, len(expected))
+    assert (len(first.added), first.dropout.p) == (0, 0.25)
+    assert torch.equal(first.rows(torch.arange(len(first))), expected)
+    assert not first.trained.requires_grad or first.trained.is_leaf
+
+
+def test_the_first_rows_stay_as_small_as_they_were():
+    assert WordEmbedding.from_vectors(ROUND, 2).first(5, 2).fixed.dtype == torch.float16
+    assert WordEmbedding.from_vectors(FINE, 2).first(5, 2).fixed.dtype == torch.float32
 
 
 def test_dropout_only_in_training():

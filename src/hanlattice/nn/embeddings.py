@@ -33,13 +33,14 @@ class WordEmbedding(nn.Module):
 
     trained: Tensor
     fixed: Tensor
-    added: Tensor
+    _room: Tensor  # `added`, and room for more
 
     def __init__(self, trained: Tensor, fixed: Tensor, dropout: float = 0.0) -> None:
         super().__init__()
         self.trained = nn.Parameter(trained.clone())
         self.register_buffer("fixed", fixed.clone())
-        self.register_buffer("added", trained.new_zeros(0, trained.shape[1]), persistent=False)
+        self.register_buffer("_room", trained.new_zeros(0, trained.shape[1]), persistent=False)
+        self._count = 0  # of rows in it
         self.dropout = nn.Dropout(dropout)
 
     @classmethod
@@ -54,7 +55,12 @@ class WordEmbedding(nn.Module):
         return self.trained.shape[1]
 
     def __len__(self) -> int:
-        return len(self.trained) + len(self.fixed) + len(self.added)
+        return len(self.trained) + len(self.fixed) + self._count
+
+    @property
+    def added(self) -> Tensor:
+        """The rows of words that joined later."""
+        return self._room[: self._count]
 
     def rows(self, words: Tensor) -> Tensor:
         """The vectors of these words, [W] → [W, E], or of any other shape."""
@@ -76,9 +82,27 @@ class WordEmbedding(nn.Module):
         tables = (self.trained.detach(), self.fixed, self.added)
         return torch.stack([table.sum(0, dtype=self.trained.dtype) for table in tables]).sum(0) / max(1, len(self))
 
+    def first(self, count: int, trained: int) -> WordEmbedding:
+        """A table of the first rows, so many of them in `trained`; the others are fixed."""
+        with torch.no_grad():
+            rows = self.rows(torch.arange(min(count, len(self)), device=self.trained.device))
+        return WordEmbedding.from_vectors(rows, trained, self.dropout.p)
+
+    @torch.inference_mode(False)  # else what is made in that mode could not be written to outside of it
+    @torch.no_grad()
     def append(self, vectors: Tensor) -> None:
-        """Add rows for words that join the lexicon later. They stand apart, so that the large table is not copied."""
-        self.added = torch.cat([self.added, vectors.to(self.added)])
+        """Add rows for words that join the lexicon later, in the precision that they have.
+
+        They stand apart, so that the large table is not copied; and with room, so that one more costs no copy of them.
+        """
+        there, count = self.added, self._count + len(vectors)
+        dtype = torch.promote_types(there.dtype, vectors.dtype) if len(there) else vectors.dtype
+        if count > len(self._room) or dtype != there.dtype:
+            room = there.new_empty(count + len(there) // 2, self.dim, dtype=dtype)
+            room[: len(there)] = there
+            self._room = room
+        self._room[len(there) : count] = vectors
+        self._count = count  # last: another thread may be reading
 
 
 class TwoSources(nn.Module):

@@ -18,9 +18,10 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A module or folder may import its own folder and whatever stands further down; not its neighbours on the same floor.
 FLOORS = (
     ("cli",),
-    ("compare",),
-    ("bench", "pretrain"),
+    ("compare", "output"),
+    ("bench", "pretrain", "spacy_component"),
     ("predict", "training"),
+    ("explain",),
     ("models",),
     ("nn", "batch"),
     ("ops", "data", "evaluation"),

@@ -231,7 +231,7 @@ def test_what_stands_beside_a_character_widens_its_input():
     widths = [
         inputs.shape[2]
         for built, batch in zip((plain, wide), batches, strict=True)
-        if (inputs := built.tagger._inputs(batch)) is not None
+        if (inputs := built.tagger.inputs(batch)) is not None
     ]
     assert widths == [7, 7 + 5 + 3 + 3]
     assert (plain.indexer.segmenter, plain.indexer.pos) == (None, None)

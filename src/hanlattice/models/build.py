@@ -120,9 +120,14 @@ def make_indexer(
 
 
 def assemble(
-    config: Config, indexer: Indexer, tables: Tables, lm: LanguageModel | None, backend: str = "auto"
+    config: Config,
+    indexer: Indexer,
+    tables: Tables,
+    lm: LanguageModel | None,
+    backend: str = "auto",
+    fresh: bool = True,
 ) -> Tagger:
-    """The modules around tables and a language model that exist already."""
+    """The modules around tables and a language model that exist already; not `fresh` where weights will be loaded."""
     model, chars = config.model, None
     dim = sum(table.dim for table in tables.beside.values())
     if tables.chars is not None:
@@ -136,12 +141,12 @@ def assemble(
     words: WordEmbedding | TwoSources | None = tables.words
     if tables.words is not None and tables.subwords is not None:
         words = TwoSources(tables.words, tables.subwords)
-    encoder = _encoder(config, dim, words, backend)
+    encoder = _encoder(config, dim, words, backend, fresh)
     crf = CRF(indexer.tags, indexer.scheme)
     return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside)
 
 
-def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str) -> Encoder:
+def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool) -> Encoder:
     model = config.model
     if model.encoder == "word":
         assert words is not None
@@ -151,7 +156,7 @@ def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None,
     layers: list[LatticeLSTM | CharLSTM] = (
         [CharLSTM(width, model.hidden) for width in dims]
         if words is None
-        else [LatticeLSTM(width, words.dim, model.hidden, model.coupled, backend) for width in dims]
+        else [LatticeLSTM(width, words.dim, model.hidden, model.coupled, backend, fresh) for width in dims]
     )
     return layers[0] if len(layers) == 1 else Stack(layers, model.dropout)
 

@@ -54,7 +54,7 @@ class Tagger(nn.Module):
     def emissions(self, batch: Batch) -> Tensor:
         """[B, T, K], or [B, U, K] of words: how well each tag fits."""
         word_x = None if self.words is None else self.words(batch.words)
-        hidden = self.encoder(self._inputs(batch), word_x, batch.places)
+        hidden = self.encoder(self.inputs(batch), word_x, batch.places)
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
 
@@ -65,7 +65,7 @@ class Tagger(nn.Module):
             emissions = self.crf.favour(emissions, WORD, *own, trust)
         return emissions if gaps is None else self.crf.under(emissions, gaps)
 
-    def _inputs(self, batch: Batch) -> Tensor | None:
+    def inputs(self, batch: Batch) -> Tensor | None:
         """[B, T, D]: the character embedding, and beside it whatever else is known of the character."""
         if self.chars is None:
             return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from hanlattice.nn.char_lstm import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.ops.lattice_lstm import trace
 from hanlattice.text.lattice import Lattice
 
 Layer = CharLSTM | LatticeLSTM
@@ -30,3 +32,13 @@ class Stack(nn.Module):
         for n, layer in enumerate(self.layers):
             x = layer(self.dropout(x) if n else x, word_x, lattice)
         return x
+
+    def traced(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> list[trace.Both]:
+        """What each lattice layer mixed its cells of, from the lowest up; without dropout."""
+        found: list[trace.Both] = []
+        for layer in self.layers:
+            if not isinstance(layer, LatticeLSTM):
+                raise TypeError(f"a {type(layer).__name__} has no words that could have a share")
+            found += layer.traced(x, word_x, lattice)
+            x = torch.cat([direction.h for direction in found[-1]], dim=-1)
+        return found

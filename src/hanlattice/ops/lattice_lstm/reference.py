@@ -42,15 +42,20 @@ def one_sentence(x: Tensor, words: list[tuple[int, int, Tensor]], weights: Latti
             link = x_j @ weights.link_input + weights.link_bias
             a = [torch.sigmoid(link + c_w @ weights.link_hidden) for c_w in ending[j]]
             alpha = torch.softmax(torch.stack([i, *a]), dim=0)  # over gate values, unit by unit
-            c = (alpha * torch.stack([g, *ending[j]])).sum(0)
+            c = mix(alpha, [g, *ending[j]])
         else:
-            c = f * c + i * g
+            c = mix(torch.stack([i, f]), [g, c])
         h = o * torch.tanh(c)
         outputs.append(h)
         for start, end, x_w in words:
             if start == j:
                 ending[end - 1].append(word_cell(x_w, h, c, weights))
     return torch.stack(outputs) if outputs else x.new_zeros(0, weights.hidden)
+
+
+def mix(shares: Tensor, parts: list[Tensor]) -> Tensor:
+    """A cell, [H]: its parts, each with its share [H] of every unit."""
+    return (shares * torch.stack(parts)).sum(0)
 
 
 def word_cell(x_w: Tensor, h: Tensor, c: Tensor, weights: LatticeLSTMWeights) -> Tensor:

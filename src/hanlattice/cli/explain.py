@@ -1,0 +1,101 @@
+"""`hanlattice explain`: which words of the lexicon a text has, and what share of the cells each of them had."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
+from hanlattice.cli.notes import find_named
+from hanlattice.cli.texts import Device, Inputs, IsText, ModelFolder, Out, check_out, read_texts, write_results
+from hanlattice.errors import InputError
+
+if TYPE_CHECKING:
+    from hanlattice.explain import Explanation
+
+_PIPE = 100  # columns of a file or a pipe, which have no width of their own
+
+
+class Format(StrEnum):
+    terminal = "terminal"
+    json = "json"
+    svg = "svg"
+    html = "html"
+
+
+def explain(
+    inputs: Inputs,
+    model: ModelFolder = "ner",
+    format: Annotated[Format, typer.Option("--format", "-f", help="How to write the result.")] = Format.terminal,
+    lexicon: Lexicons = None,
+    trust: Trust = None,
+    layer: Annotated[int, typer.Option(min=1, help="The layer whose shares are drawn; 1 is the lowest.")] = 1,
+    out: Out = None,
+    text: IsText = False,
+    device: Device = "cpu",
+) -> None:
+    """Show why: the lattice of each text, the share that every word has of the cells, and what was found."""
+    from hanlattice.explain.draw import choose_layer
+    from hanlattice.models.device import use_threads
+    from hanlattice.predict import load
+
+    check_trust(trust, lexicon)
+    folder = find_named(model)
+    texts = read_texts(inputs, text)
+    check_out(out, inputs, text, lexicon, folder)
+    use_threads(1)
+    tagger = load(folder, device)
+    add_words(tagger, lexicon, trust)
+    choose_layer(tagger.explain(""), layer)  # one that is not there is told before any text is read
+    write_results(inputs, _written(map(tagger.explain, texts), format, layer, out is None), out)
+
+
+def _written(explanations: Iterator[Explanation], format: Format, layer: int, to_screen: bool) -> Iterable[str]:
+    if format is Format.json:
+        from hanlattice.data.jsonl import to_json
+
+        return (to_json(explanation.to_dict()) + "\n" for explanation in explanations)
+    if format is Format.svg:
+        return _svg(explanations, layer)
+    if format is Format.html:
+        from hanlattice.explain.html import page
+
+        return page(explanations, layer)
+    return _terminal(explanations, layer, to_screen)
+
+
+def _svg(explanations: Iterator[Explanation], layer: int) -> list[str]:
+    from hanlattice.explain.draw import picture
+
+    first = list(islice(explanations, 2))
+    if len(first) != 1:
+        many = "there are more" if first else "there is none"
+        raise InputError(f"a picture in SVG is of one text, and {many}: --format html takes any number")
+    if not first[0].text:
+        raise InputError("the text is empty: there is nothing to draw")
+    return [picture(first[0], layer)]
+
+
+def _terminal(explanations: Iterator[Explanation], layer: int, to_screen: bool) -> Iterator[str]:
+    """The lines with their colours, where a person sees them; plain in a file or a pipe."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from hanlattice.explain.terminal import lines
+
+    screen = Console(file=sys.stdout) if to_screen else Console(file=None, force_terminal=False, width=_PIPE)
+    width = screen.width if screen.is_terminal else _PIPE
+    for nth, explanation in enumerate(explanations):
+        with screen.capture() as caught:
+            if nth:
+                screen.print()
+            for line in lines(explanation, layer, width):
+                joined = Text.assemble(*line, no_wrap=True, overflow="ignore")
+                joined.rstrip()
+                screen.print(joined, soft_wrap=True, highlight=False)
+        yield caught.get()

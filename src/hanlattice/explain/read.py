@@ -1,0 +1,152 @@
+"""From a model and a text to an Explanation: the text is tagged as ever, and its lattice is watched beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hanlattice.batch import Batch, Examples
+from hanlattice.errors import ModelError
+from hanlattice.explain.values import Direction, Explanation, Layer, Share, Word, joined
+from hanlattice.models.checkpoint import Model
+from hanlattice.models.decode import Running
+from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.nn.stack import Stack
+from hanlattice.nn.word_lstm import WordLSTM
+from hanlattice.ops import crf
+from hanlattice.ops.lattice_lstm.trace import Both, Traced
+from hanlattice.text.cut import pieces
+from hanlattice.text.spans import Span
+
+LOW, HIGH = 0.1, 0.9  # the quantiles of a share over the hidden units
+
+Thing = TypeVar("Thing")
+
+
+@torch.no_grad()
+def explain(model: Model, text: str, limit: int, trust: float = 0.0) -> Explanation:
+    """What the model finds in a text, and why. Words that were added to the lexicon must have their vectors by now.
+
+    `limit` and `trust` are the Predictor's: a longer text is read in pieces; the tags of a user's words score more.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
+    if isinstance(model.tagger.encoder, WordLSTM):
+        raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
+    cuts = pieces(text, limit)
+    return joined(text, [_piece(model, text[low:high], trust) for low, high in cuts], cuts)
+
+
+def _piece(model: Model, text: str, trust: float) -> Explanation:
+    """A text that the model reads at once."""
+    indexer, device = model.indexer, model.tagger.output.weight.device
+    examples = indexer.read([text])
+    batch = examples.batch([0]).to(device)
+    offsets = _offsets(examples)
+    tags: list[str] = []
+    spans: list[Span] = []
+    chances: list[tuple[float, ...]] = []
+    if offsets:  # a CRF takes no sentence of nothing
+        running = Running(model.tagger, indexer, examples, np.zeros(1, dtype=np.int64), device, trust)
+        tags = [indexer.tags[tag] for tag in running.tags[0].tolist()]
+        chances = _marginals(model, running.emissions, batch)
+        spans = _spans(model, text, running, examples)
+    return Explanation(
+        text=text,
+        spans=tuple(spans),
+        tags=_spread(tags, offsets, len(text)),
+        words=_words(model, batch, offsets),
+        layers=tuple(_layer(both, batch, offsets, len(text)) for both in _traced(model, batch)),
+        tag_names=tuple(indexer.tags),
+        marginals=_spread(chances, offsets, len(text)),
+        pieces=((0, len(text)),),
+        has_lattice=indexer.lexicon is not None,
+    )
+
+
+def _offsets(examples: Examples) -> list[int]:
+    """Where each character that the model reads stands in its text."""
+    offsets: list[int] = (np.arange(examples.lengths[0]) if examples.offsets is None else examples.offsets).tolist()
+    return offsets
+
+
+def _spread(values: Sequence[Thing], offsets: Sequence[int], length: int) -> tuple[Thing | None, ...]:
+    """Values of the characters that were read, in the places of all."""
+    places: list[Thing | None] = [None] * length
+    for at, value in zip(offsets, values, strict=True):
+        places[at] = value
+    return tuple(places)
+
+
+def _marginals(model: Model, emissions: Tensor, batch: Batch) -> list[tuple[float, ...]]:
+    """The probability of each tag at each character, in the precision of a span's."""
+    scores = crf.CRFScores(*(part.double() for part in model.tagger.crf.scores))
+    rows = crf.marginals(emissions.double(), batch.lengths, scores)[0]
+    return [tuple(row) for row in rows.clamp(0.0, 1.0).tolist()]
+
+
+def _spans(model: Model, text: str, running: Running, examples: Examples) -> list[Span]:
+    found, scores = running.read(model.indexer.tag_ids, True)
+    _, start, end, label = (array.tolist() for array in examples.in_characters(found))
+    names = model.indexer.tag_ids.labels
+    return [
+        Span(low, high, names[name], score, text[low:high])
+        for low, high, name, score in zip(start, end, label, scores.tolist(), strict=True)
+    ]
+
+
+def _words(model: Model, batch: Batch, offsets: Sequence[int]) -> tuple[Word, ...]:
+    """The lattice's words, in its order: by start and then by end."""
+    lexicon, subwords, lattice = model.indexer.lexicon, model.indexer.subwords, batch.lattice
+    if lexicon is None:
+        return ()
+    first = 0 if subwords is None else len(subwords)
+    chosen = lattice.word >= first
+    chosen[chosen] = lexicon.is_chosen(lattice.word[chosen] - first)
+    found = []
+    columns = (array.tolist() for array in (lattice.start, lattice.end, lattice.word, chosen))
+    for start, end, number, own in zip(*columns, strict=True):
+        if subwords is not None and number < first:
+            word, source = subwords.words[number], model.config.subwords.called
+        else:
+            word, source = lexicon.words[number - first], model.config.lattice_sources[0].called
+        found.append(Word(offsets[start], offsets[end - 1] + 1, word, source, own))
+    return tuple(found)
+
+
+def _traced(model: Model, batch: Batch) -> list[Both]:
+    """The shares of every layer; none where there is no lattice."""
+    tagger = model.tagger
+    if model.indexer.lexicon is None or tagger.words is None:
+        return []
+    assert isinstance(tagger.encoder, LatticeLSTM | Stack)
+    inputs = tagger.inputs(batch)
+    assert inputs is not None
+    return tagger.encoder.traced(inputs, tagger.words(batch.words), batch.lattice)
+
+
+def _layer(both: Both, batch: Batch, offsets: Sequence[int], length: int) -> Layer:
+    ends, starts = (set(array.tolist()) for array in (batch.lattice.end - 1, batch.lattice.start))
+    forward = _direction(both.forward, ends, offsets, length)
+    return Layer(forward, _direction(both.backward, starts, offsets, length))
+
+
+def _direction(traced: Traced, filled: set[int], offsets: Sequence[int], length: int) -> Direction:
+    """`filled` are the characters into which words pour."""
+    before = [None if at in filled else share for at, share in enumerate(_shares(traced.before[0]))]
+    own = _spread(_shares(traced.own[0]), offsets, length)
+    return Direction(tuple(_shares(traced.words)), own, _spread(before, offsets, length))
+
+
+def _shares(each: Tensor) -> list[Share]:
+    """[N, H] → what there is to say of each row."""
+    rows = each.double()
+    if not len(rows):
+        return []
+    low, high = torch.quantile(rows, rows.new_tensor([LOW, HIGH]), dim=1)
+    numbers = torch.stack([rows.mean(1), rows.std(1, correction=0), low, high], dim=1)
+    return [Share(*row) for row in numbers.tolist()]

@@ -1,0 +1,146 @@
+"""Explanation: a text, what was found in it, and of what the cells at each of its characters were mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hanlattice.text.shown import rounded
+from hanlattice.text.spans import Span
+
+DIGITS = 6  # of the numbers in `to_dict`
+DIRECTIONS = ("forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The share that something has of a cell, from 0 to 1, over the hidden units: each unit has one of its own."""
+
+    mean: float
+    spread: float  # standard deviation
+    low: float  # a tenth of the units have less
+    high: float  # a tenth have more
+
+    def to_dict(self) -> dict[str, float]:
+        return {name: round(getattr(self, name), DIGITS) for name in ("mean", "spread", "low", "high")}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of the lexicon at [start, end) of the text, as the lexicon spells it."""
+
+    start: int
+    end: int
+    word: str
+    source: str  # words or subwords
+    chosen: bool  # whether a user added it
+
+    def at(self, direction: str) -> int:
+        """The character into whose cell it pours: its last, or its first for who reads from right to left."""
+        return self.end - 1 if direction == "forward" else self.start
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Shares of the cells of one direction. At each character they sum to one."""
+
+    words: tuple[Share, ...]  # in the order of `Explanation.words`, each where it pours in
+    own: tuple[Share | None, ...]  # of each character's own input; None where the model reads nothing
+    before: tuple[Share | None, ...]  # of the cell before; None where words pour in, which then is shut out
+
+
+@dataclass(frozen=True)
+class Layer:
+    forward: Direction
+    backward: Direction
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All offsets are code points of the text as given; what stands by character has an entry for each of them.
+
+    A segmenter does not read white space: there `tags` and `marginals` are None. Layers stand from the lowest up. A
+    model without lexicon has neither words nor layers, and `has_lattice` is False.
+    """
+
+    text: str
+    spans: tuple[Span, ...]
+    tags: tuple[str | None, ...]
+    words: tuple[Word, ...]
+    layers: tuple[Layer, ...]
+    tag_names: tuple[str, ...]
+    marginals: tuple[tuple[float, ...] | None, ...]  # by character, in the order of tag_names
+    pieces: tuple[tuple[int, int], ...]  # parts of a long text, each read as if it were a text of its own
+    has_lattice: bool
+
+    def into(self, at: int, direction: str) -> tuple[int, ...]:
+        """The places in `words` of those that pour into a character."""
+        return tuple(nth for nth, word in enumerate(self.words) if word.at(direction) == at)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain dicts, lists, strings and numbers, as JSON takes them."""
+        return {
+            "text": self.text,
+            "spans": [span.as_dict() for span in self.spans],
+            "words": [self._word(nth, word) for nth, word in enumerate(self.words)],
+            "characters": [self._character(at) for at in range(len(self.text))],
+            "pieces": [list(piece) for piece in self.pieces],
+            "has_lattice": self.has_lattice,
+        }
+
+    def _word(self, nth: int, word: Word) -> dict[str, Any]:
+        record = {name: getattr(word, name) for name in ("start", "end", "word", "source", "chosen")}
+        for name in DIRECTIONS:
+            record[name] = [getattr(layer, name).words[nth].to_dict() for layer in self.layers]
+        return record
+
+    def _character(self, at: int) -> dict[str, Any]:
+        chances = self.marginals[at]
+        record: dict[str, Any] = {"at": at, "character": self.text[at], "tag": self.tags[at], "marginals": None}
+        if chances is not None:
+            record["marginals"] = {
+                tag: rounded(chance, DIGITS) for tag, chance in zip(self.tag_names, chances, strict=True)
+            }
+        for name in DIRECTIONS:
+            record[name] = [_shares(getattr(layer, name), at) for layer in self.layers] if chances else []
+        return record
+
+
+def _shares(direction: Direction, at: int) -> dict[str, Any]:
+    own, before = direction.own[at], direction.before[at]
+    return {"own": own and own.to_dict(), "before": before and before.to_dict()}
+
+
+def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, int]]) -> Explanation:
+    """What was explained piece by piece, in the places of the whole text."""
+    at = [start for start, _ in pieces]
+    spans = [span.shifted(by) for part, by in zip(parts, at, strict=True) for span in part.spans]
+    words = [_moved(word, by) for part, by in zip(parts, at, strict=True) for word in part.words]
+    return Explanation(
+        text=text,
+        spans=tuple(spans),
+        tags=tuple(tag for part in parts for tag in part.tags),
+        words=tuple(words),
+        layers=tuple(map(_layer, zip(*(part.layers for part in parts), strict=True))),
+        tag_names=parts[0].tag_names,
+        marginals=tuple(row for part in parts for row in part.marginals),
+        pieces=tuple(pieces),
+        has_lattice=parts[0].has_lattice,
+    )
+
+
+def _moved(word: Word, by: int) -> Word:
+    return Word(word.start + by, word.end + by, word.word, word.source, word.chosen)
+
+
+def _layer(parts: Sequence[Layer]) -> Layer:
+    return Layer(_direction([part.forward for part in parts]), _direction([part.backward for part in parts]))
+
+
+def _direction(parts: Sequence[Direction]) -> Direction:
+    return Direction(
+        words=tuple(share for part in parts for share in part.words),
+        own=tuple(share for part in parts for share in part.own),
+        before=tuple(share for part in parts for share in part.before),
+    )

@@ -1,0 +1,39 @@
+"""Untrained models of every kind that can be explained, each made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hanlattice.config import make_config
+from hanlattice.data.segmented import read_segmented
+from hanlattice.predict import Predictor, load
+from tests.cutting import cutting_tree
+from tests.made import made_config, sentences
+from tests.untrained import in_twos, write_untrained
+
+
+def tagger(made: Path, folder: Path, **changes: Any) -> Predictor:
+    """One that finds persons and places."""
+    config = made_config(made, model__hidden=6, **changes)
+    train = sentences(40, 0)
+    return _shaken(
+        write_untrained(folder, config, [in_twos(each) for each in train] if config.reads_segments else train)
+    )
+
+
+def segmenter(made: Path, folder: Path, **changes: Any) -> Predictor:
+    config = make_config(cutting_tree(made, folder, model__encoder="lattice", model__hidden=6, **changes))
+    return _shaken(write_untrained(folder / "model", config, read_segmented(folder / "train.seg").sentences))
+
+
+def _shaken(folder: Path) -> Predictor:
+    """A model whose weights are all random, so that no two gates are alike."""
+    found = load(folder)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in found.model.tagger.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    return found

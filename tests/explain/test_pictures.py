@@ -1,0 +1,354 @@
+"""Pictures of any text are whole, safe and the same each time; what they show stands in the explanation."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanlattice.errors import InputError
+from hanlattice.explain import Direction, Explanation, Layer, Share, Word
+from hanlattice.explain.colours import TONES, tone
+from hanlattice.explain.draw import lattice, picture, sketch
+from hanlattice.explain.glyphs import chance, columns, labelled, shown, xml
+from hanlattice.explain.html import page
+from hanlattice.explain.layout import ROOM, Interval, Reach, by_row, edges, levels, rows, touches
+from hanlattice.explain.svg import THICK
+from hanlattice.explain.terminal import lines
+from hanlattice.text.spans import Span
+from tests.strategies import any_text
+from tests.strategies import spans as some_spans
+
+SVG = "{http://www.w3.org/2000/svg}"
+WORDS = [(0, 2, "南京"), (0, 3, "南京市"), (2, 4, "市长"), (3, 5, "长江"), (3, 7, "长江大桥"), (5, 7, "大桥")]
+
+
+def share(mean: float) -> Share:
+    return Share(mean, 0.1, max(0.0, mean - 0.1), min(1.0, mean + 0.1))
+
+
+def explained(
+    text: str, words: list[Word], spans: tuple[Span, ...] = (), layers: int = 1, pieces: tuple[int, ...] = ()
+) -> Explanation:
+    """An explanation in which words have the shares .5, .05, .05 … and the rest is the character's own."""
+    found = []
+    for _ in range(layers):
+        sides = []
+        for name in ("forward", "backward"):
+            at = [word.at(name) for word in words]
+            weights = [0.5 if here not in at[:nth] else 0.05 for nth, here in enumerate(at)]
+            sums = [sum(w for w, here in zip(weights, at, strict=True) if here == place) for place in range(len(text))]
+            before = tuple(None if place in at else share(0.25) for place in range(len(text)))
+            own = tuple(share(max(0.0, 1 - total) if total else 0.75) for total in sums)
+            sides.append(Direction(tuple(map(share, weights)), own, before))
+        found.append(Layer(*sides))
+    tags, cuts = ("O",) * len(text), (0, *pieces, len(text))
+    return Explanation(
+        text,
+        spans,
+        tags,
+        tuple(words),
+        tuple(found),
+        ("O", "B-X"),
+        ((0.9, 0.1),) * len(text),
+        tuple(pairwise(cuts)),
+        True,
+    )
+
+
+def nanjing() -> Explanation:
+    words = [Word(start, end, word, "words", word == "市长") for start, end, word in WORDS]
+    spans = (Span(0, 3, "LOC", 0.98, "南京市"), Span(3, 7, "LOC", 1.0, "长江大桥"))
+    return explained("南京市长江大桥", words, spans)
+
+
+@st.composite
+def any_explanation(draw: st.DrawFn) -> Explanation:
+    text = draw(any_text)
+    words = []
+    for _ in range(draw(st.integers(0, 6)) if len(text) > 1 else 0):
+        start = draw(st.integers(0, len(text) - 2))
+        end = draw(st.integers(start + 2, len(text)))
+        words.append(
+            Word(start, end, text[start:end], draw(st.sampled_from(["words", "subwords"])), draw(st.booleans()))
+        )
+    labels = st.sampled_from(["LOC", "WORD", "<b>&\"'"])
+    found = tuple(
+        Span(s.start, s.end, s.label, 0.5, text[s.start : s.end]) for s in draw(some_spans(len(text), labels))
+    )
+    pieces = (len(text) // 2,) if len(text) > 3 and draw(st.booleans()) else ()
+    words = [word for word in words if not any(word.start < cut < word.end for cut in pieces)]
+    return explained(
+        text, sorted(words, key=lambda word: (word.start, word.end)), found, draw(st.integers(1, 2)), pieces
+    )
+
+
+def texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+class Checked(HTMLParser):
+    """It fails where an element is not closed, and keeps what a reader would see."""
+
+    VOID = frozenset({"meta"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        assert not {name for name, _ in attrs} & {"src", "href", "onclick", "onload"}
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.seen.append(data)
+
+
+@settings(max_examples=30)
+@given(explanation=any_explanation(), most=st.sampled_from([200.0, 400.0, 960.0]))
+def test_svg_of_anything(explanation: Explanation, most: float) -> None:
+    svg = picture(explanation, 1, most)
+    svg.encode("utf-8")
+    assert svg == picture(explanation, 1, most)
+    seen = texts(svg)
+    for character in explanation.text:
+        assert shown(character) in seen
+    root = ElementTree.fromstring(svg)
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg", "title", "style", "rect", "g", "text", "path", "polygon"
+    }  # fmt: skip
+    assert all(0 < float(root.get(name)) < 1e6 for name in ("width", "height"))
+    for element in root.iter():
+        assert all(float(element.get(name, "1")) >= 0 for name in ("width", "height", "font-size", "stroke-width"))
+
+
+@settings(max_examples=30)
+@given(explanations=st.lists(any_explanation(), max_size=3))
+def test_html_of_anything(explanations: list[Explanation]) -> None:
+    html = "".join(page(explanations, 1))
+    html.encode("utf-8")
+    checked = Checked()
+    checked.feed(html)
+    checked.close()
+    assert checked.open == []
+    assert not checked.names & {"script", "img", "link", "iframe"}
+    assert html.count("<section>") == len(explanations)
+    assert not re.search(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", html)
+
+
+@settings(max_examples=40)
+@given(explanation=any_explanation(), width=st.integers(20, 140))
+def test_lines_of_anything(explanation: Explanation, width: int) -> None:
+    for line in lines(explanation, 1, width):
+        text = "".join(piece.text for piece in line)
+        assert text.isprintable() or "\u3000" in text
+        assert columns(text) <= max(width, 140)
+
+
+def test_the_words_and_spans_of_a_sentence_are_in_its_picture() -> None:
+    explanation = nanjing()
+    seen = texts(picture(explanation))
+    for _, _, word in WORDS:
+        assert sum(text.startswith(f"{word} ") for text in seen) == 2  # above and below
+    assert "LOC 98%" in seen
+    assert "LOC 100%" in seen
+    assert "words that were added" in seen
+
+
+def test_an_arc_is_as_thick_as_its_share() -> None:
+    root = ElementTree.fromstring(picture(nanjing()))
+    thick = [float(path.get("stroke-width")) for path in root.iter(f"{SVG}path")]
+    assert len(thick) == 2 * len(WORDS)
+    assert set(thick) == {round(THICK * 0.5, 1), max(0.8, round(THICK * 0.05, 1))}
+
+
+def test_a_word_across_a_break_is_drawn_in_both_rows() -> None:
+    text = "天" * 40
+    explanation = explained(text, [Word(0, 40, text, "words", False)])
+    root = ElementTree.fromstring(picture(explanation, 1, 960.0))
+    paths = list(root.iter(f"{SVG}path"))
+    assert len(paths) == 2 * 4  # four rows, above and below
+    assert len(list(root.iter(f"{SVG}polygon"))) == 2  # and it arrives once in each direction
+    found = ["".join(piece.text for piece in line) for line in lines(explanation, 1, 100)]
+    assert sum("╌" in line for line in found) == sum("天天" in line for line in found) > 1
+
+
+def test_the_picture_of_words_alone() -> None:
+    svg = lattice("南京市长江大桥", WORDS)
+    seen = texts(svg)
+    assert {word for _, _, word in WORDS} <= set(seen)
+    assert not any("%" in text for text in seen)
+    assert len(list(ElementTree.fromstring(svg).iter(f"{SVG}path"))) == len(WORDS)
+
+
+def test_lines_say_everything_without_colour() -> None:
+    found = ["".join(piece.text for piece in line).rstrip() for line in lines(nanjing(), 1, 100)]
+    assert found == [
+        "南 京 市 长 江 大 桥",
+        "└─LOC──┘ └LOC 100%─┘   南京市 LOC 98%",
+        "                                 forward →           ← backward",
+        "├───┤                  南京      ████      50% ±10   ████      50% ±10",
+        "├──────┤               南京市    ████      50% ±10   ▍          5% ±10",
+        "      ├───┤            市长      ████      50% ±10   ████      50% ±10",
+        "         ├───┤         长江      ████      50% ±10   ████      50% ±10",
+        "         ├─────────┤   长江大桥  ████      50% ±10   ▍          5% ±10",
+        "               ├───┤   大桥      ▍          5% ±10   ████      50% ±10",
+        "75 50 50 50 50 75 45   each character's own share in %, forward",
+        "45 75 50 45 75 50 75   each character's own share in %, backward",
+    ]
+
+
+def test_the_probabilities_of_words_have_a_line_of_their_own() -> None:
+    """There is no room for them in the brackets of short words."""
+    spans = (Span(0, 1, "WORD", 0.07, "南"), Span(1, 2, "WORD", 1.0, "京"), Span(2, 5, "WORD", 0.666, "市长江"))
+    found = [
+        "".join(piece.text for piece in line).rstrip() for line in lines(explained("南京市长江", [], spans), 1, 100)
+    ]
+    assert found[:3] == [
+        "南 京 市 长 江",
+        "└┘ └┘ └──────┘",
+        "7  99 67         each word's probability in %, 99 and more as 99",
+    ]
+
+
+def legend(svg: str) -> dict[str, tuple[float, float]]:
+    """Where the small texts stand."""
+    found = [text for text in ElementTree.fromstring(svg).iter(f"{SVG}text") if text.get("text-anchor") == "start"]
+    return {text.text or "": (float(text.get("x")), float(text.get("y"))) for text in found}
+
+
+@pytest.mark.parametrize("length", [2, 7, 14, 16, 20, 40])
+def test_what_colours_mean_stands_on_one_line(length: int) -> None:
+    text = ("南京市长江大桥" * 6)[:length]
+    svg = picture(explained(text, [Word(0, 2, "南京", "words", False)]))
+    places = legend(svg)
+    bars = [places[said] for said in ("share of the character itself", "of words", "of the cell before")]
+    others = [place for said, place in places.items() if place not in bars]
+    assert len({y for _, y in bars}) == 1
+    assert all(y < bars[0][1] for _, y in others)
+    assert float(ElementTree.fromstring(svg).get("width")) > bars[-1][0] + 100
+
+
+def test_a_page_of_a_long_text_is_not_huge() -> None:
+    """A cell of its tables has no more than its number and a class: a character has some kilobytes."""
+    text = "南京市长江大桥" * 40
+    words = [Word(at + s, at + e, word, "words", False) for at in range(0, len(text), 7) for s, e, word in WORDS]
+    html = "".join(page([explained(text, words)]))
+    cells = re.findall(r"<td[^>]*>", html)
+    assert len(cells) > 10 * len(text)
+    assert set(cells) <= {"<td>", *(f'<td class="h{step}">' for step in range(1, 11))}
+    assert html.count("{background:rgba(var(--heat),") == 10
+
+
+def test_what_is_not_there_is_said() -> None:
+    bare = explained("天气", [])
+    assert "no word of the lexicon stands in this text" in texts(picture(bare))
+    plain = Explanation("天", (), ("O",), (), (), ("O",), ((1.0,),), ((0, 1),), False)
+    said = "this model has no lexicon: it reads characters alone"
+    assert said in texts(picture(plain))
+    assert said in ["".join(piece.text for piece in line) for line in lines(plain)]
+    two = explained("天气", [Word(0, 2, "天气", "words", False)], layers=2)
+    assert any("layer 2 of 2" in text for text in texts(picture(two, 2)))
+
+
+@pytest.mark.parametrize(
+    ("layers", "asked", "said"), [(1, 2, "one layer, 1;"), (3, 4, "layers 1 to 3;"), (2, 0, "layer 0")]
+)
+def test_a_layer_that_is_not_there(layers: int, asked: int, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        sketch(explained("天气", [], layers=layers), asked)
+
+
+@given(
+    widths=st.lists(st.sampled_from([44.0, 64.0]), max_size=40),
+    most=st.sampled_from([50.0, 130.0, 900.0]),
+    data=st.data(),
+)
+def test_rows_cover_everything_once(widths: list[float], most: float, data: st.DataObject) -> None:
+    places = st.integers(0, len(widths))
+    breaks = data.draw(st.lists(places, max_size=3))
+    pairs = data.draw(st.lists(st.tuples(places, places), max_size=5))
+    soft = [Interval(low, high) for low, high in pairs if high - low > 1]
+    found = rows(widths, most, soft[:2], soft[2:], breaks)
+    assert [at for start, end in found for at in range(start, end)] == list(range(len(widths)))
+    assert all(edges(widths, row)[-1] <= most or row.end - row.start == 1 for row in found)
+    assert not any(row.start < cut < row.end for row in found for cut in breaks)
+    if widths:
+        for nth, row in enumerate(found):
+            mine = [at for at, each in enumerate(soft) if each.start < row.end and row.start < each.end]
+            assert by_row(soft, found)[nth] == mine
+
+
+def test_a_row_ends_where_it_cuts_the_least() -> None:
+    ten = [10.0] * 10
+    assert rows(ten, 60.0, [Interval(4, 6)], [], []) == [(0, 6), (6, 10)]
+    assert rows(ten, 60.0, [Interval(4, 7)], [], []) == [(0, 4), (4, 10)]
+    assert rows(ten, 60.0, [], [Interval(5, 7)], []) == [(0, 5), (5, 10)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=12))
+def test_arcs_of_one_level_stand_apart(pairs: list[tuple[int, int]]) -> None:
+    reaches = [Reach(float(left), float(left + long), long) for left, long in pairs]
+    found = levels(reaches)
+    for one, other in combinations(range(len(reaches)), 2):
+        if found[one] == found[other]:
+            first, second = sorted([reaches[one], reaches[other]])
+            assert second.left >= first.right + ROOM
+    assert not found or set(found) == set(range(max(found) + 1))
+
+
+def test_no_two_arcs_touch_a_cell_at_one_place() -> None:
+    spans = [Interval(start, end) for start, end, _ in WORDS]
+    found = touches(spans, [64.0 * at for at in range(8)], 0)
+    assert len({x for pair in found for x in pair}) == 2 * len(spans)
+    for (start, end), (low, high) in zip(spans, found, strict=True):
+        assert 64 * start < low < 64 * (start + 1)
+        assert 64 * (end - 1) < high < 64 * end
+    inner, outer = found[0], found[1]  # 南京 and 南京市 begin together: the shorter stands inside
+    assert outer[0] < inner[0]
+
+
+@pytest.mark.parametrize(
+    ("character", "expected"),
+    [
+        ("南", "南"),
+        (" ", "␣"),
+        ("\u3000", "␣"),
+        ("\n", "\\n"),
+        ("\0", "\\x00"),
+        ("\ud800", "\\ud800"),
+        ("\u0301", "◌\u0301"),
+        ("<", "<"),
+    ],
+)
+def test_every_character_is_shown(character: str, expected: str) -> None:
+    assert shown(character) == expected
+
+
+def test_escapes() -> None:
+    assert xml("<a b=\"'&\x00\n\ufffe>") == "&lt;a b=&quot;&#39;&amp;\\x00\n\\ufffe&gt;"
+    assert labelled("南京", "4%") == "南京 4%"
+    assert labelled("שלום", "4%") == "שלום\u200e 4%"
+    assert (chance(0.9999), chance(1.0), chance(0.991)) == (">99%", "100%", "99%")
+
+
+def test_labels_have_tones() -> None:
+    labels = {"PER.NAM", "PER", "LOC", "甲", "乙"}
+    assert tone("PER.NAM", labels) == tone("PER", labels) != tone("LOC", labels)
+    assert tone("甲", labels) != tone("乙", labels)
+    assert all(0 <= tone(label, labels) < len(TONES) for label in labels)

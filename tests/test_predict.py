@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import hanlattice
+from hanlattice.batch.examples import Examples
+from hanlattice.batch.indexer import Indexer
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import HanlatticeError, InputError, ModelError
+from hanlattice.models.compose import compose, learn_from
 from hanlattice.predict import LIMIT, Document, Predictor, load
 from hanlattice.text.cut import pieces
+from hanlattice.text.lexicon import LONGEST
 from tests.made import made_config
 from tests.untrained import in_twos, write_untrained
 
@@ -221,10 +229,101 @@ def test_a_stream_keeps_nothing_that_it_has_given(model):
 def test_what_is_not_text_is_refused(model):
     with pytest.raises(TypeError, match="a text must be a str, not bytes"):
         model([b"\xe5"])
+    for wrong in (None, 3, b"\xe5", iter(["王小明"])):
+        for call in (model, model.candidates, model.readings, model.explain, lambda text: model([text])):
+            with pytest.raises(TypeError, match=f"a text must be a str, not {type(wrong).__name__}: "):
+                call(wrong)
     with pytest.raises(TypeError, match="for one text call the tagger itself"):
         model.pipe("王小明")
     with pytest.raises(ValueError, match="batch_size must be 1 or more"):
         model.pipe(["王小明"], batch_size=0)
+
+
+def test_what_is_no_number_is_refused(model):
+    for wrong in (2.5, "3", None):
+        for call in (model.candidates, model.readings, lambda text, n: model.pipe([text], candidates=n)):
+            with pytest.raises(TypeError, match=f"must be an int, not {type(wrong).__name__}: {wrong!r}"):
+                call("北京", wrong)
+    with pytest.raises(TypeError, match=r"min_score must be a number, not str: '0\.5'"):
+        model("北京", min_score="0.5")
+    assert len(model.candidates("王小明去了南湖", np.int64(2), np.float32(0.0))) == 2
+
+
+def test_any_collection_is_a_list_of_texts(model):
+    assert model(np.array(["王小明", "南湖"])) == model({"王小明": 1, "南湖": 2}) == model(["王小明", "南湖"])
+
+
+# ---- words that join
+
+
+def composed(tagger: Predictor, words: list[str]) -> torch.Tensor:
+    """Their vectors, each made of its own."""
+    lexicon, table = tagger.model.indexer.lexicon, tagger.model.tagger.lexicon
+    assert lexicon is not None
+    assert table is not None
+    return compose(words, lexicon, table, tagger._composer or learn_from(lexicon, table)).float()
+
+
+def test_two_threads_that_prepare_give_each_word_one_vector(tagger, monkeypatch):
+    """Both have seen that words are new before either gives them vectors."""
+    words, both = [f"词{number}语" for number in range(50)], threading.Barrier(2)
+    table, lexicon = tagger.model.tagger.lexicon, tagger.lexicon
+    before = len(table)
+    lexicon.update(words)
+
+    class Both:
+        """A lock that is asked for by two before one gets it."""
+
+        lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            both.wait(timeout=20)
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    monkeypatch.setattr("hanlattice.predict._PREPARING", Both())
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(Predictor(tagger.model).prepare) for _ in range(2)]:
+            done.result()
+    assert len(table) == len(lexicon.words) == before + 50
+    torch.testing.assert_close(table.added.float(), composed(tagger, words))
+
+
+@pytest.mark.parametrize("ask", ["__call__", "candidates", "readings"])
+def test_a_word_that_joins_while_a_text_is_read_has_its_vector(tagger, monkeypatch, ask):
+    """Between the look at the lexicon and the look at the text: as another thread might do it."""
+    table, read = tagger.model.tagger.lexicon, Indexer.read
+    seen: list[tuple[int, int]] = []
+
+    def reading(self: Indexer, texts: list[str]) -> Examples:
+        self.lexicon.add("青石镇工")
+        examples = read(self, texts)
+        seen.append((self.lexicon.id("青石镇工"), int(examples.batch([0]).words.max())))
+        return examples
+
+    emissions = tagger.model.tagger.emissions
+    monkeypatch.setattr(Indexer, "read", reading)
+    monkeypatch.setattr(
+        tagger.model.tagger, "emissions", lambda batch: (seen.append((len(table), -1)), emissions(batch))[1]
+    )
+    getattr(tagger, ask)("王小明在青石镇工作。")
+    assert seen[0][0] == seen[0][1] == len(table) - 1  # it stands in the text
+    assert seen[1] == (len(table), -1)  # and had its row when the model ran
+
+
+def test_a_lexicon_full_of_words_that_no_text_can_have_is_quick(tagger):
+    assert tagger.lexicon.update(["甲" * 200_000, "乙" * (LONGEST + 1), "丙" * LONGEST]) == 1
+    tagger.prepare()
+    assert len(tagger.model.tagger.lexicon) == len(tagger.lexicon.words)
+
+
+def test_a_predictor_can_be_copied(tagger):
+    other = copy.deepcopy(tagger)
+    other.lexicon.add("青石镇工")
+    assert_alike(other("王小明去了南湖！"), tagger("王小明去了南湖！"))
+    assert "青石镇工" not in tagger.lexicon
 
 
 def test_a_word_added_takes_effect_on_the_next_call(tagger):
@@ -240,9 +339,8 @@ def test_a_word_added_takes_effect_on_the_next_call(tagger):
     assert {new, new + 1} <= set(emissions[-1])
     words = tagger.model.tagger.words
     assert torch.equal(words.rows(torch.arange(new)), before)
-    inside = tagger.lexicon.id("没有")
-    assert torch.equal(words.rows(torch.tensor([new])), words.rows(torch.tensor([inside])))
-    torch.testing.assert_close(words.rows(torch.tensor([new + 1]))[0], before.mean(0))
+    assert len(words) == new + 2
+    assert words.rows(torch.tensor([new, new + 1])).norm(dim=1).min() > 0
     assert tagger.lexicon.remove("好，没有人说")
     tagger(text)
     assert new not in emissions[-1]

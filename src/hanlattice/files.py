@@ -9,7 +9,7 @@ import io
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -91,6 +91,22 @@ def sha256(path: str | Path) -> str:
 def keep_first(text: str) -> str:
     """The beginning of a file, so that `read_lines` gives back a first U+FEFF and does not drop it as the BOM."""
     return "\ufeff" + text if text.startswith("\ufeff") else text
+
+
+def check_output(output: Path | None, inputs: Iterable[Path], folders: Iterable[Path] = ()) -> None:
+    """Say before any work that an output cannot be a folder, a file that is read, or one inside a folder that is."""
+    if output is None:
+        return
+    if output.is_dir():
+        raise OutputError(f"cannot write {output}: it is a folder, not a file")
+    refuse_inputs(output, [*inputs, *(path for folder in folders for path in folder.rglob("*"))])
+
+
+def refuse_inputs(output: Path, inputs: Iterable[Path]) -> None:
+    """An output must not be one of the files that are read, whatever it is called."""
+    for file in inputs:
+        if output.is_file() and file.is_file() and output.samefile(file):
+            raise InputError("the output is one of the files to read; give it another name", output)
 
 
 @contextlib.contextmanager

@@ -13,13 +13,16 @@ import rjieba
 
 from hanlattice.config import make_config
 from hanlattice.data.columns import write_columns
+from hanlattice.data.corpus import read_corpus
 from hanlattice.data.jsonl import write_jsonl
+from hanlattice.data.segmented import write_segmented
+from hanlattice.evaluation.ner import score
 from hanlattice.predict import load
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training.loop import train
 from tests.cli.command import hanlattice
-from tests.cutting import cutting_tree
+from tests.cutting import cutting_tree, in_words
 from tests.made import made_config, sentences
 from tests.untrained import in_twos, write_untrained
 
@@ -280,3 +283,42 @@ def test_the_format_that_a_model_was_trained_with_counts(made, tmp_path):
     found = [hanlattice("evaluate", "--json", folder, tmp_path / name) for name in ("a.txt", "a.bmes")]
     assert [each.code for each in found] == [0, 0]
     assert found[0].text == found[1].text
+
+
+# ---- a user's dictionary
+
+
+def test_the_words_of_a_dictionary_count(lattice_folder, made, tmp_path):
+    """As they do for a program that adds them, and with a note of those that cannot."""
+    (tmp_path / "words.txt").write_text("王小明在青\n王\n石镇 工\n", "utf-8")
+    shown = hanlattice("evaluate", "--json", lattice_folder, made / "test.bmes", "-l", tmp_path / "words.txt")
+    assert shown.code == 0
+    note = "1 of 3 words has one character, and is passed over"
+    assert shown.err == f"note: {tmp_path / 'words.txt'}: {note}\n"
+    tagger, corpus = load(lattice_folder), read_corpus(made / "test.bmes").sentences
+    tagger.lexicon.load(tmp_path / "words.txt")
+    found = [document.spans for document in tagger([sentence.text for sentence in corpus])]
+    assert json.loads(shown.text) == score([sentence.spans or () for sentence in corpus], found).as_dict()
+
+
+def test_a_dictionary_is_trusted_as_much_as_it_is_said(tmp_path, made):
+    """By a segmenter: with all words of the gold text it can be made to find them."""
+    gold = [*map(in_words, sentences(12, 5))]
+    folder = write_untrained(tmp_path / "model", made_config(made, model__encoder="lattice"), gold)
+    write_segmented(tmp_path / "gold.seg", gold)
+    words = {each.text[word.start : word.end] for each in gold for word in each.spans or ()}
+    (tmp_path / "words.txt").write_text("\n".join(words - set("".join(words))), "utf-8")
+    own = ["evaluate", "--json", folder, tmp_path / "gold.seg", "-l", tmp_path / "words.txt"]
+    plain, none, usual, most = (
+        json.loads(hanlattice(*given).text)["overall"]["f1"]
+        for given in (own[:4], [*own, "--trust", "0"], own, [*own, "--trust", "1000"])
+    )
+    assert max(plain, none) < usual <= most
+
+
+def test_a_dictionary_needs_a_lexicon_and_trust_a_dictionary(char_folder, lattice_folder, made, tmp_path):
+    (tmp_path / "words.txt").write_text("青石镇\n", "utf-8")
+    file = made / "test.bmes"
+    hanlattice("evaluate", char_folder, file, "-l", tmp_path / "words.txt").refused("this model has no lexicon")
+    hanlattice("evaluate", lattice_folder, file, "-l", tmp_path / "none.txt").refused("none.txt", "no such file")
+    hanlattice("evaluate", lattice_folder, file, "--trust", "3").refused("--trust is for the words of --lexicon")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanlattice.cli.segment import check_trust
+from hanlattice.cli.dictionaries import check_trust
 from hanlattice.config import make_config
 from hanlattice.errors import InputError
 from hanlattice.predict import TEXTS, TRUST_MOST, Predictor
@@ -190,6 +190,16 @@ def test_words_that_do_nothing_are_told(folder, tmp_path):
     ]
 
 
+def test_words_that_are_too_long_are_told(folder, lattice_folder, tmp_path):
+    (tmp_path / "long.txt").write_text(f"{'王' * 20_000}\n小明在\n王\n{'王' * 512}\n", "utf-8")
+    outcome, what = hanlattice("segment", "-m", folder, "-l", tmp_path / "long.txt", TEXT), "2 of 4 words have"
+    assert outcome.code == 0
+    kinds = "one character, more than 512, or white space inside"
+    assert outcome.err == f"note: {tmp_path / 'long.txt'}: {what} {kinds}, and are passed over\n"
+    outcome = hanlattice("tag", "-m", lattice_folder, "-l", tmp_path / "long.txt", TEXT)
+    assert f"{what} one character or more than 512, and are passed over\n" in outcome.err
+
+
 def test_trust_is_for_the_words_of_a_dictionary(folder, tmp_path):
     (tmp_path / "words.txt").write_text("明在青\n", "utf-8")
     own = ["segment", "-m", folder, "-l", tmp_path / "words.txt", TEXT, "--trust"]
@@ -202,6 +212,24 @@ def test_trust_is_for_the_words_of_a_dictionary(folder, tmp_path):
         assert "--trust" in outcome.err
     with pytest.raises(InputError, match="--trust must be from 0 to 1000, not nan"):  # which older typers let pass
         check_trust(float("nan"), [tmp_path / "words.txt"])
+
+
+def test_a_terminal_gets_nothing_that_it_would_obey(folder, monkeypatch):
+    pipe = hanlattice("segment", "-m", folder, "--text", "王\x1b[31m小\x9b明\x07").text
+    assert pipe.replace(" ", "") == "王\x1b[31m小\x9b明\x07\n"
+    monkeypatch.setattr("hanlattice.cli.texts.is_screen", lambda out: out is None)
+    screen = hanlattice("segment", "-m", folder, "--text", "王\x1b[31m小\x9b明\x07").text
+    assert screen.replace(" ", "") == "王\\x1b[31m小\\x9b明\\x07\n"
+
+
+def test_an_output_takes_the_place_of_nothing_that_is_read(folder, tmp_path):
+    file, words = tmp_path / "in.txt", tmp_path / "words.txt"
+    file.write_text("王小明\n", "utf-8")
+    words.write_text("王小\n", "utf-8")
+    for out in (file, words, folder / "config.json"):
+        outcome = hanlattice("segment", file, "-m", folder, "-l", words, "-o", out)
+        outcome.refused(str(out), "the output is one of the files to read")
+    assert (file.read_text("utf-8"), words.read_text("utf-8")) == ("王小明\n", "王小\n")
 
 
 def test_as_many_texts_at_a_time_as_the_device_is_given(folder, tmp_path, monkeypatch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hanlattice.cli import tag
 from hanlattice.data.columns import read_columns
 from hanlattice.data.jsonl import read_jsonl
 from hanlattice.errors import InputError
@@ -119,6 +122,143 @@ def test_jsonl_can_be_read_again_as_a_corpus(lattice_folder, tmp_path):
     assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [2, 1]
 
 
+def test_min_score_leaves_spans_out(lattice_folder):
+    (whole,) = records(hanlattice("tag", "-m", lattice_folder, TEXT).out)
+    scores = sorted(span["score"] for span in whole["spans"])  # type: ignore[attr-defined]
+    bar = (scores[0] + scores[1]) / 2
+    (some,) = records(hanlattice("tag", "-m", lattice_folder, "--min-score", str(bar), TEXT).out)
+    assert some["text"] == TEXT
+    assert some["spans"] == [span for span in whole["spans"] if span["score"] > bar]  # type: ignore[attr-defined]
+    inline = hanlattice("tag", "-m", lattice_folder, "--min-score", "1", "-f", "inline", TEXT)
+    assert inline.text == TEXT + "\n"
+    conll = hanlattice("tag", "-m", lattice_folder, "--min-score", "1", "-f", "conll", "南湖")
+    assert conll.text == "南\tO\n湖\tO\n\n"
+
+
+def test_nbest_adds_candidates(lattice_folder, tmp_path):
+    outcome = hanlattice("tag", "-m", lattice_folder, "--nbest", "4", TEXT, "", "\udcff湖")
+    first, empty, odd = records(outcome.out)
+    assert len(first["candidates"]) == 4  # type: ignore[arg-type]
+    assert "王小明" in outcome.text
+    scores = [span["score"] for span in first["candidates"]]  # type: ignore[attr-defined]
+    assert scores == sorted(scores, reverse=True)
+    assert {span["text"] for span in first["candidates"][:2]} == {"王小明", "青石镇"}  # type: ignore[index]
+    assert empty["candidates"] == []
+    assert odd["text"] == "\udcff湖"
+    assert odd["candidates"]
+    (tmp_path / "o.jsonl").write_bytes(outcome.out)
+    assert len(read_jsonl(tmp_path / "o.jsonl").sentences) == 2  # candidates are no labels: a corpus is read without
+    few = hanlattice("tag", "-m", lattice_folder, "--nbest", "4", "--min-score", "0.5", TEXT)
+    assert len(records(few.out)[0]["candidates"]) == 2  # type: ignore[arg-type]
+    for format in ("conll", "inline", "terminal", "html"):
+        refused = hanlattice("tag", "-m", lattice_folder, "--nbest", "2", "-f", format, TEXT)
+        refused.refused("--nbest is for --format jsonl", format)
+
+
+def test_a_dictionary(lattice_folder, tmp_path):
+    (tmp_path / "words.txt").write_text("红叶谷口\n湖\n", "utf-8")
+    text = "王小明去了红叶谷口！"
+    before, after = (
+        hanlattice("tag", "-m", lattice_folder, *more, text) for more in ([], ["--lexicon", tmp_path / "words.txt"])
+    )
+    assert before.out != after.out
+    assert "1 of 2 words has one character" in after.err
+    hanlattice("tag", "-m", lattice_folder, "-l", tmp_path / "none.txt", text).refused("none.txt", "no such file")
+
+
+def test_a_dictionary_for_a_model_without_lexicon(char_folder, tmp_path):
+    (tmp_path / "words.txt").write_text("红叶谷口\n", "utf-8")
+    hanlattice("tag", "-m", char_folder, "-l", tmp_path / "words.txt", TEXT).refused("this model has no lexicon")
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.5", "nan", "high"])
+def test_a_min_score_that_is_no_probability(lattice_folder, value):
+    outcome = hanlattice("tag", "-m", lattice_folder, "--min-score", value, TEXT)
+    assert outcome.code == 2
+    assert "--min-score" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_colours_and_none(lattice_folder, tmp_path, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    command = ("tag", "-m", lattice_folder, "-f", "terminal", TEXT, "\x1b[31m")
+    plain = "[王小明/PER]在[青石镇/LOC]工作。\n\\x1b[31m\n\nLOC 1 · PER 1 · 2 texts\n"
+    assert hanlattice(*command).text == plain  # a pipe has no colours
+    assert hanlattice(*command, "-o", tmp_path / "out").code == 0
+    assert (tmp_path / "out").read_text("utf-8") == plain
+    monkeypatch.setitem(tag.__globals__, "is_screen", lambda out: out is None)
+    coloured = hanlattice(*command).text
+    assert "\x1b[1m王小明\x1b[22m/PER]\x1b[0m在" in coloured
+    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plain
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as changed:
+            changed.setenv(name, value)
+            assert hanlattice(*command).text == plain
+
+
+def test_a_terminal_gets_colours(lattice_folder):
+    """The real program at a pseudo-terminal."""
+    master, slave = pty.openpty()
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    outcome = run("tag", "-m", lattice_folder, TEXT, stdout=slave, env=environment)
+    os.close(slave)
+    shown = os.read(master, 10_000).decode("utf-8")
+    os.close(master)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "\x1b[1m王小明\x1b[22m/PER]" in shown
+
+
+NASTY = "王小明\x1b]0;x\x07在\x9b31m青石镇\x7f"
+
+
+@pytest.mark.parametrize("more", [("-f", "inline"), ("-f", "conll"), ("-f", "jsonl"), ("-f", "terminal")])
+def test_a_terminal_gets_nothing_that_it_would_obey(lattice_folder, more, monkeypatch):
+    """Files and pipes get the text as it is."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    pipe = hanlattice("tag", "-m", lattice_folder, *more, "--text", NASTY).text
+    monkeypatch.setattr("hanlattice.cli.texts.is_screen", lambda out: out is None)
+    screen = hanlattice("tag", "-m", lattice_folder, *more, "--text", NASTY).text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", screen)
+    assert len(screen.split("\n")) == len(pipe.split("\n"))
+    if more[1] == "jsonl":
+        assert screen == pipe
+        assert json.loads(screen)["text"] == NASTY
+    if more[1] == "inline":
+        assert "\x1b]0;x\x07" in pipe
+        assert "\\x1b]0;x\\x07" in screen
+
+
+def test_an_output_takes_the_place_of_nothing_that_is_read(lattice_folder, file, tmp_path):
+    (tmp_path / "words.txt").write_text("红叶谷口\n", "utf-8")
+    (tmp_path / "link").symlink_to(file)
+    file.write_text(f"{TEXT}\n", "utf-8")
+    card = lattice_folder / "README.md"
+    kept = {path: path.read_bytes() for path in (file, tmp_path / "words.txt", card)}
+    for verb in (("tag",), ("explain", "-f", "json")):
+        for out in (*kept, tmp_path / "link", tmp_path / "." / "in.txt"):
+            more = ("-m", lattice_folder, "-l", tmp_path / "words.txt", "-o", out)
+            hanlattice(*verb, file, *more).refused(str(out), "the output is one of the files to read")
+        hanlattice(*verb, file, "-m", lattice_folder, "-o", tmp_path).refused("it is a folder, not a file")
+    with file.open("rb") as stdin:
+        process = start("tag", "-", "-m", lattice_folder, "-o", file, stdin=stdin)
+        assert b"one of the files to read" in process.communicate(timeout=60)[1]
+        assert process.returncode == 2
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert hanlattice("tag", "-m", lattice_folder, "--text", file, "-o", file).code == 0  # its name is the text
+    assert texts(file.read_bytes()) == [str(file)]
+
+
+def test_a_page(lattice_folder, tmp_path):
+    out = tmp_path / "page.html"
+    outcome = hanlattice("tag", "-m", lattice_folder, "-f", "html", "-o", out, TEXT, "<b>&\udcff")
+    assert (outcome.code, outcome.out, outcome.err) == (0, b"", "")
+    page = out.read_text("utf-8")
+    assert re.search(r'<mark [^>]*data-label="PER" title="PER 0\.\d{4}">王小明</mark>在<mark', page)
+    assert "&lt;b&gt;&amp;\\udcff</p>" in page
+    assert page.endswith("</html>\n")
+
+
 def test_threads_are_used_and_change_nothing(lattice_folder, monkeypatch):
     asked: list[int] = []
     monkeypatch.setattr("torch.set_num_threads", asked.append)
@@ -136,7 +276,7 @@ def test_out_appears_whole_or_not_at_all(lattice_folder, tmp_path, monkeypatch):
     before = out.read_bytes()
     assert texts(before) == [TEXT]
 
-    def broken(*_: object) -> Iterator[Document]:
+    def broken(*_: object, **__: object) -> Iterator[Document]:
         yield Document("一", ())
         raise InputError("torn off", "somewhere", 3)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Sized
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
+from hanlattice.cli.notes import find_named, note
 from hanlattice.cli.report import show
 from hanlattice.errors import InputError
+from hanlattice.files import shown
+from hanlattice.text.shown import counted
 
 if TYPE_CHECKING:
     from hanlattice.batch.examples import Examples, Words
@@ -22,7 +26,7 @@ WORDS = 20  # that are shown of those that a segmenter misses
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="The model's folder.")],
+    model: Annotated[str, typer.Argument(help="ner or seg, which come along, or a model's folder.")],
     file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
     loose: Annotated[bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")] = False,
     format: Annotated[
@@ -37,53 +41,66 @@ def evaluate(
         int | None,
         typer.Option(min=0, help=f"Of a segmenter: how many of the most often missed words to show; default {WORDS}."),
     ] = None,
+    lexicon: Lexicons = None,
+    trust: Trust = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """Precision, recall and F1 over exact spans: overall and by type; of a segmenter, also as the bakeoff counts."""
     from hanlattice.models.checkpoint import load_model
-    from hanlattice.models.decode import decode
     from hanlattice.models.device import use_threads
+    from hanlattice.training.labelled import read_for
 
+    check_trust(trust, lexicon)
     use_threads(threads)
-    loaded = load_model(model, device)
+    loaded = load_model(find_named(model), device)
     corpus = read_for([loaded], file, format, scheme)
-    for notice in corpus.notices:
-        typer.echo(f"note: {notice}", err=True)
+    for notice in (*corpus.notices, *filter(None, [loaded.other_segmenter()])):
+        note(notice)
+    _check(loaded, corpus, file, loose, words)
+    known = _known(loaded, train, format, scheme)
+    report = _judged(loaded, corpus, file, loose, known, _add(loaded, lexicon, trust))
+    how = ", counted as the original code does" if loose else ""
+    title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{how}"
+    show(report, title, WORDS if words is None else words, as_json)
+
+
+def _check(model: Model, corpus: Corpus, file: str, loose: bool, words: int | None) -> None:
+    """Options that are not for this file or this model."""
     if loose and corpus.tags is None:
         raise InputError("--loose counts tags, and this file has spans; give columns", file)
-    if other := loaded.other_segmenter():
-        typer.echo(f"note: {other}", err=True)
-    if words is not None and not loaded.indexer.cuts:
+    if words is not None and not model.indexer.cuts:
         raise InputError("--words shows words that a segmenter misses, and this model is none")
-    known = _known(loaded, train, format, scheme)
-    examples = _examples(loaded, corpus, file)
-    found = decode(loaded.tagger, loaded.indexer, examples)
+
+
+def _judged(
+    model: Model, corpus: Corpus, file: str, loose: bool, known: Collection[str] | None, trust: float
+) -> dict[str, Any]:
+    """What the model finds in the corpus, against what stands in it."""
+    from hanlattice.models.decode import find_spans, rows
+
+    examples = _examples(model, corpus, file)
+    flat = find_spans(model.tagger, model.indexer, examples, trust=trust)
+    found = rows(flat, len(examples), model.indexer.tag_ids.labels, scores=False)
     report = _report(corpus, found, loose)
     if examples.segments is not None:
         report["segmentation"] = _segmentation(corpus, examples.segments)
-    if loaded.indexer.cuts:
+    if model.indexer.cuts:
         report["segmentation"] = _scored(corpus, found, known)
-    counted = ", counted as the original code does" if loose else ""
-    show(report, f"{file}: {sentence_count(corpus)}{counted}", WORDS if words is None else words, as_json)
+    return report
 
 
-def sentence_count(sentences: Sized) -> str:
-    return f"{len(sentences):,} sentence{'' if len(sentences) == 1 else 's'}"
+def _add(model: Model, dictionaries: list[Path] | None, trust: float | None) -> float:
+    """Give the model a user's words, as `tag` and `segment` do; how much more they count."""
+    from hanlattice.predict import Predictor
 
-
-def read_for(models: Iterable[Model], file: str, format: str, scheme: str) -> Corpus:
-    """A labelled file; where neither its suffix nor `format` says what it is, it is like what the models learnt from.
-
-    Models that disagree are not asked.
-    """
-    from hanlattice.data.corpora import resolve
-    from hanlattice.data.corpus import read_corpus
-
-    usual = {_usual(model) for model in models}
-    otherwise = usual.pop() if len(usual) == 1 else "columns"
-    return read_corpus(resolve(file), format=format, scheme=scheme, otherwise=otherwise)
+    if not dictionaries:
+        return 0.0
+    predictor = Predictor(model)
+    add_words(predictor, dictionaries, trust)
+    predictor.prepare()
+    return predictor.trust
 
 
 def _examples(model: Model, corpus: Corpus, file: str) -> Examples:
@@ -96,16 +113,10 @@ def _examples(model: Model, corpus: Corpus, file: str) -> Examples:
         raise InputError(error.message, error.path or resolve(file), error.line) from None
 
 
-def _usual(model: Model) -> str:
-    """The format of its training file, or that of nearly all files of its kind."""
-    if model.config.data.format != "auto":
-        return model.config.data.format
-    return "segmented" if model.indexer.cuts else "columns"
-
-
 def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
     """The words that a segmenter has learnt from, if anybody says which."""
     from hanlattice.evaluation.segmentation import words_in
+    from hanlattice.training.labelled import read_for
     from hanlattice.training.learnt import training_words
 
     if train is not None and not model.indexer.cuts:
@@ -114,8 +125,8 @@ def _known(model: Model, train: str | None, format: str, scheme: str) -> Collect
         return words_in(read_for([model], train, format, scheme).sentences)
     notes: list[str] = []
     known = training_words(model, notes) if model.indexer.cuts else None
-    for note in notes:
-        typer.echo(f"note: {note}", err=True)
+    for each in notes:
+        note(each)
     return known
 
 
@@ -138,10 +149,9 @@ def _segmentation(corpus: Corpus, words: Words) -> dict[str, int]:
     gold = [sentence.spans or () for sentence in corpus.sentences]
     crossing, total = count_crossing(gold, words.counts, words.start, words.end), sum(map(len, gold))
     if total:
-        typer.echo(
-            f"note: segmentation: {crossing:,} of the {total:,} gold spans begin or end inside a word: "
-            f"they count as missed (recall is at most {100 * (total - crossing) / total:.2f})",
-            err=True,
+        note(
+            f"segmentation: {crossing:,} of the {total:,} gold spans begin or end inside a word: "
+            f"they count as missed (recall is at most {100 * (total - crossing) / total:.2f})"
         )
     return {"crossing": crossing, "gold": total}
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanlattice.errors import InputError, OutputError
-from hanlattice.files import shown, writing
+from hanlattice.cli.notes import find_named, note
+from hanlattice.errors import InputError
+from hanlattice.files import check_output, shown, writing
+from hanlattice.text.shown import counted, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,8 +27,8 @@ _COLOURS = {"": "", "gold": "bold cyan", "right": "green", "wrong": "bold red"}
 
 
 def mistakes(
-    model_a: Annotated[Path, typer.Argument(help="The folder of model A, the one to compare with.")],
-    model_b: Annotated[Path, typer.Argument(help="The folder of model B.")],
+    model_a: Annotated[str, typer.Argument(help="Model A, the one to compare with: ner, seg or a folder.")],
+    model_b: Annotated[str, typer.Argument(help="Model B: ner, seg or a folder.")],
     file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
     train: Annotated[
         str | None, typer.Option(help="The labelled file the models learnt from; without it, the one they name.")
@@ -55,11 +56,12 @@ def mistakes(
     use_threads(threads)
     notes: list[str] = []
     about = [("A", shown(model_a)), ("B", shown(model_b)), ("file", shown(file))]
-    models = {"A": load_model(model_a, device), "B": load_model(model_b, device)}
+    folders = {"A": find_named(model_a), "B": find_named(model_b)}
+    models = {name: load_model(folder, device) for name, folder in folders.items()}
     gold = _read(models, file, format, scheme, notes)
     inputs = [resolve(name) for name in (file, train, lexicon) if name is not None]
     inputs += training_files(models.values())
-    _check_outputs([out, as_json], inputs, [model_a, model_b])
+    _check_outputs([out, as_json], inputs, folders.values())
     _compare_labels(models, notes)
     words = _own_lexicon(models, notes, about) if lexicon is None else _given_lexicon(lexicon, notes, about)
     if train is None:
@@ -67,29 +69,24 @@ def mistakes(
         about += [("train", what)] if what else []
     else:
         learnt = _read(models, train, format, scheme, notes)
-        about.append(("train", f"{shown(train)}, {len(learnt):,} sentences"))
+        about.append(("train", f"{shown(train)}, {counted(len(learnt), 'sentence')}"))
     spans_a, spans_b = (_decoded(model, gold) for model in models.values())
     made = compare(gold, spans_a, spans_b, words, learnt)
     _write(made, about, notes, out, as_json, sentences)
     _show(made, about, notes, sentences)
 
 
-def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folders: Iterable[Path]) -> None:
+def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folders: Collection[Path]) -> None:
     """What can be known to be wrong with them before the work begins."""
-    from hanlattice.pretrain.outputs import refuse_inputs
-
-    kept = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     given = [path for path in outputs if path is not None]
     for path in given:
-        if path.is_dir():
-            raise OutputError(f"cannot write {path}: it is a folder, not a file")
-        refuse_inputs(path, [*inputs, *kept])
+        check_output(path, inputs, folders)
     if len(given) == 2 and given[0].resolve() == given[1].resolve():
         raise InputError("--out and --json are the same file; give one of them another name", given[0])
 
 
 def _read(models: Mapping[str, Model], file: str, format: str, scheme: str, notes: list[str]) -> tuple[Sentence, ...]:
-    from hanlattice.cli.evaluate import read_for
+    from hanlattice.training.labelled import read_for
 
     corpus = read_for(models.values(), file, format, scheme)
     notes += corpus.notices
@@ -117,7 +114,7 @@ def _given_lexicon(file: str, notes: list[str], about: list[tuple[str, str]]) ->
 
     words, notices = read_lexicon(resolve(file))
     notes += notices
-    about.append(("lexicon", f"{shown(file)}, {len(words):,} words"))
+    about.append(("lexicon", f"{shown(file)}, {counted(len(words), 'word')}"))
     return words
 
 
@@ -126,7 +123,7 @@ def _own_lexicon(models: Mapping[str, Model], notes: list[str], about: list[tupl
     for name in ("B", "A"):
         words = models[name].indexer.lexicon
         if words is not None:
-            about.append(("lexicon", f"that of {name}, {len(words):,} words"))
+            about.append(("lexicon", f"that of {name}, {counted(len(words), 'word')}"))
             return words
     notes.append("neither model has a lexicon, so there is no breakdown by it; --lexicon names one")
     return None
@@ -140,6 +137,7 @@ def _write(
     as_json: Path | None,
     sentences: int,
 ) -> None:
+    from hanlattice.data.jsonl import to_json
     from hanlattice.evaluation.mistakes.report import markdown
 
     if out is not None:
@@ -147,26 +145,16 @@ def _write(
             file.write(markdown(made, about, notes, sentences))
     if as_json is not None:
         with writing(as_json) as file:
-            file.write(_json({**dict(about), "notes": list(notes), **made.as_dict()}) + "\n")
-
-
-def _json(record: dict[str, Any]) -> str:
-    """Readable as it is; a lone surrogate, which UTF-8 cannot carry, makes it ASCII escapes."""
-    text = json.dumps(record, ensure_ascii=False, indent=1)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return json.dumps(record, indent=1)
-    return text
+            file.write(to_json({**dict(about), "notes": list(notes), **made.as_dict()}, indent=1) + "\n")
 
 
 def _show(made: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[str], sentences: int) -> None:
     from rich.console import Console
 
-    from hanlattice.evaluation.mistakes.report import summary, visible
+    from hanlattice.evaluation.mistakes.report import summary
 
-    for note in notes:
-        typer.echo(f"note: {visible(note)}", err=True)
+    for each in notes:
+        note(each)
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, _WIDTH)

@@ -1,12 +1,18 @@
-"""`hanlattice tag`: text, files or standard input → JSONL, CoNLL columns or inline marks."""
+"""`hanlattice tag`: text, files or standard input → JSONL, CoNLL columns, marks, colours, or a page."""
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Iterable
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanlattice.cli.dictionaries import Lexicons, add_words
+from hanlattice.cli.notes import find_named
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
@@ -14,11 +20,14 @@ from hanlattice.cli.texts import (
     IsText,
     ModelFolder,
     Out,
-    as_jsonl,
     at_once,
+    check_out,
+    for_screen,
+    is_screen,
     read_texts,
     write_results,
 )
+from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
     from hanlattice.predict import Document
@@ -28,6 +37,11 @@ class Format(StrEnum):
     jsonl = "jsonl"
     conll = "conll"
     inline = "inline"
+    terminal = "terminal"
+    html = "html"
+
+
+SHOW_SCORES = (Format.jsonl, Format.html)
 
 
 class Scheme(StrEnum):
@@ -36,12 +50,27 @@ class Scheme(StrEnum):
     BIOES = "BIOES"
 
 
+MinScore = Annotated[
+    float, typer.Option("--min-score", min=0, max=1, help="Leave out spans that are less probable than this.")
+]
+NBest = Annotated[
+    int | None,
+    typer.Option("--nbest", min=1, help="Also so many of each text's most probable spans, as candidates (jsonl)."),
+]
+
+
 def tag(
     inputs: Inputs,
-    model: ModelFolder,
-    format: Annotated[Format, typer.Option("--format", "-f", help="How to write the result.")] = Format.jsonl,
+    model: ModelFolder = "ner",
+    format: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="How to write the result. [default: terminal at one, else jsonl]"),
+    ] = None,
     out: Out = None,
     scheme: Annotated[Scheme, typer.Option(help="The tags of --format conll.")] = Scheme.BMES,
+    min_score: MinScore = 0.0,
+    nbest: NBest = None,
+    lexicon: Lexicons = None,
     text: IsText = False,
     batch_size: BatchSize = None,
     device: Device = "cpu",
@@ -51,26 +80,49 @@ def tag(
     from hanlattice.models.device import use_threads
     from hanlattice.predict import load
 
+    chosen = _format(format, out, nbest)
+    check_min_score(min_score)
+    folder = find_named(model)
     texts = read_texts(inputs, text)
+    check_out(out, inputs, text, lexicon, folder)
     use_threads(threads)
-    tagger = load(model, device)
-    form = {
-        Format.jsonl: as_jsonl,
-        Format.conll: lambda document: _conll(document, scheme.value),
-        Format.inline: _inline,
-    }[format]
-    write_results(inputs, map(form, tagger.pipe(texts, at_once(inputs, batch_size))), out)
+    tagger = load(folder, device)
+    add_words(tagger, lexicon)
+    scores = chosen in SHOW_SCORES or min_score > 0
+    size = at_once(inputs, batch_size)
+    documents = tagger.pipe(texts, size, scores=scores, min_score=min_score, candidates=nbest or 0)
+    write_results(inputs, _written(documents, chosen, scheme.value, tagger.model.indexer.tag_ids.labels, out), out)
 
 
-def _conll(document: Document, scheme: str) -> str:
-    from hanlattice.data.columns import format_columns
+def check_min_score(value: float) -> None:
+    if math.isnan(value):  # it passes the limits above in older typers
+        raise InputError("--min-score must be from 0 to 1, not nan")
 
-    return format_columns(document.text, document.spans, scheme) + "\n"
+
+def _format(asked: Format | None, out: Path | None, nbest: int | None) -> Format:
+    """What was asked for; else colours for a person at a terminal, and lines for a program."""
+    if nbest is not None and asked not in (None, Format.jsonl):
+        raise InputError(f"--nbest is for --format jsonl, which has a place for candidates, not for {asked}")
+    if asked is not None:
+        return asked
+    return Format.terminal if nbest is None and is_screen(out) else Format.jsonl
 
 
-def _inline(document: Document) -> str:
-    parts, at = [], 0
-    for span in document.spans:
-        parts += [document.text[at : span.start], f"[{span.text}/{span.label}]"]
-        at = span.end
-    return "".join([*parts, document.text[at:], "\n"])
+def _written(
+    documents: Iterable[Document], format: Format, scheme: str, labels: tuple[str, ...], out: Path | None
+) -> Iterable[str]:
+    from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
+
+    if format is Format.html:
+        return html_page(documents, labels)
+    if format is Format.terminal:
+        return terminal_lines(documents, labels, is_screen(out) and _has_colours())
+    if format is Format.jsonl:
+        return map(as_jsonl, documents)
+    as_columns = format is Format.conll
+    return for_screen((as_conll(each, scheme) if as_columns else as_inline(each) for each in documents), out)
+
+
+def _has_colours() -> bool:
+    """Unless the user says that there are none; see no-color.org."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -6,20 +6,18 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, Annotated
 
 import typer
 
 from hanlattice.errors import InputError
-from hanlattice.files import decode_lines, read_lines, writing
-
-if TYPE_CHECKING:
-    from hanlattice.predict import Document
+from hanlattice.files import check_output, decode_lines, read_lines, writing
+from hanlattice.text.shown import visible
 
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
 
 Inputs = Annotated[list[str], typer.Argument(help="A text, a file (one text a line), or - for standard input.")]
-ModelFolder = Annotated[Path, typer.Option("--model", "-m", help="The model's folder.")]
+ModelFolder = Annotated[str, typer.Option("--model", "-m", help="ner or seg, which come along, or a model's folder.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="A file to write; without it, standard output.")]
 IsText = Annotated[bool, typer.Option("--text", help="Every input is a text, even if a file has that name.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts read at a time; without it 1024, on a GPU 4096.")]
@@ -46,10 +44,22 @@ def write_results(inputs: Sequence[str], results: Iterable[str], out: Path | Non
             _write(file, results, False)
 
 
-def as_jsonl(document: Document) -> str:
-    from hanlattice.data.jsonl import to_json_line
+def for_screen(results: Iterable[str], out: Path | None) -> Iterable[str]:
+    """At a terminal, what it would obey is an escape; files and pipes get every character as it is."""
+    return (visible(result, "\n\t") for result in results) if is_screen(out) else results
 
-    return to_json_line(document.text, document.spans) + "\n"
+
+def is_screen(out: Path | None) -> bool:
+    """Whether results go to a terminal."""
+    return out is None and sys.stdout.isatty()
+
+
+def check_out(
+    out: Path | None, inputs: Sequence[str], is_text: bool, lexicons: Sequence[Path] | None, model: Path
+) -> None:
+    """The output takes the place of nothing that is read: texts, dictionaries, the model."""
+    texts = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
+    check_output(out, [*texts, *(lexicons or ())], [model])
 
 
 def _is_typed(inputs: Sequence[str]) -> bool:
@@ -69,14 +79,20 @@ def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
     is_text = is_text or not given  # an empty string would else be the name of this folder
     if not is_text and given == "-":
         return lambda: (line for _, line in decode_lines(sys.stdin.buffer, "standard input", errors="surrogateescape"))
-    with contextlib.suppress(OSError, ValueError):  # a long text, or one with NUL, cannot be the name of a file
-        if not is_text and Path(given).is_dir():
+    if not is_text and _is_file(given):
+        if Path(given).is_dir():
             raise InputError("it is a folder; give the files in it", given)
-        if not is_text and Path(given).exists():
-            return lambda: (line for _, line in read_lines(given, errors="surrogateescape"))
+        return lambda: (line for _, line in read_lines(given, errors="surrogateescape"))
     if not is_text and _looks_like_a_path(given):
         raise InputError("there is no such file; if it is a text, add --text", given)
     return lambda: iter(given.split("\n"))
+
+
+def _is_file(given: str) -> bool:
+    """Whether there is something of this name, or it is standard input."""
+    with contextlib.suppress(OSError, ValueError):  # a long text, or one with NUL, cannot be a name
+        return given == "-" or Path(given).exists()
+    return False
 
 
 def _looks_like_a_path(given: str) -> bool:

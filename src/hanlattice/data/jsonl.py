@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from hanlattice.text.sentence import Sentence, check_words
 from hanlattice.text.spans import WORD, Span
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+_CONTROLS = re.compile("[\x7f-\x9f]")  # JSON may have them as they are, but terminals obey them
 
 
 def read_jsonl(path: str | Path) -> Corpus:
@@ -37,7 +39,8 @@ def read_jsonl(path: str | Path) -> Corpus:
             sentences.append(sentence)
         else:
             empty += 1
-    notices = (f"{path}: {empty} lines with an empty text were left out",) if empty else ()
+    were = "line with an empty text was" if empty == 1 else "lines with an empty text were"
+    notices = (f"{path}: {empty} {were} left out",) if empty else ()
     return Corpus(tuple(sentences), notices=notices)
 
 
@@ -56,12 +59,17 @@ def to_json_line(text: str, spans: Iterable[Span], words: Iterable[Span] | None 
     }
     if words is not None:
         record["words"] = [{"start": word.start, "end": word.end, "label": word.label} for word in words]
-    line = _encode(record)
+    return to_json(record)
+
+
+def to_json(record: object, indent: int | None = None) -> str:
+    """JSON that is readable as it is; a lone surrogate, which UTF-8 cannot carry, makes all of it ASCII escapes."""
+    text = _encode(record) if indent is None else json.dumps(record, ensure_ascii=False, indent=indent)
     try:
-        line.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError:
-        return json.dumps(record)
-    return line
+        return json.dumps(record, indent=indent)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def from_json_line(line: str) -> Sentence:

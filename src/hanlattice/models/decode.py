@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,36 +30,57 @@ class Decoded(NamedTuple):
 
 def decode(tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False) -> list[list[Span]]:
     """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
-    spans, probability = find_spans(tagger, indexer, examples, scores)
-    text, start, end, label = (array.tolist() for array in spans)
-    found: list[list[Span]] = [[] for _ in range(len(examples))]
-    names = indexer.tag_ids.labels
-    each = probability.tolist() if scores else [None] * len(text)
-    for at, low, high, name, score in zip(text, start, end, label, each, strict=True):
-        found[at].append(Span(low, high, names[name], score))
-    return found
+    found = find_spans(tagger, indexer, examples, scores)
+    return rows(found, len(examples), indexer.tag_ids.labels, scores)
+
+
+def rows(found: Decoded, count: int, labels: Sequence[str], scores: bool = True) -> list[list[Span]]:
+    """Flat spans as lists, one for each of `count` sentences."""
+    made: list[list[Span]] = [[] for _ in range(count)]
+    columns = [array.tolist() for array in found.spans]
+    each = found.scores.tolist() if scores else [None] * len(columns[0])
+    for at, start, end, label, score in zip(*columns, each, strict=True):
+        made[at].append(Span(start, end, labels[label], score))
+    return made
 
 
 @torch.no_grad()
 def find_spans(
     tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0
 ) -> Decoded:
-    """`decode`, as flat arrays. A batch is read only when the next one is under way: a GPU does not wait for it.
+    """`decode`, as flat arrays.
 
     With `trust`, every tag that makes a word of the user's own a word of the text scores so much more.
     """
+    parts = [each.read(indexer.tag_ids, scores) for each in running(tagger, indexer, examples, trust)]
+    return _in_order(parts, examples)
+
+
+@torch.no_grad()
+def find_candidates(
+    tagger: Tagger, indexer: Indexer, examples: Examples, n: int, min_score: float = 0.0, trust: float = 0.0
+) -> tuple[Decoded, Decoded]:
+    """What `find_spans` finds, with scores; and the n most probable spans of each sentence, by falling probability."""
+    spans, candidates = [], []
+    for each in running(tagger, indexer, examples, trust):
+        spans.append(each.read(indexer.tag_ids, True))
+        candidates.append(each.candidates(n, min_score))
+    return _in_order(spans, examples), _in_order(candidates, examples)
+
+
+def running(tagger: Tagger, indexer: Indexer, examples: Examples, trust: float) -> Iterator[Running]:
+    """The sentences in batches. One is given only when the next is under way: a GPU does not wait while it is read."""
     device = tagger.output.weight.device
     most, characters = BOUNDS[device.type]
     full = np.flatnonzero(examples.lengths)
-    running: deque[Running] = deque()
-    done: list[tuple[FlatSpans, Tensor]] = []
+    before: Running | None = None
     for places in decoding_batches(examples.lengths[full].tolist(), most, characters):
-        running.append(Running(tagger, indexer, examples, full[places], device, trust))
-        if len(running) > 1:
-            done.append(running.popleft().read(indexer.tag_ids, scores))
-    done += [last.read(indexer.tag_ids, scores) for last in running]
-    found = _in_order(done)
-    return found._replace(spans=examples.in_characters(found.spans))
+        batch = Running(tagger, indexer, examples, full[places], device, trust)
+        if before is not None:
+            yield before
+        before = batch
+    if before is not None:
+        yield before
 
 
 class Running:
@@ -93,13 +114,18 @@ class Running:
             values = self.crf.decoded_span_scores(self.emissions, self.there, self.tags, *where)
         return spans._replace(text=self.places[spans.text]), values
 
+    def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Tensor]:
+        """The n most probable spans of each sentence, likewise."""
+        found = self.crf.candidates(self.emissions, self.there, n, min_score)
+        return FlatSpans(self.places[found.sentence], *found[1:4]), torch.from_numpy(found.score)
 
-def _in_order(parts: list[tuple[FlatSpans, Tensor]]) -> Decoded:
-    """The spans of all batches, by sentence."""
+
+def _in_order(parts: list[tuple[FlatSpans, Tensor]], examples: Examples) -> Decoded:
+    """The spans of all batches, by sentence, in characters."""
     if not parts:
         nothing = np.empty(0, dtype=np.int64)
         return Decoded(FlatSpans(nothing, nothing, nothing, nothing), np.empty(0))
     spans = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
     scores = torch.cat([values for _, values in parts]).cpu().numpy()  # the one wait for all of them
     order = np.argsort(spans[0], kind="stable")
-    return Decoded(FlatSpans(*(array[order] for array in spans)), scores[order])
+    return Decoded(examples.in_characters(FlatSpans(*(array[order] for array in spans))), scores[order])

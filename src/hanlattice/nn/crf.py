@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.errors import TagError
+from hanlattice.nn.span_search import Chains, Floats, search
 from hanlattice.ops import crf
-from hanlattice.text.arrays import cells
+from hanlattice.text.arrays import Ints, cells
 from hanlattice.text.joints import CUT, JOIN
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import legal_transitions, spans_to_tags
+from hanlattice.text.tags import labels_of, legal_transitions, spans_to_tags
 
-Ints = npt.NDArray[np.int64]
+SMALLEST = 1e-300  # a probability below this is none: what is forbidden must not be found
 
 
 class CRF(nn.Module):
@@ -81,7 +82,17 @@ class CRF(nn.Module):
     @torch.no_grad()
     def nbest(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """The n best legal taggings, [B, n, T], and their scores, [B, n]; where there are fewer, zeros and −∞."""
-        tags, score = crf.nbest(emissions, lengths, self.scores, n)
+        return self._legal(*crf.nbest(emissions, lengths, self.scores, n), lengths)
+
+    @torch.no_grad()
+    def readings(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """The n best taggings, [B, n, T], and the logarithms of their probabilities, [B, n] in float64; −∞ for none."""
+        given = emissions.double(), lengths, crf.CRFScores(*(part.double() for part in self.scores))
+        tags, score = self._legal(*crf.nbest(*given, n), lengths)
+        return tags, (score - crf.log_partition(*given).unsqueeze(1)).clamp(max=0.0)
+
+    def _legal(self, tags: Tensor, score: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Taggings [B, n, T] and scores [B, n], with zeros and −∞ for those that the scheme forbids."""
         illegal = ~self._is_legal(tags, lengths)  # they come after the legal ones, so none of those is lost
         return tags.masked_fill(illegal.unsqueeze(2), 0), score.masked_fill(illegal, -torch.inf)
 
@@ -117,16 +128,73 @@ class CRF(nn.Module):
         found = decoded[b[:, None], np.minimum(at, decoded.shape[1] - 1)]
         return self._probability(emissions, lengths, _Asked(b, low, high, found.astype(np.int64)))
 
+    @torch.no_grad()
+    def candidates(self, emissions: Tensor, lengths: Tensor, n: int, min_score: float = 0.0) -> Candidates:
+        """The n most probable spans of each sentence, overlapping ones too, with the probabilities of `span_scores`.
+
+        Those below `min_score` are left out, and those that cannot be.
+        """
+        sizes = np.asarray(lengths.cpu(), dtype=np.int64)
+        floor = float(np.log(max(min_score, SMALLEST)))
+        found = search(self._chains(emissions, lengths, sizes), sizes, n, floor)
+        start = found.cell - (np.cumsum(sizes) - sizes)[found.sentence]
+        score = np.minimum(np.exp(found.log_probability), 1.0)
+        order = np.lexsort((found.label, found.long, start, -score, found.sentence))
+        order = order[score[order] >= max(min_score, SMALLEST)]
+        end = start + found.long
+        return Candidates(found.sentence[order], start[order], end[order], found.label[order], score[order])
+
+    def _chains(self, emissions: Tensor, lengths: Tensor, sizes: Ints) -> Chains:
+        """The probabilities of one tag, and of two in a row, from which those of all spans follow."""
+        shapes = np.array([self._whole_shape(label) for label in labels_of(self.tags)], dtype=np.int64).reshape(-1, 4)
+        sentence, start = cells(sizes)
+        X = len(shapes)
+
+        def ask(*tags: int, ends: bool) -> Floats:
+            """[N, X]: how probable tags of a shape are from each character on, as the end of a span or just so."""
+            there = np.flatnonzero(start + len(tags) <= sizes[sentence])
+            rows = np.repeat(there, X)
+            asked = np.tile(shapes[:, tags], (len(there), 1))  # [S, L]
+            blocked = self.goes_on[asked[:, -1]] if ends else np.zeros((len(rows), len(self.tags)), dtype=np.bool_)
+            spans = _Asked(sentence[rows], start[rows], start[rows] + len(tags), asked)
+            value = np.full((len(start), X), -np.inf)
+            answer = self._log_probability(emissions, lengths, spans, blocked).cpu().numpy()
+            value[there] = answer.reshape(len(there), X)
+            return value
+
+        single, first, inside, last = range(4)
+        begun, within = ask(first, ends=False), ask(inside, ends=False)
+        return Chains(
+            alone=ask(single, ends=True),
+            first=begun,
+            first_inside=ask(first, inside, ends=False) - begun,
+            first_last=ask(first, last, ends=True) - begun,
+            inside_inside=ask(inside, inside, ends=False) - within,
+            inside_last=ask(inside, last, ends=True) - within,
+        )
+
+    def _whole_shape(self, label: str) -> list[int]:
+        shape = self._shape(label)
+        if min(shape) < 0:
+            self._name_missing(Span(0, 1 if shape[0] < 0 else 3, label))
+        return shape
+
     def _probability(self, emissions: Tensor, lengths: Tensor, asked: _Asked) -> Tensor:
-        """[S], in float64, since the answer is a small difference of sums as long as the sentence."""
+        """[S], in float64."""
         last = asked.tags[np.arange(len(asked.tags)), asked.end - asked.start - 1]
-        arrays = (*asked, self.goes_on[last])
-        spans = crf.TaggedSpans(*(torch.from_numpy(x).to(emissions.device, non_blocking=True) for x in arrays))
-        scores = crf.CRFScores(*(part.double() for part in self.scores))
-        answer = crf.span_log_probability(emissions, lengths, scores, spans)
+        answer = self._log_probability(emissions, lengths, asked, self.goes_on[last])
         if answer.is_cuda:
             return answer.exp_().clamp_(max=1.0)
         return torch.from_numpy(np.minimum(np.exp(answer.numpy()), 1.0))  # torch would wake its threads for it
+
+    def _log_probability(
+        self, emissions: Tensor, lengths: Tensor, asked: _Asked, blocked: npt.NDArray[np.bool_]
+    ) -> Tensor:
+        """[S], in float64, since the answer is a small difference of sums as long as the sentence."""
+        arrays = (*asked, blocked)  # the last is [S, K]: what may not come straight after
+        spans = crf.TaggedSpans(*(torch.from_numpy(x).to(emissions.device, non_blocking=True) for x in arrays))
+        scores = crf.CRFScores(*(part.double() for part in self.scores))
+        return crf.span_log_probability(emissions, lengths, scores, spans)
 
     def _tagged(self, spans: list[tuple[int, Span]], lengths: Ints) -> _Asked:
         """Spans with the numbers of their sentences, as arrays."""
@@ -154,6 +222,19 @@ class CRF(nn.Module):
         tags = spans_to_tags([Span(0, long, span.label)], long, self.scheme)
         tag = next(tag for tag in tags if tag not in self.ids)
         raise TagError(f"this CRF has no tag {tag!r}: its tags are {', '.join(self.tags)}")
+
+
+class Candidates(NamedTuple):
+    """Spans `[start, end)`, all [S], sentence by sentence and in each by falling probability.
+
+    A label is its place among the labels of the CRF's tags, sorted.
+    """
+
+    sentence: Ints
+    start: Ints
+    end: Ints
+    label: Ints
+    score: Floats
 
 
 class _Asked(NamedTuple):

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from hanlattice.errors import InputError
-from hanlattice.pretrain.outputs import check_readable, refuse_inputs
+from hanlattice.files import refuse_inputs
+from hanlattice.pretrain.outputs import check_readable
 from hanlattice.pretrain.tally import Coverage, Found, find_words
 from hanlattice.text.lattice import Ints
 from hanlattice.text.normal import fold_digits

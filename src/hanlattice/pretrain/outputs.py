@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hanlattice.errors import InputError, OutputError
-from hanlattice.files import opening, writing
+from hanlattice.errors import OutputError
+from hanlattice.files import check_output, opening, writing
 
 _LARGEST = 1 << 20  # bytes; no record is larger
 
@@ -33,9 +33,7 @@ class Outputs:
         """None of them is an input, and a record that is there already has this setting, so is of the same kind."""
         files = list(inputs)
         for suffix in self.suffixes:
-            if self[suffix].is_dir():
-                raise OutputError(f"cannot write {self[suffix]}: it is a folder, not a file")
-            refuse_inputs(self[suffix], files)
+            check_output(self[suffix], files)
         record = self[".json"]
         if record.exists() and setting not in read_record(record).get("settings", ()):
             message = "is there already, and is no record of a run like this one; give --out another name"
@@ -62,13 +60,6 @@ def read_record(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) and isinstance(record.get("settings"), dict) else {}
-
-
-def refuse_inputs(output: Path, inputs: Iterable[Path]) -> None:
-    """An output must not be one of the files that are read, whatever it is called."""
-    for file in inputs:
-        if output.exists() and file.exists() and output.samefile(file):
-            raise InputError("the output is one of the files to read; give it another name", output)
 
 
 def check_readable(inputs: Iterable[Path]) -> None:

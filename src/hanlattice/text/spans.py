@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hanlattice.text.shown import rounded
+
 WORD = "WORD"  # the label of a word whose part of speech is not known
 
 
@@ -25,4 +27,4 @@ class Span:
     def as_dict(self) -> dict[str, object]:
         """The span as it stands in a line of JSONL."""
         record: dict[str, object] = {"start": self.start, "end": self.end, "label": self.label, "text": self.text}
-        return record if self.score is None else record | {"score": round(self.score, 4)}
+        return record if self.score is None else record | {"score": rounded(self.score)}

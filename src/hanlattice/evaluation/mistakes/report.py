@@ -9,6 +9,7 @@ from typing import NamedTuple
 from hanlattice.evaluation.mistakes.comparison import Mistakes
 from hanlattice.evaluation.mistakes.judged import MISSED, NEAR, WRONG, Compared, Judged
 from hanlattice.evaluation.mistakes.rows import Row, Side
+from hanlattice.text.shown import counted, visible
 
 TITLES = {
     "type": "By type",
@@ -49,8 +50,8 @@ def summary(mistakes: Mistakes) -> Iterator[str]:
     """What is said in lines beside the tables."""
     row = mistakes.overall
     yield (
-        f"{row.gold:,} entities in {mistakes.count:,} sentences: {row.both:,} found by both, {row.only_a:,} only by A, "
-        f"{row.only_b:,} only by B, {row.neither:,} by neither"
+        f"{row.gold:,} {'entity' if row.gold == 1 else 'entities'} in {counted(mistakes.count, 'sentence')}: "
+        f"{row.both:,} found by both, {row.only_a:,} only by A, {row.only_b:,} only by B, {row.neither:,} by neither"
     )
     yield (
         f"exact McNemar test, {row.only_a:,} only by A against {row.only_b:,} only by B: p = {mistakes.p_value:.4g}; "
@@ -58,7 +59,7 @@ def summary(mistakes: Mistakes) -> Iterator[str]:
     )
     if mistakes.repeated is not None:
         yield f"{mistakes.repeated:,} of the {mistakes.count:,} sentences stand in train verbatim"
-    yield f"the two differ in {mistakes.different:,} sentences"
+    yield f"the two differ in {counted(mistakes.different, 'sentence')}"
 
 
 def _whole(row: Row) -> Table:
@@ -143,18 +144,13 @@ def _pieces(text: str, spans: Iterable[tuple[Judged, str]]) -> list[Piece]:
     return [piece for piece in (*pieces, Piece(visible(text[at:]), "")) if piece.text]
 
 
-def visible(text: str) -> str:
-    """The text on one line: what cannot be printed, a line end or a lone surrogate, as an escape."""
-    return "".join(c if c.isprintable() or c == "\u3000" else c.encode("unicode_escape").decode() for c in text)
-
-
 def markdown(
     mistakes: Mistakes, about: Sequence[tuple[str, str]] = (), notes: Sequence[str] = (), sentences: int = 20
 ) -> str:
     """All of it as one document; `about` says what A, B and the files are."""
     lines = ["# What two models get differently", ""]
-    lines += [f"- {name}: {_escaped(value)}" for name, value in about]
-    lines += [f"- note: {_escaped(note)}" for note in notes]
+    lines += [f"- {name}: {escaped(value)}" for name, value in about]
+    lines += [f"- note: {escaped(note)}" for note in notes]
     lines += ["", *(f"- {line}" for line in summary(mistakes))]
     for table in tables(mistakes):
         lines += ["", f"## {table.title}", "", *_markdown_rows(table)]
@@ -170,7 +166,7 @@ def _markdown_rows(table: Table) -> Iterator[str]:
     yield _bars(table.headings)
     yield _bars(["---", *["---:"] * (len(table.headings) - 1)])
     for name, *numbers in table.rows:
-        yield _bars([_escaped(name), *numbers])
+        yield _bars([escaped(name), *numbers])
 
 
 def _bars(cells: Iterable[str]) -> str:
@@ -185,5 +181,6 @@ def _block(sentence: Compared) -> list[str]:
     return [fence, *lines, fence]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text in Markdown, on one line, that means nothing but itself."""
     return _SPECIAL.sub(r"\\\1", visible(text))

@@ -1,0 +1,90 @@
+"""`hanlattice calibrate`: tables, a report and a plot; what it says of spans is what `evaluate` says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hanlattice.data.jsonl import write_jsonl
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from tests.cli.command import hanlattice
+from tests.made import sentences
+
+
+def test_tables_report_and_plot(lattice_folder, made, tmp_path):
+    outputs = ["--out", tmp_path / "c.json", "--plot", tmp_path / "c.svg"]
+    outcome = hanlattice("calibrate", lattice_folder, made / "test.bmes", made / "dev.bmes", *outputs)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "test.bmes, 30 sentences: " in outcome.text
+    assert "expected calibration error" in outcome.text
+    assert (tmp_path / "c.svg").read_bytes().startswith(b"<?xml")
+    record = json.loads((tmp_path / "c.json").read_text("utf-8"))
+    assert list(record["files"]) == [str(made / "test.bmes"), str(made / "dev.bmes")]
+    report = json.loads(hanlattice("evaluate", lattice_folder, made / "test.bmes", "--json").text)
+    first = record["files"][str(made / "test.bmes")]["thresholds"][0]
+    assert {key: first[key] for key in report["overall"]} == report["overall"]
+
+
+def test_candidates_are_more(lattice_folder, made, tmp_path):
+    counts = []
+    for more in ([], ["--candidates"]):
+        assert hanlattice("calibrate", lattice_folder, made / "test.bmes", "-o", tmp_path / "c.json", *more).code == 0
+        (only,) = json.loads((tmp_path / "c.json").read_text("utf-8"))["files"].values()
+        counts.append([each["count"] for each in only["width"]])
+    spans, candidates = counts
+    assert sum(candidates) > sum(spans)
+    assert candidates[-1] == spans[-1]  # what is nearly sure is in the best tagging
+    hanlattice("calibrate", lattice_folder, made / "test.bmes", "-o", tmp_path / "c.md", "--candidates")
+    text = (tmp_path / "c.md").read_text("utf-8")
+    assert "probability of 0.01 or more" in text
+    assert "| min score | precision | recall | F1 | spans | kept % |" in text
+
+
+def test_what_cannot_be_is_told_before_anything_is_read(lattice_folder, made, tmp_path):
+    nowhere = Path("/nowhere")
+    hanlattice("calibrate", nowhere, nowhere, "--out", tmp_path / "c.txt").refused("c.txt", "a .json or .md file")
+    hanlattice("calibrate", nowhere, nowhere, "--plot", tmp_path / "c.pdf").refused("c.pdf", "a .svg or .png file")
+    hanlattice("calibrate", lattice_folder, made / "test.bmes", made / "test.bmes").refused("a file is given twice")
+    again = made / ".." / made.name / "test.bmes"
+    hanlattice("calibrate", lattice_folder, made / "test.bmes", again).refused("a file is given twice")
+    hanlattice("calibrate", lattice_folder, tmp_path / "none.bmes").refused("none.bmes", "there is no such file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_outputs_take_the_place_of_nothing_that_is_read(lattice_folder, made, tmp_path):
+    gold, link = tmp_path / "gold.json", tmp_path / "link.svg"
+    write_jsonl(gold, sentences(3, 7))
+    link.symlink_to(gold)
+    kept = gold.read_bytes()
+    for output in (("-o", gold), ("--plot", link), ("-o", lattice_folder / "config.json")):
+        hanlattice("calibrate", lattice_folder, gold, *output).refused("the output is one of the files to read")
+    assert gold.read_bytes() == kept
+
+
+def test_one_span_of_a_file_with_an_odd_name(lattice_folder, tmp_path):
+    odd = tmp_path / "a*b_`c`\x1b[31m.jsonl"
+    text = "南湖有3个人。"
+    write_jsonl(odd, [Sentence(text, (Span(0, 2, "LOC"),))])
+    outcome = hanlattice("calibrate", lattice_folder, odd, "-o", tmp_path / "c.md")
+    assert outcome.code == 0
+    assert ", 1 sentence: 1 span: mean score" in outcome.text
+    assert "\x1b" not in outcome.text
+    assert r"a\*b\_\`c\`" in (tmp_path / "c.md").read_text("utf-8")
+    assert "\x1b" not in (tmp_path / "c.md").read_text("utf-8")
+
+
+def test_without_matplotlib(lattice_folder, made, tmp_path, monkeypatch):
+    monkeypatch.setattr("hanlattice.bench.plot.find_spec", lambda _: None)
+    hanlattice("calibrate", lattice_folder, made / "test.bmes", "--plot", tmp_path / "c.svg").refused(
+        "pip install 'hanlattice[plot]'"
+    )
+
+
+@pytest.mark.parametrize("name", ["calibrate", "tag"])
+def test_help(name):
+    outcome = hanlattice(name, "--help")
+    assert outcome.code == 0
+    assert "candidates" in outcome.text

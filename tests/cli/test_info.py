@@ -11,6 +11,7 @@ import pytest
 
 from hanlattice.batch.indexer import words_of
 from hanlattice.data.corpus import read_corpus
+from hanlattice.models import shipped
 from hanlattice.models.folder import record_digest
 from hanlattice.text.bigrams import bigrams
 from hanlattice.text.segmenter import make_segmenter
@@ -123,6 +124,20 @@ def test_another_version_of_the_segmenter_is_told(made, tmp_path):
 def test_a_name_with_square_brackets_is_shown_as_it_is(lattice_folder, tmp_path):
     folder = Path(shutil.copytree(lattice_folder, tmp_path / "[bold]model[/x]"))
     assert "[bold]model[/x]" in hanlattice("info", folder).text
+
+
+def test_it_is_called_by_its_folder_and_a_packed_one_tells_whose_scores_it_has(lattice_folder, tmp_path, monkeypatch):
+    (tmp_path / "ner").symlink_to(lattice_folder)
+    monkeypatch.setattr(shipped, "_FOLDER", tmp_path)
+    assert hanlattice("info", "ner").text.splitlines()[0].strip() == str(tmp_path / "ner")
+    packed = tmp_path / "a\x1b[1m"
+    assert hanlattice("pack", "ner", "-o", packed).code == 0
+    shown = hanlattice("info", packed).text
+    assert "a\\x1b[1m" in shown
+    assert "\x1b" not in shown
+    for part in ("dev", "test"):
+        assert f"{part} before packing, epoch" in shown
+        assert f"{part}, epoch" not in shown
 
 
 def test_no_model(tmp_path):

@@ -16,7 +16,8 @@ from tests.cli.command import ENVIRONMENT, hanlattice, run, start
 USAGE = [
     (["tga", "x"], "No such command 'tga'"),
     (["tag"], "Missing argument"),
-    (["tag", "x"], "Missing option '--model'"),
+    (["pack", "x"], "Missing option '--out'"),
+    (["vote", "x", "-o", "y"], "Missing option '--model'"),
     (["tag", "--nothing", "x"], "No such option: --nothing"),
     (["tag", "-m", "m", "--format", "xml", "x"], "Invalid value for '--format'"),
     (["tag", "-m", "m", "--batch-size", "0", "x"], "Invalid value for '--batch-size'"),
@@ -60,6 +61,7 @@ def test_version():
         (typer.Abort(), 130, ""),
         (KeyboardInterrupt(), 130, ""),
         (InputError("torn", "f", 3), 2, "error: f:3: torn\n"),
+        (InputError("a\nb", "\x1b]0;x\x07\x9b"), 2, "error: \\x1b]0;x\\x07\\x9b: a\nb\n"),
     ],
 )
 def test_how_a_verb_ends_is_the_exit_code(monkeypatch, error, code, says):

@@ -77,7 +77,7 @@ def test_blank_lines_and_empty_texts(tmp_path):
     path.write_text('\n{"text": "", "spans": []}\n \n{"text": "好", "spans": [], "id": 7}\n', "utf-8")
     corpus = read_jsonl(path)
     assert corpus.sentences == (Sentence("好", ()),)
-    assert "1 lines with an empty text" in corpus.notices[0]
+    assert "1 line with an empty text was left out" in corpus.notices[0]
 
 
 BAD = {

@@ -18,12 +18,15 @@ import hanlattice
 from hanlattice.config import make_config
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.models.build import build
-from hanlattice.models.checkpoint import load_model, save_frame, save_weights
+from hanlattice.models.checkpoint import Model, load_model, save_frame, save_weights
+from hanlattice.models.compose import learn_from
+from hanlattice.models.compress import compressed
 from hanlattice.models.folder import load_tensors, record_digest, save_tensors, write_record
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.text.vocab import Vocab
+from tests.made import made_config, sentences
 from tests.untrained import in_twos, write_untrained
 
 FILES = ("config.json", "chars.txt", "lexicon.txt", "model.safetensors")
@@ -368,6 +371,103 @@ def test_a_folder_from_before_the_other_kinds_still_loads(lattice_folder, tmp_pa
     emissions = [m.tagger.emissions(m.indexer.read(texts).batch([0, 1])) for m in (old, new)]
     assert torch.equal(*emissions)
     assert old.config == new.config
+
+
+# ---- what gives new words their vectors
+
+
+def with_composer(folder: Path, out: Path, **changes: torch.Tensor | None) -> Model:
+    """The model written again with a composer, some of whose tensors are others, or are not there."""
+    model = load_model(folder)
+    assert model.indexer.lexicon is not None
+    assert model.tagger.lexicon is not None
+    made = learn_from(model.indexer.lexicon, model.tagger.lexicon)
+    save_frame(out, model.config, model.indexer, model.data)
+    save_weights(out, model.tagger.state_dict(), model.scores, made)
+    if changes:
+        tensors, metadata = load_tensors(out / "model.safetensors")
+        named = {**tensors, **{f"composer.{name}": tensor for name, tensor in changes.items()}}
+        kept = {name: tensor for name, tensor in named.items() if tensor is not None}
+        save_tensors(out / "model.safetensors", kept, metadata)
+    return model
+
+
+def test_a_composer_comes_back_with_the_weights(lattice_folder, tmp_path):
+    model = with_composer(lattice_folder, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert model.composer is None
+    assert again.composer is not None
+    expected = learn_from(model.indexer.lexicon, model.tagger.lexicon).tensors()
+    for name, tensor in again.composer.tensors().items():
+        assert torch.equal(tensor, expected[name]), name
+    after, before = again.tagger.state_dict(), model.tagger.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    assert again.scores == model.scores
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"mixing": None}, "the tables for new words lack 'mixing'"),
+        ({"table": torch.zeros(3, 8, dtype=torch.int8)}, "do not fit each other"),
+        ({"scale": torch.zeros(1)}, "do not fit each other"),
+        ({"characters": torch.tensor(5, dtype=torch.int32)}, "0-d tensor"),
+        ({"characters": torch.full((1,), -1, dtype=torch.int32)}, "do not fit|that there is not"),
+        (
+            {
+                "characters": torch.zeros(0, dtype=torch.int32),
+                "table": torch.zeros(3, 5, dtype=torch.int8),
+                "scale": torch.zeros(3, 1),
+                "mixing": torch.zeros(13, 5),
+            },
+            "new words would get 5 numbers, and the others have 8",
+        ),
+    ],
+)
+def test_a_composer_that_is_none_is_refused(lattice_folder, tmp_path, changes, says):
+    with_composer(lattice_folder, tmp_path / "model", **changes)
+    with pytest.raises(ModelError, match=says) as caught:
+        load_model(tmp_path / "model")
+    assert "model.safetensors" in str(caught.value)
+
+
+def test_a_composer_for_a_model_without_words_is_refused(lattice_folder, char_folder, tmp_path):
+    lattice, model = load_model(lattice_folder), load_model(char_folder)
+    save_frame(tmp_path / "model", model.config, model.indexer, model.data)
+    made = learn_from(lattice.indexer.lexicon, lattice.tagger.lexicon)
+    save_weights(tmp_path / "model", model.tagger.state_dict(), {}, made)
+    with pytest.raises(ModelError, match="new words would get 8 numbers, and the others have None"):
+        load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("wrong", ["a scale of another size", "numbers of another size", "a scale alone"])
+def test_small_tensors_that_do_not_fit_are_refused(lattice_folder, tmp_path, wrong):
+    folder = Path(shutil.copytree(lattice_folder, tmp_path / "model"))
+    tensors = compressed(tensors_of(folder), "small")
+    if wrong == "a scale of another size":
+        tensors["words.trained.scale"] = torch.ones(2, 3).half()
+    elif wrong == "numbers of another size":
+        tensors["words.fixed"] = tensors["words.fixed"][:, 0].contiguous()
+    else:
+        del tensors["words.trained"]
+    save_weights(folder, tensors, {})
+    with pytest.raises(ModelError, match=r"its tensors do not fit config\.json"):
+        load_model(folder)
+
+
+def test_the_language_model_can_come_from_another_folder(made, lm_folder, tmp_path):
+    """As that of a model whose language model's own folder is gone."""
+    copied = Path(shutil.copytree(lm_folder, tmp_path / "lm"))
+    config = made_config(made, lm__model=str(copied), model__hidden=4)
+    model = load_model(write_untrained(tmp_path / "a", config, sentences(6, 1)))
+    shutil.rmtree(copied)
+    save_frame(tmp_path / "b", model.config, model.indexer, model.data, lm=tmp_path / "a" / "lm")
+    save_weights(tmp_path / "b", model.tagger.state_dict(), {})
+    texts = ["王小明在青石镇工作。"]
+    again = load_model(tmp_path / "b")
+    emissions = [m.tagger.emissions(m.indexer.read(texts).batch([0])) for m in (model, again)]
+    assert torch.equal(*emissions)
 
 
 def test_no_pickle_anywhere():

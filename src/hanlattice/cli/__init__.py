@@ -12,17 +12,22 @@ import typer
 from hanlattice import __version__
 from hanlattice.cli import data, lm, pretrain, vectors
 from hanlattice.cli.bench import bench
+from hanlattice.cli.calibrate import calibrate
 from hanlattice.cli.compare import compare
 from hanlattice.cli.evaluate import evaluate
+from hanlattice.cli.explain import explain
 from hanlattice.cli.gazetteer import gazetteer
 from hanlattice.cli.info import info
 from hanlattice.cli.mistakes import mistakes
+from hanlattice.cli.pack import pack
 from hanlattice.cli.score import score
 from hanlattice.cli.segment import segment
 from hanlattice.cli.tag import tag
 from hanlattice.cli.train import train
+from hanlattice.cli.vote import vote
 from hanlattice.errors import HanlatticeError
 from hanlattice.files import reason
+from hanlattice.text.shown import visible
 
 app = typer.Typer(
     help="Chinese named entities and words with the lattice LSTM.",
@@ -32,7 +37,11 @@ app = typer.Typer(
 )
 for name, group in (("data", data), ("pretrain", pretrain), ("vectors", vectors), ("lm", lm)):
     app.add_typer(group.app, name=name)
-for verb in (train, evaluate, tag, segment, info, gazetteer, bench, compare, mistakes, score):
+for verb in (
+    *(tag, segment, explain),
+    *(train, evaluate, calibrate, info, pack, vote),
+    *(gazetteer, bench, compare, mistakes, score),
+):
     app.command()(verb)
 
 _USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it
@@ -92,7 +101,7 @@ def _run() -> int:
 
 
 def _told(message: str) -> int:
-    typer.echo(f"error: {message}", err=True)
+    typer.echo("error: " + visible(message, "\n"), err=True)
     return 2
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.cli.notes import note
 from hanlattice.files import shown
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def gazetteer(
     known = read_vectors(source)
     made = _match_raw(known, texts, characters) if raw else _match(known, named, characters, format, scheme)
     for notice in made.notices:
-        typer.echo(f"note: {notice}", err=True)
+        note(notice)
     write_gazetteer(out, made)
     facts = _facts(made, shown(vectors), source.stat().st_size, out)
     if as_json:
@@ -64,7 +65,7 @@ def _match(vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str,
     def sentences(path: Path) -> Iterator[Sentence]:
         corpus = read_corpus(path, format=format, scheme=scheme)
         for notice in corpus.notices:
-            typer.echo(f"note: {notice}", err=True)
+            note(notice)
         yield from corpus.sentences
 
     return make_gazetteer(vectors, ((name, sentences(path)) for name, path in named), characters=characters)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.cli.notes import find_named, note
+from hanlattice.files import shown
+from hanlattice.text.shown import counted, visible
 from hanlattice.text.tags import labels_of
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def info(
-    model: Annotated[Path, typer.Argument(help="The model's folder.")],
+    model: Annotated[str, typer.Argument(help="ner or seg, which come along, or a model's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
@@ -25,23 +27,28 @@ def info(
     from rich.table import Table
 
     from hanlattice.cli.report import score_table
+    from hanlattice.data.jsonl import to_json
     from hanlattice.models.checkpoint import load_model
+    from hanlattice.training.card import BEFORE
 
-    loaded = load_model(model)
-    facts = _facts(model, loaded)
+    folder = find_named(model)
+    loaded = load_model(folder)
+    facts = _facts(folder, loaded)
     if other := loaded.other_segmenter():
-        typer.echo(f"note: {other}", err=True)
+        note(other)
     if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        typer.echo(to_json(facts, indent=2))
         return
-    table = Table(show_header=False, title=escape(str(model)), title_justify="left")
+    table = Table(show_header=False, title=escape(visible(shown(folder))), title_justify="left")
     for name, value in _rows(facts):
-        table.add_row(name, escape(value))
+        table.add_row(name, escape(visible(value)))
     console = Console()
     console.print(table)
-    for part in ("dev", "test"):
-        if part in facts["scores"]:
-            console.print(score_table(facts["scores"][part], f"{part}, epoch {facts['scores']['epoch']}"))
+    scores = facts["scores"]
+    for when, parts in (("", scores), (" before packing", scores.get(BEFORE, {}))):
+        for part in ("dev", "test"):
+            if part in parts:
+                console.print(score_table(parts[part], f"{part}{when}, epoch {scores['epoch']}"))
 
 
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -56,9 +63,9 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif not isinstance(value, dict):
             yield name, f"{value:,}" if isinstance(value, int) else value
     for part, corpus in facts["data"].items():
-        if part != "vectors":
+        if "sentences" in corpus:  # vectors, which are told above, and how it was packed have none
             file = corpus["file"] or "held out from train"
-            counts = ", ".join(f"{corpus[what]:,} {what}" for what in ("sentences", "characters", "spans"))
+            counts = ", ".join(counted(corpus[f"{what}s"], what) for what in ("sentence", "character", "span"))
             yield part, f"{file}: {counts}"
 
 

@@ -12,6 +12,7 @@ from hanlattice.cli.passes import PassMeter
 from hanlattice.data.corpora import resolve
 from hanlattice.files import shown
 from hanlattice.pretrain.kinds import LARGEST_COUNT, Unit
+from hanlattice.text.shown import visible
 
 if TYPE_CHECKING:
     from hanlattice.pretrain.vectors import Source
@@ -73,7 +74,7 @@ def _train(source: Source, out: Path, settings: Settings, threads: int, resume: 
 class Meter(PassMeter):
     def _on_counted(self, event: dict[str, Any]) -> None:
         for notice in event["notices"]:
-            self.console.print(f"note: {notice}")
+            self.console.print(f"note: {visible(notice)}")
         self.console.print(
             f"{event['units']:,} units, {event['types']:,} different, {event['vectors']:,} of them often enough"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -12,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from hanlattice.evaluation.mistakes.report import visible
+from hanlattice.data.jsonl import to_json
 from hanlattice.evaluation.segmentation.rows import NONE, percent, rows
+from hanlattice.text.shown import visible
 
 INSTEAD = 3  # readings that are shown of a missed word
 
@@ -26,7 +26,7 @@ def show(report: dict[str, Any], title: str, words: int, as_json: bool) -> None:
     missed = len(worst)
     del worst[words:]
     if as_json:
-        typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
+        typer.echo(to_json(report, indent=2))
         return
     console = Console()
     console.print(score_table(report, title))
@@ -39,13 +39,15 @@ def score_table(report: Mapping[str, Any], title: str) -> Table:
     segmentation = report.get("segmentation", {})
     is_scored = "bakeoff" in segmentation
     named = {"all": report["overall"], **report["groups"], **report["by_type"]}.items()
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=escape(visible(title)), title_justify="left")
     table.add_column("words" if is_scored else "type")
     for heading in ("precision", "recall", "F1", "gold", "found", "correct"):
         table.add_column(heading, justify="right")
     for name, score in rows(segmentation) if is_scored else named:
         ratios = (percent(score.get(key)) for key in ("precision", "recall", "f1"))
-        table.add_row(escape(name), *ratios, *(_count(score.get(key)) for key in ("gold", "predicted", "correct")))
+        table.add_row(
+            escape(visible(name)), *ratios, *(_count(score.get(key)) for key in ("gold", "predicted", "correct"))
+        )
     return table
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.evaluate import sentence_count
 from hanlattice.cli.report import WorstWords, show
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, shown
+from hanlattice.text.shown import counted
 
 if TYPE_CHECKING:
     from hanlattice.text.sentence import Sentence
@@ -37,7 +37,7 @@ def score(
     sentences, others = (_read(path) for path in paths)
     _check_same_text(paths, sentences, others)
     report = _report([*sentences.values()], [*others.values()], _known(train, known), as_written)
-    show(report, f"{shown(test)}: {sentence_count(sentences)}", words, as_json)
+    show(report, f"{shown(test)}: {counted(len(sentences), 'sentence')}", words, as_json)
 
 
 def _report(
@@ -65,7 +65,7 @@ def _read(path: Path) -> dict[int, Sentence]:
 
 def _known(train: str | None, known: str | None) -> Collection[str] | None:
     from hanlattice.data.corpora import resolve
-    from hanlattice.text.lexicon import read_words
+    from hanlattice.text.wordfile import read_words
 
     if train is not None and known is not None:
         raise InputError("--train and --known both say which words training knows: give one of them")
@@ -84,7 +84,9 @@ def _check_same_text(
             raise _differs(paths, lines, ours, theirs)
     if len(sentences) != len(others):
         gold, test = paths
-        message = f"{sentence_count(others)}, where {gold} has {len(sentences):,}: expected the same sentences"
+        message = (
+            f"{counted(len(others), 'sentence')}, where {gold} has {len(sentences):,}: expected the same sentences"
+        )
         raise InputError(message, test)
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hanlattice.cli.meter import EventMeter
+from hanlattice.text.shown import visible
 
 
 def train(
@@ -68,7 +69,7 @@ class Meter(EventMeter):
     def _on_start(self, event: dict[str, Any]) -> None:
         self.epochs = event["epochs"]
         for notice in event["notices"]:
-            self.console.print(f"note: {notice}")
+            self.console.print(f"note: {visible(notice)}")
         self.console.print(
             f"{event['train']:,} to train on ({event['characters']:,} characters), {event['dev']:,} to choose "
             f"by, {event['test']:,} to test on; {event['parameters']:,} weights"

@@ -6,7 +6,8 @@
     subwords.txt        the subwords likewise (lattice models that have both)
     words.txt           the same for a word model; bichars.txt, pos.txt: bigrams and parts of speech (models with them)
     lm/                 the language model, a copy of the folder that the configuration named (models that use one)
-    model.safetensors   the weights; its metadata has the scores and a checksum over everything in the file
+    model.safetensors   the weights, and how new words get vectors (packed models); its metadata has the scores and a
+                        checksum over everything in the file
     README.md           the model card, for people
 
 The weights are replaced in one rename while the rest stays, so a folder is whole at every moment of a training.
@@ -29,6 +30,8 @@ from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, ModelError
 from hanlattice.files import opening, writing
 from hanlattice.models.build import Tables, Vocabs, assemble, make_indexer
+from hanlattice.models.compose import Composer
+from hanlattice.models.compress import expanded
 from hanlattice.models.device import find_device
 from hanlattice.models.folder import load_tensors, read_record, save_tensors, write_record
 from hanlattice.models.language_model import LanguageModel, language_model_files, load_language_model
@@ -41,6 +44,7 @@ from hanlattice.text.vocab import Vocab
 FORMAT = 1
 CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
 WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
+_COMPOSER = "composer."  # what the names of its tensors begin with
 FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM)  # what does not change while the model trains
 
 
@@ -52,6 +56,7 @@ class Model:
     data: Mapping[str, Any] = field(default_factory=dict)  # where training data and vectors came from
     scores: Mapping[str, Any] = field(default_factory=dict)
     segmenter: Mapping[str, Any] = field(default_factory=dict)  # name and version of what cut the training text
+    composer: Composer | None = None  # gives new words their vectors; where it is None it can be learnt
 
     def other_segmenter(self) -> str:
         """In words, that text is cut by another version now than in training; "" where that is not known."""
@@ -62,8 +67,11 @@ class Model:
         return f"the model was trained with words by {name} {then}, and {name} {now} may cut otherwise"
 
 
-def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any]) -> None:
-    """Everything but the weights: what does not change while the model trains."""
+def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any], lm: Path | None = None) -> None:
+    """Everything but the weights: what does not change while the model trains.
+
+    The language model is taken from where the configuration says, or from `lm`.
+    """
     vocabs = {CHARS: indexer.vocab, WORDS: indexer.words, BIGRAMS: indexer.bichars, SPEECH: indexer.pos}
     names = []
     for name, vocab in vocabs.items():
@@ -76,7 +84,7 @@ def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str
             names.append(name)
     if config.lm.model:
         names += [f"{LM}/{name}" for name in language_model_files()]
-        _copy_language_model(Path(config.lm.model), folder / LM)
+        _copy_language_model(lm or Path(config.lm.model), folder / LM)
     record: dict[str, Any] = {
         "format": FORMAT,
         "config": config.as_dict(),
@@ -96,9 +104,12 @@ def _copy_language_model(source: Path, target: Path) -> None:
             shutil.copyfileobj(file, copy)
 
 
-def save_weights(folder: Path, tensors: Mapping[str, Tensor], scores: Mapping[str, Any]) -> None:
-    """The weights and what they score, in one file."""
-    save_tensors(folder / WEIGHTS, tensors, {"scores": json.dumps(scores, ensure_ascii=False)})
+def save_weights(
+    folder: Path, tensors: Mapping[str, Tensor], scores: Mapping[str, Any], composer: Composer | None = None
+) -> None:
+    """The weights and what they score, in one file; and what gives new words their vectors, if it is known."""
+    more = {} if composer is None else {_COMPOSER + name: tensor for name, tensor in composer.tensors().items()}
+    save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": json.dumps(scores, ensure_ascii=False)})
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> Model:
@@ -114,11 +125,30 @@ def load_model(folder: str | Path, device: str = "cpu") -> Model:
     except ConfigError as error:
         raise ModelError(str(error)) from None
     tensors, metadata = load_tensors(folder / WEIGHTS)
+    composer = _take_composer(tensors, folder)
     indexer = make_indexer(config, vocabs, tags, scheme, lm)
     tagger = _with_weights(config, indexer, tensors, folder, lm)
+    _check_composer(composer, tagger, folder)
     tagger.to(place).eval()
     scores, segmenter = json.loads(metadata.get("scores", "{}")), record.get("segmenter", {})
-    return Model(tagger, indexer, config, record["data"], scores, segmenter)
+    return Model(tagger, indexer, config, record["data"], scores, segmenter, composer)
+
+
+def _take_composer(tensors: dict[str, Tensor], folder: Path) -> Composer | None:
+    """Out of the tensors, if it is among them."""
+    parts = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_COMPOSER)}
+    if not parts:
+        return None
+    try:
+        return Composer.from_tensors({name.removeprefix(_COMPOSER): tensor for name, tensor in parts.items()})
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{folder / WEIGHTS}: {error}") from None
+
+
+def _check_composer(composer: Composer | None, tagger: Tagger, folder: Path) -> None:
+    width = None if tagger.lexicon is None else tagger.lexicon.dim
+    if composer is not None and composer.dim != width:
+        raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
 
 
 def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
@@ -155,9 +185,10 @@ def _with_weights(
     config: Config, indexer: Indexer, tensors: dict[str, Tensor], folder: Path, lm: LanguageModel | None
 ) -> Tagger:
     try:
+        tensors = expanded(tensors)
         tables = _tables(config, indexer, tensors)
         _check_rows(tables, indexer, folder)
-        tagger = assemble(config, indexer, tables, lm)
+        tagger = assemble(config, indexer, tables, lm, fresh=False)
         tagger.load_state_dict(tensors)
     except (LookupError, RuntimeError) as error:
         raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,22 @@ from hanlattice.config import Config
 from hanlattice.evaluation.segmentation.rows import percent, rows
 from hanlattice.files import writing
 from hanlattice.models.checkpoint import Model
+from hanlattice.text.shown import counted
 from hanlattice.text.tags import labels_of
+from hanlattice.training.corpora import PARTS
 
+BEFORE = "before_packing"  # where a packed model has the scores of the one that it was made from
 _WORDS = (
     "The line `bakeoff` counts words as the SIGHAN bakeoff does; OOV are the words that train lacks, with their share "
     "of all, and IV those that it has. Boundaries are those between words."
 )
 
 
-def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
-    """What the model is, what it was trained on and what it scores."""
+def write_card(folder: Path, model: Model, scores: Mapping[str, Any], about: str = "") -> None:
+    """What the model is, what it was trained on and what it scores; and what else its maker has to say about it."""
     with writing(folder / "README.md") as file:
         file.write("\n".join([*_head(folder, model), "", *_data(model), "", *_scores(scores), ""]))
+        file.write(f"\n{about.strip()}\n" if about.strip() else "")
 
 
 def _head(folder: Path, model: Model) -> list[str]:
@@ -42,8 +46,17 @@ def _head(folder: Path, model: Model) -> list[str]:
         "",
         f"- {config.model.hidden} hidden units a direction, {model.indexer.scheme} tags, seed {config.train.seed}",
         f"- {', '.join(counts)}",
+        *_packed(model),
         f'- use it: `hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
     ]
+
+
+def _packed(model: Model) -> list[str]:
+    if "packed" not in model.data:
+        return []
+    lexicon = model.indexer.lexicon
+    kept = "" if lexicon is None else f", {counted(len(lexicon), 'word')} kept"
+    return [f"- packed: precision {model.data['packed']['precision']}{kept}"]
 
 
 def kind_of(config: Config) -> str:
@@ -69,7 +82,7 @@ def _data(model: Model) -> list[str]:
         f"| {name} | {facts['file'] or 'held out from train'} | {facts['sentences']:,} | {facts['characters']:,} "
         f"| {facts['spans']:,} |"
         for name, facts in model.data.items()
-        if name in ("train", "dev", "test")
+        if name in PARTS
     ]
     vectors = model.data.get("vectors", {})
     return [
@@ -88,16 +101,25 @@ def _data(model: Model) -> list[str]:
 
 def _scores(scores: Mapping[str, Any]) -> list[str]:
     lines = ["## Scores", "", f"Best epoch on dev: {scores.get('epoch', '–')}. Exact spans, in per cent."]
-    if "segmentation" in scores.get("dev", {}):
+    before = scores.get(BEFORE, {})
+    if any("segmentation" in report for report in (*_own(scores).values(), *before.values())):
         lines[-1] = f"{lines[-1]} {_WORDS}"
-    for part in ("dev", "test"):
-        if part in scores:
-            lines += ["", f"| {part} | precision | recall | F1 | gold |", "|---|---|---|---|---|"]
-            lines += [
-                f"| {name} | {' | '.join(percent(s.get(key)) for key in ('precision', 'recall', 'f1'))} | {s['gold']} |"
-                for name, s in _named(scores[part])
-            ]
-    return lines
+    lines += _tables(_own(scores))
+    if before:
+        lines += ["", "### Before packing", "", "Of the model that this one was made from."]
+    return [*lines, *_tables(before)]
+
+
+def _own(scores: Mapping[str, Any]) -> dict[str, Any]:
+    return {part: scores[part] for part in ("dev", "test") if part in scores}
+
+
+def _tables(scores: Mapping[str, Any]) -> Iterator[str]:
+    for part, report in scores.items():
+        yield from ("", f"| {part} | precision | recall | F1 | gold |", "|---|---|---|---|---|")
+        for name, score in _named(report):
+            ratios = " | ".join(percent(score.get(key)) for key in ("precision", "recall", "f1"))
+            yield f"| {name} | {ratios} | {score['gold']} |"
 
 
 def _named(report: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -12,12 +12,12 @@ from hanlattice.evaluation.segmentation import cut, score_segmentation, words_in
 from hanlattice.models.checkpoint import Model
 from hanlattice.models.decode import decode
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.corpora import Corpora
+from hanlattice.training.corpora import PARTS, Corpora
 
 
 def check_cut(config: Config, corpora: Corpora) -> None:
     """What is not cut into words is told, with its file, before a segmenter is trained, and not at the end."""
-    for name in ("train", "dev", "test"):
+    for name in PARTS:
         for at, sentence in enumerate(getattr(corpora, name), start=1):
             try:
                 cut(sentence.text, sentence.spans or ())
@@ -39,6 +39,11 @@ def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
     return scores
 
 
+def score_again(model: Model, test: Sequence[Sentence], known: Collection[str] | None) -> dict[str, Any]:
+    """The model's scores with those of test anew; `known` are the words that a segmenter learnt from."""
+    return {**model.scores, "test": _scored(model, test, known)}
+
+
 def _is_complete(scores: Mapping[str, Any] | None, known: Collection[str] | None) -> bool:
     return scores is not None and (known is None or "segmentation" in scores)
 
@@ -49,7 +54,7 @@ def _scored(model: Model, sentences: Sequence[Sentence], known: Collection[str] 
     found = decode(model.tagger, model.indexer, model.indexer.examples(sentences))
     gold = [sentence.spans or () for sentence in sentences]
     report = score(gold, found).as_dict()
-    if known is not None:
+    if model.indexer.cuts:
         texts = [sentence.text for sentence in sentences]
         report["segmentation"] = score_segmentation(texts, gold, found, known).as_dict(words=0)
     return report

@@ -1,0 +1,99 @@
+"""How long a new process takes until its first sentence is tagged: import, reading the model, the sentence.
+
+    python benchmarks/startup.py [--model ner] [--text 南京市长江大桥] [--runs 5] [--json OUT.json]
+
+Every run is a process of its own, on one thread, and every figure is the median of all runs; the whole is from the
+start of the process to its end, Python's own start included. The first run is not counted: it may find the files on the
+disk alone, later ones find them in memory. Each run must find what this process finds in the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hanlattice.bench.machine import machine, versions
+from hanlattice.errors import HanlatticeError
+from hanlattice.files import writing
+from hanlattice.models.device import use_threads
+from hanlattice.predict import load
+
+RUN = """
+import json, sys, time
+start = time.perf_counter()
+import hanlattice
+from hanlattice.models.device import use_threads
+use_threads(1)
+imported = time.perf_counter()
+tagger = hanlattice.load(sys.argv[1])
+loaded = time.perf_counter()
+spans = tagger(sys.argv[2]).spans
+first = time.perf_counter()
+tagger(sys.argv[2])
+second = time.perf_counter()
+times = {"import": imported - start, "reading the model": loaded - imported, "first sentence": first - loaded}
+times |= {"the three together": first - start, "second sentence": second - first}
+json.dump([times, [[span.start, span.end, span.label] for span in spans]], sys.stdout)
+"""
+
+
+def main() -> int:
+    options = _options()
+    try:
+        seconds = _measure(options.model, options.text, options.runs)
+    except HanlatticeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print("| what | seconds |\n|---|--:|")
+    print("\n".join(f"| {name} | {value:.3f} |" for name, value in seconds.items()))
+    if options.json:
+        with writing(options.json) as file:
+            where = {"machine": machine(torch.device("cpu")), "versions": versions()}
+            named = {"model": Path(options.model).name, "text": options.text, "runs": options.runs}
+            rounded = {name: round(value, 4) for name, value in seconds.items()}
+            json.dump({**where, **named, "seconds": rounded}, file, ensure_ascii=False, indent=2)
+            file.write("\n")
+    return 0
+
+
+def _measure(model: str, text: str, runs: int) -> dict[str, float]:
+    use_threads(1)
+    wanted = [[span.start, span.end, span.label] for span in load(model)(text).spans]
+    _run(model, text, wanted)
+    times = [_run(model, text, wanted) for _ in range(runs)]
+    return {name: statistics.median(each[name] for each in times) for name in times[0]}
+
+
+def _run(model: str, text: str, wanted: Sequence[Any]) -> dict[str, float]:
+    """One process: its times, if it has found what is wanted."""
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", RUN, model, text], capture_output=True, text=True, check=False)
+    whole = time.perf_counter() - start
+    if done.returncode:
+        raise HanlatticeError(f"the process failed:\n{done.stderr}")
+    times, found = json.loads(done.stdout)
+    if found != wanted:
+        raise HanlatticeError(f"a new process finds {found}, and this one {wanted}")
+    return {**times, "the whole process": whole}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="ner", help="the name or folder of a model")
+    parser.add_argument("--text", default="南京市长江大桥", help="what is tagged")
+    parser.add_argument("--runs", type=int, default=5, help="processes that are timed")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

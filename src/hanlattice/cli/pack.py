@@ -1,0 +1,47 @@
+"""`hanlattice pack`: a trained model in fewer bytes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hanlattice.cli.notes import find_named
+from hanlattice.files import read_text, shown
+from hanlattice.text.shown import counted
+
+
+class Precision(StrEnum):
+    small = "small"
+    half = "half"
+    full = "full"
+
+
+def pack(
+    model: Annotated[str, typer.Argument(help="ner or seg, which come along, or a model's folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write: new or empty.")],
+    words: Annotated[
+        int, typer.Option(min=0, help="Keep so many words: first those that training met most; 0 keeps all.")
+    ] = 0,
+    precision: Annotated[
+        Precision, typer.Option(help="Bytes of a number: small 1, and ½ after 40,000 words; half 2; full as trained.")
+    ] = Precision.small,
+    test: Annotated[str, typer.Option(help="A corpus; what the packed model scores on it goes into its card.")] = "",
+    about: Annotated[
+        Path | None, typer.Option(help="Markdown for the end of the model's card: what it is good for, what it is not.")
+    ] = None,
+) -> None:
+    """Write a model with fewer words and smaller numbers, to be sent or shipped. It reads and tags like any other."""
+    from hanlattice.models.device import use_threads
+    from hanlattice.training.pack import pack as run
+
+    use_threads(1)
+    packed = run(find_named(model), out, words, precision.value, test, read_text(about) if about else "")
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    lexicon = packed.indexer.lexicon
+    kept = "" if lexicon is None else f", {counted(len(lexicon), 'word')}"
+    typer.echo(f"{shown(out)}: {size / 1e6:.2f} MB{kept}")
+    if test:
+        typer.echo(f"test F1 {100 * packed.scores['test']['overall']['f1']:.2f}")

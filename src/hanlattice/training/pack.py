@@ -1,0 +1,91 @@
+"""A finished model in fewer bytes: fewer words, smaller numbers, and what gives new words their vectors beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hanlattice.data.corpora import resolve
+from hanlattice.errors import InputError, OutputError
+from hanlattice.files import sha256
+from hanlattice.models.checkpoint import LM, Model, load_model, save_frame, save_weights
+from hanlattice.models.compose import learn_from
+from hanlattice.models.compress import compressed
+from hanlattice.nn.embeddings import TwoSources
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.sentence import Sentence
+from hanlattice.training.card import BEFORE, write_card
+from hanlattice.training.corpora import Corpora, check_words, counts, without_empty
+from hanlattice.training.labelled import read_for
+from hanlattice.training.learnt import training_words
+from hanlattice.training.scored import check_cut, score_again
+
+FINE = 40_000  # words whose vectors get a byte for each number in a small model; the others get half a byte
+
+
+def pack(folder: Path, out: Path, words: int = 0, precision: str = "small", test: str = "", about: str = "") -> Model:
+    """Write the model of a folder into another one, and give it as it is read from there.
+
+    With `words`, only so many are kept: first those that training met most. With `test`, a corpus, it has the scores
+    of the model as it was written; those that it had are kept as what they are, from before packing. `about` is
+    Markdown for the end of its card.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} is there already: choose a new or empty folder")
+    model = load_model(folder)
+    data = {**model.data, "packed": {"precision": precision}}
+    sentences = _read(test, model) if test else ()
+    if test:
+        data["test"] = {"file": test, "sha256": sha256(resolve(test)), **counts(sentences)}
+    composer = None
+    if model.indexer.lexicon is not None and model.tagger.lexicon is not None:
+        composer = model.composer or learn_from(model.indexer.lexicon, model.tagger.lexicon)
+        model = with_fewer_words(model, words or len(model.indexer.lexicon), FINE if precision == "small" else None)
+    elif words:
+        raise InputError("this model has no lexicon, so there are no words to leave out", folder)
+    save_frame(out, model.config, model.indexer, data, folder / LM)
+    tensors = compressed(model.tagger.state_dict(), precision)
+    scores = _from_before(model.scores, ("dev",) if test else ("dev", "test"))
+    save_weights(out, tensors, scores, composer)
+    if test:
+        scores = score_again(load_model(out), sentences, training_words(model, []) if model.indexer.cuts else None)
+        save_weights(out, tensors, scores, composer)
+    packed = load_model(out)
+    write_card(out, packed, scores, about)
+    return packed
+
+
+def _read(test: str, model: Model) -> tuple[Sentence, ...]:
+    """The corpus, in which the model finds what it reads: of a segmenter words, of a model of gold words those."""
+    sentences = without_empty(read_for([model], test, scheme=model.config.data.scheme))
+    config = replace(model.config, data=replace(model.config.data, test=test))
+    corpora = Corpora(train=(), dev=(), test=sentences, more=(), digests={}, notices=())
+    check_words(config, corpora)
+    if model.indexer.cuts:
+        check_cut(config, corpora)
+    return sentences
+
+
+def _from_before(scores: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
+    """The scores of a model that was not packed, or not so: they are no longer its own."""
+    told = {part: report for part, report in scores.items() if part in parts}
+    before = {part: each for part, each in {**scores.get(BEFORE, {}), **told}.items() if part in parts}
+    return {
+        **{name: value for name, value in scores.items() if name not in ("dev", "test", BEFORE)},
+        **({BEFORE: before} if before else {}),
+    }
+
+
+def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model:
+    """The model with the first so many words of its lexicon, of which the first `fine` are in the finer table."""
+    lexicon, table, words = model.indexer.lexicon, model.tagger.lexicon, model.tagger.words
+    assert lexicon is not None
+    assert table is not None
+    fewer = table.first(count, len(table.trained) if fine is None else fine)
+    if isinstance(words, TwoSources):
+        words.words = fewer
+    else:
+        model.tagger.words = fewer
+    return replace(model, indexer=replace(model.indexer, lexicon=Lexicon(lexicon.words[:count])))

@@ -1,0 +1,146 @@
+"""The documentation holds together: links, contents, commands that are mentioned, names of the API, and the site."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hanlattice import errors
+from tests.documents import PAGES, ROOT, blocks, prose, read
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def load(name: str) -> ModuleType:
+    """A script of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def anchors(page: Path) -> set[str]:
+    """Those of a page's headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    for target in LINK.findall(prose(page)):
+        path, _, anchor = target.partition("#")
+        if ":" in path:
+            continue
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors(there), target
+
+
+def test_the_contents_of_the_site_list_every_page() -> None:
+    listed = re.findall(r": ([\w-]+\.md)$", read("mkdocs.yml"), flags=re.MULTILINE)
+    written = {page.name for page in (ROOT / "docs").glob("*.md")}
+    brought = set(re.findall(r"\"([\w-]+\.md)\",", read("docs/hooks.py")))
+    assert len(listed) == len(set(listed))
+    assert set(listed) == written | brought
+
+
+def test_the_page_of_commands_is_fresh() -> None:
+    assert load("cli").page() == read("docs/cli.md"), "docs/cli.md is stale: `make docs` or `python docs/cli.py`"
+
+
+def mentioned() -> Iterator[tuple[str, str]]:
+    """Every `hanlattice VERB …` in code on any page, with the page; a command may go on after a backslash."""
+    for name in NAMES:
+        code = [
+            block.text.replace("\\\n", " ") for block in blocks(name) if block.language in ("", "console", "sh", "bash")
+        ]
+        code += re.findall(r"`([^`]+)`", prose(name))
+        for line in "\n".join(code).splitlines():
+            for found in re.findall(r"(?:^|\| |\$ |; )(hanlattice [a-z].*)", line):
+                yield name, found.partition("  #")[0]
+
+
+def test_commands_that_are_mentioned_have_the_options_they_show() -> None:
+    cli = load("cli")
+    verbs = {name: {word for each in cli.parameters_of(verb) for word in each.names} for name, verb in cli.verbs_of()}
+    count = 0
+    for page, command in mentioned():
+        verb = next((verb for verb in verbs if re.match(rf"{verb}(?=$|\s)", command)), None)
+        assert verb or any(known.startswith(f"{command.split(' -')[0].strip()} ") for known in verbs), (page, command)
+        options = re.findall(r"(?<=\s)--?[a-z][\w-]*", command)
+        assert set(options) <= verbs.get(verb or "", set()) | {"--help", "--version"}, (page, command)
+        count += len(options)
+    assert count > 100
+
+
+def test_names_of_the_api_page_exist() -> None:
+    names = re.findall(r"^::: ([\w.]+)$", read("docs/api.md"), flags=re.MULTILINE)
+    assert len(names) > 20
+    for name in names:
+        parts = name.split(".")
+        module = next(m for m in (_module(".".join(parts[:at])) for at in range(len(parts), 0, -1)) if m is not None)
+        thing: object = module
+        for part in parts[len(module.__name__.split(".")) :]:
+            thing = getattr(thing, part)
+        assert (getattr(thing, "__doc__", None) or "").strip(), f"{name} has no docstring"
+
+
+def test_every_error_is_on_the_api_page() -> None:
+    kinds = {name for name, thing in vars(errors).items() if isinstance(thing, type) and issubclass(thing, Exception)}
+    assert set(re.findall(r"^\| `(\w+Error)`", read("docs/api.md"), flags=re.MULTILINE)) == kinds - {"HanlatticeError"}
+
+
+def _module(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it; a warning fails it (with --quiet mkdocs would not see any)."""
+    if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None:
+        pytest.skip("mkdocs is not installed: pip install 'hanlattice[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
+    return folder
+
+
+def test_the_site_needs_no_network(site: Path) -> None:
+    pages = list(site.glob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        fetched = re.findall(r"<(?:script|img|iframe|source)[^>]+src=\"(?:https?:)?//[^\"]*", text)
+        assert not fetched, page.name
+        assert not re.findall(r"<link[^>]+href=\"(?:https?:)?//[^\"]*", text), page.name
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(?:https?:)?//|@import", style.read_text(encoding="utf-8")), style.name
+
+
+def test_the_site_has_no_markdown_left_over(site: Path) -> None:
+    for page in site.glob("*.html"):
+        text = re.sub(r"<(pre|script|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        left = re.findall(r"^(?:<p>)?(?:\|.*\|$|- \S.*|#+ .*|```.*|:::.*)", text, flags=re.MULTILINE)
+        assert not left, page.name

@@ -3,14 +3,23 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo train-demo test check bench docs clean
 
-demo: .venv/installed  ## set up, fetch real data, train for a few minutes, tag sentences
+SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
+
+demo: .venv/installed  ## set up, tag sentences with the models of the package, draw the lattice
+	$(BIN)/hanlattice tag --format inline $(SENTENCES)
+	$(BIN)/hanlattice segment $(SENTENCES)
+	$(BIN)/hanlattice explain --format html --out runs/lattice.html $(SENTENCES)
+	$(BIN)/hanlattice explain "南京市长江大桥"
+	@echo "the same as a page: runs/lattice.html"
+
+train-demo: .venv/installed  ## fetch real data, train for a few minutes, tag the same sentences
 	$(BIN)/hanlattice data get simplechinese
 	$(BIN)/hanlattice data get msra
 	rm -rf runs/demo
 	$(BIN)/hanlattice train configs/demo.toml --out runs/demo
-	$(BIN)/hanlattice tag -m runs/demo --format inline "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
+	$(BIN)/hanlattice tag -m runs/demo --format inline $(SENTENCES)
 
 test: .venv/test-installed check  ## everything that must hold
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -23,8 +32,13 @@ check: .venv/test-installed  ## style and types
 bench: .venv/plot-installed  ## correctness first, then rates as ratios in one run
 	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg
 
+docs: .venv/docs-installed  ## the documentation as a site in site/, which needs no network to be read
+	$(BIN)/python docs/cli.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f src/hanlattice/ops/libhanlattice.so* src/hanlattice/ops/.libhanlattice.so*  # the C library, and what a killed build left
 
 .venv/bin/python:
@@ -40,6 +54,10 @@ SOURCES := hatch_build.py $(wildcard src/hanlattice/ops/*.[ch] src/hanlattice/op
 
 .venv/plot-installed: .venv/installed
 	$(PIP) -e '.[plot]'
+	touch $@
+
+.venv/docs-installed: .venv/installed
+	$(PIP) -e '.[docs]'
 	touch $@
 
 .venv/test-installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)

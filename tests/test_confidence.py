@@ -195,6 +195,8 @@ def test_words_of_a_segmenter_cannot_be_left_out(segmenter):
     assert {(span.start, span.end) for span in found} == {(0, 1), (2, 3), (2, 4), (2, 5), (3, 4), (3, 5), (4, 5)}
     assert found[0].score == pytest.approx(1.0)
     assert sum(reading.score or 0.0 for reading in segmenter.readings("我 爱南湖", 100)) == pytest.approx(1.0)
+    for text in ("3.14", "我 爱"):  # one way: a number is not cut, and no word has a blank in it
+        assert [document.spans for document in segmenter.readings(text, 10)] == [segmenter(text).spans]
 
 
 @pytest.fixture(scope="module")

@@ -291,7 +291,7 @@ def test_two_threads_that_prepare_give_each_word_one_vector(tagger, monkeypatch)
     torch.testing.assert_close(table.added.float(), composed(tagger, words))
 
 
-@pytest.mark.parametrize("ask", ["__call__", "candidates", "readings"])
+@pytest.mark.parametrize("ask", ["__call__", "candidates", "readings", "explain"])
 def test_a_word_that_joins_while_a_text_is_read_has_its_vector(tagger, monkeypatch, ask):
     """Between the look at the lexicon and the look at the text: as another thread might do it."""
     table, read = tagger.model.tagger.lexicon, Indexer.read

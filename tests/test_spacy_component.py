@@ -115,6 +115,16 @@ def test_of_two_that_want_a_token_the_more_probable_gets_it(spacy, tagger):
     assert [each["label"] for each in doc._.hanlattice] == ["PER", "LOC", "LOC"]
 
 
+def test_a_score_is_that_of_the_entity_that_is_there(spacy, tagger):
+    """spaCy keeps it by place: on one token, the less probable span must not leave its own behind."""
+    doc = component(tagger, [Span(0, 1, "PER", 0.6), Span(1, 2, "LOC", 0.9)])(words(spacy, "王小", "明"))
+    assert [(entity.label_, entity._.score) for entity in doc.ents] == [("LOC", 0.9)]
+    doc = words(spacy, "王小", "明")
+    doc.ents = [doc.char_span(0, 2, label="OLD")]
+    doc = component(tagger, [Span(0, 2, "PER", 0.9)])(doc)
+    assert [(entity.label_, entity._.score) for entity in doc.ents] == [("OLD", None)]
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_entities_that_are_there_already(spacy, tagger, overwrite):
     doc = words(spacy, *"王小明在青石镇")

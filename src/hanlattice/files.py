@@ -93,13 +93,13 @@ def keep_first(text: str) -> str:
     return "\ufeff" + text if text.startswith("\ufeff") else text
 
 
-def check_output(output: Path | None, inputs: Iterable[Path], folders: Iterable[Path] = ()) -> None:
-    """Say before any work that an output cannot be a folder, a file that is read, or one inside a folder that is."""
+def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
+    """Say before any work that an output cannot be a folder, or a file that is read."""
     if output is None:
         return
     if output.is_dir():
         raise OutputError(f"cannot write {output}: it is a folder, not a file")
-    refuse_inputs(output, [*inputs, *(path for folder in folders for path in folder.rglob("*"))])
+    refuse_inputs(output, inputs)
 
 
 def refuse_inputs(output: Path, inputs: Iterable[Path]) -> None:

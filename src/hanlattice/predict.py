@@ -153,8 +153,7 @@ class Predictor:
 
     def explain(self, text: str) -> Explanation:
         """Why: the spans of a text, the words of its lattice, and what share each has of the cells it pours into."""
-        self.prepare()
-        return explain(self.model, text, self.limit, self.trust)
+        return explain(self.model, text, self.limit, self.trust, self._read)
 
     def _tag(self, texts: Sequence[str], asked: Asked) -> list[Document]:
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]

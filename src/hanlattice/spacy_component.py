@@ -94,10 +94,14 @@ class HanlatticeComponent:
         for span in sorted(document.spans, key=by_score):
             entity = doc.char_span(span.start, span.end, label=span.label, alignment_mode=self.alignment)
             if entity is not None and len(entity):
-                entity._.score = span.score
-                found.append(entity)
-        first, second = (found, doc.ents) if self.overwrite_ents else (doc.ents, found)
-        doc.ents = _apart([*first, *second])
+                found.append((entity, span.score))
+        ours = [entity for entity, _ in found]
+        first, second = (ours, doc.ents) if self.overwrite_ents else (doc.ents, ours)
+        kept = _apart([*first, *second])
+        doc.ents = kept
+        for entity, score in found:
+            if any(entity is one for one in kept):  # spaCy keeps it by place: what lost that place must not write there
+                entity._.score = score
         return doc
 
 

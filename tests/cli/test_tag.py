@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -247,6 +248,21 @@ def test_an_output_takes_the_place_of_nothing_that_is_read(lattice_folder, file,
     assert {path: path.read_bytes() for path in kept} == kept
     assert hanlattice("tag", "-m", lattice_folder, "--text", file, "-o", file).code == 0  # its name is the text
     assert texts(file.read_bytes()) == [str(file)]
+
+
+def test_an_output_in_the_models_folder_may_be_written_again(lattice_folder, tmp_path):
+    folder = shutil.copytree(lattice_folder, tmp_path / "model")
+    for _ in range(2):
+        assert hanlattice("tag", "-m", folder, TEXT, "-o", folder / "out.jsonl").code == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX closes them")
+@pytest.mark.parametrize("closed", ["- <&-", f"{TEXT} >&-", f"{TEXT} -o OUT >&- 2>&-"])
+def test_without_standard_streams(lattice_folder, tmp_path, closed):
+    line = f"'{PROGRAM}' tag -m '{lattice_folder}' {closed.replace('OUT', str(tmp_path / 'o.jsonl'))}"
+    process = subprocess.run(line, shell=True, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
+    assert (tmp_path / "o.jsonl").exists() == ("OUT" in closed)
 
 
 def test_a_page(lattice_folder, tmp_path):

@@ -119,6 +119,10 @@ def test_rows_may_join_in_any_mode():
     assert not words.added.requires_grad
     words(torch.tensor([0, 6, 10])).sum().backward()
     assert words.trained.grad is not None
+    with torch.inference_mode():
+        words.double()
+    words.append(torch.ones(1, 3))
+    assert torch.equal(words.added[-1], torch.ones(3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("trained", [0, 3, 6])

@@ -129,6 +129,14 @@ def test_more_may_be_of_another_format(tmp_path, format):
     assert like.more == like.train
 
 
+def test_more_may_have_another_scheme(tmp_path):
+    (tmp_path / "t.bmes").write_text("南 B-LOC\n京 E-LOC\n", "utf-8")
+    (tmp_path / "m.bio").write_text("南 B-LOC\n京 I-LOC\n", "utf-8")
+    named = {"train": str(tmp_path / "t.bmes"), "dev": str(tmp_path / "t.bmes"), "more": str(tmp_path / "m.bio")}
+    corpora = read_corpora(DataConfig(**named, scheme="BMES"))
+    assert corpora.more == corpora.train
+
+
 def test_more_that_is_not_there_is_told(tmp_path):
     write_jsonl(tmp_path / "t.jsonl", numbered(8))
     with pytest.raises(InputError, match=r"gone\.jsonl: cannot read: there is no such file"):

@@ -236,6 +236,12 @@ def test_of_a_segmenter_words_that_train_lacks_are_counted_where_train_is_there(
 # ---- what goes wrong
 
 
+def test_it_is_not_trained_on(lattice_folder, tmp_path):
+    pack(lattice_folder, tmp_path / "p")
+    with pytest.raises(ModelError, match="it holds a packed model, which is not trained on"):
+        train(load_model(lattice_folder).config, tmp_path / "p", resume=True)
+
+
 def test_out_is_new_or_empty(lattice_folder, tmp_path):
     (tmp_path / "empty").mkdir()
     assert pack(lattice_folder, tmp_path / "empty").scores

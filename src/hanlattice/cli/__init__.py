@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import Annotated, cast
@@ -67,6 +68,7 @@ def main() -> None:
 
     0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader has gone.
     """
+    _open_streams()
     try:
         try:
             code = _run()
@@ -85,6 +87,16 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """What is started without standard streams, or with a narrow encoding, works all the same."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it stays open for as long as the program runs
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run() -> int:

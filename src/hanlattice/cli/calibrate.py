@@ -11,6 +11,7 @@ import typer
 from hanlattice.cli.notes import find_named, note
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, shown, writing
+from hanlattice.models.shipped import model_files
 from hanlattice.text.shown import counted, visible
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("a file is given twice")
     for output in (out, plot):
-        check_output(output, paths, [model])
+        check_output(output, [*paths, *model_files(model)])
 
 
 def _calibrated(model: Model, file: str, corpus: Corpus, candidates: bool) -> Calibration:

@@ -11,6 +11,7 @@ import typer
 from hanlattice.cli.notes import find_named, note
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, shown, writing
+from hanlattice.models.shipped import model_files
 from hanlattice.text.shown import counted, visible
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folde
     """What can be known to be wrong with them before the work begins."""
     given = [path for path in outputs if path is not None]
     for path in given:
-        check_output(path, inputs, folders)
+        check_output(path, [*inputs, *(file for folder in folders for file in model_files(folder))])
     if len(given) == 2 and given[0].resolve() == given[1].resolve():
         raise InputError("--out and --json are the same file; give one of them another name", given[0])
 

@@ -12,6 +12,7 @@ import typer
 
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, read_lines, writing
+from hanlattice.models.shipped import model_files
 from hanlattice.text.shown import visible
 
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
@@ -59,7 +60,7 @@ def check_out(
 ) -> None:
     """The output takes the place of nothing that is read: texts, dictionaries, the model."""
     texts = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
-    check_output(out, [*texts, *(lexicons or ())], [model])
+    check_output(out, [*texts, *(lexicons or ()), *model_files(model)])
 
 
 def _is_typed(inputs: Sequence[str]) -> bool:

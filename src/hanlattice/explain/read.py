@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -25,26 +25,29 @@ from hanlattice.text.spans import Span
 LOW, HIGH = 0.1, 0.9  # the quantiles of a share over the hidden units
 
 Thing = TypeVar("Thing")
+Reader = Callable[[Sequence[str]], Examples]
 
 
 @torch.no_grad()
-def explain(model: Model, text: str, limit: int, trust: float = 0.0) -> Explanation:
-    """What the model finds in a text, and why. Words that were added to the lexicon must have their vectors by now.
+def explain(model: Model, text: str, limit: int, trust: float = 0.0, read: Reader | None = None) -> Explanation:
+    """What the model finds in a text, and why.
 
     `limit` and `trust` are the Predictor's: a longer text is read in pieces; the tags of a user's words score more.
+    `read` turns texts into numbers, and sees to it that all their words have vectors.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
     if isinstance(model.tagger.encoder, WordLSTM):
         raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
     cuts = pieces(text, limit)
-    return joined(text, [_piece(model, text[low:high], trust) for low, high in cuts], cuts)
+    read = read or model.indexer.read
+    return joined(text, [_piece(model, text[low:high], trust, read) for low, high in cuts], cuts)
 
 
-def _piece(model: Model, text: str, trust: float) -> Explanation:
+def _piece(model: Model, text: str, trust: float, read: Reader) -> Explanation:
     """A text that the model reads at once."""
     indexer, device = model.indexer, model.tagger.output.weight.device
-    examples = indexer.read([text])
+    examples = read([text])
     batch = examples.batch([0]).to(device)
     offsets = _offsets(examples)
     tags: list[str] = []

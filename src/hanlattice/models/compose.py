@@ -28,6 +28,7 @@ BEGIN, MIDDLE, END = range(3)
 LEAST = 5  # words that a character must stand in to have rows of its own
 RIDGE = 5.0  # what a character's row must be worth: so many words pull it to nothing
 STEPS = 12  # of conjugate gradients: more change the third digit of a cosine by nothing
+MOST = 500_000  # words that are learnt from, first those that training met: bounds memory, as does the next
 AT_ONCE = 1 << 16  # words that are composed at a time: bounds memory
 
 
@@ -173,8 +174,8 @@ def known_ends(words: Sequence[str], lexicon: Lexicon, table: WordEmbedding) -> 
 
 @torch.no_grad()
 def learn_from(lexicon: Lexicon, table: WordEmbedding) -> Composer:
-    """From a model's own words and their vectors: those that were added since do not count."""
-    known = len(table) - len(table.added)
+    """From a model's own words and their vectors: those that were added since do not count, nor those after `MOST`."""
+    known = min(len(table) - len(table.added), MOST)
     words = lexicon.folded()[:known]
     vectors = table.rows(torch.arange(known, device=table.trained.device)).float().cpu()
     return learn(words, vectors, known_ends(words, lexicon, table))

@@ -1,7 +1,8 @@
-"""The models that come with the package, by their names."""
+"""Where models are: those that come with the package, by their names, and the files of a folder."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hanlattice.errors import ModelError
@@ -24,3 +25,12 @@ def find_model(name: str | Path) -> Path:
     if folder.name == name and not folder.is_dir():
         raise ModelError(f"{name}: there is no such model folder; {_WANTED}")
     return folder
+
+
+def model_files(folder: Path) -> list[Path]:
+    """The files that a model folder is made of: no output must take the place of one."""
+    try:
+        listed = list(json.loads((folder / "config.json").read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, LookupError, TypeError):  # loading it will say what is wrong
+        listed = []
+    return [folder / name for name in ("config.json", "model.safetensors", "README.md", "log.jsonl", *listed)]

@@ -89,7 +89,8 @@ class CRF(nn.Module):
         """The n best taggings, [B, n, T], and the logarithms of their probabilities, [B, n] in float64; −∞ for none."""
         given = emissions.double(), lengths, crf.CRFScores(*(part.double() for part in self.scores))
         tags, score = self._legal(*crf.nbest(*given, n), lengths)
-        return tags, (score - crf.log_partition(*given).unsqueeze(1)).clamp(max=0.0)
+        log = (score - crf.log_partition(*given).unsqueeze(1)).clamp(max=0.0)
+        return tags, log.masked_fill(log < crf.FORBIDDEN / 2, -torch.inf)  # what `under` forbids is no reading
 
     def _legal(self, tags: Tensor, score: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Taggings [B, n, T] and scores [B, n], with zeros and −∞ for those that the scheme forbids."""

@@ -97,7 +97,7 @@ class WordEmbedding(nn.Module):
         """
         there, count = self.added, self._count + len(vectors)
         dtype = torch.promote_types(there.dtype, vectors.dtype) if len(there) else vectors.dtype
-        if count > len(self._room) or dtype != there.dtype:
+        if count > len(self._room) or dtype != there.dtype or self._room.is_inference():
             room = there.new_empty(count + len(there) // 2, self.dim, dtype=dtype)
             room[: len(there)] = there
             self._room = room

@@ -18,7 +18,7 @@ from hanlattice.data.jsonl import to_json_line
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, writing
-from hanlattice.models.shipped import find_model
+from hanlattice.models.shipped import find_model, model_files
 from hanlattice.predict import Predictor, load
 from hanlattice.text.cut import sentences
 from hanlattice.text.normal import fold
@@ -56,7 +56,8 @@ def vote(
     """Write every sentence of the text with the spans that more than half of the models find, as JSONL."""
     models = [find_model(folder) for folder in folders]
     _check_voters(models)
-    check_output(out, map(resolve, (*text.files, *text.apart)), models)
+    parts = (file for model in models for file in model_files(model))
+    check_output(out, [*map(resolve, (*text.files, *text.apart)), *parts])
     with writing(out) as file:  # one that cannot be written is told now, and not after hours of work
         taggers = [load(model, device) for model in models]
         _check_labels(taggers, models)

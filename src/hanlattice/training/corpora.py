@@ -66,10 +66,10 @@ def read_corpora(config: DataConfig) -> Corpora:
 
 
 def read_part(config: DataConfig, name: str) -> Corpus:
-    """Train, more, dev or test. Only `more` may come in another format than the others: its suffix counts first."""
+    """Train, more, dev or test. Only `more` may come in another format and scheme than the others."""
     path = resolve(getattr(config, name))
-    if name == "more" and config.format != "auto":
-        return read_corpus(path, scheme=config.scheme, otherwise=config.format)
+    if name == "more":
+        return read_corpus(path, otherwise="columns" if config.format == "auto" else config.format)
     return read_corpus(path, format=config.format, scheme=config.scheme)
 
 

@@ -266,6 +266,8 @@ def _is_finished(folder: Path) -> bool:
 def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
     """The scores of a run that has ended, if it is the one that was asked for."""
     model = load_model(folder)
+    if "packed" in model.data:
+        raise ModelError(f"{folder}: it holds a packed model, which is not trained on; choose another --out")
     digests = {name: model.data[name]["sha256"] for name in corpora.digests if name in model.data}
     if _settings(model.config) != _settings(config) or digests != corpora.digests:
         raise ModelError(

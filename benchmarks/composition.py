@@ -11,7 +11,6 @@ real vector over its square, on average: 1 is what a vector of zeros has.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -23,12 +22,12 @@ import torch
 from torch import Tensor
 
 from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.outputs import Outputs
 from hanlattice.data.corpora import resolve
-from hanlattice.errors import HanlatticeError
-from hanlattice.files import writing
 from hanlattice.models.compose import compose, known_ends, learn
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import WordEmbedding
+from hanlattice.plain import exit_code
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors
 
@@ -46,26 +45,16 @@ class Row:
 
 def main() -> int:
     options = _options()
+    return exit_code(lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> None:
     use_threads(1)
-    try:
-        held, summary, rows = _measure(options.vectors, options.every)
-    except HanlatticeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    held, summary, rows = _measure(options.vectors, options.every)
     print(_table(rows))
     print("\n" + ", ".join(f"{name} {value:,}" for name, value in summary.items()))
-    if options.json:
-        with writing(options.json) as file:
-            found = {
-                "vectors": Path(options.vectors).name,
-                "held": held,
-                **summary,
-                "rows": [vars(row) for row in rows],
-            }
-            where = {"machine": machine(torch.device("cpu")), "versions": versions()}
-            json.dump({**where, **found}, file, ensure_ascii=False, indent=2)
-            file.write("\n")
-    return 0
+    found = {"vectors": Path(options.vectors).name, "held": held, **summary, "rows": [vars(row) for row in rows]}
+    Outputs(options.json, None).write({"machine": machine(torch.device("cpu")), "versions": versions(), **found})
 
 
 @torch.no_grad()

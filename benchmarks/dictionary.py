@@ -16,18 +16,18 @@ First the model must leave every sentence without such a word exactly as it was.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hanlattice.bench.outputs import Outputs
 from hanlattice.data.segmented import read_segmented
 from hanlattice.errors import HanlatticeError
 from hanlattice.evaluation.ner import Score, score
 from hanlattice.evaluation.segmentation import words_in
-from hanlattice.files import writing
 from hanlattice.models.device import use_threads
+from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
@@ -51,21 +51,17 @@ class Row:
 
 def main() -> int:
     options = _options()
+    return exit_code(lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> None:
     use_threads(1)
-    try:
-        rows = list(_rows(options))
-    except HanlatticeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    rows = list(_rows(options))
     print(_table(rows))
-    if options.json:
-        with writing(options.json) as file:
-            named = {"model": Path(options.model).name, "train": options.train.name, "sentences": options.sentences}
-            named |= {"holdout": options.holdout, "lexicon": [path.name for path in options.lexicon]}
-            table = [{**vars(row), "overall": row.overall.as_dict()} for row in rows]
-            json.dump({**named, "rows": table}, file, ensure_ascii=False, indent=2)
-            file.write("\n")
-    return 0
+    named = {"model": Path(options.model).name, "train": options.train.name, "sentences": options.sentences}
+    named |= {"holdout": options.holdout, "lexicon": [path.name for path in options.lexicon]}
+    table = [{**vars(row), "overall": row.overall.as_dict()} for row in rows]
+    Outputs(options.json, None).write({**named, "rows": table})
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:

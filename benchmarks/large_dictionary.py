@@ -11,7 +11,6 @@ by looking at every piece of the text.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import resource
 import statistics
@@ -24,9 +23,11 @@ from pathlib import Path
 import torch
 
 from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.outputs import Outputs
 from hanlattice.errors import HanlatticeError
-from hanlattice.files import read_text, writing
+from hanlattice.files import read_text
 from hanlattice.models.device import use_threads
+from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
@@ -37,21 +38,18 @@ LONGEST = 8  # characters of a made word
 
 def main() -> int:
     options = _options()
+    return exit_code(lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> None:
     use_threads(1)
-    try:
-        figures = _measure(options.model, options.text, options.words)
-    except HanlatticeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    figures = _measure(options.model, options.text, options.words)
     print("| what | |\n|---|--:|")
     print("\n".join(f"| {name} | {value:,} |" for name, value in figures.items()))
-    if options.json:
-        with writing(options.json) as file:
-            where = {"machine": machine(torch.device("cpu")), "versions": versions()}
-            named = {"model": Path(options.model).name, "text": options.text.name}
-            json.dump({**where, **named, "figures": figures}, file, ensure_ascii=False, indent=2)
-            file.write("\n")
-    return 0
+    named = {"model": Path(options.model).name, "text": options.text.name}
+    Outputs(options.json, None).write(
+        {"machine": machine(torch.device("cpu")), "versions": versions(), **named, "figures": figures}
+    )
 
 
 def _measure(folder: str, text: Path, count: int) -> dict[str, float]:

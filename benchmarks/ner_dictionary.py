@@ -15,7 +15,6 @@ First a model without some words must read a sentence that has none of them exac
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +23,14 @@ from typing import Any
 
 import torch
 
+from hanlattice.bench.outputs import Outputs
 from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.ner import Report, Score, score
-from hanlattice.files import writing
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import TwoSources, WordEmbedding
+from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
@@ -54,22 +54,18 @@ class Row:
 
 def main() -> int:
     options = _options()
+    return exit_code(lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> None:
     use_threads(1)
-    try:
-        rows = list(_rows(options))
-    except HanlatticeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    rows = list(_rows(options))
     print(_table(rows))
-    if options.json:
-        with writing(options.json) as file:
-            named: dict[str, Any] = {"model": Path(options.model).name, "test": Path(options.test).name}
-            named |= {"train": options.train and Path(options.train).name}
-            named |= {"lexicon": [path.name for path in options.lexicon]}
-            table = [{**vars(row), "report": row.report.as_dict(), "named": row.named.as_dict()} for row in rows]
-            json.dump({**named, "rows": table}, file, ensure_ascii=False, indent=2)
-            file.write("\n")
-    return 0
+    named: dict[str, Any] = {"model": Path(options.model).name, "test": Path(options.test).name}
+    named |= {"train": options.train and Path(options.train).name}
+    named |= {"lexicon": [path.name for path in options.lexicon]}
+    table = [{**vars(row), "report": row.report.as_dict(), "named": row.named.as_dict()} for row in rows]
+    Outputs(options.json, None).write({**named, "rows": table})
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:

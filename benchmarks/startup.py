@@ -22,9 +22,10 @@ from typing import Any
 import torch
 
 from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.outputs import Outputs
 from hanlattice.errors import HanlatticeError
-from hanlattice.files import writing
 from hanlattice.models.device import use_threads
+from hanlattice.plain import exit_code
 from hanlattice.predict import load
 
 RUN = """
@@ -48,21 +49,18 @@ json.dump([times, [[span.start, span.end, span.label] for span in spans]], sys.s
 
 def main() -> int:
     options = _options()
-    try:
-        seconds = _measure(options.model, options.text, options.runs)
-    except HanlatticeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return exit_code(lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> None:
+    seconds = _measure(options.model, options.text, options.runs)
     print("| what | seconds |\n|---|--:|")
     print("\n".join(f"| {name} | {value:.3f} |" for name, value in seconds.items()))
-    if options.json:
-        with writing(options.json) as file:
-            where = {"machine": machine(torch.device("cpu")), "versions": versions()}
-            named = {"model": Path(options.model).name, "text": options.text, "runs": options.runs}
-            rounded = {name: round(value, 4) for name, value in seconds.items()}
-            json.dump({**where, **named, "seconds": rounded}, file, ensure_ascii=False, indent=2)
-            file.write("\n")
-    return 0
+    named = {"model": Path(options.model).name, "text": options.text, "runs": options.runs}
+    rounded = {name: round(value, 4) for name, value in seconds.items()}
+    Outputs(options.json, None).write(
+        {"machine": machine(torch.device("cpu")), "versions": versions(), **named, "seconds": rounded}
+    )
 
 
 def _measure(model: str, text: str, runs: int) -> dict[str, float]:

@@ -53,6 +53,15 @@ def test_one_by_one_the_tables_stay_few_and_large_ones_are_seldom_made(monkeypat
     assert sum(size >= 50_000 for size in made) <= 3
 
 
+def test_many_at_once_join_the_large_table():
+    words = [str(number) for number in range(30_000)]
+    parts = grow((), words)
+    words += [f"dictionary {number}" for number in range(SMALL + 1)]
+    assert [(part.first, part.end) for part in grow(parts, words)] == [(0, len(words))]
+    few_more = grow(parts, words[: 30_000 + SMALL])
+    assert [(part.first, part.end) for part in few_more] == [(0, 30_000), (30_000, 30_000 + SMALL)]
+
+
 def test_nothing_new_is_nothing_to_make():
     parts = grow((), ["ab"])
     assert grow(parts, ["ab"]) is parts

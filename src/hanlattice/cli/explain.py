@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
-from hanlattice.cli.notes import find_named
-from hanlattice.cli.texts import Device, Inputs, IsText, ModelFolder, Out, check_out, read_texts, write_results
+from hanlattice.cli.texts import Device, Inputs, IsText, ModelFolder, Out, begin, write_results
 from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,9 +44,7 @@ def explain(
     from hanlattice.predict import load
 
     check_trust(trust, lexicon)
-    folder = find_named(model)
-    texts = read_texts(inputs, text)
-    check_out(out, inputs, text, lexicon, folder)
+    texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(1)
     tagger = load(folder, device)
     add_words(tagger, lexicon, trust)

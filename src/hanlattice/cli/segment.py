@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
-from hanlattice.cli.notes import find_named
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
@@ -18,9 +17,8 @@ from hanlattice.cli.texts import (
     ModelFolder,
     Out,
     at_once,
-    check_out,
+    begin,
     for_screen,
-    read_texts,
     write_results,
 )
 from hanlattice.errors import InputError
@@ -53,9 +51,7 @@ def segment(
     from hanlattice.predict import TEXTS
 
     check_trust(trust, lexicon)
-    folder = find_named(model)
-    texts = read_texts(inputs, text)
-    check_out(out, inputs, text, lexicon, folder)
+    texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(1)
     segmenter = _load(folder, device, lexicon or [], trust)
     form = {Format.text: _line, Format.jsonl: as_jsonl}[format]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanlattice.cli.dictionaries import Lexicons, add_words
-from hanlattice.cli.notes import find_named
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
@@ -21,10 +20,9 @@ from hanlattice.cli.texts import (
     ModelFolder,
     Out,
     at_once,
-    check_out,
+    begin,
     for_screen,
     is_screen,
-    read_texts,
     write_results,
 )
 from hanlattice.errors import InputError
@@ -82,9 +80,7 @@ def tag(
 
     chosen = _format(format, out, nbest)
     check_min_score(min_score)
-    folder = find_named(model)
-    texts = read_texts(inputs, text)
-    check_out(out, inputs, text, lexicon, folder)
+    texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(threads)
     tagger = load(folder, device)
     add_words(tagger, lexicon)

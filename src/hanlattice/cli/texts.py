@@ -10,6 +10,7 @@ from typing import IO, Annotated
 
 import typer
 
+from hanlattice.cli.notes import find_named
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, read_lines, writing
 from hanlattice.models.shipped import model_files
@@ -23,6 +24,16 @@ Out = Annotated[Path | None, typer.Option("--out", "-o", help="A file to write; 
 IsText = Annotated[bool, typer.Option("--text", help="Every input is a text, even if a file has that name.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts read at a time; without it 1024, on a GPU 4096.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+
+
+def begin(
+    inputs: Sequence[str], is_text: bool, out: Path | None, lexicons: Sequence[Path] | None, model: str
+) -> tuple[Iterator[str], Path]:
+    """The texts of all inputs and the model's folder, once it is known that the output takes the place of neither."""
+    folder = find_named(model)
+    texts = read_texts(inputs, is_text)
+    check_out(out, inputs, is_text, lexicons, folder)
+    return texts, folder
 
 
 def read_texts(inputs: Sequence[str], is_text: bool) -> Iterator[str]:

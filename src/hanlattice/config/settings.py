@@ -146,6 +146,8 @@ class CompareConfig:
 
 @dataclass(frozen=True)
 class Config:
+    """All settings of a run, by section; docs/configuration.md says what each does."""
+
     data: DataConfig = field(default_factory=DataConfig)
     chars: CharsConfig = field(default_factory=CharsConfig)
     bichars: BicharsConfig = field(default_factory=BicharsConfig)

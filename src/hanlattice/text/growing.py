@@ -28,11 +28,14 @@ def grown(parts: Parts, count: int, last: Callable[[int], Sequence[str]]) -> Par
     """Matchers of `count` patterns, of which these have the first; `last(n)` gives the n last ones.
 
     New ones get a table of their own, and take tables into it that are not much larger. So there are few tables, and a
-    pattern is not put into one more often than the logarithm of their number.
+    pattern is not put into one more often than the logarithm of their number. Many at once, such as a dictionary, go
+    into one table with all others: that is made once, and two tables would be asked for each text.
     """
     first = parts[-1].end if parts else 0
     if parts and first == count:
         return parts
+    if count - first > SMALL:
+        parts, first = (), 0
     while parts and parts[-1].end - parts[-1].first <= max(SMALL, RATIO * (count - first)):
         *rest, part = parts
         parts, first = tuple(rest), part.first

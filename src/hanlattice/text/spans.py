@@ -11,6 +11,11 @@ WORD = "WORD"  # the label of a word whose part of speech is not known
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
+    """The characters [start, end) of a text and their label; where they are known, its probability and its text.
+
+    Spans are compared, and sorted, by start, end and label.
+    """
+
     start: int
     end: int
     label: str

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hanlattice.config import make_config
 from hanlattice.data.corpora import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import sha256
@@ -35,7 +36,7 @@ def pack(folder: Path, out: Path, words: int = 0, precision: str = "small", test
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
     model = load_model(folder)
-    data = {**model.data, "packed": {"precision": precision}}
+    data: dict[str, Any] = {**model.data, "packed": {"precision": precision}}
     sentences = _read(test, model) if test else ()
     if test:
         data["test"] = {"file": test, "sha256": sha256(resolve(test)), **counts(sentences)}
@@ -45,7 +46,8 @@ def pack(folder: Path, out: Path, words: int = 0, precision: str = "small", test
         model = with_fewer_words(model, words or len(model.indexer.lexicon), FINE if precision == "small" else None)
     elif words:
         raise InputError("this model has no lexicon, so there are no words to leave out", folder)
-    save_frame(out, model.config, model.indexer, data, folder / LM)
+    config = make_config(without_places(model.config.as_dict()))
+    save_frame(out, config, model.indexer, without_places(data), folder / LM)
     tensors = compressed(model.tagger.state_dict(), precision)
     scores = _from_before(model.scores, ("dev",) if test else ("dev", "test"))
     save_weights(out, tensors, scores, composer)
@@ -55,6 +57,18 @@ def pack(folder: Path, out: Path, words: int = 0, precision: str = "small", test
     packed = load_model(out)
     write_card(out, packed, scores, about)
     return packed
+
+
+def without_places(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record in which paths that lead out of the working folder are names of files: the rest is no one else's."""
+    return {key: _without_place(value) for key, value in record.items()}
+
+
+def _without_place(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_places(value)
+    leads_out = isinstance(value, str) and (value.startswith("../") or Path(value).is_absolute())
+    return Path(value).name if leads_out else value
 
 
 def _read(test: str, model: Model) -> tuple[Sentence, ...]:

@@ -130,7 +130,7 @@ def test_it_is_called_by_its_folder_and_a_packed_one_tells_whose_scores_it_has(l
     (tmp_path / "ner").symlink_to(lattice_folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path)
     assert hanlattice("info", "ner").text.splitlines()[0].strip() == str(tmp_path / "ner")
-    packed = tmp_path / "a\x1b[1m"
+    packed = tmp_path / ("long" * 30) / "a\x1b[1m"  # longer than the table is wide
     assert hanlattice("pack", "ner", "-o", packed).code == 0
     shown = hanlattice("info", packed).text
     assert "a\\x1b[1m" in shown

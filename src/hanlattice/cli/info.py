@@ -39,10 +39,11 @@ def info(
     if as_json:
         typer.echo(to_json(facts, indent=2))
         return
-    table = Table(show_header=False, title=escape(visible(shown(folder))), title_justify="left")
+    table = Table(show_header=False)
     for name, value in _rows(facts):
         table.add_row(name, escape(visible(value)))
-    console = Console()
+    console = Console(highlight=False)
+    console.print(escape(visible(shown(folder))), soft_wrap=True)  # a title of the table would be broken to its width
     console.print(table)
     scores = facts["scores"]
     for when, parts in (("", scores), (" before packing", scores.get(BEFORE, {}))):

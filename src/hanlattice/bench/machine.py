@@ -46,4 +46,4 @@ def machine(device: torch.device) -> dict[str, Any]:
 def _cpu() -> str:
     lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    return names[0] if names else platform.processor() or platform.machine()

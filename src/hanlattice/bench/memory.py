@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -26,6 +27,18 @@ def _on_gpu(work: Callable[[], object], device: torch.device) -> int:
 
 
 def _resident(work: Callable[[], object]) -> int | None:
+    return _growth(work) if _gives_back() else None
+
+
+@cache
+def _gives_back() -> bool:
+    """Whether torch's freed memory goes back to the system. Where its allocator keeps it, growth says nothing."""
+    size = 64 << 20
+    first, again = (_growth(lambda: torch.ones(size, dtype=torch.uint8)) for _ in range(2))
+    return first is not None and again is not None and again > size // 2
+
+
+def _growth(work: Callable[[], object]) -> int | None:
     """What earlier calls freed goes back to the system first, or it would be used again and not be seen."""
     try:
         ctypes.CDLL(None).malloc_trim(0)

@@ -47,9 +47,12 @@ class Document:
     score: float | None = None
 
 
-def load(model: str | Path, device: str = "cpu") -> Predictor:
-    """A model, ready to tag: `ner` or `seg`, which come with the package, or the folder of one's own."""
-    return Predictor(load_model(find_model(model), device))
+def load(model: str | Path, device: str = "cpu", fast: bool = False) -> Predictor:
+    """A model, ready to tag: `ner` or `seg`, which come with the package, or the folder of one's own.
+
+    On a GPU it finds what it finds on a CPU; with `fast` it takes about half the time, and scores differ a little.
+    """
+    return Predictor(load_model(find_model(model), device, fast))
 
 
 class Predictor:

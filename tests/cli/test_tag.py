@@ -338,6 +338,7 @@ def test_what_cannot_be_tagged_is_refused(lattice_folder, tmp_path):
     hanlattice("tag", "-m", tmp_path / "none", TEXT).refused("none", "no such model folder")
     hanlattice("tag", "-m", lattice_folder, "--device", "cuda:99", TEXT).refused("cuda:99 was asked for")
     hanlattice("tag", "-m", lattice_folder, "--device", "gpu", TEXT).refused("no device is called 'gpu'")
+    hanlattice("tag", "-m", lattice_folder, "--fast", TEXT).refused("fast is for a GPU")
     for wrong in (["--batch-size", "0"], ["--format", "xml"]):
         outcome = hanlattice("tag", "-m", lattice_folder, *wrong, TEXT)
         assert outcome.code == 2

@@ -18,7 +18,7 @@ import hanlattice
 from hanlattice.config import make_config
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.models.build import build
-from hanlattice.models.checkpoint import Model, load_model, save_frame, save_weights
+from hanlattice.models.checkpoint import EXACT, FAST, Model, load_model, save_frame, save_weights
 from hanlattice.models.compose import learn_from
 from hanlattice.models.compress import compressed
 from hanlattice.models.folder import load_tensors, record_digest, save_tensors, write_record
@@ -131,6 +131,14 @@ def test_every_byte_of_the_weights_themselves_is_watched(small, scratch):
         changed = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
         with damaged(scratch / "model.safetensors", changed), pytest.raises(ModelError, match="not match its checksum"):
             load_model(scratch)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_only_a_lattice_model_can_be_fast(lattice_folder, char_folder):
+    assert load_model(lattice_folder, "cuda", fast=True).tagger.encoder.backend == FAST
+    assert load_model(lattice_folder, "cuda").tagger.encoder.backend == EXACT
+    with pytest.raises(InputError, match="fast is for lattice models"):
+        load_model(char_folder, "cuda", fast=True)
 
 
 @pytest.mark.parametrize("name", FILES)

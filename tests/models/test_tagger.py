@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hanlattice.batch import Batch
 from hanlattice.config import Config
@@ -38,7 +38,10 @@ def make(config: Config, count: int = 8) -> tuple[Tagger, Batch]:
 
 
 def gradients(tagger: Tagger, batch: Batch) -> dict[str, Tensor]:
-    tagger.eval()  # no dropout
+    tagger.train()  # cuDNN has no gradients otherwise
+    for part in tagger.modules():
+        if isinstance(part, nn.Dropout):
+            part.eval()
     tagger.zero_grad(set_to_none=True)
     tagger.loss(batch).mean().backward()
     return {name: weight.grad.cpu() for name, weight in tagger.named_parameters() if weight.grad is not None}

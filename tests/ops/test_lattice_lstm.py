@@ -12,7 +12,7 @@ from torch import Tensor
 from hanlattice import Lattice
 from hanlattice.errors import InputError
 from hanlattice.ops import library
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, reference
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, backends, bidirectional, lattice_lstm, reference
 from tests.strategies import lattices
 
 D, E, H = 3, 4, 5
@@ -245,3 +245,11 @@ def test_a_backend_that_cannot_work_here_says_why() -> None:
     x, word_x = torch.zeros(1, 3, D, dtype=torch.float64), torch.zeros(1, E, dtype=torch.float64)
     with pytest.raises(InputError, match="fused-bf16 cannot be used: it takes float32, not float64"):
         lattice_lstm(x, word_x, lattice, weights, backend="fused")
+
+
+def test_auto_takes_the_precision_that_is_asked_for(monkeypatch):
+    x = torch.empty(0)
+    assert backends.resolve("auto-fp32", x) == backends.resolve("auto", x) != "auto"
+    monkeypatch.setattr(backends, "_best", lambda x: "fused")  # as with a tensor on a GPU
+    assert backends.resolve("auto", x) == backends.resolve("fused", x) == "fused-bf16"
+    assert backends.resolve("auto-fp32", x) == "fused-fp32"

@@ -12,6 +12,7 @@ from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
+    Fast,
     Inputs,
     IsText,
     ModelFolder,
@@ -42,18 +43,19 @@ def segment(
     text: IsText = False,
     batch_size: BatchSize = None,
     device: Device = "cpu",
+    fast: Fast = False,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads that share the texts.")] = 2,
 ) -> None:
     """Cut a text, files, or standard input into words: one result for each line, its white space kept as it is."""
     from hanlattice.cli.shares import share_out
     from hanlattice.models.device import find_device, use_threads
     from hanlattice.output import as_jsonl
-    from hanlattice.predict import TEXTS
+    from hanlattice.predict import TEXTS, load
 
     check_trust(trust, lexicon)
     texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(1)
-    segmenter = _load(folder, device, lexicon or [], trust)
+    segmenter = _ready(load(folder, device, fast), folder, lexicon or [], trust)
     form = {Format.text: _line, Format.jsonl: as_jsonl}[format]
 
     def work(share: list[str]) -> list[str]:
@@ -65,10 +67,7 @@ def segment(
     write_results(inputs, for_screen(results, out) if format is Format.text else results, out)
 
 
-def _load(folder: Path, device: str, dictionaries: list[Path], trust: float | None) -> Predictor:
-    from hanlattice.predict import load
-
-    segmenter = load(folder, device)
+def _ready(segmenter: Predictor, folder: Path, dictionaries: list[Path], trust: float | None) -> Predictor:
     if not segmenter.model.indexer.cuts:
         raise InputError("this model does not cut text into words; use `hanlattice tag` with it", folder)
     add_words(segmenter, dictionaries, trust)

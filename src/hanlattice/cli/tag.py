@@ -15,6 +15,7 @@ from hanlattice.cli.dictionaries import Lexicons, add_words
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
+    Fast,
     Inputs,
     IsText,
     ModelFolder,
@@ -72,6 +73,7 @@ def tag(
     text: IsText = False,
     batch_size: BatchSize = None,
     device: Device = "cpu",
+    fast: Fast = False,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """Find the entities of a text, of files, or of standard input: one result for each line."""
@@ -82,7 +84,7 @@ def tag(
     check_min_score(min_score)
     texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(threads)
-    tagger = load(folder, device)
+    tagger = load(folder, device, fast)
     add_words(tagger, lexicon)
     scores = chosen in SHOW_SCORES or min_score > 0
     size = at_once(inputs, batch_size)

@@ -27,7 +27,7 @@ from torch import Tensor
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS
 from hanlattice.config import Config, make_config
-from hanlattice.errors import ConfigError, ModelError
+from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.files import opening, writing
 from hanlattice.models.build import Tables, Vocabs, assemble, make_indexer
 from hanlattice.models.compose import Composer
@@ -42,6 +42,7 @@ from hanlattice.text.segmenter import PLACES, segmenter_version
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
+EXACT, FAST = "auto-fp32", "auto"  # how a model that was read computes its lattice LSTM
 CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
 WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
 _COMPOSER = "composer."  # what the names of its tensors begin with
@@ -112,9 +113,15 @@ def save_weights(
     save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": json.dumps(scores, ensure_ascii=False)})
 
 
-def load_model(folder: str | Path, device: str = "cpu") -> Model:
-    """Read a model folder, check everything, and give the model in evaluation mode."""
+def load_model(folder: str | Path, device: str = "cpu", fast: bool = False) -> Model:
+    """Read a model folder, check everything, and give the model in evaluation mode.
+
+    It finds on a GPU what it finds on a CPU, since it multiplies float32 numbers there too. `fast` rounds the factors
+    of the lattice LSTM's products to bf16, as training does.
+    """
     folder, place = Path(folder), find_device(device)
+    if fast and place.type == "cpu":
+        raise InputError("fast is for a GPU: on a CPU there is one precision")
     record = read_record(folder / CONFIG, FORMAT, ["config", "tags", "scheme", "data"], "model")
     try:
         config = make_config(record["config"], f"{folder / CONFIG}")
@@ -124,10 +131,12 @@ def load_model(folder: str | Path, device: str = "cpu") -> Model:
         lm = load_language_model(folder / LM) if config.lm.model else None
     except ConfigError as error:
         raise ModelError(str(error)) from None
+    if fast and config.model.encoder != "lattice":
+        raise InputError("fast is for lattice models, and this is none", folder)
     tensors, metadata = load_tensors(folder / WEIGHTS)
     composer = _take_composer(tensors, folder)
     indexer = make_indexer(config, vocabs, tags, scheme, lm)
-    tagger = _with_weights(config, indexer, tensors, folder, lm)
+    tagger = _with_weights(config, indexer, tensors, folder, lm, FAST if fast else EXACT)
     _check_composer(composer, tagger, folder)
     tagger.to(place).eval()
     scores, segmenter = json.loads(metadata.get("scores", "{}")), record.get("segmenter", {})
@@ -182,13 +191,18 @@ def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
 
 
 def _with_weights(
-    config: Config, indexer: Indexer, tensors: dict[str, Tensor], folder: Path, lm: LanguageModel | None
+    config: Config,
+    indexer: Indexer,
+    tensors: dict[str, Tensor],
+    folder: Path,
+    lm: LanguageModel | None,
+    backend: str,
 ) -> Tagger:
     try:
         tensors = expanded(tensors)
         tables = _tables(config, indexer, tensors)
         _check_rows(tables, indexer, folder)
-        tagger = assemble(config, indexer, tables, lm, fresh=False)
+        tagger = assemble(config, indexer, tables, lm, backend, fresh=False)
         tagger.load_state_dict(tensors)
     except (LookupError, RuntimeError) as error:
         raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None

@@ -15,7 +15,7 @@ from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
 from hanlattice.text.lattice import Lattice
 
-BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
+BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16", "auto-fp32")
 PRECISION = "bf16"  # that "fused" has: the fastest, and as good (README.md)
 
 
@@ -24,10 +24,15 @@ Backend = Callable[[Tensor, Tensor, Lattice, Sequence[LatticeLSTMWeights], bool]
 
 
 def resolve(name: str, x: Tensor) -> str:
-    """What a name stands for with tensors like x. "auto": fused on a GPU, native on a CPU, else batched."""
+    """What a name stands for with tensors like x. "auto": fused on a GPU, native on a CPU, else batched.
+
+    "auto-fp32" is the same with fp32 factors on a GPU, as they are on a CPU.
+    """
     if name not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {name!r}")
-    name = _best(x) if name == "auto" else name
+    if name.startswith("auto"):
+        best = _best(x)
+        name = best + name.removeprefix("auto") if best == "fused" else best
     return f"fused-{PRECISION}" if name == "fused" else name
 
 

@@ -24,9 +24,9 @@ FLOORS = (
     ("explain",),
     ("models",),
     ("nn", "batch"),
-    ("ops", "data", "evaluation"),
+    ("ops", "data", "evaluation", "plain"),
     ("text", "config"),
-    ("extras", "files", "plain"),
+    ("extras", "files"),
     ("errors",),
 )
 FLOOR = {unit: floor for floor, units in enumerate(FLOORS) for unit in units}

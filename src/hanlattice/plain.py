@@ -1,12 +1,24 @@
-"""Command lines that do without typer and rich: `python -m hanlattice.bench` and `python -m hanlattice.pretrain`."""
+"""Command lines that do without typer and rich: `python -m hanlattice.bench` and `python -m hanlattice.pretrain`.
+
+As in the command line proper, whatever a terminal would obey, in a file's name say, is printed as an escape.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
-from typing import IO
+from typing import IO, NoReturn
 
 from hanlattice.errors import HanlatticeError
+from hanlattice.text.shown import visible
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse repeats a wrong option as it was given."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(visible(message, "\n"))
 
 
 def exit_code(work: Callable[[], None]) -> int:
@@ -20,6 +32,6 @@ def exit_code(work: Callable[[], None]) -> int:
 
 
 def say(file: IO[str], text: str) -> None:
-    """A line that is seen at once."""
-    file.write(text + "\n")
+    """A line, or several, that are seen at once."""
+    file.write(visible(text, "\n") + "\n")
     file.flush()

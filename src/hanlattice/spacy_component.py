@@ -1,27 +1,31 @@
-"""A component for spaCy: `spacy.blank("zh").add_pipe("hanlattice")` sets `doc.ents`.
+"""For spaCy: the component `hanlattice`, which sets `doc.ents`, and the tokenizer `hanlattice.words`.
 
-spaCy finds it by its entry point, so nobody needs to import this. It comes with the extra `spacy`.
+spaCy finds both by their entry points, so nobody needs to import this. It comes with the extra `spacy`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.predict import Document, Predictor, by_score, load
+from hanlattice.predict import TRUST, Document, Predictor, by_score, load
+from hanlattice.text.spans import Span
 from hanlattice.text.wordfile import read_words
 
 try:
     from spacy.language import Language
+    from spacy.scorer import Scorer
     from spacy.tokens import Doc
     from spacy.tokens import Span as Entity
+    from spacy.util import registry
+    from spacy.vocab import Vocab
 except ImportError:
     raise HanlatticeError("spacy is not installed, and this needs it: pip install 'hanlattice[spacy]'") from None
 
-ALIGNMENTS = ("expand", "contract", "strict")
+ALIGNMENTS = ("expand", "contract", "strict", "split")
 DEFAULTS: dict[str, Any] = {
     "model": "ner",
     "device": "cpu",
@@ -48,9 +52,33 @@ def make_component(
     tagger = load(model, device)
     if tagger.model.indexer.cuts:
         raise InputError(f"{model} cuts text into words; the component wants a model that finds entities")
-    for path in lexicon:
-        tagger.lexicon.update(read_words(Path(path)))
+    _add_words(tagger, lexicon)
     return HanlatticeComponent(tagger, min_score, batch_size, alignment, overwrite_ents)
+
+
+def make_tokenizer(
+    model: str = "seg",
+    device: str = "cpu",
+    lexicon: list[str] = [],  # noqa: B006 (spaCy's configuration takes the default from here)
+    trust: float = TRUST,
+    batch_size: int | None = None,
+) -> Callable[[Language], HanlatticeTokenizer]:
+    """What spaCy calls with the settings of `nlp.tokenizer`, to get what makes the tokenizer of a pipeline."""
+
+    def make(nlp: Language) -> HanlatticeTokenizer:
+        segmenter = load(model, device)
+        if not segmenter.model.indexer.cuts:
+            raise InputError(f"{model} finds entities; the tokenizer wants a model that cuts text into words")
+        _add_words(segmenter, lexicon)
+        segmenter.trust = trust
+        return HanlatticeTokenizer(nlp.vocab, segmenter, batch_size)
+
+    return make
+
+
+def _add_words(predictor: Predictor, dictionaries: Iterable[str]) -> None:
+    for path in dictionaries:
+        predictor.lexicon.update(read_words(Path(path)))
 
 
 class HanlatticeComponent:
@@ -70,8 +98,7 @@ class HanlatticeComponent:
     ) -> None:
         if alignment not in ALIGNMENTS:
             raise ValueError(f"alignment must be one of {', '.join(ALIGNMENTS)}, not {alignment!r}")
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+        _check_batch_size(batch_size)
         tagger.pipe((), min_score=min_score)  # its checks, before there is any text
         self.tagger, self.min_score, self.batch_size = tagger, min_score, batch_size
         self.alignment, self.overwrite_ents = alignment, overwrite_ents
@@ -90,19 +117,29 @@ class HanlatticeComponent:
         doc._.hanlattice = [
             {"start": span.start, "end": span.end, "label": span.label, "score": span.score} for span in document.spans
         ]
-        found = []
-        for span in sorted(document.spans, key=by_score):
-            entity = doc.char_span(span.start, span.end, label=span.label, alignment_mode=self.alignment)
-            if entity is not None and len(entity):
-                found.append((entity, span.score))
+        found = self._on_tokens(doc, document.spans)
         ours = [entity for entity, _ in found]
         first, second = (ours, doc.ents) if self.overwrite_ents else (doc.ents, ours)
         kept = _apart([*first, *second])
         doc.ents = kept
+        winners = set(map(id, kept))  # spaCy keeps a score by place: what lost that place must not write there
         for entity, score in found:
-            if any(entity is one for one in kept):  # spaCy keeps it by place: what lost that place must not write there
+            if id(entity) in winners:
                 entity._.score = score
         return doc
+
+    def _on_tokens(self, doc: Doc, spans: Sequence[Span]) -> list[tuple[Entity, float | None]]:
+        """Those that tokens can carry, and their scores; the most probable first."""
+        mode = self.alignment
+        if mode == "split":
+            _cut(doc, {border for span in spans for border in (span.start, span.end)})
+            mode = "expand"  # the space after a token is no part of it, and cannot be cut off
+        found = []
+        for span in sorted(spans, key=by_score):
+            entity = doc.char_span(span.start, span.end, label=span.label, alignment_mode=mode)
+            if entity is not None and len(entity):
+                found.append((entity, span.score))
+        return found
 
 
 def _apart(entities: Sequence[Entity]) -> list[Entity]:
@@ -117,6 +154,89 @@ def _apart(entities: Sequence[Entity]) -> list[Entity]:
     return sorted(kept, key=lambda entity: int(entity.start))
 
 
+def _cut(doc: Doc, borders: Collection[int]) -> None:
+    """Make tokens of the parts of each token that has a border inside; entities stay where they are."""
+    if len(doc) and _is_annotated(doc):
+        raise ValueError(
+            "alignment='split' cuts tokens, and these already have tags, lemmas, heads, sentences or spans: "
+            "put hanlattice before the components that set those"
+        )
+    there = [(each.start_char, each.end_char, each.label, each.kb_id, each.id) for each in doc.ents]
+    with doc.retokenize() as cutter:
+        for token in doc:
+            inside = (at for at in range(1, len(token)) if token.idx + at in borders)
+            parts = [token.text[start:end] for start, end in pairwise([0, *inside, len(token)])]
+            if len(parts) > 1:
+                heads = [(token, at) for at in range(len(parts))]  # each is its own
+                ids = dict.fromkeys(("ENT_ID", "ENT_KB_ID"), [0] * len(parts))  # else those of the token that follows
+                cutter.split(token, parts, heads, ids)
+    doc.ents = [doc.char_span(*place, label=label, kb_id=kb, span_id=id_) for *place, label, kb, id_ in there]
+
+
+def _is_annotated(doc: Doc) -> bool:
+    each = doc.to_array(["TAG", "POS", "MORPH", "LEMMA", "DEP", "SENT_START"])  # [tokens, 6]
+    each[0, -1] = 0  # the first token begins a sentence whether or not there are any
+    return bool(each.any() or doc.spans)
+
+
+class HanlatticeTokenizer:
+    """The words of a segmenter as tokens. `doc.text` is the text as given: white space between words is kept.
+
+    As always in spaCy, one space after a token belongs to it; any other white space is a token of its own.
+    """
+
+    def __init__(self, vocab: Vocab, segmenter: Predictor, batch_size: int | None = None) -> None:
+        _check_batch_size(batch_size)
+        self.vocab, self.segmenter, self.batch_size = vocab, segmenter, batch_size
+
+    def __call__(self, text: str) -> Doc:
+        return next(self.pipe([text]))
+
+    def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Doc]:
+        """Many texts, cut together; `nlp.pipe` gives a tokenizer one at a time, but takes what comes from here."""
+        documents = self.segmenter.pipe(texts, batch_size or self.batch_size, scores=False)
+        return (Doc(self.vocab, *_tokens(document)) for document in documents)
+
+    def score(self, examples: Iterable[Any], **_: Any) -> dict[str, Any]:
+        """What `nlp.evaluate` says of tokens."""
+        return dict(Scorer.score_tokenization(examples))
+
+    # spaCy wants these of every tokenizer. There is nothing to keep: the settings are the pipeline's own.
+
+    def to_bytes(self, **_: Any) -> bytes:
+        return b""
+
+    def from_bytes(self, _data: bytes, **_: Any) -> HanlatticeTokenizer:
+        return self
+
+    def to_disk(self, _path: str | Path, **_: Any) -> None:
+        return None
+
+    def from_disk(self, _path: str | Path, **_: Any) -> HanlatticeTokenizer:
+        return self
+
+
+def _tokens(document: Document) -> tuple[list[str], list[bool]]:
+    """Words and runs of white space, in order, and which of them one space follows that belongs to it."""
+    tokens: list[str] = []
+    spaces: list[bool] = []
+    text, at = document.text, 0
+    for start, end in [*((span.start, span.end) for span in document.spans), (len(text), len(text))]:
+        if tokens and text.startswith(" ", at):
+            spaces[-1] = True
+            at += 1
+        for token in filter(None, (text[at:start], text[start:end])):
+            tokens.append(token)
+            spaces.append(False)
+        at = end
+    return tokens, spaces
+
+
+def _check_batch_size(batch_size: int | None) -> None:
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+
+
 if not Doc.has_extension("hanlattice"):
     Doc.set_extension("hanlattice", default=None)
 if not Entity.has_extension("score"):
@@ -127,3 +247,4 @@ Language.factory(
     assigns=["doc.ents", "doc._.hanlattice", "span._.score"],
     func=make_component,
 )
+registry.tokenizers("hanlattice.words", func=make_tokenizer)

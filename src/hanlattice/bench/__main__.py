@@ -9,7 +9,7 @@ from pathlib import Path
 from hanlattice.bench import Settings, measure
 from hanlattice.bench.outputs import Outputs
 from hanlattice.bench.tables import table
-from hanlattice.plain import exit_code, say
+from hanlattice.plain import Parser, exit_code, say
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m hanlattice.bench", description=__doc__)
+    parser = Parser(prog="python -m hanlattice.bench", description=__doc__)
     parser.add_argument("--device", default=Settings.device, help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=Settings.threads, help="CPU threads")
     parser.add_argument("--batch", type=int, action="append", help="a batch size; may come often")

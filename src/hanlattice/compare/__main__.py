@@ -9,7 +9,7 @@ from pathlib import Path
 from hanlattice.compare.matrix import read_seeds
 from hanlattice.compare.run import compare, raise_failures
 from hanlattice.compare.words import Words
-from hanlattice.plain import exit_code, say
+from hanlattice.plain import Parser, exit_code, say
 from hanlattice.training.log import Event
 
 
@@ -46,7 +46,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m hanlattice.compare", description=__doc__)
+    parser = Parser(prog="python -m hanlattice.compare", description=__doc__)
     parser.add_argument("configs", nargs="+", type=Path, help="TOML files; each is a row")
     parser.add_argument("--seeds", default="5", help="how many (5 is 1 to 5), or which: 1,4,7")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="section.key=value")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hanlattice.plain import exit_code, say
+from hanlattice.plain import Parser, exit_code, say
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe, flag
 from hanlattice.pretrain.lm.report import report_line
 from hanlattice.pretrain.lm.train import BOTH, train_language_model
@@ -31,7 +31,7 @@ def _train(recipe: Recipe, files: list[Path], folder: Path, direction: str, resu
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m hanlattice.pretrain", description=__doc__)
+    parser = Parser(prog="python -m hanlattice.pretrain", description=__doc__)
     parser.add_argument("what", choices=["lm"], help="a character language model")
     parser.add_argument("files", nargs="+", type=Path, help="raw text, plain, gz or xz, one paragraph a line")
     parser.add_argument("--out", "-o", required=True, type=Path, help="the model's folder")

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from hanlattice.batch import Batch, Examples, Indexer
 from hanlattice.batch import indexer as module
 from hanlattice.batch.examples import Words
-from hanlattice.batch.indexer import count_crossing, spans_of_words, word_id
+from hanlattice.batch.indexer import JOINTS, count_crossing, spans_of_words, word_id
 from hanlattice.errors import InputError
 from hanlattice.ops import packing
 from hanlattice.ops.lattice_lstm import prepare
 from hanlattice.text.bigrams import bigrams
+from hanlattice.text.joints import CUT, name_gaps
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon, Matches
 from hanlattice.text.normal import fold, fold_digits
@@ -70,12 +71,31 @@ def test_without_a_lexicon_there_are_no_matches():
 Numbers = tuple[list[int], list[tuple[int, int, int]], list[int]]  # characters, matches, tags
 
 
+def places_read(text: str) -> list[int]:
+    return [at for at, character in enumerate(text) if not character.isspace()]
+
+
+def as_read(sentence: Sentence) -> Sentence:
+    """Without white space, which no model but one of words reads; spans and words keep the rest of their characters."""
+    read = places_read(sentence.text)
+
+    def moved(row: tuple[Span, ...]) -> tuple[Span, ...]:
+        inside = [[to for to, at in enumerate(read) if span.start <= at < span.end] for span in row]
+        pairs = zip(row, inside, strict=True)
+        return tuple(Span(places[0], places[-1] + 1, span.label) for span, places in pairs if places)
+
+    words = None if sentence.words is None else moved(sentence.words)
+    return Sentence("".join(sentence.text.split()), moved(sentence.spans or ()), words)
+
+
 def by_hand(sentence: Sentence) -> Numbers:
     """A sentence as numbers, one character and one word at a time."""
     assert INDEXER.lexicon is not None
-    chars = [INDEXER.vocab[character] for character in fold_digits(sentence.text)]
-    tags = [TAGS.index(tag) for tag in spans_to_tags(sentence.spans or (), len(sentence), "BMES")]
-    return chars, INDEXER.lexicon.match_ids(fold(sentence.text)), tags
+    read, gaps = as_read(sentence), name_gaps(sentence.text)[places_read(sentence.text)].tolist()
+    chars = [INDEXER.vocab[character] for character in fold_digits(read.text)]
+    tags = [TAGS.index(tag) for tag in spans_to_tags(read.spans or (), len(read), "BMES")]
+    found = INDEXER.lexicon.match_ids(fold(read.text))
+    return chars, [match for match in found if CUT not in gaps[match[0] + 1 : match[1]]], tags
 
 
 def as_lists(examples: Examples) -> list[Numbers]:
@@ -215,6 +235,7 @@ def bigrams_by_hand(text: str) -> list[int]:
 def beside_by_hand(sentence: Sentence) -> dict[str, list[int]]:
     """The further numbers of a sentence's characters, one character at a time."""
     assert SOFT.pos is not None
+    sentence = as_read(sentence)
     places, parts = [], []
     for word in sentence.words or ():
         for at in range(word.start, word.end):
@@ -263,11 +284,16 @@ def test_what_stands_beside_is_that_of_a_plain_loop(corpus: list[Sentence], data
     places = data.draw(st.lists(st.integers(0, len(corpus) - 1), max_size=5)) if corpus else []
     batch = examples.batch(places)
     check_batch(batch, [by_hand(corpus[at]) for at in places])
-    assert batch.beside.keys() == {"bichars", "positions", "pos"}
+    assert batch.beside.keys() - {JOINTS} == {"bichars", "positions", "pos"}
+    gaps = [name_gaps(sentence.text)[places_read(sentence.text)].tolist() for sentence in corpus]
+    spaced = any(character.isspace() for sentence in corpus for character in sentence.text)
+    assert (JOINTS in batch.beside) == spaced
     for name, table in batch.beside.items():
-        assert table.tolist() == padded([expected[at][name] for at in places]), name
+        rows = gaps if name == JOINTS else [row[name] for row in expected]
+        assert table.tolist() == padded([rows[at] for at in places]), name
     assert batch.symbols is not None
-    symbols = [[SOFT.symbols[c] for c in fold_digits(corpus[at].text)] for at in places]  # type: ignore[index]
+    texts_read = [fold_digits(as_read(corpus[at]).text) for at in places]
+    symbols = [[SOFT.symbols[c] for c in text] for text in texts_read]  # type: ignore[index]
     assert batch.symbols.tolist() == padded(symbols)
 
 

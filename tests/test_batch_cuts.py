@@ -20,6 +20,7 @@ from hanlattice.text.bigrams import bigrams
 from hanlattice.text.joints import CUT, FREE, JOIN, joints
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.segmenter import make_segmenter
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import tag_set
@@ -194,9 +195,26 @@ def test_which_indexers_cut():
     assert tags.tolist() == [0, 1, 0]
 
 
-def test_another_model_reads_white_space_like_any_character():
+def test_a_model_of_entities_reads_no_white_space_either_and_knows_fewer_gaps():
     plain = dataclasses.replace(BOTH, tags=tuple(tag_set(["LOC"], "BMES")))
-    examples = plain.read(["南 京"])
+    examples = plain.read(["\u3000南 京\n", "南京 长江", "19 98"])
+    assert examples.lengths.tolist() == [2, 4, 4]
+    assert offsets_of(examples) == [1, 3, 0, 1, 3, 4, 0, 1, 3, 4]
+    assert examples.beside[JOINTS].tolist() == [FREE, FREE, FREE, FREE, CUT, FREE, *[FREE] * 4]
+    assert examples.matches.counts.tolist() == [1, 3, 0]  # 长江 is of both sources
+    assert JOINTS not in plain.read(["南京"]).beside
+
+
+def test_a_model_of_words_reads_white_space_like_any_character():
+    worded = dataclasses.replace(
+        BOTH,
+        lexicon=None,
+        subwords=None,
+        tags=tuple(tag_set(["LOC"], "BMES")),
+        words=Vocab(["南"]),
+        segmenter=make_segmenter("gold"),
+    )
+    examples = worded.read(["南 京"], [(Span(0, 1, "n"), Span(1, 2, "x"), Span(2, 3, "n"))])
     assert examples.lengths.tolist() == [3]
     assert examples.offsets is None
     assert JOINTS not in examples.beside

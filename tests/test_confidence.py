@@ -160,9 +160,10 @@ def test_numbers_that_make_no_sense(model):
 
 
 @settings(max_examples=15)
-@given(text=st.text("王小明去了南湖，3", max_size=4), limit=st.integers(1, 4))
+@given(text=st.text("王小明去了南湖，3 ", max_size=4), limit=st.integers(1, 4))
 @example(text="", limit=1)
 @example(text="王小明", limit=2)
+@example(text="王小 明", limit=4)
 def test_readings_are_all_of_them(unsure: Predictor, text: str, limit: int) -> None:
     """Their probabilities sum to one, no two are alike, and a span is as probable as the readings that have it."""
     short = Predictor(unsure.model, limit)

@@ -121,6 +121,28 @@ def test_full_width_and_half_width_forms_are_tagged_alike(model: Predictor, text
     assert places(model(text.translate(WIDE))) == places(model(text))
 
 
+SPACES = st.text(st.sampled_from(" \t\n\r\u3000\x85\u2028\xa0"), max_size=4)
+
+
+@given(text=texts, before=SPACES, after=SPACES)
+def test_an_indent_and_a_line_end_change_nothing(model: Predictor, text: str, before: str, after: str) -> None:
+    alone, within = model(text), model(before + text + after)
+    moved = [(start + len(before), end + len(before), label) for start, end, label in places(alone)]
+    assert places(within) == moved
+    assert [span.score for span in within.spans] == pytest.approx([span.score for span in alone.spans], abs=1e-5)
+    assert all(span.text == span.text.strip() != "" for span in within.spans)
+
+
+def test_a_name_may_be_spaced_out_and_names_apart_stay_apart(model):
+    def found(text: str) -> list[str]:
+        return [span.text for span in model(text).spans]
+
+    assert found("昨天王 小 明到云门山开会") == found("昨天王\n小\u3000明到云门山开会")  # whatever kind it is
+    assert found("王\u3000小\u3000明") == ["王\u3000小\u3000明"]
+    assert found("王小明 白沙市") == ["王小明", "白沙市"]
+    assert found("\u3000\n ") == []
+
+
 @given(text=texts, limit=st.integers(1, 12))
 def test_a_long_text_is_cut_and_joined(model: Predictor, text: str, limit: int) -> None:
     check(Predictor(model.model, limit)(text), text)

@@ -183,6 +183,17 @@ def test_a_segmenter_reads_no_white_space(cutter):
     assert (records[0]["tag"], records[0]["marginals"], records[0]["forward"]) == (None, None, [])
 
 
+def test_a_model_of_entities_reads_none_either(two_layers):
+    text = "\u3000昨天 王 小\n明在　白沙市 "
+    explanation = two_layers.explain(text)
+    assert_sound(explanation)
+    assert_tagged_alike(explanation, two_layers)
+    assert [at for at, tag in enumerate(explanation.tags) if tag is None] == [0, 3, 5, 7, 10, 14]
+    words = [(word.word, word.start, word.end) for word in explanation.words]
+    assert ("白沙市", 11, 14) in words
+    assert not any(start < 4 < end for _, start, end in words)  # none goes on after 昨天
+
+
 def test_marginals_are_of_what_was_decoded_with_trust(cutter):
     cutter.lexicon.add("在白")
     cutter.trust = 1000.0

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hanlattice.models import decode as module
 from hanlattice.models.checkpoint import Model, load_model
 from hanlattice.models.decode import decode, find_spans
+from hanlattice.text.joints import CUT, name_gaps
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -52,18 +53,26 @@ def model(folder: Path) -> Model:
 
 def by_hand(model: Model, text: str) -> list[Span]:
     """One sentence, one tag after the other; of a word model, each span from the edges of the segmenter's words."""
-    if not text:
+    worded = model.indexer.words is not None
+    if not text.strip() and not (worded and text):
         return []
     batch = model.indexer.read([text]).batch([0])
     tags = [model.indexer.tags[tag] for tag in model.tagger.decode(batch)[0].tolist()]
     spans = tags_to_spans(tags, model.indexer.scheme)
-    (scores,) = model.tagger.crf.span_scores(model.tagger.emissions(batch), batch.units, [spans])
-    edges = list(range(len(text) + 1))
-    if model.indexer.words is not None:
+    emissions = model.tagger.emissions(batch)
+    starts = [at for at, character in enumerate(text) if not character.isspace()]
+    if not worded:
+        inside = [number for number, tag in enumerate(model.indexer.tags) if tag[0] in "ME"]
+        for number, at in enumerate(starts):
+            if name_gaps(text)[at] == CUT:
+                emissions[:, number, inside] = -1e4
+    (scores,) = model.tagger.crf.span_scores(emissions, batch.units, [spans])
+    ends = [at + 1 for at in starts]
+    if worded:
         edges = [0, *accumulate(map(len, rjieba.cut(fold(text))))]
-    return [
-        Span(edges[span.start], edges[span.end], span.label, score) for span, score in zip(spans, scores, strict=True)
-    ]
+        starts, ends = edges[:-1], edges[1:]
+    pairs = zip(spans, scores, strict=True)
+    return [Span(starts[span.start], ends[span.end - 1], span.label, score) for span, score in pairs]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -65,6 +65,15 @@ def test_entities_are_found(models):
     assert all(0.9 < span.score <= 1 for document in documents for span in document.spans)
 
 
+@each
+def test_indents_and_line_ends_change_nothing(models, name):
+    texts = [text for text in ENTITIES if text]
+    for plain, laid_out in zip(models[name](texts), models[name]([f"\u3000\u3000{t}\r\n" for t in texts]), strict=True):
+        assert [(s.start + 2, s.text, s.label) for s in plain.spans] == [
+            (s.start, s.text, s.label) for s in laid_out.spans
+        ]
+
+
 def test_text_is_cut(models):
     documents = models["seg"](list(WORDS))
     assert [" ".join(span.text for span in document.spans) for document in documents] == list(WORDS.values())
@@ -167,8 +176,10 @@ def test_they_are_in_what_is_installed(builder):
 @each
 def test_a_gpu_finds_the_same(models, name):
     texts = [*ENTITIES, *WORDS, "阿里巴巴集团创始人马云出生于浙江杭州。" * 20]
-    found = [[(s.start, s.end, s.label) for s in d.spans] for d in load(name, "cuda")(texts)]
-    assert found == [[(s.start, s.end, s.label) for s in d.spans] for d in models[name](texts)]
+    for found, expected in zip(load(name, "cuda")(texts), models[name](texts), strict=True):
+        assert [(s.start, s.end, s.label) for s in found.spans] == [(s.start, s.end, s.label) for s in expected.spans]
+        scores = [s.score for s in found.spans]
+        assert scores == pytest.approx([s.score for s in expected.spans], abs=1e-4)
 
 
 # ---- scores, where the test files are

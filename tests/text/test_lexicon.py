@@ -29,9 +29,15 @@ small_words = st.lists(st.text(few, max_size=4), max_size=10)
 carried = st.text(any_character, max_size=6).filter(lambda word: not set("\n\t") & set(word.strip()))
 
 
+def bare(text: str) -> str:
+    """Folded, and without white space."""
+    return "".join(character for character in fold(text) if not character.isspace())
+
+
 def found_by_scan(lexicon: Lexicon, text: str) -> list[tuple[int, int, str]]:
-    words = list(lexicon)
-    return [(start, end, words[at]) for start, end, at in scan([fold(word) for word in words], fold(text))]
+    words, read = list(lexicon), [at for at, character in enumerate(text) if not character.isspace()]
+    found = scan([bare(word) for word in words], bare(text))
+    return [(read[start], read[end - 1] + 1, words[at]) for start, end, at in found]
 
 
 @given(small_words, st.text(few, max_size=20))
@@ -46,7 +52,7 @@ def test_match_in_any_text(words, text, data):
     text += "".join(data.draw(st.permutations(words)))
     matches = lexicon.match(text)
     assert matches == found_by_scan(lexicon, text)
-    assert all(fold(text[start:end]) == fold(word) for start, end, word in matches)
+    assert all(bare(text[start:end]) == bare(word) for start, end, word in matches)
 
 
 def split(matches: Matches) -> list[list[tuple[int, int, int]]]:
@@ -165,6 +171,15 @@ def test_folded_words_stand_in_the_order_of_their_ids():
     lexicon.remove("长江")
     assert lexicon.folded() == ["AB", "长江", "长江大桥"]
     assert (lexicon.folded(1), lexicon.folded(3)) == (["长江", "长江大桥"], [])
+
+
+def test_white_space_inside_a_word_does_not_matter():
+    lexicon = Lexicon(["New York", "长江 大桥"])
+    assert [lexicon.id(word) for word in ("NewYork", "New\u3000York ", "长江大桥")] == [0, 0, 1]
+    assert lexicon.words == ["New York", "长江 大桥"]
+    assert not lexicon.add("长 江大桥")
+    assert lexicon.match(" 在New  York的长江大桥") == [(2, 11, "New York"), (12, 16, "长江 大桥")]
+    assert lexicon.add_many(["", "a b", "ab", "a", "b a"]) == [False, True, False, False, True]
 
 
 @pytest.mark.parametrize("word", ["", " ", "\u3000\t\n", "中", " 中 ", "\n中", "𠀀", "\ud800"])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.text.joints import CUT, FREE, JOIN, joints
-from hanlattice.text.solid import solid_text, spans_without_space, without_space
+from hanlattice.text.joints import CUT, FREE, JOIN, joints, name_gaps
+from hanlattice.text.solid import names_without_space, solid_text, spans_without_space, without_space
 from hanlattice.text.spans import Span
 from tests.strategies import any_text, spans
 
@@ -49,15 +49,39 @@ def test_the_gaps_are_those_of_each_text_alone(given_texts: list[str]) -> None:
         if not character.isspace()
     ]
     gaps = without_space(given_texts).gaps
+    assert gaps is not None
     assert gaps.tolist() == alone
     ends = [len("".join(text.split())) for text in given_texts]
     firsts = [sum(ends[:at]) for at, length in enumerate(ends) if length]
     assert all(gaps[at] == CUT for at in firsts)
 
 
+@given(texts)
+@example(["南京", "长江 大桥"])
+@example(["张", "\u3000三", "李四"])
+def test_for_names_the_same_is_left_with_gaps_of_its_own(given_texts: list[str]) -> None:
+    solid, other = names_without_space(given_texts), without_space(given_texts)
+    assert solid.texts == other.texts
+    assert (solid.offsets is None) == (other.offsets is None) == (solid.gaps is None)
+    if solid.offsets is not None and other.offsets is not None and solid.gaps is not None:
+        assert solid.offsets.tolist() == other.offsets.tolist()
+        alone = [
+            gap
+            for text in given_texts
+            for gap, character in zip(name_gaps(text).tolist(), text, strict=True)
+            if not character.isspace()
+        ]
+        assert solid.gaps.tolist() == alone
+
+
 def test_white_space_cuts_what_would_be_one_word() -> None:
-    assert without_space(["19 98", "1998"]).gaps.tolist() == [CUT, JOIN, CUT, JOIN, CUT, JOIN, JOIN, JOIN]
-    assert without_space(["南京 市"]).gaps.tolist() == [CUT, FREE, CUT]
+    def gaps(*given_texts: str) -> list[int]:
+        found = without_space(given_texts).gaps
+        assert found is not None
+        return found.tolist()
+
+    assert gaps("19 98", "1998") == [CUT, JOIN, CUT, JOIN, CUT, JOIN, JOIN, JOIN]
+    assert gaps("南京 市") == [CUT, FREE, CUT]
 
 
 def moved(text: str, span: Span) -> tuple[int, int]:

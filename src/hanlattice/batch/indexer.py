@@ -19,7 +19,7 @@ from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.segmenter import Cuts, Segmenter
 from hanlattice.text.sentence import Sentence, check_words
-from hanlattice.text.solid import spans_without_space, without_space
+from hanlattice.text.solid import Solid, names_without_space, spans_without_space, without_space
 from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tag_ids import TagIds
 from hanlattice.text.vocab import Vocab, seen_as
@@ -60,6 +60,9 @@ class Indexer:
         if len(spans) < len(sentences):
             return plain
         of_units: Sequence[Sequence[Span]] = spans
+        if plain.offsets is not None and not self.cuts:
+            pairs = zip(sentences, spans, strict=True)
+            of_units = [spans_without_space(sentence.text, row)[1] for sentence, row in pairs]
         if self.cuts:
             of_units = [_covering(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         elif plain.segments is not None:
@@ -69,14 +72,13 @@ class Indexer:
     def read(self, texts: Sequence[str], words: Sequence[GoldWords] | None = None) -> Examples:
         """Texts as numbers, without tags. `words` are the gold ones, for a model that wants them.
 
-        Each text is segmented by itself.
+        Each text is segmented by itself. White space is not read, but by a model of words.
         """
         return _joined([self._part(texts[low:high], words and words[low:high]) for low, high in _parts(texts, PART)])
 
     def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
-        solid = None
-        if self.cuts:
-            solid = without_space(texts)
+        solid = self._solid(texts)
+        if solid.offsets is not None:
             words = words and [_words_without_space(text, row) for text, row in zip(texts, words, strict=True)]
             texts = solid.texts
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
@@ -86,10 +88,9 @@ class Indexer:
         beside = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
         if cuts is not None and self.words is None:
             beside |= self._softwords(cuts)
-        if solid is not None:
-            beside[JOINTS] = solid.gaps
         matches = self._matches(codes, lengths)
-        if solid is not None:
+        if solid.gaps is not None:
+            beside[JOINTS] = solid.gaps
             matches = within_cuts(matches, lengths, solid.gaps)
         return Examples(
             lengths,
@@ -99,8 +100,14 @@ class Indexer:
             symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
             beside=beside,
             segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
-            offsets=None if solid is None else solid.offsets,
+            offsets=solid.offsets,
         )
+
+    def _solid(self, texts: Sequence[str]) -> Solid:
+        """What is read of texts. Of a model of words all, since its segmenter has white space for a word."""
+        if self.words is not None:
+            return Solid(texts, None, None)
+        return without_space(texts) if self.cuts else names_without_space(texts)
 
     def _matches(self, codes: Codes, lengths: Ints) -> Matches:
         """Those of the lexicon and of the subwords."""
@@ -206,10 +213,17 @@ def _joined(parts: Sequence[Examples]) -> Examples:
         Matches(*matches),
         tags=None,
         symbols=np.concatenate(symbols) if symbols else None,
-        beside={name: np.concatenate([part.beside[name] for part in parts]) for name in parts[0].beside},
+        beside=_joined_beside(parts),
         segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
         offsets=_joined_offsets(parts),
     )
+
+
+def _joined_beside(parts: Sequence[Examples]) -> dict[str, Ints]:
+    """What one part knows and another does not, of gaps, is nothing there: 0."""
+    names = dict.fromkeys(name for part in parts for name in part.beside)
+    rows = {name: [part.beside.get(name, np.zeros_like(part.chars)) for part in parts] for name in names}
+    return {name: np.concatenate(row) for name, row in rows.items()}
 
 
 def _joined_offsets(parts: Sequence[Examples]) -> Ints | None:

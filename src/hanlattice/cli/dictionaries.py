@@ -16,9 +16,17 @@ from hanlattice.files import shown
 if TYPE_CHECKING:
     from hanlattice.predict import Predictor
 
+
+def _resolved(paths: list[Path] | None) -> list[Path] | None:
+    """`@jieba/dict.txt` is the file that `hanlattice data get jieba` left."""
+    from hanlattice.data.corpora import resolve
+
+    return paths and [resolve(path) for path in paths]
+
+
 Lexicons = Annotated[
     list[Path] | None,
-    typer.Option("--lexicon", "-l", help="A dictionary whose words are added; may be repeated."),
+    typer.Option("--lexicon", "-l", callback=_resolved, help="A dictionary whose words are added; may be repeated."),
 ]
 Trust = Annotated[
     float | None,
@@ -49,16 +57,13 @@ def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float |
 def _add_file(predictor: Predictor, path: Path) -> None:
     """Add the words of one; a note says how many of them no lattice can have, and so change nothing."""
     from hanlattice.text.lexicon import LONGEST
+    from hanlattice.text.solid import solid_text
     from hanlattice.text.wordfile import read_words
 
-    lexicon, solid = predictor.lexicon, predictor.model.indexer.cuts  # a segmenter reads text without white space
     words = list(read_words(path))
-    lexicon.update(words)
-    if idle := sum(not 1 < len(word) <= LONGEST or (solid and len(word.split()) > 1) for word in words):
-        kinds = ["one character"]
-        kinds += [f"more than {LONGEST}"] if max(map(len, words)) > LONGEST else []
-        kinds += ["white space inside"] if solid else []
-        what = " or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])}, or {kinds[-1]}"
+    predictor.lexicon.update(words)
+    lengths = [len(solid_text(word)) for word in words]
+    if idle := sum(not 1 < length <= LONGEST for length in lengths):
+        what = f"one character or more than {LONGEST}" if max(lengths) > LONGEST else "one character"
         has, is_ = ("has", "is") if idle == 1 else ("have", "are")
-        count = f"{idle:,} of {len(words):,} words {has} {what}, and {is_} passed over"
-        note(f"{shown(path)}: {count}")
+        note(f"{shown(path)}: {idle:,} of {len(words):,} words {has} {what}, and {is_} passed over")

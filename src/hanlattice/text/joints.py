@@ -77,6 +77,24 @@ def joints(text: str) -> Joints:
     return gaps
 
 
+def name_gaps(text: str) -> Joints:
+    """What white space says about where names end, as in `joints`: CUT, or nothing (FREE).
+
+    A name may go on after it beside a letter or digit (New York, 第 3 中学), and between single characters, which are
+    written apart for the looks (张　三). White space at a text's ends says nothing.
+    """
+    kinds = _kinds()(code_points(text))
+    space, plain = kinds & _SPACE != 0, kinds & (_LATIN | _DIGIT) != 0
+    gaps = np.full(len(kinds), FREE, dtype=np.int64)
+    after = np.flatnonzero(space[:-1] & ~space[1:]) + 1
+    before = np.maximum.accumulate(np.where(space, -1, np.arange(len(kinds))))[after - 1]  # the last before the space
+    after, before = after[before >= 0], before[before >= 0]
+    around = np.concatenate([[True], space, [True]])  # [at + 1] is whether there is space at `at`
+    single = around[before] & around[after + 2]
+    gaps[after[~(plain[after] | plain[before] | single)]] = CUT
+    return gaps
+
+
 def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], Flags]:
     """Each character is what the base of its cluster is; and whether it stands inside a cluster, not at its start."""
     places = np.arange(len(codes))

@@ -1,8 +1,9 @@
 """Lexicon: the words that the lattice may use, and where they stand in a text.
 
-Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word. A lattice
-needs words of two characters or more; shorter ones are passed over, and so are those of more than `LONGEST`. An id is a
-word's place in the order of arrival and never changes, so that a table of vectors can stand beside the lexicon.
+Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and without
+white space, which no lattice has. It needs words of two characters or more; shorter ones are passed over, and so are
+those of more than `LONGEST`. An id is a word's place in the order of arrival and never changes, so that a table of
+vectors can stand beside the lexicon.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hanlattice.text.growing import Parts, find, grown
 from hanlattice.text.lattice import Ints
 from hanlattice.text.matcher import Found
 from hanlattice.text.normal import LONE_SURROGATE, fold
+from hanlattice.text.solid import solid_text
 from hanlattice.text.wordfile import read_words, write_words
 
 LONGEST = 512  # characters of a word: a tagger reads no longer piece of text at once, unless it is told to
@@ -95,7 +97,7 @@ class Lexicon:
 
     def id(self, word: str) -> int | None:
         """The word's id, or None when it is not in the lexicon."""
-        at = self._ids.get(fold(*_stripped([word])))
+        at = self._ids.get(solid_text(fold(*_stripped([word]))))
         return None if at is None or at in self._removed else at
 
     def folded(self, first: int = 0) -> list[str]:
@@ -162,11 +164,16 @@ class Lexicon:
         return self._chosen.of(words) if self._chosen is not None else np.zeros(len(words), dtype=bool)
 
     def match(self, text: str) -> list[tuple[int, int, str]]:
-        """Every (start, end, word) in the text, overlapping ones too, by start and then by end."""
-        return [(start, end, self.words[at]) for start, end, at in self.match_ids(fold(text))]
+        """Every (start, end, word) in the text, overlapping ones too, by start and then by end.
+
+        White space does not matter to it, neither the word's nor the text's; a model also asks what the space parts.
+        """
+        places = [at for at, character in enumerate(text) if not character.isspace()]
+        found = self.match_ids(fold(solid_text(text)))
+        return [(places[start], places[end - 1] + 1, self.words[at]) for start, end, at in found]
 
     def match_ids(self, folded: str) -> list[tuple[int, int, int]]:
-        """`match` on text that is folded already, with ids for words."""
+        """`match` on text that is folded already and has no white space, with ids for words."""
         return list(zip(*(array.tolist() for array in self._find(folded)), strict=True))
 
     def match_many(self, folded: Sequence[str]) -> Matches:
@@ -240,6 +247,8 @@ def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
         wrong = next(word for word in words if "\n" in word or "\t" in word)
         raise InputError(f"a word of a lexicon stands on one line and has no TAB: {wrong!r}")
     folded = fold(joined)
+    if len(joined.split()) != sum(map(bool, words)):  # there is white space inside a word
+        folded = "\n".join(map(solid_text, folded.split("\n")))
     if folded == joined:
         return words, words
     if LONE_SURROGATE.search(joined):  # as `fold` has it, and a file can carry it

@@ -1,15 +1,15 @@
-"""Texts without their white space: what a segmenter reads, since the corpora that it learns from have none."""
+"""Texts without their white space: what a model reads, since the corpora that it learns from have none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from hanlattice.text.arrays import Ints, cells
-from hanlattice.text.joints import joints
+from hanlattice.text.joints import FREE, Joints, joints, name_gaps
 from hanlattice.text.normal import CodeTable, code_points
 from hanlattice.text.spans import Span
 
@@ -19,7 +19,7 @@ class Solid(NamedTuple):
 
     texts: Sequence[str]
     offsets: Ints | None  # [N]: where each character stands in its text as given; None if they all have stayed
-    gaps: Ints  # [N]: what is known of the gap before each character
+    gaps: Ints | None  # [N]: what is known of the gap before each character; None is nothing
 
 
 def solid_text(text: str) -> str:
@@ -28,16 +28,29 @@ def solid_text(text: str) -> str:
 
 
 def without_space(texts: Sequence[str]) -> Solid:
-    """The texts without white space, and a CUT wherever there was some."""
+    """The texts without white space, for a segmenter: a CUT wherever there was some, and what else `joints` says."""
+    return _solid(texts, joints, always=True)
+
+
+def names_without_space(texts: Sequence[str]) -> Solid:
+    """The same for a model of entities, with the gaps that `name_gaps` knows; with none if there was no white space."""
+    solid = _solid(texts, name_gaps, always=False)
+    if solid.gaps is not None:
+        lengths = np.fromiter(map(len, solid.texts), dtype=np.int64, count=len(texts))
+        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = FREE  # the line end before a text says nothing
+    return solid
+
+
+def _solid(texts: Sequence[str], known: Callable[[str], Joints], always: bool) -> Solid:
     joined = "\n".join(texts)
-    gaps, solid = joints(joined), _is_solid()(code_points(joined)) > 0
+    solid = _is_solid()(code_points(joined)) > 0
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     if int(solid.sum()) == lengths.sum():
-        return Solid(texts, None, gaps[solid])
+        return Solid(texts, None, known(joined)[solid] if always else None)
     kept = [solid_text(text) for text in texts]
     text, column = cells(lengths)
     stays = solid[text + np.arange(len(text))]  # a line end stands after each text but the last
-    return Solid(kept, column[stays], gaps[solid])
+    return Solid(kept, column[stays], known(joined)[solid])
 
 
 def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence[Span]]:

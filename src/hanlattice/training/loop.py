@@ -101,7 +101,7 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
     built = build(config, learnt, (*corpora.dev, *corpora.test))
     if built.indexer.cuts:
         check_cut(config, corpora)
-        learnt = tuple(sentence for sentence in learnt if not sentence.text.isspace())  # there is nothing to cut
+    learnt = tuple(sentence for sentence in learnt if not sentence.text.isspace())  # there is nothing to learn
     tagger = built.tagger.to(config.train.device)
     optimizer, average = make_optimizer(tagger, config.train), Average(tagger, config.train.average)
     identity, progress = _identity(config, corpora), Progress()

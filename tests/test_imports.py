@@ -17,6 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # A module or folder may import its own folder and whatever stands further down; not its neighbours on the same floor.
 FLOORS = (
+    ("__main__",),
     ("cli",),
     ("compare", "output"),
     ("bench", "pretrain", "spacy_component"),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
+import re
+import subprocess
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +25,15 @@ from hypothesis import strategies as st
 import hanlattice
 from hanlattice.batch.examples import Examples
 from hanlattice.batch.indexer import Indexer
+from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.models.compose import compose, learn_from
 from hanlattice.predict import LIMIT, Document, Predictor, load
 from hanlattice.text.cut import pieces
-from hanlattice.text.lexicon import LONGEST
+from hanlattice.text.lexicon import LONGEST, Lexicon
+from hanlattice.text.tags import tag_set
+from tests.cutting import cutting_tree
 from tests.made import made_config
 from tests.untrained import in_twos, write_untrained
 
@@ -63,6 +70,14 @@ WIDE = str.maketrans({chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F
 def model(lattice_folder: Path) -> Predictor:
     """One for the tests that leave the lexicon alone."""
     return load(lattice_folder)
+
+
+@pytest.fixture(scope="module")
+def cutter(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    """An untrained segmenter."""
+    folder = tmp_path_factory.mktemp("models")
+    config = make_config(cutting_tree(made, folder, model__encoder="lattice"))
+    return load(write_untrained(folder / "cutter", config, read_corpus(folder / "train.seg").sentences))
 
 
 def check(document: Document, text: str) -> None:
@@ -257,7 +272,10 @@ def test_what_is_not_text_is_refused(model):
                 call(wrong)
     with pytest.raises(TypeError, match="for one text call the tagger itself"):
         model.pipe("王小明")
-    with pytest.raises(ValueError, match="batch_size must be 1 or more"):
+    for wrong in (b"\xe5", bytearray(b"a"), memoryview(b"a"), None, 3):
+        with pytest.raises(TypeError, match=f"pipe takes texts, such as .*, not {type(wrong).__name__}$"):
+            model.pipe(wrong)
+    with pytest.raises(ValueError, match="batch_size must be 1 or more, not 0"):
         model.pipe(["王小明"], batch_size=0)
 
 
@@ -266,9 +284,56 @@ def test_what_is_no_number_is_refused(model):
         for call in (model.candidates, model.readings, lambda text, n: model.pipe([text], candidates=n)):
             with pytest.raises(TypeError, match=f"must be an int, not {type(wrong).__name__}: {wrong!r}"):
                 call("北京", wrong)
+    for wrong in (1.5, "3", [2]):
+        says = re.escape(f"batch_size must be an int, not {type(wrong).__name__}: {wrong!r}")
+        with pytest.raises(TypeError, match=says):
+            model.pipe(["北京"], batch_size=wrong)
+    assert len(list(model.pipe(["北京"] * 3, batch_size=np.int32(2)))) == 3
     with pytest.raises(TypeError, match=r"min_score must be a number, not str: '0\.5'"):
         model("北京", min_score="0.5")
+    for wrong in (None, "3"):
+        with pytest.raises(TypeError, match=f"trust must be a number, not {type(wrong).__name__}: {wrong!r}"):
+            model.trust = wrong
+    with pytest.raises(ValueError, match="trust must be from 0 to 1000, not nan"):
+        model.trust = math.nan
     assert len(model.candidates("王小明去了南湖", np.int64(2), np.float32(0.0))) == 2
+
+
+def test_trust_is_for_segmenters(model, cutter):
+    """A model that finds entities would take it and do nothing with it; 0 is what it does."""
+    says = "trust is for a model that cuts text into words, and this one finds entities"
+    with pytest.raises(ModelError, match=says):
+        model.trust = 2
+    with pytest.raises(ModelError, match=says):
+        Predictor(model.model, trust=2)
+    assert model.trust == 0
+    model.trust = 0
+    assert (cutter.trust, Predictor(cutter.model, trust=0).trust, Predictor(cutter.model, trust=7).trust) == (3, 0, 7)
+
+
+def test_it_shows_what_it_is(model, cutter, char_folder):
+    words = len(model.lexicon)
+    assert repr(model) == f"<Predictor: finds LOC, PER; cpu; {words} words>"
+    assert repr(cutter) == f"<Predictor: cuts text into words; cpu; {len(cutter.lexicon)} words>"
+    assert repr(load(char_folder)) == "<Predictor: finds LOC, PER; cpu>"
+    odd = replace(model.model.indexer, tags=tag_set(["A\x1b[1mB"], "BMES"), lexicon=Lexicon(["长江"]))
+    assert repr(Predictor(replace(model.model, indexer=odd))) == "<Predictor: finds A\\x1b[1mB; cpu; 1 word>"
+
+
+def test_a_stream_is_whatever_can_be_walked_through(model):
+    class Numbered:
+        """A sequence as they were before there were iterators."""
+
+        def __getitem__(self, at: int) -> str:
+            return ["王小明", "南湖"][at]
+
+    class Torn:
+        def __iter__(self) -> Iterator[str]:
+            raise TypeError("of the caller's own")
+
+    assert list(model.pipe(Numbered())) == model(["王小明", "南湖"])
+    with pytest.raises(TypeError, match="of the caller's own"):
+        model.pipe(Torn())
 
 
 def test_any_collection_is_a_list_of_texts(model):
@@ -499,7 +564,19 @@ def test_the_names_that_stay_put(lattice_folder):
     h = lattice_lstm(x, word_x, lattice, weights, coupled=True, backend="auto")
     assert h.shape == (1, 7, H)
     torch.testing.assert_close(h, reference.lattice_lstm(x, word_x, lattice, weights, coupled=True))
-    assert set(hanlattice.__all__) <= set(dir(hanlattice)) | {"Document", "load"}
+    assert set(hanlattice.__all__) <= set(dir(hanlattice))
     assert all(hasattr(hanlattice, name) for name in hanlattice.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = hanlattice.nothing
+
+
+def test_names_that_come_when_they_are_asked_for_are_listed_before():
+    """And to list them does not load torch."""
+    code = (
+        "import sys, hanlattice\n"
+        "assert {*hanlattice.__all__, '__version__'} <= {*dir(hanlattice)}, dir(hanlattice)\n"
+        "assert dir(hanlattice) == sorted(set(dir(hanlattice)))\n"
+        "sys.exit('torch was loaded' if 'torch' in sys.modules else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -22,3 +22,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(predict, name)
     raise AttributeError(f"module 'hanlattice' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Also the names that have not been asked for yet."""
+    return sorted({*globals(), *__all__})

@@ -11,11 +11,12 @@ from threading import Lock
 from typing import overload
 
 import numpy as np
+import torch
 
 from hanlattice.batch.examples import Examples
 from hanlattice.errors import ModelError
 from hanlattice.explain import Explanation, explain
-from hanlattice.models.asked import Asked, checked_count, checked_score, checked_text
+from hanlattice.models.asked import Asked, checked_count, checked_number, checked_text, checked_texts
 from hanlattice.models.checkpoint import Model, load_model
 from hanlattice.models.compose import compose, learn_from
 from hanlattice.models.decode import Decoded, find_candidates, find_spans
@@ -23,6 +24,7 @@ from hanlattice.models.readings import find_readings, joined
 from hanlattice.models.shipped import find_model
 from hanlattice.text.cut import pieces
 from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.shown import counted, visible
 from hanlattice.text.spans import Span
 from hanlattice.text.tag_ids import FlatSpans
 
@@ -65,23 +67,37 @@ class Predictor:
     Threads may share one, and its lexicon: a word that one of them adds counts from the others' next texts on.
 
     Of a segmenter, words that were added to the lexicon count more than those it came with: each tag that makes one of
-    them a word scores `trust` more, in the logarithm of its odds. With 0 they are words of the lattice like the others.
+    them a word scores `trust` more, in the logarithm of its odds: 3, unless it is given. With 0 they are words of the
+    lattice like the others, as they always are for a model that finds entities.
     """
 
-    def __init__(self, model: Model, limit: int = LIMIT, trust: float = TRUST) -> None:
-        self.model, self.limit, self.trust = model, limit, trust
+    def __init__(self, model: Model, limit: int = LIMIT, trust: float | None = None) -> None:
+        usual = TRUST if model.indexer.cuts else 0.0
+        self.model, self.limit = model, limit
+        self.trust = usual if trust is None else trust
         self._composer = model.composer
+
+    def __repr__(self) -> str:
+        indexer = self.model.indexer
+        finds = "cuts text into words" if indexer.cuts else f"finds {visible(', '.join(indexer.tag_ids.labels))}"
+        words = [] if indexer.lexicon is None else [counted(len(indexer.lexicon), "word")]
+        return f"<Predictor: {'; '.join([finds, str(self._device), *words])}>"
+
+    @property
+    def _device(self) -> torch.device:
+        return self.model.tagger.output.weight.device
 
     @property
     def trust(self) -> float:
-        """How much more words count that were added to the lexicon; 0 is no more than others."""
+        """How much more words count that were added to a segmenter's lexicon; 0 is no more than others."""
         return self._trust
 
     @trust.setter
     def trust(self, value: float) -> None:
-        if not 0 <= value <= TRUST_MOST:
-            raise ValueError(f"trust must be from 0 to {TRUST_MOST:g}, not {value}")
-        self._trust = value
+        trust = checked_number(value, "trust", TRUST_MOST)
+        if trust and not self.model.indexer.cuts:
+            raise ModelError("trust is for a model that cuts text into words, and this one finds entities")
+        self._trust = trust
 
     @property
     def lexicon(self) -> Lexicon:
@@ -114,21 +130,16 @@ class Predictor:
         `scores` spans have no probability, which is quicker. Spans less probable than `min_score` are left out. With
         `candidates`, each document has so many of its most probable spans besides.
         """
-        if batch_size is None:
-            batch_size = TEXTS[self.model.tagger.output.weight.device.type]
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
-        if isinstance(texts, str):
-            raise TypeError("pipe takes texts, such as a list or a file's lines; for one text call the tagger itself")
-        asked = self._asked(scores, min_score, candidates)
-        return (document for chunk in chunks(texts, batch_size) for document in self._tag(chunk, asked))
+        size = TEXTS[self._device.type] if batch_size is None else checked_count(batch_size, name="batch_size")
+        stream, asked = checked_texts(texts), self._asked(scores, min_score, candidates)
+        return (document for chunk in chunks(stream, size) for document in self._tag(chunk, asked))
 
     def candidates(self, text: str, n: int = 10, min_score: float = 0.0) -> tuple[Span, ...]:
         """The n most probable spans of a text, in its best tagging or not, overlapping ones too; the best first.
 
         A score is exactly the probability of these characters with this label, whatever stands around them.
         """
-        asked = Asked(True, checked_score(min_score), checked_count(n))
+        asked = Asked(True, checked_number(min_score, "min_score"), checked_count(n))
         return self._tag([checked_text(text)], asked)[0].candidates or ()
 
     def readings(self, text: str, n: int = 10) -> list[Document]:
@@ -147,7 +158,7 @@ class Predictor:
         ]
 
     def _asked(self, scores: bool = True, min_score: float = 0.0, candidates: int = 0) -> Asked:
-        min_score = checked_score(min_score)
+        min_score = checked_number(min_score, "min_score")
         if min_score and self.model.indexer.cuts:
             raise ModelError("min_score leaves spans out, and the words of a segmenter cover the text: use 0")
         if min_score and not scores:

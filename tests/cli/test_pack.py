@@ -37,6 +37,25 @@ def test_without_a_test_no_score_is_told(lattice_folder, char_folder, tmp_path):
         assert len(outcome.text.splitlines()) == 1
 
 
+def test_a_packed_model_may_be_packed_again_and_its_card_says_what_is_true(lattice_folder, made, tmp_path):
+    (tmp_path / "about.md").write_text("## Limits\n\nNews.\n", "utf-8")
+    (tmp_path / "empty.md").write_text("", "utf-8")
+    first = ("--test", made / "test.bmes", "--about", tmp_path / "about.md")
+    steps = (("once", lattice_folder, first), ("again", tmp_path / "once", ()))
+    for name, folder, more in (*steps, ("silent", tmp_path / "again", ("--about", tmp_path / "empty.md"))):
+        outcome = hanlattice("pack", folder, "-o", tmp_path / name, "--precision", "half", *more)
+        assert (outcome.code, outcome.err, "test F1" in outcome.text) == (0, "", name == "once")
+    once, again, silent = ((tmp_path / n / "README.md").read_text("utf-8") for n in ("once", "again", "silent"))
+    assert once.endswith("|\n\n## Limits\n\nNews.\n")
+    assert again.endswith("|\n\n## Limits\n\nNews.\n")
+    assert "News." not in silent
+    assert ("| test | precision" in once, "| test | precision" in again) == (True, False)
+    shown = hanlattice("info", tmp_path / "again")
+    assert (shown.code, shown.text.count("before packing"), "dev before packing" in shown.text) == (0, 1, True)
+    facts = json.loads(hanlattice("info", "--json", tmp_path / "again").text)
+    assert ("test" in facts["data"], "test" in facts["scores"]) == (False, False)
+
+
 def test_a_name_is_the_model_that_comes_along(lattice_folder, tmp_path, monkeypatch):
     (tmp_path / "ner").symlink_to(lattice_folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path)

@@ -249,6 +249,22 @@ def test_what_is_no_word_is_named(word):
     assert lexicon.words == ["ok"]
 
 
+@pytest.mark.parametrize("text", [None, 3, b"ab", ["ab"]])
+def test_what_is_no_text_is_named(text):
+    with pytest.raises(TypeError, match=re.escape(f"a text must be a str, not {type(text).__name__}: {text!r}")):
+        Lexicon(["ok"]).match(text)
+
+
+def test_it_shows_how_many_words_it_has():
+    lexicon = Lexicon(f"词{number}" for number in range(1234))
+    lexicon.remove("词0")
+    assert [repr(each) for each in (lexicon, Lexicon(["长江"]), Lexicon())] == [
+        "<Lexicon: 1,233 words>",
+        "<Lexicon: 1 word>",
+        "<Lexicon: 0 words>",
+    ]
+
+
 def test_one_text_is_no_list_of_words():
     lexicon = Lexicon()
     for call in (lexicon.update, lexicon.add_many, Lexicon):

@@ -19,6 +19,7 @@ from hanlattice.models.checkpoint import Model, load_model
 from hanlattice.models.folder import load_tensors
 from hanlattice.predict import Predictor, load
 from hanlattice.training import pack as module
+from hanlattice.training.card import about_of
 from hanlattice.training.loop import train
 from hanlattice.training.pack import pack, without_places
 from tests.cutting import cutting_tree
@@ -205,9 +206,52 @@ def test_without_a_test_no_score_is_its_own(lattice_folder, char_folder, tmp_pat
     assert "precision | recall" not in own
     assert before.count("precision | recall") == 2
     assert card.endswith("\n## Made by hand\n")
-    assert "- packed: precision small, 4 words kept\n" in own
+    assert "- packed: precision half, then small, 4 words kept\n" in own
     pack(char_folder, tmp_path / "char")
     assert "- packed: precision small\n" in (tmp_path / "char" / "README.md").read_text("utf-8")
+
+
+def test_what_a_packed_model_scored_is_not_what_it_scores_when_it_is_packed_again(lattice_folder, tmp_path):
+    """Nor is it a score from before packing: those are of the model as it was trained."""
+    write_columns(tmp_path / "other.bmes", sentences(25, 12))
+    trained = load_model(lattice_folder).scores
+    once = pack(lattice_folder, tmp_path / "once", words=3, test=str(tmp_path / "other.bmes"))
+    assert once.scores["test"] != trained["test"]
+    untold = pack(tmp_path / "once", tmp_path / "untold", words=2, precision="full")
+    assert untold.scores == {"epoch": trained["epoch"], "before_packing": {"dev": trained["dev"]}}
+    assert untold.data["packed"] == {"precision": "full", "before": ["small"]}
+    assert "test" not in untold.data  # no score of it is left
+    card = (tmp_path / "untold" / "README.md").read_text("utf-8")
+    own, before = card.split("### Before packing")
+    assert ("precision | recall" in own, "| test |" in card, before.count("precision | recall")) == (False, False, 1)
+    assert before.startswith("\n\nOf the trained model, before it was first packed.\n")
+    told = pack(tmp_path / "untold", tmp_path / "told", test=str(tmp_path / "other.bmes"))
+    documents = load(tmp_path / "told")([sentence.text for sentence in sentences(25, 12)])
+    gold = [sentence.spans for sentence in sentences(25, 12)]
+    assert told.scores["test"] == score(gold, [document.spans for document in documents]).as_dict()
+    assert told.scores["before_packing"] == {"dev": trained["dev"]}
+    assert told.data["packed"] == {"precision": "small", "before": ["small", "full"]}
+    assert "- packed: precision small, then full, then small, 2 words kept\n" in (
+        (tmp_path / "told" / "README.md").read_text("utf-8")
+    )
+
+
+def test_what_its_maker_said_stays_on_the_card_until_something_else_is_said(lattice_folder, tmp_path):
+    said = "## Limits\n\n| a | b |\n|---|---|\n| c | d |\n\nNews."
+    pack(lattice_folder, tmp_path / "a", about=f"\n{said}\n\n")
+    for source, about, expected in (("a", None, said), ("ab", None, said), ("abb", "Law.", "Law."), ("abb", "", "")):
+        out = tmp_path / f"{source}{'b' if about is None else about or '-'}"
+        pack(tmp_path / source, out, about=about)
+        assert about_of(out) == expected
+        assert (out / "README.md").read_text("utf-8").count("News.") == (expected == said)
+    (tmp_path / "abb" / "README.md").unlink()
+    pack(tmp_path / "abb", tmp_path / "none")
+    assert about_of(tmp_path / "none") == ""
+    (tmp_path / "ab" / "README.md").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"README\.md:1"):
+        pack(tmp_path / "ab", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert pack(tmp_path / "ab", tmp_path / "out", about="Law.").scores
 
 
 @pytest.fixture(scope="module")

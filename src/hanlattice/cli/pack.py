@@ -30,15 +30,22 @@ def pack(
     ] = Precision.small,
     test: Annotated[str, typer.Option(help="A corpus; what the packed model scores on it goes into its card.")] = "",
     about: Annotated[
-        Path | None, typer.Option(help="Markdown for the end of the model's card: what it is good for, what it is not.")
+        Path | None,
+        typer.Option(
+            help="Markdown for the end of the model's card: what it is good for, what it is not. "
+            "Without it, what MODEL's card has there stays; an empty file leaves it out."
+        ),
     ] = None,
 ) -> None:
-    """Write a model with fewer words and smaller numbers, to be sent or shipped. It reads and tags like any other."""
+    """Write a model with fewer words and smaller numbers, to be sent or shipped. It reads and tags like any other.
+
+    Its own scores are on its card only with --test; others there are of the trained model, also when packed again.
+    """
     from hanlattice.models.device import use_threads
     from hanlattice.training.pack import pack as run
 
     use_threads(1)
-    packed = run(find_named(model), out, words, precision.value, test, read_text(about) if about else "")
+    packed = run(find_named(model), out, words, precision.value, test, read_text(about) if about else None)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     lexicon = packed.indexer.lexicon
     kept = "" if lexicon is None else f", {counted(len(lexicon), 'word')}"

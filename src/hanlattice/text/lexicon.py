@@ -22,6 +22,7 @@ from hanlattice.text.growing import Parts, find, grown
 from hanlattice.text.lattice import Ints
 from hanlattice.text.matcher import Found
 from hanlattice.text.normal import LONE_SURROGATE, fold
+from hanlattice.text.shown import counted
 from hanlattice.text.solid import solid_text
 from hanlattice.text.wordfile import read_words, write_words
 
@@ -85,6 +86,9 @@ class Lexicon:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=RLock())
+
+    def __repr__(self) -> str:
+        return f"<Lexicon: {counted(len(self), 'word')}>"
 
     def __len__(self) -> int:
         return len(self.words) - len(self._removed)
@@ -168,6 +172,8 @@ class Lexicon:
 
         White space does not matter to it, neither the word's nor the text's; a model also asks what the space parts.
         """
+        if not isinstance(text, str):
+            raise _no_str("a text", text)
         places = [at for at, character in enumerate(text) if not character.isspace()]
         found = self.match_ids(fold(solid_text(text)))
         return [(places[start], places[end - 1] + 1, self.words[at]) for start, end, at in found]
@@ -236,8 +242,12 @@ def _stripped(words: Iterable[str]) -> list[str]:
     words = list(words)
     for word in words:
         if not isinstance(word, str):
-            raise TypeError(f"a word must be a str, not {type(word).__name__}: {word!r}")
+            raise _no_str("a word", word)
     return list(map(str.strip, words))
+
+
+def _no_str(what: str, value: object) -> TypeError:
+    return TypeError(f"{what} must be a str, not {type(value).__name__}: {value!r}")
 
 
 def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:

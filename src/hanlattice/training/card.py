@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hanlattice.config import Config
 from hanlattice.evaluation.segmentation.rows import percent, rows
-from hanlattice.files import writing
+from hanlattice.files import read_text, writing
 from hanlattice.models.checkpoint import Model
 from hanlattice.text.shown import counted
 from hanlattice.text.tags import labels_of
 from hanlattice.training.corpora import PARTS
 
-BEFORE = "before_packing"  # where a packed model has the scores of the one that it was made from
+BEFORE = "before_packing"  # where a packed model has the scores of the trained one that it comes from
+CARD = "README.md"
 _WORDS = (
     "The line `bakeoff` counts words as the SIGHAN bakeoff does; OOV are the words that train lacks, with their share "
     "of all, and IV those that it has. Boundaries are those between words."
+)
+_SCORES = re.compile(  # that part of a card; what its maker had to say follows
+    r"^## Scores\n\n.*\n(\n\| (dev|test) \| precision \| recall \|.*\n(\|.*\n)*|\n### Before packing\n\n.*\n)*", re.M
 )
 
 
 def write_card(folder: Path, model: Model, scores: Mapping[str, Any], about: str = "") -> None:
     """What the model is, what it was trained on and what it scores; and what else its maker has to say about it."""
-    with writing(folder / "README.md") as file:
-        file.write("\n".join([*_head(folder, model), "", *_data(model), "", *_scores(scores), ""]))
+    with writing(folder / CARD) as file:
+        file.write("\n".join([*_head(folder, model), "", *_data(model), "", *_scores(model, scores), ""]))
         file.write(f"\n{about.strip()}\n" if about.strip() else "")
+
+
+def about_of(folder: Path) -> str:
+    """What the maker of a model had to say at the end of its card; "" where there is nothing, or no card."""
+    card = read_text(folder / CARD) if (folder / CARD).exists() else ""
+    scores = _SCORES.search(card)
+    return card[scores.end() :].strip() if scores else ""
 
 
 def _head(folder: Path, model: Model) -> list[str]:
@@ -56,7 +68,8 @@ def _packed(model: Model) -> list[str]:
         return []
     lexicon = model.indexer.lexicon
     kept = "" if lexicon is None else f", {counted(len(lexicon), 'word')} kept"
-    return [f"- packed: precision {model.data['packed']['precision']}{kept}"]
+    packed = model.data["packed"]
+    return [f"- packed: precision {', then '.join([*packed.get('before', []), packed['precision']])}{kept}"]
 
 
 def kind_of(config: Config) -> str:
@@ -99,14 +112,16 @@ def _data(model: Model) -> list[str]:
     ]
 
 
-def _scores(scores: Mapping[str, Any]) -> list[str]:
+def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
     lines = ["## Scores", "", f"Best epoch on dev: {scores.get('epoch', '–')}. Exact spans, in per cent."]
     before = scores.get(BEFORE, {})
     if any("segmentation" in report for report in (*_own(scores).values(), *before.values())):
         lines[-1] = f"{lines[-1]} {_WORDS}"
     lines += _tables(_own(scores))
     if before:
-        lines += ["", "### Before packing", "", "Of the model that this one was made from."]
+        again = "before" in model.data.get("packed", {})
+        whose = "the trained model, before it was first packed" if again else "the model that this one was made from"
+        lines += ["", "### Before packing", "", f"Of {whose}."]
     return [*lines, *_tables(before)]
 
 

@@ -17,7 +17,7 @@ from hanlattice.models.compress import compressed
 from hanlattice.nn.embeddings import TwoSources
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.card import BEFORE, write_card
+from hanlattice.training.card import BEFORE, about_of, write_card
 from hanlattice.training.corpora import Corpora, check_words, counts, without_empty
 from hanlattice.training.labelled import read_for
 from hanlattice.training.learnt import training_words
@@ -26,18 +26,24 @@ from hanlattice.training.scored import check_cut, score_again
 FINE = 40_000  # words whose vectors get a byte for each number in a small model; the others get half a byte
 
 
-def pack(folder: Path, out: Path, words: int = 0, precision: str = "small", test: str = "", about: str = "") -> Model:
+def pack(
+    folder: Path, out: Path, words: int = 0, precision: str = "small", test: str = "", about: str | None = None
+) -> Model:
     """Write the model of a folder into another one, and give it as it is read from there.
 
     With `words`, only so many are kept: first those that training met most. With `test`, a corpus, it has the scores
-    of the model as it was written; those that it had are kept as what they are, from before packing. `about` is
-    Markdown for the end of its card.
+    of the model as it was written; those of the trained model are kept as what they are, from before packing. `about`
+    is Markdown for the end of its card; without it, that of the card in `folder` stays.
+
+    A model that was packed already may be packed again. What it scored is no longer true, and is left out; what the
+    trained model scored stays, and the card says that it was packed several times.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
     model = load_model(folder)
-    data: dict[str, Any] = {**model.data, "packed": {"precision": precision}}
+    about = about_of(folder) if about is None else about
     sentences = _read(test, model) if test else ()
+    data = _facts(model, precision)
     if test:
         data["test"] = {"file": test, "sha256": sha256(resolve(test)), **counts(sentences)}
     composer = None
@@ -49,7 +55,7 @@ def pack(folder: Path, out: Path, words: int = 0, precision: str = "small", test
     config = make_config(without_places(model.config.as_dict()))
     save_frame(out, config, model.indexer, without_places(data), folder / LM)
     tensors = compressed(model.tagger.state_dict(), precision)
-    scores = _from_before(model.scores, ("dev",) if test else ("dev", "test"))
+    scores = _from_before(model, ("dev",) if test else ("dev", "test"))
     save_weights(out, tensors, scores, composer)
     if test:
         scores = score_again(load_model(out), sentences, training_words(model, []) if model.indexer.cuts else None)
@@ -82,10 +88,20 @@ def _read(test: str, model: Model) -> tuple[Sentence, ...]:
     return sentences
 
 
-def _from_before(scores: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
-    """The scores of a model that was not packed, or not so: they are no longer its own."""
-    told = {part: report for part, report in scores.items() if part in parts}
-    before = {part: each for part, each in {**scores.get(BEFORE, {}), **told}.items() if part in parts}
+def _facts(model: Model, precision: str) -> dict[str, Any]:
+    """Where the model came from, and how it is packed, and was; without a test of which no score will be left."""
+    facts, packed = dict(model.data), model.data.get("packed")
+    if packed and "test" in model.scores:
+        facts.pop("test", None)
+    before = {"before": [*packed.get("before", []), packed["precision"]]} if packed else {}
+    return {**facts, "packed": {"precision": precision, **before}}
+
+
+def _from_before(model: Model, parts: Sequence[str]) -> dict[str, Any]:
+    """The scores of the trained model, which are no longer its own; a packed one has them as those from before."""
+    scores = model.scores
+    trained = scores.get(BEFORE, {}) if "packed" in model.data else scores
+    before = {part: trained[part] for part in parts if part in trained}
     return {
         **{name: value for name, value in scores.items() if name not in ("dev", "test", BEFORE)},
         **({BEFORE: before} if before else {}),

@@ -427,6 +427,7 @@ def test_other_parts_of_spacy_take_the_tokenizer(spacy, cutter):
 def test_settings_of_the_tokenizer_that_make_no_sense(spacy, seg_folder, lattice_folder, tmp_path):
     for config, error, why in (
         ({"batch_size": 0}, ValueError, "batch_size must be 1 or more"),
+        ({"batch_size": "3"}, TypeError, "batch_size must be an int, not str"),
         ({"trust": -1.0}, ValueError, "trust must be from 0 to 1000"),
         ({"model": str(tmp_path / "none")}, HanlatticeError, "no such model"),
         ({"model": str(lattice_folder)}, InputError, "finds entities; the tokenizer wants a model that cuts text"),

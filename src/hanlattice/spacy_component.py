@@ -98,8 +98,7 @@ class HanlatticeComponent:
     ) -> None:
         if alignment not in ALIGNMENTS:
             raise ValueError(f"alignment must be one of {', '.join(ALIGNMENTS)}, not {alignment!r}")
-        _check_batch_size(batch_size)
-        tagger.pipe((), min_score=min_score)  # its checks, before there is any text
+        tagger.pipe((), batch_size, min_score=min_score)  # its checks, before there is any text
         self.tagger, self.min_score, self.batch_size = tagger, min_score, batch_size
         self.alignment, self.overwrite_ents = alignment, overwrite_ents
 
@@ -186,7 +185,7 @@ class HanlatticeTokenizer:
     """
 
     def __init__(self, vocab: Vocab, segmenter: Predictor, batch_size: int | None = None) -> None:
-        _check_batch_size(batch_size)
+        segmenter.pipe((), batch_size)  # its checks
         self.vocab, self.segmenter, self.batch_size = vocab, segmenter, batch_size
 
     def __call__(self, text: str) -> Doc:
@@ -230,11 +229,6 @@ def _tokens(document: Document) -> tuple[list[str], list[bool]]:
             spaces.append(False)
         at = end
     return tokens, spaces
-
-
-def _check_batch_size(batch_size: int | None) -> None:
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
 
 
 if not Doc.has_extension("hanlattice"):

@@ -108,18 +108,20 @@ def test_a_terminal_obeys_nothing_of_a_text(given_documents: list[Document], col
 def test_labels_have_their_own_colours():
     document = Document("南京李", (Span(0, 2, "LOC"), Span(2, 3, "PER")))
     line, legend = terminal_lines([document], ["LOC", "PER", "ORG"])
-    place, person = re.findall("\x1b\\[(\\d+)m\\[", line)
+    place, person = re.findall("\x1b\\[([0-9;]+)m\\[", line)
     assert place != person
     assert f"\x1b[1;{place}mLOC\x1b[0m 1" in legend
     assert f"\x1b[1;{person}mPER\x1b[0m 1" in legend
     assert "ORG\x1b[0m 0 · 1 text\n" in legend
-    hues = set(re.findall(r"--hue:(\d+)", "".join(html_page([document], ["LOC", "PER", "ORG"]))))
-    assert len(hues) == 3
+    *_, footer = html_page([document], ["LOC", "PER", "ORG"])
+    assert len(set(re.findall(r'class="(t\d)"', footer))) == 3
 
 
 def test_a_label_that_the_model_was_not_said_to_have():
     assert list(terminal_lines([BRIDGE], [])) == [as_inline(BRIDGE), "\nLOC 2 · 1 text\n"]
-    assert "LOC</mark> 2 · 1 text</footer>" in "".join(html_page([BRIDGE], []))
+    page = "".join(html_page([BRIDGE], []))
+    assert "<mark>LOC</mark> 2 · 1 text</footer>" in page
+    assert '<mark data-label="LOC"' in page
 
 
 def test_pieces_come_one_by_one():

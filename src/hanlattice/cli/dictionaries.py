@@ -60,8 +60,8 @@ def _add_file(predictor: Predictor, path: Path) -> None:
     from hanlattice.text.solid import solid_text
     from hanlattice.text.wordfile import read_words
 
-    words = list(read_words(path))
-    predictor.lexicon.update(words)
+    lexicon, words = predictor.lexicon, list(read_words(path))
+    lexicon.update(words)
     lengths = [len(solid_text(word)) for word in words]
     if idle := sum(not 1 < length <= LONGEST for length in lengths):
         what = f"one character or more than {LONGEST}" if max(lengths) > LONGEST else "one character"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -17,7 +18,7 @@ from hanlattice.errors import InputError
 if TYPE_CHECKING:
     from hanlattice.explain import Explanation
 
-_PIPE = 100  # columns of a file or a pipe, which have no width of their own
+_PIPE = 100  # columns of a file, and of a pipe where COLUMNS does not say how many
 
 
 class Format(StrEnum):
@@ -86,7 +87,7 @@ def _terminal(explanations: Iterator[Explanation], layer: int, to_screen: bool) 
     from hanlattice.explain.terminal import lines
 
     screen = Console(file=sys.stdout) if to_screen else Console(file=None, force_terminal=False, width=_PIPE)
-    width = screen.width if screen.is_terminal else _PIPE
+    width = shutil.get_terminal_size((_PIPE, 0)).columns if to_screen else _PIPE
     for nth, explanation in enumerate(explanations):
         with screen.capture() as caught:
             if nth:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hanlattice.errors import InputError
-from hanlattice.explain.colours import tone
+from hanlattice.explain.colours import tones
 from hanlattice.explain.glyphs import chance, labelled, percent, shown
 from hanlattice.explain.sketch import Arc, Band, Cell, Sketch
 from hanlattice.explain.svg import WIDTH, svg
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Word
 from hanlattice.text.spans import WORD, Span
+from hanlattice.text.tags import labels_of
 
 PLAIN = 0.22  # the thickness of arcs that have no weight
 
@@ -46,17 +47,22 @@ def sketch(explanation: Explanation, layer: int = 1) -> Sketch:
         cells=tuple(_cell(explanation, chosen, at) for at in range(len(explanation.text))),
         above=() if chosen is None else _arcs(explanation, chosen.forward, "forward"),
         below=() if chosen is None else _arcs(explanation, chosen.backward, "backward"),
-        bands=bands(explanation.spans),
+        bands=_bands(explanation),
         breaks=tuple(start for start, _ in explanation.pieces[1:]),
         legend=_legend(explanation, layer),
     )
 
 
-def bands(spans: Sequence[Span]) -> tuple[Band, ...]:
-    labels = {span.label for span in spans}
+def tones_of(explanation: Explanation) -> dict[str, int]:
+    """The tones of the labels that the model knows, found in this text or not."""
+    return tones({*labels_of(explanation.tag_names), *(span.label for span in explanation.spans)})
+
+
+def _bands(explanation: Explanation) -> tuple[Band, ...]:
+    of = tones_of(explanation)
     return tuple(
-        Band(span.start, span.end, span_label(span), tone(span.label, labels), f"{span.text}: {span_label(span)}")
-        for span in spans
+        Band(span.start, span.end, span_label(span), of[span.label], f"{span.text}: {span_label(span)}")
+        for span in explanation.spans
     )
 
 

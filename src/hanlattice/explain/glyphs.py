@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from hanlattice.text.shown import visible
@@ -23,6 +24,21 @@ def shown(character: str) -> str:
 def columns(text: str) -> int:
     """How many columns of a terminal a visible text takes."""
     return sum(_columns(character) for character in text)
+
+
+def wrapped(text: str, most: int) -> Iterator[str]:
+    """A visible text in lines of so many columns at most, parted at spaces; a word that is longer is cut."""
+    line = ""
+    for word in text.split(" "):
+        if line and columns(f"{line} {word}") > most:
+            yield line
+            line = ""
+        line = f"{line} {word}" if line else word
+        while columns(line) > most:
+            end = max(end for end in range(1, most + 1) if columns(line[:end]) <= most)
+            yield line[:end]
+            line = line[end:]
+    yield line
 
 
 def ems(text: str) -> float:

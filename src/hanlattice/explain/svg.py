@@ -169,7 +169,10 @@ def _cell(cell: Cell, left: float, right: float) -> Iterator[str]:
 
 
 def _side(part: Part, up: int, base: float, lefts: Sequence[float], first: int) -> Iterator[str]:
-    """The arcs on one side, the furthest first, then their labels over all of them. `up` is −1 above the cells."""
+    """The arcs on one side, the furthest first, then their labels over all of them. `up` is −1 above the cells.
+
+    The halo of a label is a text of its own below it: not every program that shows SVG knows `paint-order`.
+    """
     order = sorted(range(len(part.arcs)), key=lambda at: (-part.levels[at], at))
     if part.arcs:
         arrow = "→" if up < 0 else "←"
@@ -181,8 +184,8 @@ def _side(part: Part, up: int, base: float, lefts: Sequence[float], first: int) 
         y = base + up * (FOOT + LEVEL * part.levels[at] + 4)
         away = _thick(arc) / 2 + 4
         y += -away if up < 0 else away + SMALL * 0.78
-        text = _text(part.labels[at], y, SMALL, arc.label, f"f-{arc.kind}", halo=True)
-        yield f"<g><title>{xml(arc.title)}</title>{text}</g>"
+        halo, text = (_text(part.labels[at], y, SMALL, arc.label, ink) for ink in ("halo", f"f-{arc.kind}"))
+        yield f"<g><title>{xml(arc.title)}</title>{halo}{text}</g>"
 
 
 def _thick(arc: Arc) -> float:
@@ -231,17 +234,8 @@ def _legend(entries: Sequence[tuple[str, str]], wide: float, y: float) -> tuple[
     return found, y
 
 
-def _text(
-    x: float,
-    y: float,
-    size: float,
-    text: str,
-    ink: str = "",
-    anchor: str = "",
-    halo: bool = False,
-) -> str:
-    classes = " ".join(name for name in (ink, "halo" if halo else "") if name)
-    look = f' class="{classes}"' if classes else ""
+def _text(x: float, y: float, size: float, text: str, ink: str = "", anchor: str = "") -> str:
+    look = f' class="{ink}"' if ink else ""
     look += f' text-anchor="{anchor}"' if anchor else ""
     return f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{look}>{xml(text)}</text>'
 

@@ -1,26 +1,26 @@
-"""An explanation as lines of text: the characters in a row, a line a word below them, its shares beside it.
+"""An explanation as lines of text: the characters in a row, a line a word below them, its shares beside or below it.
 
 Pieces carry the name of a style, in the words of rich, which the command line applies; without it nothing is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from hanlattice.explain.colours import TONES, tone
-from hanlattice.explain.draw import choose_layer, kind, span_label
-from hanlattice.explain.glyphs import columns, shown
+from hanlattice.explain.colours import TONES, WORDS
+from hanlattice.explain.draw import choose_layer, kind, span_label, tones_of
+from hanlattice.explain.glyphs import columns, shown, wrapped
 from hanlattice.explain.layout import Interval, by_row, edges, rows
-from hanlattice.explain.values import Explanation, Layer, Share, Word
+from hanlattice.explain.values import DIRECTIONS, Explanation, Layer, Share, Word
 from hanlattice.text.shown import visible
 from hanlattice.text.spans import WORD, Span
 
 BAR = 8  # columns of a share's bar
 SHARE = BAR + 10  # with its numbers
-LEAST, NAME = 12, 16  # the narrowest row of characters, and the widest column of words
+NARROWEST = 2 * SHARE + 4  # lines are never shorter: both shares below a word take so much
+LEAST, NAME = 18, 16  # the shortest row of a long text beside shares, and the widest column of words
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_STYLES = {"word": "blue", "subword": "cyan", "chosen": "bold yellow"}
 
 
 class Piece(NamedTuple):
@@ -32,35 +32,59 @@ Line = list[Piece]
 
 
 def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterator[Line]:
-    """The picture, in lines of about this many columns at most. A layer is counted from 1, the lowest."""
+    """The picture, in lines of this many columns at most, or of NARROWEST. A layer is counted from 1, the lowest.
+
+    Shares stand beside their words where enough characters fit into a row, else below them.
+    """
     chosen = choose_layer(explanation, layer)
     if not explanation.text:
         yield [Piece("this text is empty", "dim")]
         return
-    name = min(NAME, max((columns(visible(word.word)) for word in explanation.words), default=0))
-    room = max(LEAST, width - name - 2 * SHARE - 6)
     widths = [float(max(3, columns(shown(character)) + 1)) for character in explanation.text]
     spans, words = (
         [Interval(each.start, each.end) for each in all_] for all_ in (explanation.spans, explanation.words)
     )
-    found = rows(widths, room, spans, words, [start for start, _ in explanation.pieces[1:]])
+    frame = _frame(explanation, sum(widths), max(width, NARROWEST))
+    found = rows(widths, frame.most, spans, words, [start for start, _ in explanation.pieces[1:]])
     room = max(int(edges(widths, row)[-1]) for row in found)
     in_rows = zip(found, by_row(spans, found), by_row(words, found), strict=True)
     for nth, (row, its_spans, its_words) in enumerate(in_rows):
-        block = _Block(explanation, chosen, row, [int(edge) for edge in edges(widths, row)], room, name)
+        block = _Block(explanation, chosen, frame, row, [int(edge) for edge in edges(widths, row)], room)
         if nth:
             yield []
         yield from block.lines([explanation.spans[at] for at in its_spans], its_words)
-    yield from _notes(explanation, layer)
+    yield from _dim(_note(explanation, layer), frame.width)
 
 
-def _notes(explanation: Explanation, layer: int) -> Iterator[Line]:
+def _note(explanation: Explanation, layer: int) -> str:
     if not explanation.has_lattice:
-        yield [Piece("this model has no lexicon: it reads characters alone", "dim")]
-    elif not explanation.words:
-        yield [Piece("no word of the lexicon stands in this text", "dim")]
-    elif len(explanation.layers) > 1:
-        yield [Piece(f"shares of layer {layer} of {len(explanation.layers)}", "dim")]
+        return "this model has no lexicon: it reads characters alone"
+    if not explanation.words:
+        return "no word of the lexicon stands in this text"
+    return f"shares of layer {layer} of {len(explanation.layers)}" if len(explanation.layers) > 1 else ""
+
+
+def _dim(text: str, width: int) -> Iterator[Line]:
+    return ([Piece(line, "dim")] for line in wrapped(text, width) if line)
+
+
+class _Frame(NamedTuple):
+    """What all rows of a picture share."""
+
+    width: int  # of the whole
+    most: int  # columns that a row of characters may have
+    name: int  # columns of the longest word
+    is_wide: bool  # whether shares stand beside their words
+    tones: Mapping[str, int]
+
+
+def _frame(explanation: Explanation, long: float, width: int) -> _Frame:
+    """How to lay out a text whose characters take so many columns in all."""
+    name = min(NAME, max((columns(visible(word.word)) for word in explanation.words), default=0))
+    below = width - name - 2
+    beside = below - 2 * SHARE - 4
+    is_wide = beside >= min(LEAST, long)
+    return _Frame(width, beside if is_wide else below, name, is_wide, tones_of(explanation))
 
 
 class _Block(NamedTuple):
@@ -68,26 +92,36 @@ class _Block(NamedTuple):
 
     explanation: Explanation
     layer: Layer | None
+    frame: _Frame
     row: Interval
     lefts: list[int]  # the column of each character, and the one after the last
     room: int  # columns of the longest row
-    name: int  # columns of the longest word
 
     def lines(self, spans: Sequence[Span], words: Sequence[int]) -> Iterator[Line]:
         yield self._characters(spans)
         if spans:
-            yield self._brackets(spans)
+            yield from self._brackets(spans)
         if any(span.label == WORD for span in spans):
-            yield self._chances(spans)
+            yield from self._chances(spans)
         if self.layer is None:
             return
         if words:
             heads = f"{'forward →':<{SHARE}}  {'← backward':<{SHARE}}".rstrip()
-            yield [Piece(" " * (self.room + self.name + 4)), Piece(heads, "dim")]
+            indent = self.room + self.frame.name + 4 if self.frame.is_wide else 2
+            yield [Piece(" " * indent), Piece(heads, "dim")]
         for at in words:
-            yield self._word(at, self.explanation.words[at])
-        for direction in ("forward", "backward"):
-            yield self._own(direction)
+            yield from self._word(at, self.explanation.words[at])
+        for direction in DIRECTIONS:
+            yield from self._own(direction)
+
+    def _noted(self, line: Line, note: str) -> Iterator[Line]:
+        """A line and what is said of it: to the right of all rows if it fits there, else below."""
+        column, used = self.room + 2, sum(columns(piece.text) for piece in line)
+        if column + columns(note) <= self.frame.width:
+            yield [*line, Piece(" " * (column - used)), Piece(note, "dim")]
+        else:
+            yield line
+            yield from _dim(note, self.frame.width)
 
     def _characters(self, spans: Sequence[Span]) -> Line:
         styles = dict.fromkeys(range(self.row.start, self.row.end), "")
@@ -104,9 +138,9 @@ class _Block(NamedTuple):
         return self.lefts[min(max(at, self.row.start), self.row.end) - self.row.start]
 
     def _tone(self, span: Span) -> str:
-        return TONES[tone(span.label, {each.label for each in self.explanation.spans})][2]
+        return f"color({TONES[self.frame.tones[span.label]].terminal})"
 
-    def _brackets(self, spans: Sequence[Span]) -> Line:
+    def _brackets(self, spans: Sequence[Span]) -> Iterator[Line]:
         pieces, column, untold = [], 0, []
         for span in spans:
             left, right = self._left(span.start), self._left(span.end) - 1
@@ -119,42 +153,37 @@ class _Block(NamedTuple):
             fitting = (each for each in (label, visible(span.label), "") if columns(each) <= inside)
             pieces.append(Piece(f"{first}{_centred(next(fitting, ''), inside)}{last}", self._tone(span)))
             column = right
-        beside = [Piece(" " * (self.room + 2 - column)), Piece(" · ".join(untold), "dim")] if untold else []
-        return [*pieces, *beside]
+        return self._noted(pieces, " · ".join(untold))
 
-    def _chances(self, spans: Sequence[Span]) -> Line:
+    def _chances(self, spans: Sequence[Span]) -> Iterator[Line]:
         """The probability of each word under its first character; two digits, since a word may have three columns."""
         text = ""
         for span in spans:
             if span.label == WORD and span.score is not None and span.start >= self.row.start:
                 text = text.ljust(self._left(span.start)) + f"{min(99, 100 * span.score):.0f}"
-        return [Piece(text.ljust(self.room + 2) + "each word's probability in %, 99 and more as 99", "dim")]
+        return self._noted([Piece(text, "dim")], "a word's probability in %, at most 99")
 
-    def _word(self, at: int, word: Word) -> Line:
+    def _word(self, at: int, word: Word) -> Iterator[Line]:
         left, right = self._left(word.start), self._left(word.end) - 1
         first = "├" if word.start >= self.row.start else "╌"
         last = "┤" if word.end <= self.row.end else "╌"
-        style = _STYLES[kind(word)]
+        style = f"{'bold ' if word.chosen else ''}color({WORDS[kind(word)]})"
         arc = f"{first}{'─' * (right - left - 2)}{last}"
         assert self.layer is not None
         shares = (self.layer.forward.words[at], self.layer.backward.words[at])
-        name = _fitted(visible(word.word), self.name)
-        return [
-            Piece(" " * left),
-            Piece(arc, style),
-            Piece(" " * (self.room + 2 - right) + name + "  ", style),
-            Piece("  ".join(_share(share) for share in shares).rstrip()),
-        ]
+        told = Piece("  " + "  ".join(_share(share) for share in shares).rstrip())
+        name = " " * (self.room + 2 - right) + _fitted(visible(word.word), self.frame.name)
+        line = [Piece(" " * left), Piece(arc, style), Piece(name, style)]
+        yield from [[*line, told]] if self.frame.is_wide else [line, [told]]
 
-    def _own(self, direction: str) -> Line:
+    def _own(self, direction: str) -> Iterator[Line]:
         assert self.layer is not None
         text = ""
         for at in range(self.row.start, self.row.end):
             share = getattr(self.layer, direction).own[at]
             number = "" if share is None else f"{100 * share.mean:.0f}"
             text += number.ljust(self._left(at + 1) - self._left(at))
-        note = f"each character's own share in %, {direction}"
-        return [Piece(text.ljust(self.room + 2) + note, "dim")]
+        return self._noted([Piece(text.rstrip(), "dim")], f"a character's own share in %, {direction}")
 
 
 def _centred(text: str, width: int) -> str:

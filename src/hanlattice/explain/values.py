@@ -89,6 +89,12 @@ class Explanation:
             "has_lattice": self.has_lattice,
         }
 
+    def _repr_svg_(self) -> str | None:
+        """What a notebook shows."""
+        from hanlattice.explain.draw import picture
+
+        return picture(self) if self.text else None
+
     def _word(self, nth: int, word: Word) -> dict[str, Any]:
         record = {name: getattr(word, name) for name in ("start", "end", "word", "source", "chosen")}
         for name in DIRECTIONS:

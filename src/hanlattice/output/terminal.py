@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from hanlattice.explain.colours import TONES, tones
 from hanlattice.output.lines import parts_of
 from hanlattice.predict import Document
 from hanlattice.text.shown import visible
-
-COLOURS = (36, 35, 33, 32, 34, 31)  # cyan, magenta, yellow, green, blue, red
 
 
 def terminal_lines(documents: Iterable[Document], labels: Sequence[str], colour: bool = True) -> Iterator[str]:
@@ -17,7 +16,7 @@ def terminal_lines(documents: Iterable[Document], labels: Sequence[str], colour:
 
     What a terminal would obey, or could not show, is an escape. Without `colour` the same marks stand in plain text.
     """
-    inks = {label: COLOURS[at % len(COLOURS)] for at, label in enumerate(labels)} if colour else {}
+    inks = {label: f"38;5;{TONES[at].terminal}" for label, at in tones(labels).items()} if colour else {}
     counts: Counter[str] = Counter()
     texts = 0
     for document in documents:
@@ -28,17 +27,17 @@ def terminal_lines(documents: Iterable[Document], labels: Sequence[str], colour:
     yield _legend(counts, labels, inks, texts)
 
 
-def _mark(text: str, label: str, inks: dict[str, int]) -> str:
+def _mark(text: str, label: str, inks: dict[str, str]) -> str:
     if label not in inks:
         return f"[{visible(text)}/{visible(label)}]"
     return f"\x1b[{inks[label]}m[\x1b[1m{visible(text)}\x1b[22m/{visible(label)}]\x1b[0m"
 
 
-def _legend(counts: Counter[str], labels: Sequence[str], inks: dict[str, int], texts: int) -> str:
+def _legend(counts: Counter[str], labels: Sequence[str], inks: dict[str, str], texts: int) -> str:
     """A line under an empty one; labels that were not found stay in it, so that the colours are explained."""
     each = [_named(label, inks) + f" {counts[label]:,}" for label in (*labels, *sorted(counts.keys() - set(labels)))]
     return "\n" + " · ".join([*each, f"{texts:,} text{'' if texts == 1 else 's'}"]) + "\n"
 
 
-def _named(label: str, inks: dict[str, int]) -> str:
+def _named(label: str, inks: dict[str, str]) -> str:
     return f"\x1b[1;{inks[label]}m{visible(label)}\x1b[0m" if label in inks else visible(label)

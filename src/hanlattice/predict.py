@@ -165,9 +165,12 @@ class Predictor:
             raise ValueError(f"min_score={min_score} needs scores")
         return Asked(scores, min_score, checked_count(candidates, 0))
 
-    def explain(self, text: str) -> Explanation:
-        """Why: the spans of a text, the words of its lattice, and what share each has of the cells it pours into."""
-        return explain(self.model, text, self.limit, self.trust, self._read)
+    def explain(self, text: str, without: bool = False) -> Explanation:
+        """Why: the spans of a text, the words of its lattice, and what share each has of the cells it pours into.
+
+        With `without`, the text is read again for each word, without that word: what it changes shows what it does.
+        """
+        return explain(self.model, text, self.limit, self.trust, self._read, without)
 
     def _tag(self, texts: Sequence[str], asked: Asked) -> list[Document]:
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]

@@ -43,6 +43,15 @@ def test_json_is_the_explanation(lattice_folder):
     assert records == [json.loads(json.dumps(tagger.explain(text).to_dict())) for text in (TEXT, "", "\udcff")]
 
 
+@pytest.mark.parametrize("form", ["terminal", "json", "svg", "html"])
+def test_without_tells_what_each_word_changes(lattice_folder, form):
+    asked = ("explain", "在青石镇工作。", "-m", lattice_folder, "--format", form)
+    plain, told = hanlattice(*asked), hanlattice(*asked, "--without")
+    assert (plain.code, told.code, told.err) == (0, 0, "")
+    assert "without" not in plain.text
+    assert "without" in told.text
+
+
 def test_svg_to_a_file(lattice_folder, out):
     outcome = hanlattice("explain", TEXT, "-m", lattice_folder, "--format", "svg", "--out", out)
     assert (outcome.code, outcome.out, outcome.err) == (0, b"", "")

@@ -35,6 +35,9 @@ def explain(
     lexicon: Lexicons = None,
     trust: Trust = None,
     layer: Annotated[int, typer.Option(min=1, help="The layer whose shares are drawn; 1 is the lowest.")] = 1,
+    without: Annotated[
+        bool, typer.Option("--without", help="Also tell what changes without each word; slower, a reading a word.")
+    ] = False,
     out: Out = None,
     text: IsText = False,
     device: Device = "cpu",
@@ -50,7 +53,8 @@ def explain(
     tagger = load(folder, device)
     add_words(tagger, lexicon, trust)
     choose_layer(tagger.explain(""), layer)  # one that is not there is told before any text is read
-    write_results(inputs, _written(map(tagger.explain, texts), format, layer, out is None), out)
+    explanations = (tagger.explain(each, without) for each in texts)
+    write_results(inputs, _written(explanations, format, layer, out is None), out)
 
 
 def _written(explanations: Iterator[Explanation], format: Format, layer: int, to_screen: bool) -> Iterable[str]:

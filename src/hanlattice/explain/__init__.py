@@ -1,6 +1,6 @@
 """Why a model says what it says: the words of its lattice, their shares of each cell, as data and as pictures."""
 
 from hanlattice.explain.read import explain
-from hanlattice.explain.values import Direction, Explanation, Layer, Share, Word
+from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word
 
-__all__ = ["Direction", "Explanation", "Layer", "Share", "Word", "explain"]
+__all__ = ["Direction", "Explanation", "Layer", "Share", "Without", "Word", "explain"]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from hanlattice.errors import InputError
+from hanlattice.explain.changes import changes
 from hanlattice.explain.colours import tones
 from hanlattice.explain.glyphs import chance, labelled, percent, shown
 from hanlattice.explain.sketch import Arc, Band, Cell, Sketch
@@ -79,6 +80,7 @@ def kind(word: Word) -> str:
 
 def _arcs(explanation: Explanation, direction: Direction, name: str) -> tuple[Arc, ...]:
     sharers = Counter(word.at(name) for word in explanation.words)
+    told_without = {nth: f"; without it: {what}" for nth, what in changes(explanation).items()}
     return tuple(
         Arc(
             word.start,
@@ -87,9 +89,9 @@ def _arcs(explanation: Explanation, direction: Direction, name: str) -> tuple[Ar
             share.mean,
             kind(word),
             f"{word.word}, {name}: {told(share)} of the cell of {explanation.text[word.at(name)]}; "
-            f"an even share would be {percent(1 / (1 + sharers[word.at(name)]))}",
+            f"an even share would be {percent(1 / (1 + sharers[word.at(name)]))}{told_without.get(nth, '')}",
         )
-        for word, share in zip(explanation.words, direction.words, strict=True)
+        for nth, (word, share) in enumerate(zip(explanation.words, direction.words, strict=True))
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from hanlattice.explain.changes import changes
 from hanlattice.explain.colours import FONTS, style
 from hanlattice.explain.draw import picture, span_label
 from hanlattice.explain.glyphs import percent, shown, xml
@@ -19,7 +20,7 @@ _PAGE = (
     ".wide{overflow-x:auto}svg{max-width:100%;height:auto}"
     "table{border-collapse:collapse;font-size:13px;margin:8px 0}summary{cursor:pointer;margin-top:8px}"
     "th,td{border:1px solid var(--edge);padding:2px 7px;text-align:right;white-space:nowrap}"
-    ".heat td,.heat th{text-align:center;min-width:2.2em}"
+    ".text{text-align:left}.heat td,.heat th{text-align:center;min-width:2.2em}"
     + "".join(f".h{n}{{background:rgba(var(--heat),{0.6 * n / STEPS:.2f})}}" for n in range(1, STEPS + 1))
     + "tr>:first-child{text-align:left!important;position:sticky;left:0;background:var(--page)}"
 )
@@ -63,12 +64,14 @@ def _words(explanation: Explanation) -> str:
     heads = [
         f"{name}{f', layer {n}' if many else ''}" for n in range(1, len(explanation.layers) + 1) for name in DIRECTIONS
     ]
-    rows = [_row("th", ["word", "from", "to", "lexicon", *heads])]
+    told = changes(explanation)
+    rows = [_row("th", ["word", "from", "to", "lexicon", *heads, *(["without it"] if explanation.without else [])])]
     for nth, word in enumerate(explanation.words):
         shares = [getattr(layer, name).words[nth] for layer in explanation.layers for name in DIRECTIONS]
         source = f"{word.source}, added" if word.chosen else word.source
         cells = [f"<td>{xml(each)}</td>" for each in (str(word.start), str(word.end), source)]
         cells += [_warm(share.mean, f"{percent(share.mean)} ± {percent(share.spread)}") for share in shares]
+        cells += [f'<td class="text">{xml(told.get(nth, ""))}</td>'] if explanation.without else []
         rows.append(f"<tr><td>{xml(word.word)}</td>{''.join(cells)}</tr>")
     return _table(rows)
 

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from hanlattice.batch import Batch, Examples
 from hanlattice.errors import ModelError
-from hanlattice.explain.values import Direction, Explanation, Layer, Share, Word, joined
+from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
+from hanlattice.explain.without import rows_of, without_each
 from hanlattice.models.checkpoint import Model
-from hanlattice.models.decode import Running
+from hanlattice.models.decode import Decoded, Running
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.nn.stack import Stack
 from hanlattice.nn.word_lstm import WordLSTM
@@ -29,8 +30,15 @@ Reader = Callable[[Sequence[str]], Examples]
 
 
 @torch.no_grad()
-def explain(model: Model, text: str, limit: int, trust: float = 0.0, read: Reader | None = None) -> Explanation:
-    """What the model finds in a text, and why.
+def explain(
+    model: Model,
+    text: str,
+    limit: int,
+    trust: float = 0.0,
+    read: Reader | None = None,
+    without: bool = False,
+) -> Explanation:
+    """What the model finds in a text, and why; with `without`, also what it would find without each of the words.
 
     `limit` and `trust` are the Predictor's: a longer text is read in pieces; the tags of a user's words score more.
     `read` turns texts into numbers, and sees to it that all their words have vectors.
@@ -41,10 +49,10 @@ def explain(model: Model, text: str, limit: int, trust: float = 0.0, read: Reade
         raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
     cuts = pieces(text, limit)
     read = read or model.indexer.read
-    return joined(text, [_piece(model, text[low:high], trust, read) for low, high in cuts], cuts)
+    return joined(text, [_piece(model, text[low:high], trust, read, without) for low, high in cuts], cuts)
 
 
-def _piece(model: Model, text: str, trust: float, read: Reader) -> Explanation:
+def _piece(model: Model, text: str, trust: float, read: Reader, without: bool) -> Explanation:
     """A text that the model reads at once."""
     indexer, device = model.indexer, model.tagger.output.weight.device
     examples = read([text])
@@ -53,11 +61,14 @@ def _piece(model: Model, text: str, trust: float, read: Reader) -> Explanation:
     tags: list[str] = []
     spans: list[Span] = []
     chances: list[tuple[float, ...]] = []
+    fewer: tuple[Without, ...] = ()
     if offsets:  # a CRF takes no sentence of nothing
         running = Running(model.tagger, indexer, examples, np.zeros(1, dtype=np.int64), device, trust)
         tags = [indexer.tags[tag] for tag in running.tags[0].tolist()]
         chances = _marginals(model, running.emissions, batch)
-        spans = _spans(model, text, running, examples)
+        found, scores = running.read(indexer.tag_ids, True)
+        (spans,) = rows_of(model, [text], Decoded(examples.in_characters(found), scores.cpu().numpy()))
+        fewer = without_each(model, text, examples, found, trust) if without else ()
     return Explanation(
         text=text,
         spans=tuple(spans),
@@ -68,6 +79,7 @@ def _piece(model: Model, text: str, trust: float, read: Reader) -> Explanation:
         marginals=_spread(chances, offsets, len(text)),
         pieces=((0, len(text)),),
         has_lattice=indexer.lexicon is not None,
+        without=fewer,
     )
 
 
@@ -90,16 +102,6 @@ def _marginals(model: Model, emissions: Tensor, batch: Batch) -> list[tuple[floa
     scores = crf.CRFScores(*(part.double() for part in model.tagger.crf.scores))
     rows = crf.marginals(emissions.double(), batch.lengths, scores)[0]
     return [tuple(row) for row in rows.clamp(0.0, 1.0).tolist()]
-
-
-def _spans(model: Model, text: str, running: Running, examples: Examples) -> list[Span]:
-    found, scores = running.read(model.indexer.tag_ids, True)
-    _, start, end, label = (array.tolist() for array in examples.in_characters(found))
-    names = model.indexer.tag_ids.labels
-    return [
-        Span(low, high, names[name], score, text[low:high])
-        for low, high, name, score in zip(start, end, label, scores.tolist(), strict=True)
-    ]
 
 
 def _words(model: Model, batch: Batch, offsets: Sequence[int]) -> tuple[Word, ...]:

@@ -5,9 +5,11 @@ Pieces carry the name of a style, in the words of rich, which the command line a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from hanlattice.explain.changes import changes, others
 from hanlattice.explain.colours import TONES, WORDS
 from hanlattice.explain.draw import choose_layer, kind, span_label, tones_of
 from hanlattice.explain.glyphs import columns, shown, wrapped
@@ -54,6 +56,18 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
             yield []
         yield from block.lines([explanation.spans[at] for at in its_spans], its_words)
     yield from _dim(_note(explanation, layer), frame.width)
+    yield from _without(explanation, frame.width)
+
+
+def _without(explanation: Explanation, width: int) -> Iterator[Line]:
+    """A line for each word without which something changes."""
+    told = changes(explanation)
+    names = Counter(word.word for word in explanation.words)
+    for nth, what in told.items():
+        word = explanation.words[nth]
+        which = visible(word.word) if names[word.word] == 1 else f"{visible(word.word)} at {word.start}"
+        yield from ([Piece(line)] for line in wrapped(f"without {which}: {what}", width))
+    yield from _dim(others(explanation, len(told)), width)
 
 
 def _note(explanation: Explanation, layer: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from hanlattice.text.shown import rounded
@@ -51,6 +52,15 @@ class Direction:
 
 
 @dataclass(frozen=True)
+class Without:
+    """What becomes of a text, or of the piece in which the word stands, when one word is missing from its lattice."""
+
+    first: int  # the place in `Explanation.spans` of the piece's first span
+    scores: tuple[float, ...]  # how probable each span from there on would be
+    spans: tuple[Span, ...]  # what would be found there
+
+
+@dataclass(frozen=True)
 class Layer:
     forward: Direction
     backward: Direction
@@ -73,6 +83,7 @@ class Explanation:
     marginals: tuple[tuple[float, ...] | None, ...]  # by character, in the order of tag_names
     pieces: tuple[tuple[int, int], ...]  # parts of a long text, each read as if it were a text of its own
     has_lattice: bool
+    without: tuple[Without, ...] = ()  # for each of `words`, if it was asked for
 
     def into(self, at: int, direction: str) -> tuple[int, ...]:
         """The places in `words` of those that pour into a character."""
@@ -99,6 +110,14 @@ class Explanation:
         record = {name: getattr(word, name) for name in ("start", "end", "word", "source", "chosen")}
         for name in DIRECTIONS:
             record[name] = [getattr(layer, name).words[nth].to_dict() for layer in self.layers]
+        if self.without:
+            there = self.without[nth]
+            scores = [rounded(score, DIGITS) for score in there.scores]
+            record["without"] = {
+                "first": there.first,
+                "scores": scores,
+                "spans": [span.as_dict() for span in there.spans],
+            }
         return record
 
     def _character(self, at: int) -> dict[str, Any]:
@@ -123,6 +142,7 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
     at = [start for start, _ in pieces]
     spans = [span.shifted(by) for part, by in zip(parts, at, strict=True) for span in part.spans]
     words = [_moved(word, by) for part, by in zip(parts, at, strict=True) for word in part.words]
+    firsts = accumulate((len(part.spans) for part in parts), initial=0)
     return Explanation(
         text=text,
         spans=tuple(spans),
@@ -133,6 +153,11 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
         marginals=tuple(row for part in parts for row in part.marginals),
         pieces=tuple(pieces),
         has_lattice=parts[0].has_lattice,
+        without=tuple(
+            Without(first, each.scores, tuple(span.shifted(by) for span in each.spans))
+            for part, by, first in zip(parts, at, firsts, strict=False)
+            for each in part.without
+        ),
     )
 
 

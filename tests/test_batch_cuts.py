@@ -17,7 +17,7 @@ from hanlattice.data.jsonl import read_jsonl, write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.text.arrays import cells
 from hanlattice.text.bigrams import bigrams
-from hanlattice.text.joints import CUT, FREE, JOIN, joints
+from hanlattice.text.joints import CUT, FREE, JOIN, SPACED, joints
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import make_segmenter
@@ -197,11 +197,11 @@ def test_which_indexers_cut():
 
 def test_a_model_of_entities_reads_no_white_space_either_and_knows_fewer_gaps():
     plain = dataclasses.replace(BOTH, tags=tuple(tag_set(["LOC"], "BMES")))
-    examples = plain.read(["\u3000南 京\n", "南京 长江", "19 98"])
-    assert examples.lengths.tolist() == [2, 4, 4]
-    assert offsets_of(examples) == [1, 3, 0, 1, 3, 4, 0, 1, 3, 4]
-    assert examples.beside[JOINTS].tolist() == [FREE, FREE, FREE, FREE, CUT, FREE, *[FREE] * 4]
-    assert examples.matches.counts.tolist() == [1, 3, 0]  # 长江 is of both sources
+    examples = plain.read(["\u3000南 京\n", "南京 市", "19 98", "长\t江"])
+    assert examples.lengths.tolist() == [2, 3, 4, 2]
+    assert offsets_of(examples) == [1, 3, 0, 1, 3, 0, 1, 3, 4, 0, 2]
+    assert examples.beside[JOINTS].tolist() == [FREE, SPACED, FREE, FREE, SPACED, *[FREE] * 4, FREE, CUT]
+    assert examples.matches.counts.tolist() == [1, 2, 0, 0]  # 南京, also apart, and 京市; not 南京市 and 长江
     assert JOINTS not in plain.read(["南京"]).beside
 
 

@@ -152,9 +152,12 @@ def test_a_name_may_be_spaced_out_and_names_apart_stay_apart(model):
     def found(text: str) -> list[str]:
         return [span.text for span in model(text).spans]
 
-    assert found("昨天王 小 明到云门山开会") == found("昨天王\n小\u3000明到云门山开会")  # whatever kind it is
-    assert found("王\u3000小\u3000明") == ["王\u3000小\u3000明"]
-    assert found("王小明 白沙市") == ["王小明", "白沙市"]
+    for blank in (" ", "\u3000", "  ", "\xa0"):
+        spaced = blank.join("王小明")
+        assert found(f"昨天{spaced}到云门山开会") == [spaced, "云门山"]
+        assert found(spaced) == [spaced]
+        assert found(f"王小明{blank}白沙市") == ["王小明", "白沙市"]
+    assert found("昨天王\t小\t明到云门山开会")[-1] == "云门山"
     assert found("\u3000\n ") == []
 
 

@@ -1,4 +1,4 @@
-"""Command lines that do without typer and rich: `python -m hanlattice.bench` and `python -m hanlattice.pretrain`.
+"""Command lines that do without typer and rich: `python -m hanlattice.bench`, `.compare` and `.pretrain`.
 
 As in the command line proper, whatever a terminal would obey, in a file's name say, is printed as an escape.
 """

@@ -52,7 +52,7 @@ class Document:
 def load(model: str | Path, device: str = "cpu", fast: bool = False) -> Predictor:
     """A model, ready to tag: `ner` or `seg`, which come with the package, or the folder of one's own.
 
-    On a GPU it finds what it finds on a CPU; with `fast` it takes about half the time, and scores differ a little.
+    On a GPU it finds what it finds on a CPU; with `fast` it takes some two thirds of the time, and scores may differ.
     """
     return Predictor(load_model(find_model(model), device, fast))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from hanlattice.models import shipped
+from hanlattice.training.pack import OF_ANOTHER
 from tests.cli.command import hanlattice
 from tests.made import sentences
 
@@ -47,7 +48,7 @@ def test_a_packed_model_may_be_packed_again_and_its_card_says_what_is_true(latti
         assert (outcome.code, outcome.err, "test F1" in outcome.text) == (0, "", name == "once")
     once, again, silent = ((tmp_path / n / "README.md").read_text("utf-8") for n in ("once", "again", "silent"))
     assert once.endswith("|\n\n## Limits\n\nNews.\n")
-    assert again.endswith("|\n\n## Limits\n\nNews.\n")
+    assert again.endswith(f"|\n\n{OF_ANOTHER}\n\n## Limits\n\nNews.\n")
     assert "News." not in silent
     assert ("| test | precision" in once, "| test | precision" in again) == (True, False)
     shown = hanlattice("info", tmp_path / "again")

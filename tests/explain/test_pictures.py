@@ -269,3 +269,4 @@ def test_escapes() -> None:
     assert labelled("南京", "4%") == "南京 4%"
     assert labelled("שלום", "4%") == "שלום\u200e 4%"
     assert (chance(0.9999), chance(1.0), chance(0.991)) == (">99%", "100%", "99%")
+    assert (chance(0.0001), chance(0.0), chance(0.009)) == ("<1%", "0%", "1%")

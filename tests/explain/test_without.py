@@ -45,6 +45,8 @@ def all_chances(tagger: Predictor, text: str) -> dict[tuple[int, int, str], floa
 def test_it_is_what_a_lexicon_without_the_word_gives(which, request):
     tagger: Predictor = request.getfixturevalue(which)
     explanation = tagger.explain(TEXT, without=True)
+    own = [word.word for word in explanation.words if word.chosen]
+    assert len(own) == (which == "cutter")
     assert len(explanation.without) == len(explanation.words) > 3
     assert len({word.word for word in explanation.words}) == len(explanation.words)  # each stands there once
     for word, there in zip(explanation.words, explanation.without, strict=True):
@@ -54,7 +56,7 @@ def test_it_is_what_a_lexicon_without_the_word_gives(which, request):
         tagger.lexicon.add(word.word)
         if not was_own:  # it is now a word of the user's own: take that back
             tagger.lexicon.settle()
-            tagger.lexicon.add("白沙市开") if which == "cutter" else None
+            tagger.lexicon.update(own)
         assert there.first == 0
         assert there.spans == expected
         assert [span.text for span in there.spans] == [span.text for span in expected]
@@ -153,6 +155,12 @@ def test_every_picture_tells_it():
     assert page.count("without it</th>") == 1
     assert "南京市 LOC 98% → 90%</td>" in page
     assert "without" not in section(nanjing()) + picture(nanjing())
+
+
+def test_names_that_stand_there_twice_are_told_apart():
+    spans = tuple(dataclasses.replace(span, text="南京") for span in SPANS)
+    again = dataclasses.replace(nanjing(), spans=spans, without=(Without(0, (0.5, 0.5), spans[1:]),) * 6)
+    assert changes(again)[0] == "南京 LOC at 0 98% → 50%, not found · 南京 LOC at 3 100% → 50%"
 
 
 def test_words_that_stand_there_twice_are_told_apart():

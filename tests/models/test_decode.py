@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hanlattice.models import decode as module
 from hanlattice.models.checkpoint import Model, load_model
 from hanlattice.models.decode import decode, find_spans
-from hanlattice.text.joints import CUT, name_gaps
+from hanlattice.text.joints import CUT, FREE, SPACED, name_gaps
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -23,7 +23,9 @@ from hanlattice.text.tags import tags_to_spans
 from hanlattice.training.loop import train
 from tests.made import made_config
 
-texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", "\ud800"]), max_size=8).map("".join)
+texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", " ", "\ud800"]), max_size=8).map(
+    "".join
+)
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -62,10 +64,11 @@ def by_hand(model: Model, text: str) -> list[Span]:
     emissions = model.tagger.emissions(batch)
     starts = [at for at, character in enumerate(text) if not character.isspace()]
     if not worded:
-        inside = [number for number, tag in enumerate(model.indexer.tags) if tag[0] in "ME"]
-        for number, at in enumerate(starts):
-            if name_gaps(text)[at] == CUT:
-                emissions[:, number, inside] = -1e4
+        gaps = [int(name_gaps(text)[at]) for at in starts]
+        for number, tag in enumerate(model.indexer.tags):
+            for at, (gap, after) in enumerate(zip(gaps, [*gaps[1:], FREE], strict=True)):
+                if (gap == CUT and tag[0] in "ME") or ((gap == SPACED) != (after == SPACED) and tag[0] == "M"):
+                    emissions[:, at, number] = -1e4
     (scores,) = model.tagger.crf.span_scores(emissions, batch.units, [spans])
     ends = [at + 1 for at in starts]
     if worded:

@@ -13,7 +13,7 @@ from torch import Tensor
 from hanlattice.errors import TagError
 from hanlattice.nn.crf import CRF
 from hanlattice.ops.crf import log_likelihood
-from hanlattice.text.joints import CUT, FREE, JOIN
+from hanlattice.text.joints import CUT, FREE, JOIN, SPACED
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, may_follow, tag_set, tags_to_spans
 
@@ -210,6 +210,31 @@ def test_under_known_gaps_only_what_respects_them_counts(
             for span in tags_to_spans(path, scheme):
                 expected[span] += share
         assert probability[b] == pytest.approx(list(expected.values()), abs=1e-9)
+
+
+def is_spaced_out_or_whole(span: Span, gaps: list[int], scheme: str) -> bool:
+    """Whether a name may have these gaps inside: no cut, and blanks everywhere or nowhere; nowhere in BIO."""
+    inside = set(gaps[span.start + 1 : span.end])
+    return CUT not in inside and (SPACED not in inside or (inside == {SPACED} and scheme != "BIO"))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    scheme=st.sampled_from(["BMES", "BIOES", "BIO"]),
+    gaps=st.lists(st.sampled_from([FREE, SPACED, SPACED, CUT]), min_size=1, max_size=5),
+    padding=st.integers(0, 2),
+)
+def test_a_name_goes_on_after_a_blank_only_if_all_of_it_is_spaced_out(
+    scheme: str, gaps: list[int], padding: int
+) -> None:
+    module = trained(scheme, "X")
+    T = len(gaps)
+    under = module.under(torch.zeros(1, T + padding, len(module.tags)), torch.tensor([gaps + [FREE] * padding]))[0]
+    for tagging in product(module.tags, repeat=T):
+        if is_legal(list(tagging), scheme):
+            allowed = all(under[t, module.ids[tag]] == 0 for t, tag in enumerate(tagging))
+            spans = tags_to_spans(list(tagging), scheme)
+            assert allowed == all(is_spaced_out_or_whole(span, gaps, scheme) for span in spans), tagging
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.text.joints import CUT, FREE, JOIN, joints, name_gaps
+from hanlattice.text.joints import CUT, FREE, JOIN, SPACED, joints, name_gaps
 from tests.strategies import any_character, any_text
 
 FAMILY, THUMB, ENGLAND = "👨‍👩‍👧‍👦", "👍🏽", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
@@ -133,21 +133,19 @@ def test_letters_digits_and_space_as_a_plain_loop_has_them(text):
 
 
 def name_gaps_by_hand(text: str) -> list[int]:
-    """Run by run of what stands between white space."""
-    runs = re.findall(r"\S+", text)
-    gaps, at = [FREE] * len(text), 0
-    for number, run in enumerate(runs):
-        at = text.index(run, at)
-        before = runs[number - 1] if number else ""
-        beside = {kind(before[-1]), kind(run[0])} if before else {"letter"}
-        if not beside & {"letter", "digit"} and (len(before), len(run)) != (1, 1):
-            gaps[at] = CUT
-        at += len(run)
+    """Run by run of white space."""
+    gaps = [FREE] * len(text)
+    for found in re.finditer(r"(?<=\S)\s+(?=\S)", text):
+        before, after, run = text[found.start() - 1], text[found.end()], found.group()
+        if not {kind(before), kind(after)} & {"letter", "digit"}:
+            few = len(run) <= 2 and all(unicodedata.category(character) == "Zs" for character in run)
+            gaps[found.end()] = SPACED if few else CUT
     return gaps
 
 
 @given(st.text(st.sampled_from("aéß0９٣Ａ \t\n\u3000\xa0\x85南京，。"), max_size=20))
 @example("张\u3000三 李晓明")
+@example("张  三   李\t四 \n王")
 @example("\u3000\u3000南京 长江\n")
 @example("New York 在 美国")
 @example("第 3 中学")
@@ -159,8 +157,8 @@ def test_white_space_among_names_as_a_plain_loop_has_it(text):
 def test_only_white_space_says_something_of_names(text):
     gaps = name_gaps(text)
     assert gaps.shape == (len(text),)
-    assert all(text[at - 1].isspace() and not text[at].isspace() for at in np.flatnonzero(gaps == CUT))
-    assert set(gaps.tolist()) <= {FREE, CUT}
+    assert all(text[at - 1].isspace() and not text[at].isspace() for at in np.flatnonzero(gaps))
+    assert set(gaps.tolist()) <= {FREE, CUT, SPACED}
 
 
 @given(ODD_TEXT)

@@ -21,7 +21,7 @@ from hanlattice.predict import Predictor, load
 from hanlattice.training import pack as module
 from hanlattice.training.card import about_of
 from hanlattice.training.loop import train
-from hanlattice.training.pack import pack, without_places
+from hanlattice.training.pack import OF_ANOTHER, pack, without_places
 from tests.cutting import cutting_tree
 from tests.made import made_config, sentences
 from tests.untrained import in_twos, write_untrained
@@ -239,11 +239,12 @@ def test_what_a_packed_model_scored_is_not_what_it_scores_when_it_is_packed_agai
 def test_what_its_maker_said_stays_on_the_card_until_something_else_is_said(lattice_folder, tmp_path):
     said = "## Limits\n\n| a | b |\n|---|---|\n| c | d |\n\nNews."
     pack(lattice_folder, tmp_path / "a", about=f"\n{said}\n\n")
-    for source, about, expected in (("a", None, said), ("ab", None, said), ("abb", "Law.", "Law."), ("abb", "", "")):
+    kept = f"{OF_ANOTHER}\n\n{said}"
+    for source, about, expected in (("a", None, kept), ("ab", None, kept), ("abb", "Law.", "Law."), ("abb", "", "")):
         out = tmp_path / f"{source}{'b' if about is None else about or '-'}"
         pack(tmp_path / source, out, about=about)
         assert about_of(out) == expected
-        assert (out / "README.md").read_text("utf-8").count("News.") == (expected == said)
+        assert (out / "README.md").read_text("utf-8").count("News.") == (expected == kept)
     (tmp_path / "abb" / "README.md").unlink()
     pack(tmp_path / "abb", tmp_path / "none")
     assert about_of(tmp_path / "none") == ""

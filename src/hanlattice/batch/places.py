@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hanlattice.text.arrays import Ints
-from hanlattice.text.joints import CUT
+from hanlattice.text.joints import CUT, SPACED
 from hanlattice.text.lexicon import Matches
 
 
@@ -34,10 +34,13 @@ def apart(places: Places) -> Places:
 
 
 def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
-    """The matches without those that have a CUT inside, such as one where the text has white space."""
+    """The matches without those that have a CUT inside, or that some SPACED gap parts and another does not."""
     text = np.repeat(np.arange(len(lengths)), matches.counts)
     first = (np.cumsum(lengths) - lengths)[text]
-    cuts = np.cumsum(gaps == CUT)
-    stays = cuts[first + matches.end - 1] == cuts[first + matches.start]
+    cuts, spaced = (
+        np.cumsum(gaps == kind)[first + matches.end - 1] - np.cumsum(gaps == kind)[first + matches.start]
+        for kind in (CUT, SPACED)
+    )
+    stays = (cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1))
     counts = np.bincount(text[stays], minlength=len(lengths))
     return Matches(counts, *(column[stays] for column in matches[1:]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 # Those of ops.lattice_lstm, which this floor cannot import; a test holds the two together.
-BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16", "auto-fp32")
+BACKENDS = ("auto", "auto-fp32", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
 FEATURES = ("none", "lstm", "sentence-lstm", "cnn")  # those of nn.char_features likewise
 SEGMENTERS = ("rjieba", "gold")  # and those of text.segmenter
 SOURCES = ("words", "subwords", "both")

@@ -45,13 +45,16 @@ def _told(explanation: Explanation, nth: int) -> str:
     there, before = explanation.without[nth], _before(explanation, nth)
     was, now = _places(before), _places(there.spans)
     parts = [
-        f"{_name(span)} {chance(span.score or 0.0)} → {chance(score)}{'' if place in now else ', not found'}"
+        f"{_name(span, before)} {chance(span.score or 0.0)} → {chance(score)}{'' if place in now else ', not found'}"
         for span, score, place in zip(before, there.scores, was, strict=True)
         if abs((span.score or 0.0) - score) >= LEAST or place not in now
     ]
     new = (span for span, place in zip(there.spans, now, strict=True) if place not in was)
-    return " · ".join([*parts, *(f"{_name(span)} found, {chance(span.score or 0.0)}" for span in new)])
+    return " · ".join([*parts, *(f"{_name(span, there.spans)} found, {chance(span.score or 0.0)}" for span in new)])
 
 
-def _name(span: Span) -> str:
-    return visible(span.text if span.label == WORD else f"{span.text} {span.label}")
+def _name(span: Span, among: tuple[Span, ...]) -> str:
+    """Its text and label; and where it stands, if the same is found elsewhere too."""
+    is_one_of_several = sum((each.text, each.label) == (span.text, span.label) for each in among) > 1
+    name = span.text if span.label == WORD else f"{span.text} {span.label}"
+    return visible(f"{name} at {span.start}" if is_one_of_several else name)

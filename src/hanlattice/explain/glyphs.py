@@ -72,5 +72,7 @@ def percent(share: float) -> str:
 
 
 def chance(probability: float) -> str:
-    """A probability. Only one that is 1 says 100%."""
+    """A probability. Only one that is 1 says 100%, and only one that is 0 says 0%."""
+    if 0 < probability < 0.005:
+        return "<1%"
     return ">99%" if 0.995 <= probability < 1 else percent(probability)

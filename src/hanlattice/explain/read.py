@@ -12,9 +12,9 @@ from torch import Tensor
 from hanlattice.batch import Batch, Examples
 from hanlattice.errors import ModelError
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
-from hanlattice.explain.without import rows_of, without_each
+from hanlattice.explain.without import without_each
 from hanlattice.models.checkpoint import Model
-from hanlattice.models.decode import Decoded, Running
+from hanlattice.models.decode import Decoded, Running, rows_of
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.nn.stack import Stack
 from hanlattice.nn.word_lstm import WordLSTM
@@ -67,7 +67,8 @@ def _piece(model: Model, text: str, trust: float, read: Reader, without: bool) -
         tags = [indexer.tags[tag] for tag in running.tags[0].tolist()]
         chances = _marginals(model, running.emissions, batch)
         found, scores = running.read(indexer.tag_ids, True)
-        (spans,) = rows_of(model, [text], Decoded(examples.in_characters(found), scores.cpu().numpy()))
+        decoded = Decoded(examples.in_characters(found), scores.cpu().numpy())
+        (spans,) = rows_of(decoded, [text], indexer.tag_ids.labels)
         fewer = without_each(model, text, examples, found, trust) if without else ()
     return Explanation(
         text=text,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from hanlattice.batch import Examples
 from hanlattice.explain.values import Without
 from hanlattice.models.checkpoint import Model
-from hanlattice.models.decode import BOUNDS, Decoded, Running, rows
+from hanlattice.models.decode import BOUNDS, Decoded, Running, rows_of
 from hanlattice.text.arrays import Ints
 from hanlattice.text.lexicon import Matches
 from hanlattice.text.spans import Span
@@ -31,19 +31,10 @@ def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, 
         fewer = _without(examples, words)
         running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust)
         spans, scores = running.read(model.indexer.tag_ids, True)
-        there = rows_of(model, [text] * len(words), Decoded(fewer.in_characters(spans), scores.cpu().numpy()))
+        there = rows_of(Decoded(fewer.in_characters(spans), scores.cpu().numpy()), [text] * len(words), names)
         chances = tagger.crf.span_scores(running.emissions, running.there, [asked] * len(words))
         made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
     return tuple(made)
-
-
-def rows_of(model: Model, texts: Sequence[str], found: Decoded) -> list[list[Span]]:
-    """The spans of each text, with what stands there."""
-    each = zip(texts, rows(found, len(texts), model.indexer.tag_ids.labels), strict=True)
-    return [
-        [Span(span.start, span.end, span.label, span.score, text[span.start : span.end]) for span in row]
-        for text, row in each
-    ]
 
 
 def _turns(examples: Examples, most: int, characters: int) -> Iterator[Ints]:

@@ -34,6 +34,15 @@ def decode(tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = 
     return rows(found, len(examples), indexer.tag_ids.labels, scores)
 
 
+def rows_of(found: Decoded, texts: Sequence[str], labels: Sequence[str]) -> list[list[Span]]:
+    """Flat spans as lists, one for each text, each span with what stands there."""
+    each = zip(texts, rows(found, len(texts), labels), strict=True)
+    return [
+        [Span(span.start, span.end, span.label, span.score, text[span.start : span.end]) for span in row]
+        for text, row in each
+    ]
+
+
 def rows(found: Decoded, count: int, labels: Sequence[str], scores: bool = True) -> list[list[Span]]:
     """Flat spans as lists, one for each of `count` sentences."""
     made: list[list[Span]] = [[] for _ in range(count)]

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from hanlattice.errors import TagError
 from hanlattice.nn.span_search import Chains, Floats, search
 from hanlattice.ops import crf
 from hanlattice.text.arrays import Ints, cells
-from hanlattice.text.joints import CUT, JOIN
+from hanlattice.text.joints import CUT, JOIN, SPACED
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import labels_of, legal_transitions, spans_to_tags
 
@@ -43,6 +44,7 @@ class CRF(nn.Module):
         names = ("allowed_start", "allowed_between", "allowed_end")
         for name, legal in zip(names, legal_transitions(self.tags, scheme), strict=True):
             self.register_buffer(name, torch.tensor(legal, dtype=torch.bool), persistent=False)
+        self.has_middle = not bool((self.allowed_start | self.allowed_end).all())  # a tag that neither begins nor ends
         # [last, next]: whether the next tag makes a span with this last one longer: it may follow, but not begin a text
         self.goes_on = (self.allowed_between & ~self.allowed_start).numpy()
 
@@ -57,9 +59,16 @@ class CRF(nn.Module):
         return -crf.log_likelihood(emissions, tags, lengths, self.scores)
 
     def under(self, emissions: Tensor, gaps: Tensor) -> Tensor:
-        """The emissions under known gaps [B, T] before characters: a CUT forbids tags inside a span, a JOIN others."""
+        """The emissions under known gaps [B, T] before characters: a CUT forbids tags inside a span, a JOIN others.
+
+        A span goes on after a SPACED gap if all of its gaps are. So a character that has one on one side alone may be
+        its first or its last. Where no tag tells a span's middle from its end, such a gap is a CUT.
+        """
         begins = self.allowed_start  # a tag that may begin a text begins a span, or is outside of all
-        wrong = ((gaps == CUT)[..., None] & ~begins) | ((gaps == JOIN)[..., None] & begins)
+        spaced, middle = gaps == SPACED, ~begins & ~self.allowed_end
+        cut = gaps == CUT if self.has_middle else (gaps == CUT) | spaced
+        wrong = (cut[..., None] & ~begins) | ((gaps == JOIN)[..., None] & begins)
+        wrong |= (spaced ^ pad(spaced[:, 1:], (0, 1)))[..., None] & middle
         return emissions.masked_fill(wrong, crf.FORBIDDEN)
 
     def favour(self, emissions: Tensor, label: str, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Tensor:

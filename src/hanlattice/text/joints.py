@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold
 
-FREE, CUT, JOIN = 0, 1, 2
+FREE, CUT, JOIN, SPACED = 0, 1, 2, 3
+MOST_BLANKS = 2  # between the characters of a name that is spaced out: as wide as a full-width one
 Joints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -23,6 +24,7 @@ Flags = npt.NDArray[np.bool_]
 _SPACE, _LATIN, _DIGIT, _APOSTROPHE = 1, 2, 4, 8
 _EXTEND, _EMOJI, _REGIONAL, _SIGN = 16, 32, 64, 128  # a sign, such as ❤, is an emoji if its variation selector says so
 _PLAIN, _TRIGGER, _COLON = 256, 512, 1024  # what addresses are made of; what one, or a number, has inside; a wide colon
+_BLANK = 2048  # white space that ends no line, and no column
 
 _EMOJI_RANGES = """
     231A-231B 23E9-23EC 23F0 23F3 25FD-25FE 2614-2615 2648-2653 267F 2693 26A1 26AA-26AB 26BD-26BE 26C4-26C5 26CE 26D4
@@ -78,20 +80,22 @@ def joints(text: str) -> Joints:
 
 
 def name_gaps(text: str) -> Joints:
-    """What white space says about where names end, as in `joints`: CUT, or nothing (FREE).
+    """What white space says about where names end, as in `joints`: CUT, SPACED, or nothing (FREE).
 
-    A name may go on after it beside a letter or digit (New York, 第 3 中学), and between single characters, which are
-    written apart for the looks (张　三). White space at a text's ends says nothing.
+    A name may go on after it beside a letter or digit (New York, 第 3 中学). After a blank or two between other
+    characters, SPACED, only one whose characters stand apart may, as is done for the looks (张　三). White space at a
+    text's ends says nothing.
     """
     kinds = _kinds()(code_points(text))
     space, plain = kinds & _SPACE != 0, kinds & (_LATIN | _DIGIT) != 0
     gaps = np.full(len(kinds), FREE, dtype=np.int64)
     after = np.flatnonzero(space[:-1] & ~space[1:]) + 1
     before = np.maximum.accumulate(np.where(space, -1, np.arange(len(kinds))))[after - 1]  # the last before the space
-    after, before = after[before >= 0], before[before >= 0]
-    around = np.concatenate([[True], space, [True]])  # [at + 1] is whether there is space at `at`
-    single = around[before] & around[after + 2]
-    gaps[after[~(plain[after] | plain[before] | single)]] = CUT
+    parted = (before >= 0) & ~plain[after] & ~plain[before]
+    after, before = after[parted], before[parted]
+    blanks = np.concatenate([[0], np.cumsum(kinds & _BLANK != 0)])
+    are_few = (after - before <= MOST_BLANKS + 1) & (blanks[after] - blanks[before] == after - before - 1)
+    gaps[after] = np.where(are_few, SPACED, CUT)
     return gaps
 
 
@@ -176,6 +180,7 @@ def _kind(character: str) -> int:
         _PLAIN: _is_plain(character),
         _TRIGGER: plain in ".,:@",
         _COLON: character == "：",
+        _BLANK: category == "Zs",
     }
     return sum(flag for flag, is_true in true_of.items() if is_true)
 

@@ -23,6 +23,7 @@ from hanlattice.training.labelled import read_for
 from hanlattice.training.learnt import training_words
 from hanlattice.training.scored import check_cut, score_again
 
+OF_ANOTHER = "*Written about the model that this one was packed from:*"
 FINE = 40_000  # words whose vectors get a byte for each number in a small model; the others get half a byte
 
 
@@ -33,7 +34,7 @@ def pack(
 
     With `words`, only so many are kept: first those that training met most. With `test`, a corpus, it has the scores
     of the model as it was written; those of the trained model are kept as what they are, from before packing. `about`
-    is Markdown for the end of its card; without it, that of the card in `folder` stays.
+    is Markdown for the end of its card; without it, that of the card in `folder` stays, and says whose it is.
 
     A model that was packed already may be packed again. What it scored is no longer true, and is left out; what the
     trained model scored stays, and the card says that it was packed several times.
@@ -41,7 +42,7 @@ def pack(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
     model = load_model(folder)
-    about = about_of(folder) if about is None else about
+    about = _kept(about_of(folder)) if about is None else about
     sentences = _read(test, model) if test else ()
     data = _facts(model, precision)
     if test:
@@ -86,6 +87,11 @@ def _read(test: str, model: Model) -> tuple[Sentence, ...]:
     if model.indexer.cuts:
         check_cut(config, corpora)
     return sentences
+
+
+def _kept(about: str) -> str:
+    """What was said of a model, in the card of one that is made from it; it may not be true of that one."""
+    return about if not about or about.startswith(OF_ANOTHER) else f"{OF_ANOTHER}\n\n{about}"
 
 
 def _facts(model: Model, precision: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
 from hanlattice.text.lattice import Lattice
 
-BACKENDS = ("auto", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16", "auto-fp32")
+BACKENDS = ("auto", "auto-fp32", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
 PRECISION = "bf16"  # that "fused" has: the fastest, and as good (README.md)
 
 

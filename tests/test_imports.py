@@ -96,13 +96,16 @@ def test_the_ground_floor_does_without_torch(path):
     assert "torch" not in {name.split(".")[0] for name in imported(path.read_text(encoding="utf-8"))}
 
 
-def test_importing_the_text_side_does_not_load_torch():
-    code = (
-        "import sys, hanlattice\n"
-        "from hanlattice import Lattice, Lexicon, Span\n"
-        "import hanlattice.cli\n"
-        "sys.exit('torch was loaded' if 'torch' in sys.modules else 0)"
-    )
+@pytest.mark.parametrize(
+    "does",
+    [
+        "from hanlattice import Lattice, Lexicon, Span; import hanlattice.cli",
+        "assert {*hanlattice.__all__, '__version__'} <= {*dir(hanlattice)}, dir(hanlattice)",
+    ],
+    ids=["the text side", "the list of all names"],
+)
+def test_this_does_not_load_torch(does):
+    code = f"import sys, hanlattice\n{does}\nsys.exit('torch was loaded' if 'torch' in sys.modules else 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -60,13 +60,13 @@ class Indexer:
         if len(spans) < len(sentences):
             return plain
         of_units: Sequence[Sequence[Span]] = spans
-        if plain.offsets is not None and not self.cuts:
-            pairs = zip(sentences, spans, strict=True)
-            of_units = [spans_without_space(sentence.text, row)[1] for sentence, row in pairs]
         if self.cuts:
             of_units = [_covering(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         elif plain.segments is not None:
             of_units = spans_of_words(spans, *plain.segments[:3])
+        elif plain.offsets is not None:
+            pairs = zip(sentences, spans, strict=True)
+            of_units = [spans_without_space(sentence.text, row)[1] for sentence, row in pairs]
         return replace(plain, tags=self.tag_ids.tags(of_units, plain.units))
 
     def read(self, texts: Sequence[str], words: Sequence[GoldWords] | None = None) -> Examples:

@@ -37,10 +37,8 @@ def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
     """The matches without those that have a CUT inside, or that some SPACED gap parts and another does not."""
     text = np.repeat(np.arange(len(lengths)), matches.counts)
     first = (np.cumsum(lengths) - lengths)[text]
-    cuts, spaced = (
-        np.cumsum(gaps == kind)[first + matches.end - 1] - np.cumsum(gaps == kind)[first + matches.start]
-        for kind in (CUT, SPACED)
-    )
+    counted = np.cumsum([gaps == CUT, gaps == SPACED], axis=1)
+    cuts, spaced = counted[:, first + matches.end - 1] - counted[:, first + matches.start]
     stays = (cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1))
     counts = np.bincount(text[stays], minlength=len(lengths))
     return Matches(counts, *(column[stays] for column in matches[1:]))

@@ -70,7 +70,7 @@ class Layer:
 class Explanation:
     """All offsets are code points of the text as given; what stands by character has an entry for each of them.
 
-    A segmenter does not read white space: there `tags` and `marginals` are None. Layers stand from the lowest up. A
+    White space is not read: there `tags` and `marginals` are None. Layers stand from the lowest up. A
     model without lexicon has neither words nor layers, and `has_lattice` is False.
     """
 

@@ -40,7 +40,7 @@ from hanlattice.pretrain.lm.recipe import MIN_COUNT, Recipe
 from hanlattice.pretrain.lm.source import read_source
 from hanlattice.pretrain.lm.text import BREAK_ID, Lines, hold_out, read_lines_of
 from hanlattice.text.vocab import Vocab, seen_as
-from hanlattice.training.log import ignore
+from hanlattice.events import ignore
 
 UNKNOWN_ID = 0
 

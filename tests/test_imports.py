@@ -26,8 +26,10 @@ FLOORS = (
     ("models",),
     ("nn", "batch"),
     ("ops", "data", "evaluation", "plain"),
+    ("style",),
     ("text", "config"),
-    ("extras", "files"),
+    ("events", "extras"),
+    ("files",),
     ("errors",),
 )
 FLOOR = {unit: floor for floor, units in enumerate(FLOORS) for unit in units}

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from hanlattice import __version__
 from hanlattice.errors import HanlatticeError
 
+__version__ = "0.1.0"  # of hanlattice
 _BROUGHT_BY = {"rjieba": "segment", "gensim": "pretrain", "tokenizers": "pretrain"}
 
 

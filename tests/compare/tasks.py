@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from hanlattice.errors import InputError
-from hanlattice.training.log import Listener
+from hanlattice.events import Listener
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(

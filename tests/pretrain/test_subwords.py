@@ -25,7 +25,7 @@ from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.wordfile import read_words
-from hanlattice.training.log import ignore
+from hanlattice.events import ignore
 from tests.pretrain.text import write_text
 from tests.strategies import any_text
 

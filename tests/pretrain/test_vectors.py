@@ -30,7 +30,7 @@ from hanlattice.pretrain.word2vec import Settings
 from hanlattice.text.bigrams import END
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
-from hanlattice.training.log import ignore
+from hanlattice.events import ignore
 from tests.pretrain.text import write_text, write_topics
 
 SMALL = {"dim": 6, "epochs": 3, "min_count": 3}

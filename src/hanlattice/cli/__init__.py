@@ -11,7 +11,6 @@ from typing import Annotated, cast
 import typer
 
 from hanlattice import __version__
-from hanlattice.cli import data, lm, pretrain, vectors
 from hanlattice.cli.bench import bench
 from hanlattice.cli.calibrate import calibrate
 from hanlattice.cli.compare import compare

@@ -14,10 +14,10 @@ from hanlattice.files import shown
 
 if TYPE_CHECKING:
     from hanlattice.data.raw import RawText
+    from hanlattice.events import Event
     from hanlattice.pretrain.gazetteer import Gazetteer
     from hanlattice.text.sentence import Sentence
     from hanlattice.text.vectors import Vectors
-    from hanlattice.training.log import Event
 
 
 def gazetteer(

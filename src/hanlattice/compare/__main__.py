@@ -9,8 +9,8 @@ from pathlib import Path
 from hanlattice.compare.matrix import read_seeds
 from hanlattice.compare.run import compare, raise_failures
 from hanlattice.compare.words import Words
+from hanlattice.events import Event
 from hanlattice.plain import Parser, exit_code, say
-from hanlattice.training.log import Event
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hanlattice.compare.packing import Amount
 from hanlattice.compare.worker import DONE, EVENT, MEMORY, serve
-from hanlattice.training.log import Listener
+from hanlattice.events import Listener
 
 CONTEXT: Any = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
 

@@ -20,13 +20,13 @@ from hanlattice.compare.matrix import Row
 from hanlattice.compare.records import Record, keep
 from hanlattice.compare.work import compared_sentences
 from hanlattice.data.buckets import training_batches
+from hanlattice.events import Listener, ignore
 from hanlattice.models.checkpoint import load_model
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.text.lattice import Ints
 from hanlattice.training.ahead import made_ahead
 from hanlattice.training.corpora import read_corpora
-from hanlattice.training.log import Listener, ignore
 from hanlattice.training.loop import PACE, Run, prepare
 
 WARM, FEW = 20, 5  # steps that do not count, and that count at least

@@ -20,8 +20,8 @@ from hanlattice.compare.summary import Found, summarise
 from hanlattice.compare.table import markdown
 from hanlattice.compare.work import begun_on, do_run, recount
 from hanlattice.errors import ConfigError, HanlatticeError, InputError
+from hanlattice.events import Listener, ignore
 from hanlattice.files import writing
-from hanlattice.training.log import Listener, ignore
 
 TABLE, RESULTS, PLOT = "table.md", "results.json", "plot.svg"
 

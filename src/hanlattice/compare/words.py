@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanlattice.training.log import Event
+from hanlattice.events import Event
 
 
 class Words:

@@ -15,11 +15,11 @@ from hanlattice.compare.records import Record, keep
 from hanlattice.errors import ModelError
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.significance import Counts, sentence_counts
+from hanlattice.events import Listener
 from hanlattice.models.checkpoint import CONFIG, load_model
 from hanlattice.models.decode import decode
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
-from hanlattice.training.log import Listener
 from hanlattice.training.loop import LOG, train
 
 

@@ -17,7 +17,7 @@ import torch
 
 from hanlattice.compare.lock import working_in
 from hanlattice.errors import HanlatticeError
-from hanlattice.training.log import Event, Listener
+from hanlattice.events import Event, Listener
 
 EVENT, DONE, FAILED, MEMORY = "event", "done", "failed", "memory"
 PAUSE = 0.5  # seconds between two steps that are told

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from hanlattice.errors import InputError
+from hanlattice.events import Listener, ignore
 from hanlattice.files import shown
 from hanlattice.pretrain.tally import find_words
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, examine_vectors
-from hanlattice.training.log import Listener, ignore
 
 
 @dataclass(frozen=True)

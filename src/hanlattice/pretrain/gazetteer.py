@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hanlattice.errors import InputError
+from hanlattice.events import Listener, ignore
 from hanlattice.files import refuse_inputs
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.pretrain.tally import Coverage, Found, find_words
@@ -20,7 +21,6 @@ from hanlattice.text.lattice import Ints
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, write_vectors
-from hanlattice.training.log import Listener, ignore
 
 CHARACTERS = ("met", "all", "none")
 _BINARY = {".bin": True, ".vec": False}

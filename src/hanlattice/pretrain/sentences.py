@@ -10,9 +10,9 @@ from typing import IO
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import OutputError
+from hanlattice.events import Listener
 from hanlattice.files import reason
 from hanlattice.pretrain.units import Units
-from hanlattice.training.log import Listener
 
 LONGEST = 10_000  # units in one list; word2vec leaves out what comes after them
 _LINE = 1 << 18  # characters of a line that are worked on at a time: text without line ends must not fill the memory

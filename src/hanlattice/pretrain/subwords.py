@@ -17,6 +17,7 @@ from typing import Any
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
+from hanlattice.events import Listener, ignore
 from hanlattice.extras import extra, peak_memory, versions
 from hanlattice.files import keep_first, shown, writing
 from hanlattice.pretrain.kinds import LARGEST_COUNT, LONGEST_PIECE, MOST_PIECES
@@ -24,7 +25,6 @@ from hanlattice.pretrain.outputs import Outputs
 from hanlattice.pretrain.sentences import Progress
 from hanlattice.pretrain.units import BPE_SUFFIX, bpe_pieces
 from hanlattice.text.normal import fold
-from hanlattice.training.log import Listener, ignore
 
 SUFFIXES = (".txt", BPE_SUFFIX, ".json")
 UNKNOWN = "\ufffd"  # stands for a character that the training text has none of

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
+from hanlattice.events import Listener
 from hanlattice.pretrain.groups import groups
 from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Lexicon, Matches
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.log import Listener
 
 ALL = "all"  # the name of the corpora taken together
 _PART = 1 << 19  # characters that are matched at a time: bounds what matching needs

@@ -17,6 +17,7 @@ import numpy as np
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, OutputError
+from hanlattice.events import Listener, ignore
 from hanlattice.extras import extra, peak_memory, versions
 from hanlattice.files import sha256, shown
 from hanlattice.models.checkpoint import WEIGHTS
@@ -28,7 +29,6 @@ from hanlattice.pretrain.units import bpe_path, make_units
 from hanlattice.pretrain.vector_state import State, load_state, save_state
 from hanlattice.pretrain.word2vec import Settings, train_epochs
 from hanlattice.text.vectors import Vectors, write_vectors
-from hanlattice.training.log import Listener, ignore
 
 _FORMS = {".vec": False, ".bin": True}  # is it binary
 SUFFIXES = (*_FORMS, ".json")

@@ -17,6 +17,7 @@ from hanlattice.data.corpus import read_corpus, suffix_format
 from hanlattice.data.jsonl import to_json_line
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
+from hanlattice.events import Listener, ignore
 from hanlattice.files import check_output, writing
 from hanlattice.models.shipped import find_model, model_files
 from hanlattice.predict import Predictor, load
@@ -24,7 +25,6 @@ from hanlattice.text.cut import sentences
 from hanlattice.text.normal import fold
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import labels_of
-from hanlattice.training.log import Listener, ignore
 
 SHORTEST, LONGEST = 8, 150  # characters of a sentence that is taken
 SHARED = 13  # characters in a row that a sentence may not have in common with what it must stay apart from

@@ -21,6 +21,7 @@ from hanlattice.data.buckets import training_batches
 from hanlattice.data.corpora import resolve
 from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
+from hanlattice.events import Listener, Log, ignore
 from hanlattice.files import sha256
 from hanlattice.models.build import Built, build
 from hanlattice.models.checkpoint import FRAME, LM, WEIGHTS, load_model, save_frame, save_weights
@@ -33,7 +34,6 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.training.ahead import made_ahead
 from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_words, read_corpora
-from hanlattice.training.log import Listener, Log, ignore
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
 from hanlattice.training.scored import check_cut, complete_scores
 from hanlattice.training.state import STATE, Progress, load_state, save_state

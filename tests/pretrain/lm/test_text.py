@@ -21,7 +21,7 @@ from hanlattice.pretrain.lm.text import BREAK_ID, Lines, frequent, hold_out, mir
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vocab import seen_as
 from hanlattice.training import corpora
-from hanlattice.training.log import ignore
+from hanlattice.events import ignore
 from tests.pretrain.lm.made import lines_of, text_of, tiny
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), min_size=1, max_size=12)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hanlattice.events import Listener, Log
 from hanlattice.models.device import find_device
 from hanlattice.nn.language_model import CharLanguageModel, State
 from hanlattice.pretrain.lm.folder import log_file, state_file, write_frame
@@ -20,7 +21,6 @@ from hanlattice.pretrain.lm.state import Position, load_state, save_state
 from hanlattice.pretrain.lm.step import make_optimizer
 from hanlattice.pretrain.lm.streams import Streams
 from hanlattice.pretrain.lm.text import Lines
-from hanlattice.training.log import Listener, Log
 
 SCORED = 200_000  # characters of held-out text that are scored while it trains; the end's figure is of all of them
 

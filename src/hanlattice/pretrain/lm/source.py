@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hanlattice.errors import InputError
+from hanlattice.events import Listener
 from hanlattice.files import sha256, shown
 from hanlattice.models.language_model import (
     LanguageModel,
@@ -23,7 +24,6 @@ from hanlattice.models.language_model import (
 from hanlattice.pretrain.lm.recipe import SIZES, Recipe
 from hanlattice.pretrain.lm.text import BREAK_ID, Lines, frequent, hold_out, mirrored, read_lines_of
 from hanlattice.text.vocab import Vocab, seen_as
-from hanlattice.training.log import Listener
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from hanlattice.errors import HanlatticeError, InputError
+from hanlattice.events import Listener, ignore
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.language_model import DIRECTIONS, load_language_model, save_direction
 from hanlattice.pretrain.lm.curve import write_curve
@@ -20,7 +21,6 @@ from hanlattice.pretrain.lm.run import Run, prepare
 from hanlattice.pretrain.lm.score import score
 from hanlattice.pretrain.lm.source import Source, read_source
 from hanlattice.pretrain.lm.step import add_gradients, forgetful
-from hanlattice.training.log import Listener, ignore
 from hanlattice.training.optim import rise_and_fall
 
 BOTH = "both"

@@ -1,4 +1,4 @@
-"""What a training tells: events. Every event reaches the listener; those worth keeping go to log.jsonl as well."""
+"""What a long job reports while it works: events. A listener gets all of them; those worth keeping go to a file too."""
 
 from __future__ import annotations
 

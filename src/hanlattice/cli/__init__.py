@@ -11,6 +11,7 @@ from typing import Annotated, cast
 import typer
 
 from hanlattice import __version__
+from hanlattice.cli import data, lm, pretrain, vectors
 from hanlattice.cli.bench import bench
 from hanlattice.cli.calibrate import calibrate
 from hanlattice.cli.compare import compare

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from hanlattice.ops import gpu
+from hanlattice.ops.crf import batched, native, reference
 from hanlattice.ops.crf.values import FORBIDDEN, CRFScores, TaggedSpans, forbid
 
 __all__ = [
@@ -121,5 +122,6 @@ def _named(backend: str, emissions: Tensor) -> ModuleType:
 
 def _fused() -> ModuleType:
     """The Triton kernels, loaded only when they are wanted."""
+    from hanlattice.ops.crf import fused
 
     return fused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hanlattice.ops.lattice_lstm import reference
 from hanlattice.ops.lattice_lstm.backends import BACKENDS, choose
 from hanlattice.ops.lattice_lstm.schedule import schedule
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, gate_count

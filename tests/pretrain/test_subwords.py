@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import HanlatticeError, InputError
+from hanlattice.events import ignore
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.paths import read_frequencies
 from hanlattice.pretrain.subwords import Settings, train_subwords
@@ -25,7 +26,6 @@ from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.wordfile import read_words
-from hanlattice.events import ignore
 from tests.pretrain.text import write_text
 from tests.strategies import any_text
 

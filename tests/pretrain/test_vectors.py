@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
+from hanlattice.events import ignore
 from hanlattice.pretrain import sentences as sentences_file
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.neighbours import Neighbours
@@ -30,7 +31,6 @@ from hanlattice.pretrain.word2vec import Settings
 from hanlattice.text.bigrams import END
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
-from hanlattice.events import ignore
 from tests.pretrain.text import write_text, write_topics
 
 SMALL = {"dim": 6, "epochs": 3, "min_count": 3}

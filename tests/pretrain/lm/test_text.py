@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
+from hanlattice.events import ignore
 from hanlattice.models.language_model import make_vocab
 from hanlattice.pretrain.lm import text as text_module
 from hanlattice.pretrain.lm.source import read_source
@@ -21,7 +22,6 @@ from hanlattice.pretrain.lm.text import BREAK_ID, Lines, frequent, hold_out, mir
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vocab import seen_as
 from hanlattice.training import corpora
-from hanlattice.events import ignore
 from tests.pretrain.lm.made import lines_of, text_of, tiny
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), min_size=1, max_size=12)

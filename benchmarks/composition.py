@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hanlattice.bench.machine import machine, versions
 from hanlattice.bench.outputs import Outputs
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.models.compose import compose, known_ends, learn
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import WordEmbedding

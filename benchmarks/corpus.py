@@ -21,12 +21,12 @@ from pathlib import Path
 import torch
 
 from hanlattice.batch import Batch
+from hanlattice.batch.buckets import training_batches
+from hanlattice.batch.prefetch import made_ahead
 from hanlattice.config import read_config
-from hanlattice.data.buckets import training_batches
 from hanlattice.models.build import build
 from hanlattice.models.checkpoint import Model
 from hanlattice.predict import Predictor
-from hanlattice.training.ahead import made_ahead
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import PACE
 from hanlattice.training.optim import make_optimizer

@@ -29,10 +29,10 @@ from hanlattice.evaluation.segmentation import words_in
 from hanlattice.models.device import use_threads
 from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
+from hanlattice.text.lexicon import read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.text.wordfile import read_words
 from hanlattice.training.corpora import hold_out
 
 TRUSTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)

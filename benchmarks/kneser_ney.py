@@ -34,13 +34,13 @@ import numpy.typing as npt
 import torch
 
 from hanlattice.bench.machine import machine, versions
+from hanlattice.events import ignore
 from hanlattice.files import sha256, shown, writing
 from hanlattice.models.language_model import DIRECTIONS
 from hanlattice.pretrain.lm.recipe import MIN_COUNT, Recipe
 from hanlattice.pretrain.lm.source import read_source
 from hanlattice.pretrain.lm.text import BREAK_ID, Lines, hold_out, read_lines_of
 from hanlattice.text.vocab import Vocab, seen_as
-from hanlattice.events import ignore
 
 UNKNOWN_ID = 0
 

@@ -24,19 +24,18 @@ from typing import Any
 import torch
 
 from hanlattice.bench.outputs import Outputs
-from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import read_corpus
+from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.ner import Report, Score, score
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import TwoSources, WordEmbedding
 from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
-from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Lexicon, read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.text.wordfile import read_words
 
 Found = Sequence[Sequence[Span]]
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from hanlattice.text.segments import Segments
+from hanlattice.text.lattice import Segments
 
 # Words of one character, a word as long as its sentence, sentences of nothing at the start, inside and at the end,
 # one sentence alone, nothing but emptiness.

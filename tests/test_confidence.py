@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import ModelError
 from hanlattice.predict import Document, Predictor, load
-from hanlattice.text.cut import pieces
+from hanlattice.text.boundaries import pieces
 from hanlattice.text.spans import Span
 from tests.made import made_config
 from tests.made import sentences as made_sentences

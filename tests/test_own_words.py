@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.batch.places import Places, apart
+from hanlattice.batch.indexer import Places, apart
 from hanlattice.config import make_config
 from hanlattice.models.checkpoint import load_model
 from hanlattice.nn.crf import CRF

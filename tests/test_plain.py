@@ -15,7 +15,7 @@ from hanlattice.compare.__main__ import main as compare
 from hanlattice.errors import InputError
 from hanlattice.plain import exit_code, say
 from hanlattice.pretrain.__main__ import main as pretrain
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 from tests.cli.command import hanlattice
 from tests.strategies import any_text
 

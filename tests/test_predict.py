@@ -22,14 +22,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import hanlattice
-from hanlattice.batch.examples import Examples
+from hanlattice.batch.batch import Examples
 from hanlattice.batch.indexer import Indexer
 from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.models.compose import compose, learn_from
 from hanlattice.predict import LIMIT, Document, Predictor, load
-from hanlattice.text.cut import pieces
+from hanlattice.text.boundaries import pieces
 from hanlattice.text.lexicon import LONGEST, Lexicon
 from hanlattice.text.tags import tag_set
 from tests.cutting import cutting_tree

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hanlattice.data.corpora import KNOWN
+from hanlattice.data.download import KNOWN
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
 from tests.cli.command import hanlattice
 from tests.documents import ROOT, blocks, commands

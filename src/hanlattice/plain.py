@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import IO, NoReturn
 
 from hanlattice.errors import HanlatticeError
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 
 class Parser(argparse.ArgumentParser):

@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 import torch
 
-from hanlattice.batch.examples import Examples
+from hanlattice.batch.batch import Examples
 from hanlattice.errors import ModelError
 from hanlattice.explain import Explanation, explain
 from hanlattice.models.asked import Asked, checked_count, checked_number, checked_text, checked_texts
@@ -22,11 +22,11 @@ from hanlattice.models.compose import compose, learn_from
 from hanlattice.models.decode import Decoded, find_candidates, find_spans
 from hanlattice.models.readings import find_readings, joined
 from hanlattice.models.shipped import find_model
-from hanlattice.text.cut import pieces
+from hanlattice.text.boundaries import pieces
+from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.shown import counted, visible
 from hanlattice.text.spans import Span
-from hanlattice.text.tag_ids import FlatSpans
+from hanlattice.text.tags import FlatSpans
 
 TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has what it does
 LIMIT = 512  # characters that the model reads at once, and no word is longer; longer texts are cut at sentence ends

@@ -12,8 +12,8 @@ from typing import Any
 
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.predict import TRUST, Document, Predictor, by_score, load
+from hanlattice.text.lexicon import read_words
 from hanlattice.text.spans import Span
-from hanlattice.text.wordfile import read_words
 
 try:
     from spacy.language import Language

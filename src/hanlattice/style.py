@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hanlattice.errors import InputError
 from hanlattice.extras import quiet
 from hanlattice.files import writing
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,9 +13,9 @@ from hanlattice.batch.indexer import words_of
 from hanlattice.data.corpus import read_corpus
 from hanlattice.models import shipped
 from hanlattice.models.folder import record_digest
-from hanlattice.text.bigrams import bigrams
 from hanlattice.text.segmenter import make_segmenter
 from hanlattice.text.vectors import read_vectors
+from hanlattice.text.vocab import bigrams
 from hanlattice.training.loop import train
 from tests.cli.command import hanlattice
 from tests.made import made_config

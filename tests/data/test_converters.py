@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hanlattice.data import msra, read_corpus
-from hanlattice.data.msra import convert_msra
-from hanlattice.data.pku import convert_pku
-from hanlattice.data.wordlists import convert_jieba, convert_simplechinese, read_word_pickle
+from hanlattice.data import convert as msra
+from hanlattice.data import read_corpus
+from hanlattice.data.convert import convert_jieba, convert_msra, convert_pku, convert_simplechinese, read_word_pickle
 from hanlattice.errors import InputError
 from hanlattice.text.vectors import read_vectors
 

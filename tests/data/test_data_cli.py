@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hanlattice.cli.data import app
-from hanlattice.data.corpora import KNOWN
+from hanlattice.data.download import KNOWN
 from hanlattice.errors import InputError
 
 

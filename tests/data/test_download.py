@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.data import corpora, fetch, is_fetched, resolve
-from hanlattice.data.corpora import KNOWN, Known, cache_folder, known
-from hanlattice.data.download import _take_out
+from hanlattice.data import download as corpora
+from hanlattice.data import fetch, is_fetched, resolve
+from hanlattice.data.download import KNOWN, Known, _take_out, cache_folder, known
 from hanlattice.errors import DownloadError, InputError, OutputError
 from hanlattice.files import writing
 

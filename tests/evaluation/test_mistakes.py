@@ -17,9 +17,9 @@ from hanlattice.errors import InputError
 from hanlattice.evaluation import ner
 from hanlattice.evaluation.mistakes import Mistakes, Row, compare, read_lexicon, sign_test
 from hanlattice.evaluation.mistakes.report import markdown, summary, tables
+from hanlattice.text.display import visible
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.shown import visible
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 from tests import strategies

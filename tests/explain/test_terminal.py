@@ -16,7 +16,7 @@ from hanlattice.explain.colours import WORDS
 from hanlattice.explain.draw import span_label
 from hanlattice.explain.glyphs import columns, shown, wrapped
 from hanlattice.explain.terminal import NARROWEST, lines
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 from hanlattice.text.spans import WORD, Span
 from tests.cli.command import ENVIRONMENT, run
 from tests.explain.explanations import any_explanation, explained, nanjing

@@ -12,8 +12,8 @@ import torch
 from hanlattice.config import make_config
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.build import Built, build
-from hanlattice.nn.stack import Stack
-from hanlattice.nn.word_lstm import WordLSTM
+from hanlattice.nn.baselines import WordLSTM
+from hanlattice.nn.lattice_lstm import Stack
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors

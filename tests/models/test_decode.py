@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hanlattice.models import decode as module
 from hanlattice.models.checkpoint import Model, load_model
 from hanlattice.models.decode import decode, find_spans
-from hanlattice.text.joints import CUT, FREE, SPACED, name_gaps
+from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span

@@ -10,8 +10,8 @@ import torch
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import read_corpus
+from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, ModelError
 from hanlattice.evaluation.ner import score
 from hanlattice.evaluation.segmentation import score_segmentation

@@ -21,12 +21,11 @@ from hanlattice.models.tables import (
     word_table,
 )
 from hanlattice.nn.embeddings import WordEmbedding
-from hanlattice.text.bigrams import END, bigrams
 from hanlattice.text.segmenter import Cuts, make_segmenter
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
-from hanlattice.text.vocab import Vocab
+from hanlattice.text.vocab import END, Vocab, bigrams
 
 TEXTS = ("南京７", "大桥 南京")
 SENTENCES = [Sentence(text) for text in TEXTS]

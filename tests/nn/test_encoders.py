@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice import Lattice
-from hanlattice.nn.char_lstm import CharLSTM
+from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, reference
 from tests.gpu import run_without_waiting

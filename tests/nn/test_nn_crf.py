@@ -13,7 +13,7 @@ from torch import Tensor
 from hanlattice.errors import TagError
 from hanlattice.nn.crf import CRF
 from hanlattice.ops.crf import log_likelihood
-from hanlattice.text.joints import CUT, FREE, JOIN, SPACED
+from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, may_follow, tag_set, tags_to_spans
 

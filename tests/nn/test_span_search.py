@@ -12,7 +12,7 @@ from torch import Tensor
 from hanlattice.errors import TagError
 from hanlattice.nn import span_search
 from hanlattice.nn.crf import CRF
-from hanlattice.text.joints import CUT, FREE, JOIN
+from hanlattice.text.boundaries import CUT, FREE, JOIN
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, labels_of, tag_set
 from tests.nn.test_nn_crf import WORD_TAGS, draw, trained

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hanlattice import Lattice
-from hanlattice.nn.char_lstm import CharLSTM
-from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.nn.stack import Layer, Stack
+from hanlattice.nn.baselines import CharLSTM
+from hanlattice.nn.lattice_lstm import LatticeLSTM, Layer, Stack
 from tests.strategies import lattices
 
 D, E, H = 3, 4, 2

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from hanlattice.nn.char_features import FEATURES
-from hanlattice.nn.word_lstm import WordLSTM
+from hanlattice.nn.baselines import FEATURES, WordLSTM
 from hanlattice.ops.packing import prepare
-from hanlattice.text.segments import Segments
+from hanlattice.text.lattice import Segments
 from tests.gpu import run_without_waiting
 from tests.segmented import ODD, alone, assert_alike, gradients, inputs, lstm_states, segmentations, segments_of
 

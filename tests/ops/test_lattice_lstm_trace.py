@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
-from hanlattice.nn.char_lstm import CharLSTM
-from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.nn.stack import Stack
+from hanlattice.nn.baselines import CharLSTM
+from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference, trace
 from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
 from tests.strategies import lattices

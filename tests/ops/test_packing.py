@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_sequence
 from hanlattice import Lattice
 from hanlattice.ops import packing
 from hanlattice.ops.packing import bounded, characters, joined, packed_order, prepare, spelled, words
-from hanlattice.text.segments import Segments
+from hanlattice.text.lattice import Segments
 from tests.segmented import segmentations, segments_of, words_of
 
 CPU = torch.device("cpu")

@@ -22,10 +22,9 @@ from hanlattice.pretrain.subwords import Settings, train_subwords
 from hanlattice.pretrain.units import Subwords
 from hanlattice.pretrain.vectors import Source, train_vectors
 from hanlattice.pretrain.word2vec import Settings as VectorSettings
-from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Lexicon, read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.vectors import read_vectors
-from hanlattice.text.wordfile import read_words
 from tests.pretrain.text import write_text
 from tests.strategies import any_text
 

@@ -19,10 +19,10 @@ from hanlattice.pretrain.paths import BestPath, read_frequencies
 from hanlattice.pretrain.units import Characters, JiebaWords, LexiconWords, ModelWords, make_units, words_and_gaps
 from hanlattice.pretrain.vectors import Source, train_vectors
 from hanlattice.pretrain.word2vec import Settings
-from hanlattice.text.bigrams import END
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.vectors import read_vectors
+from hanlattice.text.vocab import END
 from hanlattice.training.loop import train
 from tests.made import made_config, sentences
 from tests.pretrain.text import write_text

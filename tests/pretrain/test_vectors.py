@@ -28,9 +28,9 @@ from hanlattice.pretrain.sentences import Sentences, parts
 from hanlattice.pretrain.units import Characters, LexiconWords
 from hanlattice.pretrain.vectors import Source, train_vectors
 from hanlattice.pretrain.word2vec import Settings
-from hanlattice.text.bigrams import END
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
+from hanlattice.text.vocab import END
 from tests.pretrain.text import write_text, write_topics
 
 SMALL = {"dim": 6, "epochs": 3, "min_count": 3}

@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hanlattice.pretrain.units import Bigrams
-from hanlattice.text.bigrams import END, BigramTable, bigrams, is_bigram
 from hanlattice.text.normal import code_points, fold_digits
-from hanlattice.text.vocab import UNKNOWN, Vocab
+from hanlattice.text.vocab import END, UNKNOWN, BigramTable, Vocab, bigrams, is_bigram
 from tests.strategies import ODD, any_text
 
 FEW = "南京 \u3000\n７7Ａa-\ud800"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text.cut import pieces, sentences
-from hanlattice.text.joints import JOIN, joints
+from hanlattice.text.boundaries import JOIN, joints, pieces, sentences
 from tests.strategies import any_text
 
 ENDS, CLOSERS, BLANKS = "。！？!?；;…\n", "”’』」）)]】》", "，,、：: \t\r\u3000"

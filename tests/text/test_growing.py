@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text import growing
-from hanlattice.text.growing import RATIO, SMALL, Parts, find, grown
-from hanlattice.text.matcher import TableMatcher
+from hanlattice.text import matcher as growing
+from hanlattice.text.matcher import RATIO, SMALL, Parts, TableMatcher, find, grown
 from tests.text.test_matcher import few, rows
 
 batches = st.lists(st.lists(st.text(few, min_size=1, max_size=4), max_size=6), min_size=1, max_size=6)

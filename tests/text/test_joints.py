@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.text.joints import CUT, FREE, JOIN, SPACED, joints, name_gaps
+from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED, joints, name_gaps
 from tests.strategies import any_character, any_text
 
 FAMILY, THUMB, ENGLAND = "👨‍👩‍👧‍👦", "👍🏽", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"

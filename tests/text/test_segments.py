@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text.arrays import cells
-from hanlattice.text.segments import Segments
+from hanlattice.text.lattice import Segments, cells
 from tests.segmented import segmentations, segments_of, words_of
 
 NAMES = ("lengths", "counts", "start", "end", "word")

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.text.joints import CUT, FREE, JOIN, joints, name_gaps
-from hanlattice.text.solid import names_without_space, solid_text, spans_without_space, without_space
+from hanlattice.text.boundaries import (
+    CUT,
+    FREE,
+    JOIN,
+    joints,
+    name_gaps,
+    names_without_space,
+    solid_text,
+    spans_without_space,
+    without_space,
+)
 from hanlattice.text.spans import Span
 from tests.strategies import any_text, spans
 

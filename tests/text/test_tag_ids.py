@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hanlattice.errors import TagError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.text.tag_ids import TagIds
-from hanlattice.text.tags import SCHEMES, spans_to_tags, tag_set, tags_to_spans
+from hanlattice.text.tags import SCHEMES, TagIds, spans_to_tags, tag_set, tags_to_spans
 from tests.strategies import sentences
 
 LABELS = ["LOC", "PER.NAM", "组织-A"]

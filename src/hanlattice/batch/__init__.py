@@ -1,7 +1,6 @@
 """From sentences to tensors: an Indexer makes Examples of a corpus once; batches are taken from them without a loop."""
 
-from hanlattice.batch.batch import Batch
-from hanlattice.batch.examples import Examples
+from hanlattice.batch.batch import Batch, Examples
 from hanlattice.batch.indexer import Indexer
 
 __all__ = ["Batch", "Examples", "Indexer"]

@@ -6,23 +6,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from hanlattice.batch.examples import Examples, Words
-from hanlattice.batch.places import Places, apart, within_cuts
+from hanlattice.batch.batch import Examples, Words
 from hanlattice.errors import InputError
-from hanlattice.text.arrays import Ints, cells
-from hanlattice.text.bigrams import BigramTable
-from hanlattice.text.lattice import Lattice
+from hanlattice.text.boundaries import CUT, SPACED, Solid, names_without_space, spans_without_space, without_space
+from hanlattice.text.lattice import Ints, Lattice, cells
 from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.segmenter import Cuts, Segmenter
 from hanlattice.text.sentence import Sentence, check_words
-from hanlattice.text.solid import Solid, names_without_space, spans_without_space, without_space
 from hanlattice.text.spans import WORD, Span
-from hanlattice.text.tag_ids import TagIds
-from hanlattice.text.vocab import Vocab, seen_as
+from hanlattice.text.tags import TagIds
+from hanlattice.text.vocab import BigramTable, Vocab, seen_as
+
+
+class Places(NamedTuple):
+    """Spans of a batch: [start, end) of a sentence."""
+
+    sentence: Ints
+    start: Ints
+    end: Ints
+
+
+def apart(places: Places) -> Places:
+    """The spans without those that overlap a longer one, or an equally long one further left."""
+    sentence, start, end = places
+    taken = np.zeros((int(sentence.max(initial=-1)) + 1, int(end.max(initial=0))), dtype=bool)
+    kept = []
+    for at in np.lexsort((start, start - end, sentence)).tolist():
+        room = taken[sentence[at], start[at] : end[at]]
+        if not room.any():
+            room[:] = True
+            kept.append(at)
+    kept.sort()
+    return Places(*(array[kept] for array in places))
+
+
+def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
+    """The matches without those that have a CUT inside, or that some SPACED gap parts and another does not."""
+    text = np.repeat(np.arange(len(lengths)), matches.counts)
+    first = (np.cumsum(lengths) - lengths)[text]
+    counted = np.cumsum([gaps == CUT, gaps == SPACED], axis=1)
+    cuts, spaced = counted[:, first + matches.end - 1] - counted[:, first + matches.start]
+    stays = (cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1))
+    counts = np.bincount(text[stays], minlength=len(lengths))
+    return Matches(counts, *(column[stays] for column in matches[1:]))
+
 
 PART = 1 << 19  # characters that are matched at a time: bounds what matching needs beside its result
 BICHARS, POSITIONS, POS, JOINTS = "bichars", "positions", "pos", "joints"  # what may stand beside a character's own id

@@ -8,7 +8,7 @@ import torch
 from hanlattice.batch import Examples
 from hanlattice.bench.settings import Settings
 from hanlattice.models.tagger import Tagger
-from hanlattice.nn.char_lstm import CharLSTM
+from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.nn.lattice_lstm import LatticeLSTM

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from hanlattice.batch import Batch, Examples
+from hanlattice.batch.prefetch import made_ahead
 from hanlattice.bench.backends import runnable
 from hanlattice.bench.clock import medians
 from hanlattice.bench.made import CHARACTER, make_examples, make_tagger
@@ -18,7 +19,6 @@ from hanlattice.bench.settings import Settings
 from hanlattice.config import TrainConfig
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints
-from hanlattice.training.ahead import made_ahead
 from hanlattice.training.loop import PACE
 from hanlattice.training.optim import make_optimizer
 

@@ -28,7 +28,7 @@ from hanlattice.cli.train import train
 from hanlattice.cli.vote import vote
 from hanlattice.errors import HanlatticeError
 from hanlattice.files import reason
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 app = typer.Typer(
     help="Chinese named entities and words with the lattice LSTM.",

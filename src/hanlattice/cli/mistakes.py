@@ -12,7 +12,7 @@ from hanlattice.cli.notes import find_named, note
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, shown, writing
 from hanlattice.models.shipped import model_files
-from hanlattice.text.shown import counted, visible
+from hanlattice.text.display import counted, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,7 @@ def mistakes(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """What two models get differently: by type, length, lexicon and training, with the sentences."""
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
     from hanlattice.evaluation.mistakes import compare
     from hanlattice.models.checkpoint import load_model
     from hanlattice.models.device import use_threads
@@ -110,7 +110,7 @@ def _compare_labels(models: Mapping[str, Model], notes: list[str]) -> None:
 
 
 def _given_lexicon(file: str, notes: list[str], about: list[tuple[str, str]]) -> Lexicon:
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
     from hanlattice.evaluation.mistakes import read_lexicon
 
     words, notices = read_lexicon(resolve(file))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 
 def note(text: str) -> None:

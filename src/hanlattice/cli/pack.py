@@ -10,7 +10,7 @@ import typer
 
 from hanlattice.cli.notes import find_named
 from hanlattice.files import read_text, shown
-from hanlattice.text.shown import counted
+from hanlattice.text.display import counted
 
 
 class Precision(StrEnum):

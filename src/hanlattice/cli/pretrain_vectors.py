@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 
 from hanlattice.cli.passes import PassMeter
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.files import shown
 from hanlattice.pretrain.kinds import LARGEST_COUNT, Unit
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 if TYPE_CHECKING:
     from hanlattice.pretrain.vectors import Source

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hanlattice.data.jsonl import to_json
 from hanlattice.evaluation.segmentation.rows import NONE, percent, rows
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 INSTEAD = 3  # readings that are shown of a missed word
 

@@ -11,7 +11,7 @@ import typer
 from hanlattice.cli.report import WorstWords, show
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, shown
-from hanlattice.text.shown import counted
+from hanlattice.text.display import counted
 
 if TYPE_CHECKING:
     from hanlattice.text.sentence import Sentence
@@ -31,7 +31,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Score segmented text as the SIGHAN bakeoff does, by spans, length and boundaries, with the worst words."""
-    from hanlattice.data.corpora import resolve
+    from hanlattice.data.download import resolve
 
     paths = resolve(gold), resolve(test)
     sentences, others = (_read(path) for path in paths)
@@ -64,8 +64,8 @@ def _read(path: Path) -> dict[int, Sentence]:
 
 
 def _known(train: str | None, known: str | None) -> Collection[str] | None:
-    from hanlattice.data.corpora import resolve
-    from hanlattice.text.wordfile import read_words
+    from hanlattice.data.download import resolve
+    from hanlattice.text.lexicon import read_words
 
     if train is not None and known is not None:
         raise InputError("--train and --known both say which words training knows: give one of them")

@@ -14,7 +14,7 @@ from hanlattice.cli.notes import find_named
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, read_lines, writing
 from hanlattice.models.shipped import model_files
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hanlattice.cli.meter import EventMeter
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 
 def train(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.files import shown
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rich.progress import Progress
 from hanlattice.cli.notes import find_named
 from hanlattice.cli.texts import Device
 from hanlattice.files import shown
-from hanlattice.text.shown import counted, visible
+from hanlattice.text.display import counted, visible
 
 
 def vote(

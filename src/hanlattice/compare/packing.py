@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from hanlattice.config import Config
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.models.decode import BOUNDS
 from hanlattice.models.device import find_device

@@ -14,18 +14,18 @@ from pathlib import Path
 import torch
 
 from hanlattice.batch import Batch
+from hanlattice.batch.buckets import training_batches
+from hanlattice.batch.prefetch import made_ahead
 from hanlattice.bench.clock import call_times, medians
 from hanlattice.bench.machine import machine, versions
 from hanlattice.compare.matrix import Row
 from hanlattice.compare.records import Record, keep
 from hanlattice.compare.work import compared_sentences
-from hanlattice.data.buckets import training_batches
 from hanlattice.events import Listener, ignore
 from hanlattice.models.checkpoint import load_model
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.text.lattice import Ints
-from hanlattice.training.ahead import made_ahead
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import PACE, Run, prepare
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hanlattice.compare.matrix import flat_settings
 from hanlattice.config import Config
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError, OutputError
 from hanlattice.files import opening, sha256, writing
 from hanlattice.models.language_model import language_model_digest

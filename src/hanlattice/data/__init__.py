@@ -1,8 +1,7 @@
 """Corpora: readers and writers for character columns, segmented lines and JSONL spans, and the known downloads."""
 
-from hanlattice.data.corpora import KNOWN, Known, cache_folder, known, resolve
 from hanlattice.data.corpus import Corpus, read_corpus
-from hanlattice.data.download import Fetched, fetch, is_fetched
+from hanlattice.data.download import KNOWN, Fetched, Known, cache_folder, fetch, is_fetched, known, resolve
 
 __all__ = [
     "KNOWN",

@@ -15,10 +15,9 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError, TagError
 from hanlattice.files import keep_first, read_lines, writing
-from hanlattice.text.sentence import Sentence, check_words
+from hanlattice.text.sentence import Corpus, Sentence, check_words
 from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import (
     EXPECTED,

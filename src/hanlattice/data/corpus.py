@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from hanlattice.data.annotated import Corpus
 from hanlattice.data.columns import read_columns
 from hanlattice.data.jsonl import read_jsonl
 from hanlattice.data.segmented import read_segmented
 from hanlattice.errors import InputError
+from hanlattice.text.sentence import Corpus
 
 __all__ = ["FORMATS", "Corpus", "read_corpus", "suffix_format"]
 

@@ -15,10 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
-from hanlattice.text.sentence import Sentence, check_words
+from hanlattice.text.sentence import Corpus, Sentence, check_words
 from hanlattice.text.spans import WORD, Span
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode

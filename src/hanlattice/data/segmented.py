@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hanlattice.data.annotated import Corpus
 from hanlattice.errors import InputError
 from hanlattice.files import keep_first, read_lines, writing
-from hanlattice.text.sentence import Sentence
+from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.spans import WORD, Span
 
 LABEL = WORD

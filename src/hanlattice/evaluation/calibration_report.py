@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hanlattice.evaluation.calibration import Bin, Calibration
 from hanlattice.evaluation.mistakes.report import Table, escaped
 from hanlattice.evaluation.segmentation.rows import NONE, percent
-from hanlattice.text.shown import counted
+from hanlattice.text.display import counted
 
 
 def summary(made: Calibration) -> str:

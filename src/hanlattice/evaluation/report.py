@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

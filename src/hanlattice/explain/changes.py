@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hanlattice.explain.glyphs import chance
 from hanlattice.explain.values import Explanation
-from hanlattice.text.shown import counted, visible
+from hanlattice.text.display import counted, visible
 from hanlattice.text.spans import WORD, Span
 
 LEAST = 0.01  # a smaller change of a probability is not told

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 SPACE, CIRCLE, LEFT_TO_RIGHT = "␣", "◌", "\u200e"
 _NARROW = 0.62  # the width of a narrow character, in that of a wide one: digits of a broad font

@@ -15,12 +15,11 @@ from hanlattice.explain.values import Direction, Explanation, Layer, Share, With
 from hanlattice.explain.without import without_each
 from hanlattice.models.checkpoint import Model
 from hanlattice.models.decode import Decoded, Running, rows_of
-from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.nn.stack import Stack
-from hanlattice.nn.word_lstm import WordLSTM
+from hanlattice.nn.baselines import WordLSTM
+from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops import crf
 from hanlattice.ops.lattice_lstm.trace import Both, Traced
-from hanlattice.text.cut import pieces
+from hanlattice.text.boundaries import pieces
 from hanlattice.text.spans import Span
 
 LOW, HIGH = 0.1, 0.9  # the quantiles of a share over the hidden units

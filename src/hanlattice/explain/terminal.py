@@ -15,7 +15,7 @@ from hanlattice.explain.draw import choose_layer, kind, span_label, tones_of
 from hanlattice.explain.glyphs import columns, shown, wrapped
 from hanlattice.explain.layout import Interval, by_row, edges, rows
 from hanlattice.explain.values import DIRECTIONS, Explanation, Layer, Share, Word
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 from hanlattice.text.spans import WORD, Span
 
 BAR = 8  # columns of a share's bar

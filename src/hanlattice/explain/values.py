@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from hanlattice.text.shown import rounded
+from hanlattice.text.display import rounded
 from hanlattice.text.spans import Span
 
 DIGITS = 6  # of the numbers in `to_dict`

@@ -11,10 +11,10 @@ from hanlattice.batch import Examples
 from hanlattice.explain.values import Without
 from hanlattice.models.checkpoint import Model
 from hanlattice.models.decode import BOUNDS, Decoded, Running, rows_of
-from hanlattice.text.arrays import Ints
+from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Matches
 from hanlattice.text.spans import Span
-from hanlattice.text.tag_ids import FlatSpans
+from hanlattice.text.tags import FlatSpans
 
 
 def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, trust: float) -> tuple[Without, ...]:

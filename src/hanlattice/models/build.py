@@ -22,14 +22,11 @@ from hanlattice.models.tables import (
     word_table,
 )
 from hanlattice.models.tagger import Encoder, Tagger
-from hanlattice.nn.char_features import FEATURES
-from hanlattice.nn.char_lstm import CharLSTM
+from hanlattice.nn.baselines import FEATURES, CharLSTM, WordLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
-from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.nn.stack import Stack
-from hanlattice.nn.word_lstm import WordLSTM
+from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.segmenter import Cuts, make_segmenter
 from hanlattice.text.sentence import Sentence

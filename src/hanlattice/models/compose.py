@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hanlattice.nn.embeddings import WordEmbedding
-from hanlattice.text.arrays import Ints, cells
+from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import code_points
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from hanlattice.batch import Examples, Indexer
-from hanlattice.data.buckets import decoding_batches
+from hanlattice.batch.buckets import decoding_batches
 from hanlattice.models.tagger import Tagger
-from hanlattice.text.arrays import Ints
+from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
-from hanlattice.text.tag_ids import FlatSpans, TagIds
+from hanlattice.text.tags import FlatSpans, TagIds
 
 # Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
 BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}

@@ -12,16 +12,15 @@ from torch import Tensor
 
 from hanlattice.batch.indexer import words_of
 from hanlattice.config import BicharsConfig, CharsConfig, WordsConfig, no_words
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
-from hanlattice.text.bigrams import bigrams, is_bigram
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import PLACES, Cuts
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, read_vectors
-from hanlattice.text.vocab import Vocab
+from hanlattice.text.vocab import Vocab, bigrams, is_bigram
 
 Row = npt.NDArray[np.float32]
 

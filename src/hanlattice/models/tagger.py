@@ -8,15 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.batch import Batch
-from hanlattice.batch.indexer import JOINTS
-from hanlattice.batch.places import Places
-from hanlattice.nn.char_lstm import CharLSTM
+from hanlattice.batch.indexer import JOINTS, Places
+from hanlattice.nn.baselines import CharLSTM, WordLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
-from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.nn.stack import Stack
-from hanlattice.nn.word_lstm import WordLSTM
+from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.text.spans import WORD
 
 Encoder = LatticeLSTM | CharLSTM | WordLSTM | Stack

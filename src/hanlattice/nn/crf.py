@@ -14,8 +14,8 @@ from torch.nn.functional import pad
 from hanlattice.errors import TagError
 from hanlattice.nn.span_search import Chains, Floats, search
 from hanlattice.ops import crf
-from hanlattice.text.arrays import Ints, cells
-from hanlattice.text.joints import CUT, JOIN, SPACED
+from hanlattice.text.boundaries import CUT, JOIN, SPACED
+from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import labels_of, legal_transitions, spans_to_tags
 

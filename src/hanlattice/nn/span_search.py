@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.text.arrays import Ints, cells
+from hanlattice.text.lattice import Ints, cells
 
 Floats = npt.NDArray[np.float64]
 SLACK = 1e-6  # logarithms of one probability, come to in two ways, are nearer to each other than this

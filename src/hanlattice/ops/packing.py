@@ -13,9 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hanlattice.text.arrays import Ints, cells
-from hanlattice.text.lattice import Lattice
-from hanlattice.text.segments import Segments
+from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 
 Made = TypeVar("Made")
 

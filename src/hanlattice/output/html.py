@@ -10,7 +10,7 @@ from unicodedata import category
 from hanlattice.explain.colours import TONES, tones
 from hanlattice.output.lines import parts_of
 from hanlattice.predict import Document
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 from hanlattice.text.spans import Span
 
 KEPT = "\n\t\u200c\u200d"  # line ends and TABs, and what holds letters or emoji apart or together

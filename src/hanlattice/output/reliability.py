@@ -10,7 +10,7 @@ from hanlattice.bench.plot import LATTICE, OTHER
 from hanlattice.evaluation.calibration import Calibration
 from hanlattice.extras import quiet
 from hanlattice.files import writing
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

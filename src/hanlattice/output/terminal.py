@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hanlattice.explain.colours import TONES, tones
 from hanlattice.output.lines import parts_of
 from hanlattice.predict import Document
-from hanlattice.text.shown import visible
+from hanlattice.text.display import visible
 
 
 def terminal_lines(documents: Iterable[Document], labels: Sequence[str], colour: bool = True) -> Iterator[str]:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hanlattice.errors import InputError
-from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Lexicon, read_entries
 from hanlattice.text.normal import fold
-from hanlattice.text.wordfile import read_entries
 
 _WESTERN = re.compile("[0-9A-Za-z\u00c0-\u024f]+")  # letters and digits that stay together as one word
 

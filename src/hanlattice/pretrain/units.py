@@ -18,8 +18,8 @@ from hanlattice.predict import Document, Predictor, load
 from hanlattice.pretrain.groups import groups
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.paths import BestPath
-from hanlattice.text.bigrams import bigrams
 from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.vocab import bigrams
 
 BPE_SUFFIX = ".bpe.json"
 _BATCH = 1 << 16  # characters that a tokeniser is given at a time

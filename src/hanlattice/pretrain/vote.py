@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import read_corpus, suffix_format
+from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json_line
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
@@ -21,7 +21,7 @@ from hanlattice.events import Listener, ignore
 from hanlattice.files import check_output, writing
 from hanlattice.models.shipped import find_model, model_files
 from hanlattice.predict import Predictor, load
-from hanlattice.text.cut import sentences
+from hanlattice.text.boundaries import sentences
 from hanlattice.text.normal import fold
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import labels_of

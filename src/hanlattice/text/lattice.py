@@ -1,19 +1,56 @@
-"""Lattice: the words matched in a batch of sentences, as flat arrays."""
+"""Lattice and Segments: the words matched in a batch of sentences, and those that cover it, as flat arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.text.arrays import Ints, refuse_words, taken_as_they_are, whole_numbers
+Ints = npt.NDArray[np.int64]
+Value = TypeVar("Value")
 
-__all__ = ["Ints", "Lattice"]
 
-_ARRAYS = ("lengths", "sentence", "start", "end", "word")
+def whole_numbers(name: str, values: Any) -> Ints:
+    """A read-only copy with one dimension: the caller's own stays writable. `name` is for the errors."""
+    array = np.array(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, not {array.ndim}")
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be whole numbers, not {array.dtype}")
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    array.flags.writeable = False
+    return array
+
+
+def taken_as_they_are(kind: type[Value], names: Sequence[str], arrays: Sequence[Ints]) -> Value:
+    """A frozen value of arrays of int64 that follow from checked ones: without its checks, and with nothing kept."""
+    value = object.__new__(kind)
+    for name, array in zip(names, arrays, strict=True):
+        array.flags.writeable = False
+        object.__setattr__(value, name, array)
+    object.__setattr__(value, "kept", {})
+    return value
+
+
+def refuse_words(bad: npt.NDArray[np.bool_], why: str, *places: Ints) -> None:
+    """A ValueError with the first word that is bad, by its sentence, start, end and id."""
+    if bad.any():
+        at = int(bad.argmax())
+        values = tuple(int(place[at]) for place in places)
+        raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
+
+
+def cells(lengths: Ints) -> tuple[Ints, Ints]:
+    """(row, column) of everything in rows of these lengths, row by row."""
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return row, np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
+
+
+_OF_LATTICE = ("lengths", "sentence", "start", "end", "word")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +69,7 @@ class Lattice:
     kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # derived from it
 
     def __post_init__(self) -> None:
-        for name in _ARRAYS:
+        for name in _OF_LATTICE:
             object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
         self._check()
 
@@ -53,7 +90,7 @@ class Lattice:
     @classmethod
     def trusted(cls, *arrays: Ints) -> Lattice:
         """A lattice of arrays of int64 that follow from checked ones: they are taken as they are, and frozen."""
-        return taken_as_they_are(cls, _ARRAYS, arrays)
+        return taken_as_they_are(cls, _OF_LATTICE, arrays)
 
     @classmethod
     def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:
@@ -81,3 +118,91 @@ class Lattice:
 
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
         return self.lengths, self.sentence, self.start, self.end, self.word
+
+
+_OF_SEGMENTS = ("lengths", "counts", "start", "end", "word")
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Word w covers characters [start[w], end[w]) of its sentence; its id is word[w].
+
+    Words stand sentence by sentence, from left to right, and cover each sentence exactly: nothing is left out and
+    nothing is covered twice. A sentence without characters has no words.
+    `kept` is room for what others compute from the segments and want to compute once; it is no part of the value.
+    """
+
+    lengths: Ints  # [B]: the characters of each sentence
+    counts: Ints  # [B]: its words
+    start: Ints  # [W]
+    end: Ints  # [W]
+    word: Ints  # [W]
+    kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # derived from it
+
+    def __post_init__(self) -> None:
+        for name in _OF_SEGMENTS:
+            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
+        self._check()
+
+    def _check(self) -> None:
+        if len(self.lengths) != len(self.counts) or len({len(self.start), len(self.end), len(self.word)}) != 1:
+            raise ValueError("lengths and counts must be equally long, and so must start, end and word")
+        for name in ("lengths", "counts"):
+            least = getattr(self, name).min(initial=0)
+            if least < 0:
+                raise ValueError(f"{name} must not be negative: {least}")
+        if self.counts.sum() != len(self):
+            raise ValueError(f"counts add up to {self.counts.sum()} words, but there are {len(self)}")
+        self._refuse(self.end <= self.start, "a word has one character or more")
+        self._refuse(self.start != self._expected_start(), "it does not begin where the one before it ends")
+        self._refuse(self.word < 0, "its id is negative")
+        self._check_ends()
+
+    def _expected_start(self) -> Ints:
+        """[W]: where the word before ends; 0 for the first word of a sentence."""
+        before = np.concatenate([np.zeros(1, dtype=np.int64), self.end])[: len(self)]
+        before[self.first[self.counts > 0]] = 0
+        return before
+
+    def _check_ends(self) -> None:
+        """The last word of each sentence ends with it; a sentence without words has no characters."""
+        covered = np.zeros_like(self.lengths)
+        some = self.counts > 0
+        covered[some] = self.end[(self.first + self.counts - 1)[some]]
+        wrong = covered != self.lengths
+        if wrong.any():
+            b = int(wrong.argmax())
+            raise ValueError(f"sentence {b} has {self.lengths[b]} characters, but its words cover {covered[b]}")
+
+    def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
+        refuse_words(bad, why, self.sentence, self.start, self.end, self.word)
+
+    @classmethod
+    def trusted(cls, *arrays: Ints) -> Segments:
+        """Segments of arrays of int64 that follow from checked ones: they are taken as they are, and frozen."""
+        return taken_as_they_are(cls, _OF_SEGMENTS, arrays)
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Segments) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _OF_SEGMENTS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def sentence(self) -> Ints:
+        """[W]: the sentence of each word."""
+        return _frozen(np.repeat(np.arange(len(self.counts)), self.counts))
+
+    @cached_property
+    def first(self) -> Ints:
+        """[B]: where each sentence's words begin."""
+        return _frozen(np.cumsum(self.counts) - self.counts)
+
+
+def _frozen(array: Ints) -> Ints:
+    array.flags.writeable = False
+    return array

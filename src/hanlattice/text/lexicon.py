@@ -1,13 +1,14 @@
-"""Lexicon: the words that the lattice may use, and where they stand in a text.
+"""Lexicon: the words that the lattice may use, where they stand in a text, and the dictionary files they come from.
 
 Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and without
-white space, which no lattice has. It needs words of two characters or more; shorter ones are passed over, and so are
-those of more than `LONGEST`. An id is a word's place in the order of arrival and never changes, so that a table of
-vectors can stand beside the lexicon.
+white space, which no lattice has. Words have two characters or more; shorter ones are skipped, and so are those of more
+than `LONGEST`. An id is a word's place in the order of arrival and never changes, so that a table of vectors can stand
+beside the lexicon. Dictionary files have a word a line, `word TAB anything`, or jieba's `word freq tag`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,13 +19,51 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.text.growing import Parts, find, grown
+from hanlattice.files import keep_first, read_text, writing
+from hanlattice.text.boundaries import solid_text
+from hanlattice.text.display import counted
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Found
+from hanlattice.text.matcher import Found, Parts, find, grown
 from hanlattice.text.normal import LONE_SURROGATE, fold
-from hanlattice.text.shown import counted
-from hanlattice.text.solid import solid_text
-from hanlattice.text.wordfile import read_words, write_words
+
+_JIEBA = re.compile(r"(?P<word>.+?)(?<! ) +(?P<frequency>\d+)( +\S+)?")  # a word ends where spaces begin: linear
+_DIGITS = 18  # of the largest frequency; a longer number is none
+
+
+def read_words(path: str | Path) -> Iterator[str]:
+    """The words of a dictionary file, in order, blank lines left out."""
+    text = read_text(path)
+    plain = "\t" not in text and " " not in text
+    lines = _lines(text)
+    return filter(None, map(str.strip, lines if plain else (_entry(line)[0] for line in lines)))
+
+
+def read_entries(path: str | Path) -> Iterator[tuple[str, int]]:
+    """The same words with their frequencies: the number after TAB or in jieba's form, 1 where there is none."""
+    for line in _lines(read_text(path)):
+        word, frequency = _entry(line)
+        if word := word.strip():
+            yield word, int(frequency) if frequency.isdecimal() and len(frequency) <= _DIGITS else 1
+
+
+def write_words(path: str | Path, words: Iterable[str]) -> None:
+    """One word a line, UTF-8; a TAB follows where the line could be taken for jieba's `word freq tag`."""
+    with writing(path) as file:
+        for at, word in enumerate(words):
+            line = f"{word}\t\n" if _JIEBA.fullmatch(word) else f"{word}\n"
+            file.write(line if at else keep_first(line))
+
+
+def _entry(line: str) -> tuple[str, str]:
+    """A line's word, and the field where its frequency may stand."""
+    word, tab, rest = line.partition("\t")
+    jieba = None if tab else _JIEBA.fullmatch(word)
+    return (jieba["word"], jieba["frequency"]) if jieba else (word, (rest.split() or [""])[0])
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n" if "\n" in text else "\r")  # old lists end lines with CR alone
+
 
 LONGEST = 512  # characters of a word: a tagger reads no longer piece of text at once, unless it is told to
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.extras import extra, installed
-from hanlattice.text.arrays import Ints, whole_numbers
+from hanlattice.text.lattice import Ints, whole_numbers
 from hanlattice.text.normal import fold
 from hanlattice.text.spans import Span
 

@@ -63,3 +63,19 @@ def check_words(words: Sequence[Span], length: int) -> None:
         raise ValueError(f"words leave a gap: none covers [{at}, {length})")
     if at > length:
         raise ValueError(f"word [{words[-1].start}, {at}) ends after the text ({length} characters)")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """`tags` are those of the file as they stand, illegal ones included, for the scorer; None where it has no tags.
+
+    `scheme` is the scheme of `tags`; `notices` say what a reader of the file should know about it.
+    """
+
+    sentences: tuple[Sentence, ...]
+    scheme: str | None = None
+    tags: tuple[tuple[str, ...], ...] | None = None
+    notices: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.sentences)

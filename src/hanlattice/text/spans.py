@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hanlattice.text.shown import rounded
+from hanlattice.text.display import rounded
 
 WORD = "WORD"  # the label of a word whose part of speech is not known
 

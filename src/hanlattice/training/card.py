@@ -11,7 +11,7 @@ from hanlattice.config import Config
 from hanlattice.evaluation.segmentation.rows import percent, rows
 from hanlattice.files import read_text, writing
 from hanlattice.models.checkpoint import Model
-from hanlattice.text.shown import counted
+from hanlattice.text.display import counted
 from hanlattice.text.tags import labels_of
 from hanlattice.training.corpora import PARTS
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from hanlattice.config import Config, DataConfig
-from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import Corpus, read_corpus
+from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
 from hanlattice.files import sha256
 from hanlattice.text.segmenter import NO_GOLD

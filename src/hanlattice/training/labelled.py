@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import Corpus, read_corpus
+from hanlattice.data.download import resolve
 from hanlattice.models.checkpoint import Model
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hanlattice.data.corpora import resolve
 from hanlattice.data.corpus import read_corpus
+from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
 from hanlattice.evaluation.segmentation import words_in
 from hanlattice.files import sha256, shown

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from hanlattice.batch import Batch, Examples, Indexer
+from hanlattice.batch.buckets import training_batches
+from hanlattice.batch.prefetch import made_ahead
 from hanlattice.config import Config, TrainConfig, lacking
-from hanlattice.data.buckets import training_batches
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
 from hanlattice.events import Listener, Log, ignore
@@ -31,7 +32,6 @@ from hanlattice.models.language_model import language_model_digest
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.ahead import made_ahead
 from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_words, read_corpora
 from hanlattice.training.optim import Average, learning_rate, make_optimizer

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.config import make_config
-from hanlattice.data.corpora import resolve
+from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import sha256
 from hanlattice.models.checkpoint import LM, Model, load_model, save_frame, save_weights

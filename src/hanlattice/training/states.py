@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 
 from hanlattice.batch import Examples
-from hanlattice.data.buckets import decoding_batches
-from hanlattice.data.corpora import cache_folder
+from hanlattice.batch.buckets import decoding_batches
+from hanlattice.data.download import cache_folder
 from hanlattice.files import writing
 from hanlattice.models.decode import BOUNDS
 from hanlattice.nn.language_model import LanguageModelStates

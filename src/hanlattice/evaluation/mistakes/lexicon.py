@@ -6,9 +6,8 @@ from pathlib import Path
 
 from hanlattice.errors import InputError
 from hanlattice.files import BOM, opening, reason
-from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Lexicon, read_words
 from hanlattice.text.vectors import read_vectors
-from hanlattice.text.wordfile import read_words
 
 _LONGEST = 1 << 16  # bytes of a line that are looked at
 _NUMBERS = 3  # at the end of a line; a dictionary's line has a frequency, and that is one

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hanlattice.evaluation.mistakes.comparison import Mistakes
 from hanlattice.evaluation.mistakes.judged import MISSED, NEAR, WRONG, Compared, Judged
 from hanlattice.evaluation.mistakes.rows import Row, Side
-from hanlattice.text.shown import counted, visible
+from hanlattice.text.display import counted, visible
 
 TITLES = {
     "type": "By type",

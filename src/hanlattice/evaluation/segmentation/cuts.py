@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import accumulate
 
 from hanlattice.errors import InputError
+from hanlattice.text.boundaries import solid_text
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.solid import solid_text
 from hanlattice.text.spans import Span
 
 Place = tuple[int, int]

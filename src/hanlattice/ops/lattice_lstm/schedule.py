@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from hanlattice.ops.packing import inverse
-from hanlattice.text.arrays import Ints
-from hanlattice.text.lattice import Lattice
+from hanlattice.text.lattice import Ints, Lattice
 
 
 class Schedule(NamedTuple):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hanlattice.data.buckets import decoding_batches
+from hanlattice.batch.buckets import decoding_batches
 from hanlattice.models.language_model import LanguageModel
 from hanlattice.nn.language_model import CharLanguageModel, State
 from hanlattice.pretrain.lm.text import BREAK_ID, Lines, make_lines

@@ -1,14 +1,50 @@
-"""What the characters of a word say about it: x [B, T, D] and segments → [W, width], three ways, one signature."""
+"""The encoders beside the lattice: the character LSTM, the word LSTM, and what a word's characters say."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
-from hanlattice.nn.packing import run_packed
-from hanlattice.ops.packing import bounded, joined, spelled
-from hanlattice.text.segments import Segments
+from hanlattice.ops.packing import Packed, bounded, characters, joined, spelled, words
+from hanlattice.text.lattice import Lattice, Segments
+
+
+def run_lstm(lstm: nn.LSTM, rows: Tensor, packed: Packed) -> Tensor:
+    """rows [N, D] → [B, T, 2H] for a bidirectional LSTM, zero after a sequence's end. Empty sequences are allowed."""
+    width = lstm.hidden_size * (2 if lstm.bidirectional else 1)
+    if not len(packed.sizes):  # nn.LSTM takes no empty batch
+        return rows.new_zeros(*packed.shape, width)
+    out, _ = run_packed(lstm, rows.index_select(0, packed.source), packed.sizes)
+    padded = out.new_zeros(packed.shape[0] * packed.shape[1], width).index_copy(0, packed.target, out)
+    return padded.view(*packed.shape, width)
+
+
+def run_packed(lstm: nn.LSTM, data: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Packed rows [N, D] → (packed states [N, 2H], last states [directions, S, H] of the sequences, longest first)."""
+    out, (last, _) = lstm(PackedSequence(data, sizes))
+    return out.data, last
+
+
+class CharLSTM(nn.Module):
+    """x [B, T, D] → [B, T, 2H]. Takes words and lattice like its sibling, and uses only the lattice's lengths."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.lstm = nn.LSTM(dim, hidden, batch_first=True, bidirectional=True)
+
+    @property
+    def width(self) -> int:
+        return 2 * self.hidden
+
+    def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
+        longest = int(lattice.lengths.max(initial=0))
+        if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
+            sentences = f"{len(lattice.lengths)} sentences, the longest of {longest}"
+            raise ValueError(f"x is {tuple(x.shape)}, but the lattice has {sentences}")
+        return run_lstm(self.lstm, x.flatten(0, 1), characters(lattice, x.shape[1], x.device))
 
 
 class WordCharLSTM(nn.Module):
@@ -109,3 +145,45 @@ def word_max(rows: Tensor, word: Tensor, W: int) -> Tensor:
         is_best = (rows == best.index_select(0, word)).to(rows.dtype)
         share = is_best / torch.zeros_like(best).index_add_(0, word, is_best).index_select(0, word)
     return torch.zeros_like(best).index_add(0, word, rows * share)
+
+
+Features = WordCharLSTM | SentenceCharLSTM | CharCNN
+
+
+class WordLSTM(nn.Module):
+    """x [B, T, D], word_x [W, E] → [B, U, 2H], U the most words of a sentence; zero after a sentence's last word.
+
+    `features` makes of x what stands beside a word's vector, after dropout; without it x is not used and may be None.
+    `between` is the dropout between layers.
+    """
+
+    def __init__(
+        self,
+        word_dim: int,
+        hidden: int,
+        features: Features | None = None,
+        dropout: float = 0.0,
+        layers: int = 1,
+        between: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.hidden, self.word_dim = hidden, word_dim
+        self.features, self.dropout = features, nn.Dropout(dropout)
+        width = word_dim + (features.width if features is not None else 0)
+        between = between if layers > 1 else 0.0  # nn.LSTM warns of dropout that has no place
+        self.lstm = nn.LSTM(width, hidden, layers, dropout=between, bidirectional=True)
+
+    @property
+    def width(self) -> int:
+        return 2 * self.hidden
+
+    def forward(self, x: Tensor | None, word_x: Tensor, segments: Segments) -> Tensor:
+        if tuple(word_x.shape) != (len(segments), self.word_dim):
+            expected = [len(segments), self.word_dim]
+            raise ValueError(f"word_x must be {expected} for these segments, not {list(word_x.shape)}")
+        rows = word_x
+        if self.features is not None:
+            if x is None:
+                raise ValueError("this encoder looks at the characters of words: x must not be None")
+            rows = torch.cat([word_x, self.dropout(self.features(x, segments))], dim=1)
+        return run_lstm(self.lstm, rows, words(segments, rows.device))

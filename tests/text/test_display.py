@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text.shown import counted, rounded, visible
+from hanlattice.text.display import counted, rounded, visible
 from hanlattice.text.spans import Span
 from tests.strategies import any_text
 

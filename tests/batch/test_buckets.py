@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.buckets import POOL, decoding_batches, training_batches
+from hanlattice.batch.buckets import POOL, decoding_batches, training_batches
 
 lengths = st.lists(st.integers(1, 60), max_size=200)
 

@@ -15,16 +15,15 @@ from hanlattice.batch import indexer as module
 from hanlattice.batch.indexer import BICHARS, JOINTS
 from hanlattice.data.jsonl import read_jsonl, write_jsonl
 from hanlattice.errors import InputError
-from hanlattice.text.arrays import cells
-from hanlattice.text.bigrams import bigrams
-from hanlattice.text.joints import CUT, FREE, JOIN, SPACED, joints
+from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED, joints
+from hanlattice.text.lattice import cells
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import make_segmenter
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import tag_set
-from hanlattice.text.vocab import Vocab
+from hanlattice.text.vocab import Vocab, bigrams
 
 TAGS = tuple(tag for tag in tag_set([WORD], "BMES") if tag != "O")
 WORDS = ("南京", "南京市", "长江", "大桥", "长江大桥", "A1")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.training.ahead import made_ahead
+from hanlattice.batch.prefetch import made_ahead
 
 
 def threads() -> set[str]:

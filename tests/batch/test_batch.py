@@ -15,23 +15,20 @@ from hypothesis import strategies as st
 
 from hanlattice.batch import Batch, Examples, Indexer
 from hanlattice.batch import indexer as module
-from hanlattice.batch.examples import Words
+from hanlattice.batch.batch import Words
 from hanlattice.batch.indexer import JOINTS, count_crossing, spans_of_words, word_id
 from hanlattice.errors import InputError
 from hanlattice.ops import packing
 from hanlattice.ops.lattice_lstm import prepare
-from hanlattice.text.bigrams import bigrams
-from hanlattice.text.joints import CUT, FREE, SPACED, name_gaps
-from hanlattice.text.lattice import Lattice
+from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
+from hanlattice.text.lattice import Lattice, Segments
 from hanlattice.text.lexicon import Lexicon, Matches
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import make_segmenter
-from hanlattice.text.segments import Segments
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.text.tag_ids import FlatSpans
-from hanlattice.text.tags import spans_to_tags, tag_set
-from hanlattice.text.vocab import Vocab
+from hanlattice.text.tags import FlatSpans, spans_to_tags, tag_set
+from hanlattice.text.vocab import Vocab, bigrams
 from tests.strategies import sentences, spans
 from tests.text.words import segmented_sentences, words
 

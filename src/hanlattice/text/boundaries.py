@@ -1,19 +1,24 @@
 """What a text itself says about where its words end: at white space, and never inside a number, an address, an emoji.
 
 Characters are judged as they are folded, so that full-width letters and digits are like plain ones. Only the full-width
-marks of a Chinese sentence, such as the comma, are not: they end an address, and part clauses, not thousands.
+marks of a Chinese sentence, such as the comma, are not: they end an address, and part clauses, not thousands. Models
+read texts without white space, and long ones in pieces, cut at sentence ends where there are any.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold
+from hanlattice.text.spans import Span
 
 FREE, CUT, JOIN, SPACED = 0, 1, 2, 3
 MOST_BLANKS = 2  # between the characters of a name that is spaced out: as wide as a full-width one
@@ -207,3 +212,100 @@ def _is_plain(character: str) -> bool:
         return "!" <= plain <= "~" and character not in _SENTENCE_MARKS
     narrow = unicodedata.east_asian_width(character) in ("N", "A")
     return narrow and (character.isalpha() or character.isdecimal())
+
+
+class Solid(NamedTuple):
+    """Texts whose N characters are none of them white space, one after the other."""
+
+    texts: Sequence[str]
+    offsets: Ints | None  # [N]: where each character stands in its text as given; None if they all have stayed
+    gaps: Ints | None  # [N]: what is known of the gap before each character; None is nothing
+
+
+def solid_text(text: str) -> str:
+    """The text without its white space."""
+    return "".join(text.split())
+
+
+def without_space(texts: Sequence[str]) -> Solid:
+    """The texts without white space, for a segmenter: a CUT wherever there was some, and what else `joints` says."""
+    return _solid(texts, joints, always=True)
+
+
+def names_without_space(texts: Sequence[str]) -> Solid:
+    """The same for a model of entities, with the gaps that `name_gaps` knows; with none if there was no white space."""
+    solid = _solid(texts, name_gaps, always=False)
+    if solid.gaps is not None:
+        lengths = np.fromiter(map(len, solid.texts), dtype=np.int64, count=len(texts))
+        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = FREE  # the line end before a text says nothing
+    return solid
+
+
+def _solid(texts: Sequence[str], known: Callable[[str], Joints], always: bool) -> Solid:
+    joined = "\n".join(texts)
+    solid = _is_solid()(code_points(joined)) > 0
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    if int(solid.sum()) == lengths.sum():
+        return Solid(texts, None, known(joined)[solid] if always else None)
+    kept = [solid_text(text) for text in texts]
+    text, column = cells(lengths)
+    stays = solid[text + np.arange(len(text))]  # a line end stands after each text but the last
+    return Solid(kept, column[stays], known(joined)[solid])
+
+
+def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence[Span]]:
+    """A text and its spans, without white space; a span of nothing else is left out."""
+    solid = solid_text(text)
+    if len(solid) == len(text):
+        return text, spans
+    before = np.concatenate([[0], np.cumsum(_is_solid()(code_points(text)))]).tolist()
+    moved = ((before[span.start], before[span.end], span.label) for span in spans)
+    return solid, [Span(start, end, label) for start, end, label in moved if start < end]
+
+
+@lru_cache(maxsize=1)
+def _is_solid() -> CodeTable:
+    return CodeTable(lambda character: not character.isspace())
+
+
+_STRONG = re.compile(r"[。！？!?；;…\n]+[”’』」）)\]】》]*")
+_WEAK = re.compile(r"[，,、：:\s]")
+
+
+def pieces(text: str, limit: int) -> list[tuple[int, int]]:
+    """Half-open pieces that cover the text in order, each of at most `limit` characters.
+
+    A text within the limit is one piece. A longer one is cut after the last sentence end that fits, or else after the
+    last comma or blank, or else at the limit; inside an address, a number or an emoji only if nothing else is left.
+    """
+    if limit < 1:
+        raise ValueError(f"limit must be 1 or more, not {limit}")
+    if len(text) <= limit:
+        return [(0, len(text))]
+    whole = joints(text) == JOIN
+    found, start = [], 0
+    while len(text) - start > limit:
+        end = start + limit
+        ends = (_last(_ends(pattern, text, start, end), end, whole) for pattern in (_STRONG, _WEAK))
+        end = next(filter(None, ends), None) or _last(range(start + 1, end + 1), end, whole) or end
+        found.append((start, end))
+        start = end
+    return [*found, (start, len(text))]
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The text cut after every sentence end, without white space around each; what is blank is left out."""
+    start = 0
+    for end in (*(match.end() for match in _STRONG.finditer(text)), len(text)):
+        if sentence := text[start:end].strip():
+            yield sentence
+        start = end
+
+
+def _ends(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[int]:
+    return (match.end() for match in pattern.finditer(text, start, end + 1))
+
+
+def _last(places: Iterable[int], end: int, whole: npt.NDArray[np.bool_]) -> int | None:
+    """The last of the places up to `end` where the text may be cut, if there is one."""
+    return max((at for at in places if at <= end and not whole[at]), default=None)

@@ -1,0 +1,234 @@
+"""From the files inside downloaded packages to corpora, vectors and word lists.
+
+MSRA named entities (SIGHAN 2006), `dh_msra.txt`: BIO pieces of at most 100 characters → BMES sentences. The file is the
+official training part, 50,658 pieces, followed by the official test part, 4,631 pieces. The package that carries it
+also splits it anew by chance, with pieces of one sentence on both sides: never use that split. Training pieces are
+joined where one ends in a comma, a semicolon or an enumeration comma: 46,494 sentences (officially 46,364). Thirteen
+pieces of 100 characters without punctuation stay cut, for nothing says which of them go on. Scores on the test depend
+on where its sentences end, so there the official ends are kept: a list says which pieces go on.
+
+People's Daily, January 1998, `199801.txt`: `word/tag` pairs → segmented lines; entities and words in BMES. Words are
+taken as they stand, their tags as parts of speech. Entities are made of the tags nr → PER, ns → LOC and nt → ORG:
+
+- a Chinese name is written as two words, surname and given name (江/nr 泽民/nr); a surname takes the nr word that
+  follows it, and a double surname of the kind 陈/nr 方/nr 安生/nr takes both. Any other nr word is one person;
+- neighbouring ns words, and neighbouring nt words, stay separate places and organisations (北京/ns 石景山/ns);
+- the copy has no brackets around compound names ([中国/ns 银行/n]nt), so only organisations of one word are marked.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hanlattice.data.columns import read_columns, write_columns
+from hanlattice.data.segmented import from_words, write_segmented
+from hanlattice.errors import InputError
+from hanlattice.files import opening, read_lines, writing
+from hanlattice.text.sentence import Corpus, Sentence
+from hanlattice.text.spans import Span
+from hanlattice.text.tags import tags_to_spans
+from hanlattice.text.vectors import Vectors, write_vectors
+
+TRAIN_PIECES = 50_658
+_GOES_ON = "；，、"
+
+# The pieces of the test part, counted from 1, whose sentence goes on in the next piece.
+# fmt: off
+_TEST_GOES_ON = frozenset((
+    7, 15, 20, 22, 26, 30, 32, 43, 128, 130, 147, 149, 164, 170, 177, 182, 266, 277, 282, 291, 293, 297, 303, 306, 544,
+    592, 624, 629, 668, 675, 682, 685, 686, 687, 688, 689, 690, 691, 692, 693, 694, 695, 696, 697, 698, 703, 704, 705,
+    706, 707, 708, 709, 710, 716, 718, 721, 724, 738, 739, 820, 843, 848, 864, 867, 873, 875, 879, 880, 890, 970, 993,
+    999, 1011, 1015, 1039, 1060, 1065, 1070, 1077, 1084, 1088, 1091, 1147, 1166, 1214, 1223, 1226, 1233, 1263, 1270,
+    1295, 1296, 1299, 1302, 1307, 1309, 1315, 1319, 1340, 1341, 1342, 1363, 1364, 1365, 1419, 1497, 1508, 1511, 1515,
+    1517, 1519, 1520, 1522, 1554, 1567, 1720, 1742, 1788, 1797, 1798, 1801, 1817, 1833, 1844, 1845, 1847, 1871, 1883,
+    1891, 1960, 1964, 1977, 2024, 2044, 2058, 2062, 2068, 2083, 2090, 2095, 2097, 2109, 2111, 2122, 2140, 2161, 2172,
+    2192, 2194, 2197, 2200, 2203, 2206, 2219, 2305, 2321, 2329, 2361, 2366, 2371, 2373, 2377, 2391, 2424, 2438, 2440,
+    2454, 2466, 2539, 2542, 2551, 2575, 2637, 2658, 2686, 2735, 2739, 2741, 2764, 2765, 2766, 2806, 2933, 2961, 2967,
+    2969, 2984, 3008, 3043, 3044, 3254, 3258, 3260, 3268, 3276, 3281, 3284, 3289, 3291, 3307, 3313, 3317, 3318, 3331,
+    3336, 3360, 3363, 3366, 3371, 3378, 3385, 3386, 3388, 3411, 3418, 3434, 3437, 3438, 3439, 3452, 3467, 3470, 3475,
+    3498, 3523, 3527, 3530, 3536, 3551, 3563, 3569, 3575, 3581, 3588, 3601, 3605, 3610, 3632, 3641, 3646, 3657, 3662,
+    3677, 3691, 3694, 3732, 3795, 3802, 3813, 3814, 3815, 3886, 3928, 3947, 3985, 4047, 4077, 4102, 4343, 4349, 4353,
+    4398, 4424, 4425, 4525, 4528,
+))
+# fmt: on
+
+
+def convert_msra(members: list[Path], folder: Path, train_pieces: int = TRAIN_PIECES) -> dict[str, int]:
+    """Write train.bmes and test.bmes into `folder` and count what is in them."""
+    pieces = read_columns(members[0], "BIO")
+    counts: dict[str, int] = {}
+    for part, sentences in (("train", _train(pieces, train_pieces)), ("test", _test(pieces, train_pieces))):
+        write_columns(folder / f"{part}.bmes", sentences, "BMES")
+        counts |= count_sentences(part, sentences)
+    return counts
+
+
+def count_sentences(part: str, sentences: list[Sentence]) -> dict[str, int]:
+    return {
+        f"{part} sentences": len(sentences),
+        f"{part} characters": sum(map(len, sentences)),
+        f"{part} entities": sum(len(sentence.spans or ()) for sentence in sentences),
+    }
+
+
+def _train(pieces: Corpus, train_pieces: int) -> list[Sentence]:
+    part = _tagged(pieces, 0, train_pieces)
+    return list(_join((text, tags, text[-1] in _GOES_ON) for text, tags in part))
+
+
+def _test(pieces: Corpus, train_pieces: int) -> list[Sentence]:
+    part = enumerate(_tagged(pieces, train_pieces, len(pieces)), start=1)
+    return list(_join((text, tags, number in _TEST_GOES_ON) for number, (text, tags) in part))
+
+
+def _tagged(pieces: Corpus, start: int, end: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    tags = pieces.tags or ()
+    return ((pieces.sentences[at].text, tags[at]) for at in range(start, min(end, len(pieces))))
+
+
+def _join(pieces: Iterable[tuple[str, tuple[str, ...], bool]]) -> Iterator[Sentence]:
+    """Tags are joined before spans are made, so that an entity across a cut comes back whole."""
+    text = ""
+    tags: tuple[str, ...] = ()
+    for piece, piece_tags, goes_on in pieces:
+        text, tags = text + piece, (*tags, *piece_tags)
+        if not goes_on:
+            yield Sentence(text, tuple(tags_to_spans(tags, "BIO")))
+            text, tags = "", ()
+    if text:
+        yield Sentence(text, tuple(tags_to_spans(tags, "BIO")))
+
+
+_LABELS = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
+_LONG_SURNAMES = frozenset(
+    (
+        "欧阳",
+        "司马",
+        "诸葛",
+        "上官",
+        "司徒",
+        "司空",
+        "令狐",
+        "南宫",
+        "夏侯",
+        "皇甫",
+        "尉迟",
+        "公孙",
+        "慕容",
+        "东方",
+        "端木",
+        "独孤",
+        "轩辕",
+        "长孙",
+        "宇文",
+        "闻人",
+    )
+)
+
+
+def convert_pku(members: list[Path], folder: Path) -> dict[str, int]:
+    """Write words.seg and entities.bmes into `folder` and count what is in them."""
+    lines = [_pairs(line, members[0], number) for number, line in read_lines(members[0]) if line.strip()]
+    words = [from_words([word for word, _ in pairs]) for pairs in lines]
+    entities = [_sentence(sentence, pairs) for sentence, pairs in zip(words, lines, strict=True)]
+    write_segmented(folder / "words.seg", words)
+    write_columns(folder / "entities.bmes", entities, "BMES")
+    return {
+        "sentences": len(words),
+        "words": sum(map(len, lines)),
+        "characters": sum(map(len, words)),
+        "entities": sum(len(sentence.spans or ()) for sentence in entities),
+    }
+
+
+def _pairs(line: str, path: Path, number: int) -> list[tuple[str, str]]:
+    pairs = []
+    for token in line.split():
+        word, slash, tag = token.rpartition("/")
+        if not word or not slash or not tag:
+            raise InputError(f"expected word/tag, not {token!r}", path, number)
+        pairs.append((word, tag))
+    return pairs
+
+
+def _sentence(words: Sentence, pairs: Sequence[tuple[str, str]]) -> Sentence:
+    """The text with its entities, and its words with their parts of speech."""
+    tagged = (Span(word.start, word.end, tag) for word, (_, tag) in zip(words.spans or (), pairs, strict=True))
+    return Sentence(words.text, tuple(_entities(pairs)), tuple(tagged))
+
+
+def _entities(pairs: Sequence[tuple[str, str]]) -> Iterator[Span]:
+    at, offset = 0, 0
+    while at < len(pairs):
+        tag = pairs[at][1]
+        taken = _name_length(pairs, at) if tag == "nr" else 1
+        end = offset + sum(len(word) for word, _ in pairs[at : at + taken])
+        if tag in _LABELS:
+            yield Span(offset, end, _LABELS[tag])
+        at, offset = at + taken, end
+
+
+def _name_length(pairs: Sequence[tuple[str, str]], at: int) -> int:
+    """How many nr words, from `at` on, are one person."""
+    run = [word for word, tag in pairs[at : at + 3] if tag == "nr"]
+    tags = [tag for _, tag in pairs[at : at + 3]]
+    if tags[:2] != ["nr", "nr"] or not _is_surname(run[0]):
+        return 1
+    doubled = tags == ["nr"] * 3 and len(run[1]) == 1 and len(run[2]) == 2
+    return 3 if doubled else 2
+
+
+def _is_surname(word: str) -> bool:
+    return len(word) == 1 or word in _LONG_SURNAMES
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Lists, strings and numbers need no class, so a pickle that names one is refused before it can run anything."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module_name}.{global_name}; only plain values are read")
+
+
+def convert_simplechinese(members: list[Path], folder: Path) -> dict[str, int]:
+    """float16 matrix and pickled word list → word2vec binary, float32, in the same order and scale."""
+    words = read_word_pickle(members[0])
+    try:
+        matrix = np.load(members[1], allow_pickle=False).astype(np.float32)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"not a NumPy array: {error}", members[1]) from None
+    if matrix.ndim != 2 or len(matrix) != len(words):
+        raise InputError(f"{len(words)} words do not fit an array of shape {matrix.shape}", members[1])
+    write_vectors(folder / "words.bin", Vectors(words, matrix), binary=True)
+    single = sum(len(word) == 1 for word in words)
+    return {"words": len(words), "width": matrix.shape[1], "single characters": single}
+
+
+def read_word_pickle(path: Path) -> tuple[str, ...]:
+    """The list of strings in a pickle; anything else in it is refused."""
+    with opening(path) as file:
+        try:
+            words = _PlainUnpickler(file).load()
+        except Exception as error:  # a broken pickle may raise nearly anything
+            raise InputError(f"not a plain pickled list: {error}", path) from None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError("expected a pickled list of strings", path)
+    return tuple(words)
+
+
+def convert_jieba(members: list[Path], folder: Path) -> dict[str, int]:
+    """jieba's `word frequency tag` lines as they are, once each has been seen to be one."""
+    count = 0
+    for number, line in read_lines(members[0]):
+        fields = line.split(" ")
+        if len(fields) != 3 or not fields[0] or not fields[1].isdecimal():
+            raise InputError(f"expected 'word frequency tag', not {line[:40]!r}", members[0], number)
+        count += 1
+    with opening(members[0]) as source, writing(folder / "dict.txt", binary=True) as file:
+        shutil.copyfileobj(source, file)
+    return {"words": count}

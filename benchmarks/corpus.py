@@ -22,7 +22,7 @@ import torch
 
 from hanlattice.batch import Batch
 from hanlattice.batch.buckets import training_batches
-from hanlattice.batch.prefetch import made_ahead
+from hanlattice.batch.prefetch import prefetch
 from hanlattice.config import read_config
 from hanlattice.models.build import build
 from hanlattice.models.checkpoint import Model
@@ -69,7 +69,7 @@ def main() -> None:
 
     def epoch(n: int) -> None:
         order = training_batches(examples.lengths, options.batch, 1, n)
-        with closing(made_ahead(make, order, PACE[device.type][0])) as batches:
+        with closing(prefetch(make, order, PACE[device.type][0])) as batches:
             for batch in batches:
                 optimizer.zero_grad(set_to_none=True)
                 tagger.loss(batch).mean().backward()  # type: ignore[no-untyped-call]

@@ -47,7 +47,7 @@ def every_span(tagger: Predictor, text: str) -> dict[tuple[int, int, str], float
     model = tagger.model
     batch = model.indexer.read([text]).batch([0])
     with torch.no_grad():
-        emissions = model.tagger.decided(batch)
+        emissions = model.tagger.constrained_emissions(batch)
     spans = [Span(a, b, x) for a in range(len(text)) for b in range(a + 1, len(text) + 1) for x in LABELS]
     scores = model.tagger.crf.span_scores(emissions, batch.units, [spans])[0]
     return {(span.start, span.end, span.label): score for span, score in zip(spans, scores, strict=True)}

@@ -536,7 +536,7 @@ def test_a_model_of_gold_words_cannot_read_raw_text(made, tmp_path, kind):
     config = made_config(made, segment__by="gold", **SEGMENTED[kind])
     tagger = load(write_untrained(tmp_path / "gold", config, sentences))
     for ask in (lambda: tagger("王小明"), lambda: tagger(["", "王小明"]), lambda: list(tagger.pipe(["王小明"]))):
-        with pytest.raises(InputError, match=r"segment\.by=gold wants the words.*segment\.by=rjieba"):
+        with pytest.raises(InputError, match=r"segment\.by=gold needs the words.*segment\.by=rjieba"):
             ask()
     assert tagger("") == Document("", ())
 

@@ -61,7 +61,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def peak_memory() -> int | None:
-    """The most bytes that this process has had in memory so far; None where nobody counts."""
+    """The peak memory of this process in bytes; None where the system does not say."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -146,7 +146,7 @@ def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
 
 
 def shown(path: str | Path) -> str:
-    """A path as it goes into JSON and onto cards: what is no UTF-8 in a name (a GBK one, say) becomes U+FFFD."""
+    """A path as it goes into JSON and onto cards: bytes that are not UTF-8 (a GBK name, say) become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 

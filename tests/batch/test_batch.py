@@ -200,7 +200,7 @@ def test_gold_tags_of_some_are_tags_of_none():
     assert INDEXER.examples([tagged, plain]).batch([0]).tags is None
 
 
-# ---- what stands beside the characters, and words
+# ---- extra ids of characters, and words
 
 
 BIGRAMS = Vocab(["南京", "京市", "市0", "长江", "江大", "市-null-", "A0"])
@@ -229,7 +229,7 @@ def bigrams_by_hand(text: str) -> list[int]:
     return [0 if character.isspace() else BIGRAMS[next(found)] for character in fold_digits(text)]
 
 
-def beside_by_hand(sentence: Sentence) -> dict[str, list[int]]:
+def extra_ids_by_hand(sentence: Sentence) -> dict[str, list[int]]:
     """The further numbers of a sentence's characters, one character at a time."""
     assert SOFT.pos is not None
     sentence = as_read(sentence)
@@ -271,21 +271,21 @@ def padded(rows: list[list[int]]) -> list[list[int]]:
 
 
 @given(segmented_corpora, st.data())
-def test_what_stands_beside_is_that_of_a_plain_loop(corpus: list[Sentence], data: st.DataObject) -> None:
+def test_extra_ids_are_those_of_a_plain_loop(corpus: list[Sentence], data: st.DataObject) -> None:
     examples = SOFT.examples(corpus)
-    expected = [beside_by_hand(sentence) for sentence in corpus]
+    expected = [extra_ids_by_hand(sentence) for sentence in corpus]
     for name in ("bichars", "positions", "pos"):
-        assert examples.beside[name].tolist() == [number for row in expected for number in row[name]], name
+        assert examples.extra_ids[name].tolist() == [number for row in expected for number in row[name]], name
     assert examples.segments is None
     assert as_lists(examples) == [by_hand(sentence) for sentence in corpus]
     places = data.draw(st.lists(st.integers(0, len(corpus) - 1), max_size=5)) if corpus else []
     batch = examples.batch(places)
     check_batch(batch, [by_hand(corpus[at]) for at in places])
-    assert batch.beside.keys() - {JOINTS} == {"bichars", "positions", "pos"}
+    assert batch.extra_ids.keys() - {JOINTS} == {"bichars", "positions", "pos"}
     gaps = [name_gaps(sentence.text)[places_read(sentence.text)].tolist() for sentence in corpus]
     spaced = any(character.isspace() for sentence in corpus for character in sentence.text)
-    assert (JOINTS in batch.beside) == spaced
-    for name, table in batch.beside.items():
+    assert (JOINTS in batch.extra_ids) == spaced
+    for name, table in batch.extra_ids.items():
         rows = gaps if name == JOINTS else [row[name] for row in expected]
         assert table.tolist() == padded([rows[at] for at in places]), name
     assert batch.symbols is not None
@@ -302,7 +302,7 @@ def test_words_and_their_tags_are_those_of_a_plain_loop(corpus: list[Sentence], 
     assert examples.segments.counts.tolist() == examples.units.tolist() == [len(row) for row in expected]
     arrays = (array.tolist() for array in examples.segments[1:])
     assert list(zip(*arrays, strict=True)) == [word for row in expected for word in row]
-    assert examples.beside.keys() == {"bichars"}
+    assert examples.extra_ids.keys() == {"bichars"}
     places = data.draw(st.lists(st.integers(0, len(corpus) - 1), max_size=5)) if corpus else []
     batch = examples.batch(places)
     lengths, rows = [len(corpus[at]) for at in places], [expected[at] for at in places]
@@ -313,7 +313,7 @@ def test_words_and_their_tags_are_those_of_a_plain_loop(corpus: list[Sentence], 
     assert batch.counts.tolist() == batch.units.tolist() == [len(row) for row in rows]
     assert batch.tags is not None
     assert batch.tags.tolist() == padded([tags_by_hand(corpus[at]) for at in places])
-    assert batch.beside["bichars"].tolist() == padded([bigrams_by_hand(corpus[at].text) for at in places])
+    assert batch.extra_ids["bichars"].tolist() == padded([bigrams_by_hand(corpus[at].text) for at in places])
     assert (len(batch.lattice), batch.lattice.lengths.tolist(), batch.lengths.tolist()) == (0, lengths, lengths)
 
 
@@ -329,10 +329,10 @@ def test_in_parts_or_at_once(corpus: list[Sentence], part: int, indexer: Indexer
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PART", part)
         parts = indexer.examples(corpus)
-    assert parts.beside.keys() == whole.beside.keys()
+    assert parts.extra_ids.keys() == whole.extra_ids.keys()
     for mine, theirs in (
         *((getattr(parts, name), getattr(whole, name)) for name in ("lengths", "chars", "tags")),
-        *((parts.beside[name], whole.beside[name]) for name in whole.beside),
+        *((parts.extra_ids[name], whole.extra_ids[name]) for name in whole.extra_ids),
         *zip(parts.matches, whole.matches, strict=True),
         *zip(parts.segments or (), whole.segments or (), strict=True),
         *([(parts.symbols, whole.symbols)] if whole.symbols is not None else []),
@@ -393,13 +393,13 @@ def test_empty_corpora_and_empty_sentences(indexer: Indexer) -> None:
         assert (len(examples), len(batch), batch.chars.shape) == (count, count, (count, 0))
         assert batch.tags is not None
         assert (batch.tags.shape, batch.words.shape, len(batch.places)) == ((count, 0), (0,), 0)
-        assert all(table.shape == (count, 0) for table in batch.beside.values())
+        assert all(table.shape == (count, 0) for table in batch.extra_ids.values())
         assert examples.in_characters(flat([])).text.tolist() == []
 
 
 def test_a_text_without_gold_words_is_refused_by_the_model_that_wants_them() -> None:
     for indexer in (SOFT, WORDED):
-        with pytest.raises(InputError, match=r"segment\.by=gold wants the words"):
+        with pytest.raises(InputError, match=r"segment\.by=gold needs the words"):
             indexer.read(["南京"])
         with pytest.raises(InputError, match="this text has none"):
             indexer.examples([Sentence("南京", ())])
@@ -420,9 +420,9 @@ WRONG_EXAMPLES = {
     "a tag less": (INDEXER, {"tags": numbers(0, 0)}, "do not belong"),
     "tags of characters": (WORDED, {"tags": numbers(0, 0, 0)}, "do not belong"),
     "tags of words": (SOFT, {"tags": numbers(0, 0)}, "do not belong"),
-    "a symbol less": (SOFT, {"symbols": numbers(1, 2)}, "chars, symbols, states and what stands beside"),
-    "a state less": (SOFT, {"states": np.zeros((2, 4), np.float16)}, "chars, symbols, states and what stands beside"),
-    "a bigram less": (SOFT, {"beside": {"bichars": numbers(1, 2)}}, "what stands beside do not belong"),
+    "a symbol less": (SOFT, {"symbols": numbers(1, 2)}, "chars, symbols, states and extra ids"),
+    "a state less": (SOFT, {"states": np.zeros((2, 4), np.float16)}, "chars, symbols, states and extra ids"),
+    "a bigram less": (SOFT, {"extra_ids": {"bichars": numbers(1, 2)}}, "extra ids are not of the same sentences"),
     "matches of two sentences": (
         INDEXER,
         {"matches": NO_MATCH._replace(counts=numbers(0, 0))},
@@ -467,7 +467,7 @@ WRONG_BATCHES = {
     "segments alone": (WORDED, {"counts": None}, "segments come with counts"),
     "symbols of another width": (SOFT, {"symbols": torch.zeros(2, 4)}, r"symbols must begin with \(2, 3\)"),
     "states of another width": (SOFT, {"states": torch.zeros(2, 2, 5)}, r"states must begin with \(2, 3\)"),
-    "positions of another width": (SOFT, {"beside": {"pos": torch.zeros(1, 3)}}, r"pos must begin with \(2, 3\)"),
+    "positions of another width": (SOFT, {"extra_ids": {"pos": torch.zeros(1, 3)}}, r"pos must begin with \(2, 3\)"),
 }
 
 
@@ -493,7 +493,7 @@ def test_a_batch_stays_as_it_is():
 def tensors(batch: Batch) -> dict[str, torch.Tensor]:
     """Every tensor of a batch, by name."""
     fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(Batch)}
-    return {name: value for name, value in (fields | dict(batch.beside)).items() if isinstance(value, torch.Tensor)}
+    return {name: value for name, value in (fields | dict(batch.extra_ids)).items() if isinstance(value, torch.Tensor)}
 
 
 @pytest.mark.parametrize("indexer", [INDEXER, SOFT, WORDED], ids=["lattice", "softword", "word"])
@@ -514,7 +514,7 @@ def test_to_moves_every_tensor(indexer: Indexer) -> None:
 def test_to_a_gpu_and_back(indexer: Indexer, is_tagged: bool) -> None:
     batch = two(indexer) if is_tagged else dataclasses.replace(two(indexer), tags=None)
     moved = batch.to("cuda").to("cuda")  # the second time there is nothing to do
-    kept = list(batch.places.kept)
+    kept = list(batch.places.cache)
     mine, theirs = tensors(batch), tensors(moved)
     assert mine.keys() == theirs.keys()
     for name, tensor in theirs.items():
@@ -524,4 +524,4 @@ def test_to_a_gpu_and_back(indexer: Indexer, is_tagged: bool) -> None:
     assert kept
     device = moved.chars.device
     prepare(batch.lattice, device) if batch.segments is None else packing.prepare(batch.segments, device)
-    assert list(batch.places.kept) == kept  # what a tensor's device asks for was there already
+    assert list(batch.places.cache) == kept  # what a tensor's device asks for was there already

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.batch.prefetch import made_ahead
+from hanlattice.batch.prefetch import prefetch
 
 
 def threads() -> set[str]:
@@ -20,13 +20,13 @@ def threads() -> set[str]:
 
 @given(st.lists(st.integers(), max_size=9), st.integers(0, 4))
 def test_it_is_map(items: list[int], depth: int) -> None:
-    assert list(made_ahead(str, items, depth)) == list(map(str, items))
+    assert list(prefetch(str, items, depth)) == list(map(str, items))
     assert not threads()
 
 
 def test_no_more_are_made_than_the_depth_allows():
     made: list[int] = []
-    with closing(made_ahead(lambda item: made.append(item) or item, range(100), 3)) as items:
+    with closing(prefetch(lambda item: made.append(item) or item, range(100), 3)) as items:
         for item in items:
             assert item in made
             assert len(made) <= item + 4
@@ -38,7 +38,7 @@ def test_no_more_are_made_than_the_depth_allows():
 
 def test_it_is_made_in_another_thread_unless_the_depth_is_0():
     for depth, same in ((0, True), (1, False)):
-        (name,) = made_ahead(lambda _: threading.current_thread().name, [0], depth)
+        (name,) = prefetch(lambda _: threading.current_thread().name, [0], depth)
         assert (name == threading.current_thread().name) == same
 
 
@@ -52,7 +52,7 @@ def test_an_error_comes_in_its_turn(depth, error):
 
     found: list[int] = []
     with pytest.raises(error, match="the third"):
-        read(made_ahead(make, range(5), depth), found.append)
+        read(prefetch(make, range(5), depth), found.append)
     assert found == [0, 1]
     assert not threads()
 
@@ -62,7 +62,7 @@ def test_a_reader_that_fails_leaves_no_thread():
         raise RuntimeError(f"cannot take {item}")
 
     with pytest.raises(RuntimeError, match="cannot take 0"):
-        read(made_ahead(str, range(100), 2), fail)
+        read(prefetch(str, range(100), 2), fail)
     assert not threads()
 
 

@@ -93,10 +93,10 @@ def check(examples: Examples, corpus: list[Sentence]) -> None:
     flat = zip(*(array.tolist() for array in examples.matches[1:]), strict=True)
     assert list(flat) == [match for row in found for match in row]
     gaps = [int(joints(sentence.text)[at]) for sentence in corpus for at in places(sentence.text)]
-    assert examples.beside[JOINTS].tolist() == gaps
+    assert examples.extra_ids[JOINTS].tolist() == gaps
     assert BOTH.bichars is not None
     ids = [BOTH.bichars[pair] for sentence in corpus for pair in bigrams("".join(sentence.text.split()))]
-    assert examples.beside[BICHARS].tolist() == ids
+    assert examples.extra_ids[BICHARS].tolist() == ids
 
 
 @given(corpora)
@@ -137,7 +137,7 @@ def test_words_of_a_file_with_white_space_in_its_text(tmp_path):
     assert examples.tags is not None
     assert [TAGS[tag][0] for tag in examples.tags] == [*"BME", *"BE", *"BE"]
     assert offsets_of(examples) == [0, 1, 3, 5, 6, 8, 9]
-    assert examples.beside[JOINTS].tolist() == [CUT, FREE, CUT, CUT, FREE, CUT, FREE]
+    assert examples.extra_ids[JOINTS].tolist() == [CUT, FREE, CUT, CUT, FREE, CUT, FREE]
 
 
 def test_a_word_of_both_sources_is_found_twice():
@@ -156,7 +156,7 @@ def test_subwords_alone_have_numbers_of_their_own():
 def test_no_word_is_found_across_white_space():
     examples = BOTH.read(["长\u3000江 1 9", "长江19"])
     assert examples.matches.counts.tolist() == [0, 2]
-    assert examples.beside[JOINTS].tolist() == [CUT] * 4 + [CUT, FREE, FREE, JOIN]
+    assert examples.extra_ids[JOINTS].tolist() == [CUT] * 4 + [CUT, FREE, FREE, JOIN]
 
 
 @pytest.mark.parametrize("other", ["南", "南 京", " "])
@@ -164,7 +164,7 @@ def test_a_text_is_read_alike_whatever_stands_beside_it(other):
     """There is a cut inside this word of the lexicon, before the emoji, and no white space."""
     emoji = dataclasses.replace(BOTH, lexicon=Lexicon(["好😀"]))
     alone, among = emoji.read(["好😀"]), emoji.read(["好😀", other])
-    assert alone.beside[JOINTS].tolist() == [CUT, CUT]
+    assert alone.extra_ids[JOINTS].tolist() == [CUT, CUT]
     assert alone.matches.counts[0] == among.matches.counts[0]
 
 
@@ -199,9 +199,9 @@ def test_a_model_of_entities_reads_no_white_space_either_and_knows_fewer_gaps():
     examples = plain.read(["\u3000南 京\n", "南京 市", "19 98", "长\t江"])
     assert examples.lengths.tolist() == [2, 3, 4, 2]
     assert offsets_of(examples) == [1, 3, 0, 1, 3, 0, 1, 3, 4, 0, 2]
-    assert examples.beside[JOINTS].tolist() == [FREE, SPACED, FREE, FREE, SPACED, *[FREE] * 4, FREE, CUT]
+    assert examples.extra_ids[JOINTS].tolist() == [FREE, SPACED, FREE, FREE, SPACED, *[FREE] * 4, FREE, CUT]
     assert examples.matches.counts.tolist() == [1, 2, 0, 0]  # 南京, also apart, and 京市; not 南京市 and 长江
-    assert JOINTS not in plain.read(["南京"]).beside
+    assert JOINTS not in plain.read(["南京"]).extra_ids
 
 
 def test_a_model_of_words_reads_white_space_like_any_character():
@@ -216,5 +216,5 @@ def test_a_model_of_words_reads_white_space_like_any_character():
     examples = worded.read(["南 京"], [(Span(0, 1, "n"), Span(1, 2, "x"), Span(2, 3, "n"))])
     assert examples.lengths.tolist() == [3]
     assert examples.offsets is None
-    assert JOINTS not in examples.beside
+    assert JOINTS not in examples.extra_ids
     assert np.array_equal(examples.chars, [1, 0, 2])

@@ -158,7 +158,7 @@ def test_a_model_of_gold_words_reads_files_that_have_them(made, tmp_path, suffix
     assert json.loads(outcome.text)["segmentation"] == {"crossing": crossing, "gold": gold}
     write(tmp_path / f"b.{suffix}", sentences(3, 9))
     refused = hanlattice("evaluate", folder, tmp_path / f"b.{suffix}")
-    refused.refused(f"b.{suffix}: segment.by=gold wants the words of the text")
+    refused.refused(f"b.{suffix}: segment.by=gold needs the words of the text")
     assert refused.err.count("\n") == 1
 
 

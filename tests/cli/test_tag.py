@@ -407,7 +407,7 @@ def test_raw_text_for_a_model_of_gold_words_is_refused_in_one_line(made, tmp_pat
     folder = write_untrained(tmp_path / "gold", config, [in_twos(sentence) for sentence in sentences(30, 3)])
     for more in ([], ["-o", tmp_path / "out.jsonl"]):
         refused = hanlattice("tag", "-m", folder, *more, TEXT)
-        refused.refused("segment.by=gold wants the words of the text", "use segment.by=rjieba")
+        refused.refused("segment.by=gold needs the words of the text", "use segment.by=rjieba")
         assert refused.err.count("\n") == 1
     assert not (tmp_path / "out.jsonl").exists()
 

@@ -124,7 +124,7 @@ def test_words_beside_iob1_tags(tmp_path):
 def test_a_file_is_written_with_all_words_or_with_none(tmp_path):
     items = [Sentence("好", (), (Span(0, 1, "a"),)), Sentence("好", ())]
     for pair in (items, items[::-1]):
-        with pytest.raises(InputError, match="of sentences 1 and 2 one has words and one has not"):
+        with pytest.raises(InputError, match="only one of sentences 1 and 2 has words"):
             write_columns(tmp_path / "out.bmes", pair)
     assert not list(tmp_path.iterdir())
 

@@ -251,7 +251,7 @@ def test_layers_are_stacked(tmp_path):
 
 
 def test_a_gold_segmentation_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(InputError, match=r"segment\.by=gold wants the words"):
+    with pytest.raises(InputError, match=r"segment\.by=gold needs the words"):
         make(tmp_path, model={"encoder": "word"}, segment={"by": "gold"})
 
 

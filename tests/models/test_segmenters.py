@@ -114,7 +114,7 @@ def test_what_is_saved_comes_back_equal(kind, made, tmp_path):
     batches = [indexer.examples(corpus).batch(range(9)) for indexer in (built.indexer, loaded.indexer)]
     before = built.tagger.eval().emissions(batches[0])
     assert torch.equal(before, loaded.tagger.emissions(batches[1]))
-    assert torch.equal(built.tagger.decided(batches[0]), loaded.tagger.decided(batches[1]))
+    assert torch.equal(built.tagger.constrained_emissions(batches[0]), loaded.tagger.constrained_emissions(batches[1]))
 
 
 @pytest.fixture

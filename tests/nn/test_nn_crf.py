@@ -197,7 +197,7 @@ def test_under_known_gaps_only_what_respects_them_counts(
     T = max(map(len, gaps))
     emissions, _ = draw(module, len(gaps), T, seed, scale)
     lengths = torch.tensor([len(row) for row in gaps])
-    under = module.under(emissions, torch.tensor([row + [FREE] * (T - len(row)) for row in gaps]))
+    under = module.constrain(emissions, torch.tensor([row + [FREE] * (T - len(row)) for row in gaps]))
     decoded = module.decode(under, lengths).tolist()
     spans = [[Span(s, e, "WORD") for s in range(n) for e in range(s + 1, n + 1)] for n in lengths.tolist()]
     probability = module.span_scores(under, lengths, spans)
@@ -229,7 +229,7 @@ def test_a_name_goes_on_after_a_blank_only_if_all_of_it_is_spaced_out(
 ) -> None:
     module = trained(scheme, "X")
     T = len(gaps)
-    under = module.under(torch.zeros(1, T + padding, len(module.tags)), torch.tensor([gaps + [FREE] * padding]))[0]
+    under = module.constrain(torch.zeros(1, T + padding, len(module.tags)), torch.tensor([gaps + [FREE] * padding]))[0]
     for tagging in product(module.tags, repeat=T):
         if is_legal(list(tagging), scheme):
             allowed = all(under[t, module.ids[tag]] == 0 for t, tag in enumerate(tagging))
@@ -241,4 +241,4 @@ def test_a_name_goes_on_after_a_blank_only_if_all_of_it_is_spaced_out(
 def test_gaps_of_which_nothing_is_known_change_nothing(scheme: str) -> None:
     module = trained(scheme)
     emissions, _ = draw(module, 2, 5, 1)
-    assert torch.equal(module.under(emissions, torch.full((2, 5), FREE)), emissions)
+    assert torch.equal(module.constrain(emissions, torch.full((2, 5), FREE)), emissions)

@@ -90,7 +90,7 @@ def test_what_cannot_be_is_not_found(scheme):
     """Of a segmenter, whose gaps may be known: words across a cut, or from inside of what belongs together."""
     module = trained(scheme, seed=3, tags=WORD_TAGS[scheme])
     emissions, _ = draw(module, 1, 4, 3)
-    under = module.under(emissions, torch.tensor([[CUT, FREE, CUT, JOIN]]))
+    under = module.constrain(emissions, torch.tensor([[CUT, FREE, CUT, JOIN]]))
     (found,) = candidates(module, under, torch.tensor([4]), 100)
     assert {(span.start, span.end) for span in found} == {(0, 1), (0, 2), (1, 2), (2, 4)}
     assert found[0] == Span(2, 4, "WORD")

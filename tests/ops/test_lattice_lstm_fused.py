@@ -192,13 +192,13 @@ def test_the_schedule_finds_every_word_at_both_its_ends(lattice: Lattice) -> Non
 def test_a_schedule_is_made_once() -> None:
     lattice = Lattice.from_words([3], [(0, 0, 2, 0)])
     prepare(lattice, "cpu")
-    assert not lattice.kept
+    assert not lattice.cache
     if HAS_GPU:
         prepare(lattice, DEVICE)
-        kept = dict(lattice.kept)
+        kept = dict(lattice.cache)
         prepare(lattice, DEVICE)
         assert kept
-        assert all(lattice.kept[key] is value for key, value in kept.items())
+        assert all(lattice.cache[key] is value for key, value in kept.items())
 
 
 def test_torch_settings_of_others_are_left_alone() -> None:

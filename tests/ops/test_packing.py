@@ -101,17 +101,17 @@ def test_everything_is_made_once() -> None:
 def test_prepare_leaves_a_cpu_alone() -> None:
     segments = segments_of([[1, 2]])
     prepare(segments, "cpu")
-    assert segments.kept == {}
+    assert segments.cache == {}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_prepare_makes_everything_on_the_gpu() -> None:
     segments = segments_of([[1, 2], [], [3]])
     prepare(segments, "cuda")
-    kept = dict(segments.kept)
+    kept = dict(segments.cache)
     there = torch.zeros(1, device="cuda").device
     for make in (words, spelled, bounded, joined):
         here = make(segments_of([[1, 2], [], [3]]), CPU)
         for mine, expected in zip(make(segments, there), here, strict=True):
             assert torch.equal(mine.cpu(), expected) if isinstance(expected, torch.Tensor) else mine == expected
-    assert segments.kept == kept
+    assert segments.cache == kept

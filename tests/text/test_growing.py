@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.text import matcher as growing
-from hanlattice.text.matcher import RATIO, SMALL, Parts, TableMatcher, find, grown
+from hanlattice.text.matcher import RATIO, SMALL, Parts, TableMatcher, extend, find
 from tests.text.test_matcher import few, rows
 
 batches = st.lists(st.lists(st.text(few, min_size=1, max_size=4), max_size=6), min_size=1, max_size=6)
 
 
 def grow(parts: Parts, words: list[str]) -> Parts:
-    return grown(parts, len(words), lambda count: words[len(words) - count :])
+    return extend(parts, len(words), lambda count: words[len(words) - count :])
 
 
 @given(batches, st.lists(st.text(few, max_size=20), max_size=3), st.integers(0, 3), st.integers(1, 3))

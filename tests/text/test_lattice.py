@@ -117,10 +117,10 @@ def test_arrays_are_read_only_and_the_callers_are_left_alone():
 @given(lattices())
 def test_what_is_kept_with_a_lattice_is_no_part_of_it(lattice):
     again = Lattice(*(getattr(lattice, name) for name in ("lengths", "sentence", "start", "end", "word")))
-    lattice.kept["cpu"] = lattice.end - 1
+    lattice.cache["cpu"] = lattice.end - 1
     assert again == lattice
     assert repr(again) == repr(lattice)
-    assert again.kept == lattice.reversed().kept == {}
+    assert again.cache == lattice.reversed().cache == {}
 
 
 @given(lattices())

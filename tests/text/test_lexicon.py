@@ -203,14 +203,14 @@ def test_widths_are_one_word_in_the_first_spelling():
 @pytest.mark.parametrize("word", ["a\nb", "a\tb", "中\r\n文"])
 def test_words_that_no_line_can_carry(word):
     lexicon = Lexicon(["ok"])
-    with pytest.raises(InputError, match="stands on one line and has no TAB"):
+    with pytest.raises(InputError, match="is one line without a TAB"):
         lexicon.add(word)
     assert lexicon.words == ["ok"]
 
 
 def test_one_wrong_word_leaves_all_out():
     lexicon = Lexicon(["ok"])
-    with pytest.raises(InputError, match=r"no TAB: 'c\\td'"):
+    with pytest.raises(InputError, match=r"a TAB: 'c\\td'"):
         lexicon.update(["ab", "c\td", "ef"])
     assert lexicon.words == ["ok"]
 

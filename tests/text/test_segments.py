@@ -132,10 +132,10 @@ def test_trusted_segments_are_the_same_value_and_frozen(segments: Segments) -> N
     assert trusted.sentence.tolist() == segments.sentence.tolist()
     assert trusted.end is arrays[3]
     assert not any(array.flags.writeable for array in arrays)
-    segments.kept["cpu"] = segments.end - 1
+    segments.cache["cpu"] = segments.end - 1
     assert trusted == segments
     assert repr(trusted) == repr(segments)
-    assert trusted.kept == {}
+    assert trusted.cache == {}
 
 
 @given(st.lists(st.integers(0, 4), max_size=5))

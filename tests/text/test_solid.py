@@ -13,7 +13,7 @@ from hanlattice.text.boundaries import (
     joints,
     name_gaps,
     names_without_space,
-    solid_text,
+    remove_space,
     spans_without_space,
     without_space,
 )
@@ -44,7 +44,7 @@ def test_what_is_left_and_where_it_stood(given_texts: list[str]) -> None:
 
 @given(SPACED | any_text)
 def test_a_text_alone(text: str) -> None:
-    assert solid_text(text) == "".join(character for character in text if not character.isspace())
+    assert remove_space(text) == "".join(character for character in text if not character.isspace())
 
 
 @given(texts)

@@ -431,7 +431,7 @@ def test_gold_words_that_are_not_there_are_told_of_their_file_at_once(tiny, tmp_
         found = read_corpus(tiny / f"{part}.bmes").sentences
         write_columns(tmp_path / f"{part}.bmes", found if part == lacking else [in_twos(each) for each in found])
     files = {f"data__{part}": str(tmp_path / f"{part}.bmes") for part in ("train", "dev", "test")}
-    with pytest.raises(InputError, match=rf"{lacking}\.bmes: segment\.by=gold wants the words"):
+    with pytest.raises(InputError, match=rf"{lacking}\.bmes: segment\.by=gold needs the words"):
         train(config_of(tiny, segment__by="gold", words__vectors="", **files, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hanlattice.config import TrainConfig, make_config
-from hanlattice.training.optim import Average, learning_rate, make_optimizer, rise_and_fall
+from hanlattice.training.optim import Average, learning_rate, make_optimizer, warmup_linear
 
 
 def settings(**changes: Any) -> TrainConfig:
@@ -42,11 +42,11 @@ def test_warm_up_rises_then_the_schedule_takes_over():
 
 
 def test_the_rate_rises_and_falls_to_nothing():
-    found = [rise_and_fall(1.0, 0.1, step, 100) for step in range(100)]
+    found = [warmup_linear(1.0, 0.1, step, 100) for step in range(100)]
     assert found[:11] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0])
     assert found[10:] == sorted(found[10:], reverse=True)
     assert found[-1] == pytest.approx(1 / 90)
-    assert rise_and_fall(1.0, 0.0, 0, 1) == 1.0
+    assert warmup_linear(1.0, 0.0, 0, 1) == 1.0
 
 
 @given(

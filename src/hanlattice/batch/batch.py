@@ -30,7 +30,7 @@ class Batch:
     tags: Tensor | None  # [B, T] or [B, U]
     symbols: Tensor | None = None  # [B, T]: for the language model
     states: Tensor | None = None  # [B, T, S], in half precision: the language model's, where they are known already
-    beside: Mapping[str, Tensor] = field(default_factory=dict)  # [B, T] each: further numbers of the characters
+    extra_ids: Mapping[str, Tensor] = field(default_factory=dict)  # [B, T] each: further ids of the characters
     segments: Segments | None = None  # the words that cover the sentences, for a word model
     counts: Tensor | None = None  # [B]: how many these are
 
@@ -40,11 +40,11 @@ class Batch:
             raise ValueError("segments come with counts, and counts with segments")
         sizes = {B, len(self.lengths), len(self.lattice.lengths), len(self.places.lengths), len(self.units)}
         if len(sizes) > 1 or len(self.words) != len(self.places):
-            raise ValueError("chars, lengths, words and where they stand do not belong to the same batch")
+            raise ValueError("chars, lengths, words and lattice do not belong to the same batch")
         units = (B, T if self.segments is None else int(self.segments.counts.max(initial=0)))
         if self.tags is not None and tuple(self.tags.shape) != units:
             raise ValueError(f"tags must be {units}, not {tuple(self.tags.shape)}")
-        for name, other in (("symbols", self.symbols), ("states", self.states), *self.beside.items()):
+        for name, other in (("symbols", self.symbols), ("states", self.states), *self.extra_ids.items()):
             if other is not None and tuple(other.shape[:2]) != (B, T):
                 raise ValueError(f"{name} must begin with {(B, T)}, not {tuple(other.shape)}")
 
@@ -53,7 +53,7 @@ class Batch:
 
     @property
     def places(self) -> Lattice | Segments:
-        """Where the words stand."""
+        """The words of each sentence, and their places."""
         return self.lattice if self.segments is None else self.segments
 
     @property
@@ -62,10 +62,10 @@ class Batch:
         return self.lengths if self.counts is None else self.counts
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on a device. To a GPU all numbers go in one copy, and states in another; nobody waits for them."""
+        """The batch on a device. To a GPU all ids go in one copy and states in another, without waiting."""
         there = torch.device(device)
         named = {name: getattr(self, name) for name in ("chars", "lengths", "words", "tags", "symbols", "counts")}
-        whole = {name: tensor for name, tensor in (*named.items(), *self.beside.items()) if tensor is not None}
+        whole = {name: tensor for name, tensor in (*named.items(), *self.extra_ids.items()) if tensor is not None}
         states = self.states
         if there.type == "cuda" and self.chars.is_cpu:
             moved = dict(zip(whole, _move(list(whole.values()), there), strict=True))
@@ -86,7 +86,7 @@ class Batch:
             tags=moved.get("tags"),
             symbols=moved.get("symbols"),
             states=states,
-            beside={name: moved[name] for name in self.beside},
+            extra_ids={name: moved[name] for name in self.extra_ids},
             segments=self.segments,
             counts=moved.get("counts"),
         )
@@ -119,10 +119,10 @@ class Examples:
     matches: Matches
     tags: Ints | None  # [N], or [W] of the segments; None where a sentence has none
     symbols: Ints | None = None  # [N]: the characters as the language model numbers them, if there is one
-    states: npt.NDArray[np.float16] | None = None  # [N, S]: what the language model makes of them, if that is kept
-    beside: Mapping[str, Ints] = field(default_factory=dict)  # [N] each: further numbers of the characters
+    states: npt.NDArray[np.float16] | None = None  # [N, S]: states of the language model, if cached
+    extra_ids: Mapping[str, Ints] = field(default_factory=dict)  # [N] each: further ids of the characters
     segments: Words | None = None  # for a word model
-    offsets: Ints | None = None  # [N]: where each character stands in its text, if not all of the text is read
+    offsets: Ints | None = None  # [N]: the position of each character in its text, if white space was removed
 
     def __post_init__(self) -> None:
         counts, *words = self.matches
@@ -130,8 +130,10 @@ class Examples:
             raise ValueError("lengths and matches do not belong to the same sentences")
         if len(self.chars) != self.lengths.sum() or not (self.tags is None or len(self.tags) == self.units.sum()):
             raise ValueError("lengths, chars and tags do not belong to the same sentences")
-        if any(x is not None and len(x) != len(self.chars) for x in (self.symbols, self.states, *self.beside.values())):
-            raise ValueError("chars, symbols, states and what stands beside do not belong to the same sentences")
+        if any(
+            x is not None and len(x) != len(self.chars) for x in (self.symbols, self.states, *self.extra_ids.values())
+        ):
+            raise ValueError("chars, symbols, states and extra ids are not of the same sentences")
         Lattice(self.lengths, np.repeat(np.arange(len(counts)), counts), *words)  # its checks
         if self.segments is not None:
             Segments(self.lengths, *self.segments)
@@ -160,7 +162,7 @@ class Examples:
         return first_places(self.units)
 
     def batch(self, places: Sequence[int] | Ints, missing: float = 0.0, seed: Sequence[int] = (0,)) -> Batch:
-        """One batch of the sentences at these places, in this order; without a share of the lattice's words, by chance.
+        """One batch of the sentences at these places, in this order; a random share of the lattice's words is left out.
 
         Of the words that a word model reads none can be missing.
         """
@@ -183,7 +185,7 @@ class Examples:
             tags=None if self.tags is None else self._tags(at),
             symbols=None if self.symbols is None else _padded(self.symbols[here], there, B, T),
             states=None if self.states is None else _padded_rows(self.states, here, there, B, T),
-            beside={name: _padded(numbers[here], there, B, T) for name, numbers in self.beside.items()},
+            extra_ids={name: _padded(numbers[here], there, B, T) for name, numbers in self.extra_ids.items()},
             segments=segments,
             counts=None if segments is None else torch.from_numpy(segments.counts.copy()),
         )
@@ -217,7 +219,7 @@ class Examples:
 
 
 def first_places(counts: Ints) -> Ints:
-    """Where each of several runs of these lengths begins, when they stand one after the other."""
+    """Where each of several consecutive runs of these lengths begins."""
     return np.cumsum(counts) - counts
 
 

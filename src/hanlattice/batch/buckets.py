@@ -13,7 +13,7 @@ POOL = 50  # batches that are sorted together: enough for little padding, few en
 def training_batches(
     lengths: Sequence[int] | npt.NDArray[np.int64], batch_size: int, seed: int, epoch: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Every sentence once, shuffled anew each epoch, cut into batches of similar length."""
+    """Every sentence once, shuffled again each epoch, cut into batches of similar length."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hanlattice.batch.batch import Examples, Words
 from hanlattice.errors import InputError
-from hanlattice.text.boundaries import CUT, SPACED, Solid, names_without_space, spans_without_space, without_space
+from hanlattice.text.boundaries import CUT, SPACED, Unspaced, names_without_space, spans_without_space, without_space
 from hanlattice.text.lattice import Ints, Lattice, cells
 from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
@@ -56,8 +56,8 @@ def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
     return Matches(counts, *(column[stays] for column in matches[1:]))
 
 
-PART = 1 << 19  # characters that are matched at a time: bounds what matching needs beside its result
-BICHARS, POSITIONS, POS, JOINTS = "bichars", "positions", "pos", "joints"  # what may stand beside a character's own id
+PART = 1 << 19  # characters that are matched at a time: bounds the memory of matching
+BICHARS, POSITIONS, POS, JOINTS = "bichars", "positions", "pos", "joints"  # the extra ids of a character
 
 GoldWords = tuple[Span, ...] | None
 
@@ -75,7 +75,7 @@ class Indexer:
     segmenter: Segmenter | None = None  # of a word model, which has `words`, or else for softwords
     words: Vocab | None = None
     pos: Vocab | None = None  # parts of speech
-    subwords: Lexicon | None = None  # of a lattice that has words besides; theirs are the first numbers
+    subwords: Lexicon | None = None  # of a lattice with both; their ids come first
 
     @property
     def cuts(self) -> bool:
@@ -102,7 +102,7 @@ class Indexer:
         return replace(plain, tags=self.tag_ids.tags(of_units, plain.units))
 
     def read(self, texts: Sequence[str], words: Sequence[GoldWords] | None = None) -> Examples:
-        """Texts as numbers, without tags. `words` are the gold ones, for a model that wants them.
+        """Texts as numbers, without tags. `words` are the gold ones, for a model that needs them.
 
         Each text is segmented by itself. White space is not read, but by a model of words.
         """
@@ -117,12 +117,12 @@ class Indexer:
         codes, ends = code_points("\n".join(texts)), np.cumsum(lengths + 1)[:-1] - 1
         plain = np.delete(codes, ends)  # without the line ends in between
         cuts = self.segmenter(texts, words) if self.segmenter else None
-        beside = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
+        extra = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
         if cuts is not None and self.words is None:
-            beside |= self._softwords(cuts)
+            extra |= self._softwords(cuts)
         matches = self._matches(codes, lengths)
         if solid.gaps is not None:
-            beside[JOINTS] = solid.gaps
+            extra[JOINTS] = solid.gaps
             matches = within_cuts(matches, lengths, solid.gaps)
         return Examples(
             lengths,
@@ -130,15 +130,15 @@ class Indexer:
             matches,
             tags=None,
             symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
-            beside=beside,
+            extra_ids=extra,
             segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
             offsets=solid.offsets,
         )
 
-    def _solid(self, texts: Sequence[str]) -> Solid:
+    def _solid(self, texts: Sequence[str]) -> Unspaced:
         """What is read of texts. Of a model of words all, since its segmenter has white space for a word."""
         if self.words is not None:
-            return Solid(texts, None, None)
+            return Unspaced(texts, None, None)
         return without_space(texts) if self.cuts else names_without_space(texts)
 
     def _matches(self, codes: Codes, lengths: Ints) -> Matches:
@@ -154,7 +154,7 @@ class Indexer:
         return merged_matches(self.subwords.match_joined(folded, lengths), words)
 
     def chosen(self, lattice: Lattice) -> Places | None:
-        """Where words of the user's own stand in a batch; None if there are none. Of two that overlap, the longer."""
+        """The places of the user's own words in a batch, if any. Of two that overlap, the longer."""
         if self.lexicon is None:
             return None
         first = 0 if self.subwords is None else len(self.subwords)
@@ -245,16 +245,16 @@ def _joined(parts: Sequence[Examples]) -> Examples:
         Matches(*matches),
         tags=None,
         symbols=np.concatenate(symbols) if symbols else None,
-        beside=_joined_beside(parts),
+        extra_ids=_joined_extra_ids(parts),
         segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
         offsets=_joined_offsets(parts),
     )
 
 
-def _joined_beside(parts: Sequence[Examples]) -> dict[str, Ints]:
-    """What one part knows and another does not, of gaps, is nothing there: 0."""
-    names = dict.fromkeys(name for part in parts for name in part.beside)
-    rows = {name: [part.beside.get(name, np.zeros_like(part.chars)) for part in parts] for name in names}
+def _joined_extra_ids(parts: Sequence[Examples]) -> dict[str, Ints]:
+    """Ids that only some parts have are 0 in the others."""
+    names = dict.fromkeys(name for part in parts for name in part.extra_ids)
+    rows = {name: [part.extra_ids.get(name, np.zeros_like(part.chars)) for part in parts] for name in names}
     return {name: np.concatenate(row) for name, row in rows.items()}
 
 

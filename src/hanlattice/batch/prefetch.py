@@ -1,4 +1,4 @@
-"""Making things before they are asked for: the host prepares the next batches while the device works on this one."""
+"""Prefetching: the host prepares the next batches while the device works on this one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def made_ahead(make: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Generator[Made]:
-    """`map(make, items)`, with up to `depth` more under way, in a thread, than were asked for; 0 is without a thread.
+def prefetch(make: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Generator[Made]:
+    """`map(make, items)`, computed in a thread up to `depth` items ahead; 0 is without a thread.
 
     What `make` raises comes out in its turn, where the item would have come. The thread ends with the generator: close
     it (`contextlib.closing`) if it may not be read to its end.
@@ -20,7 +20,7 @@ def made_ahead(make: Callable[[Item], Made], items: Iterable[Item], depth: int) 
     if not depth:
         yield from map(make, items)
         return
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead")
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
     under_way: deque[Future[Made]] = deque()
     try:
         for item in items:

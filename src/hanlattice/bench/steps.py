@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hanlattice.batch import Batch, Examples
-from hanlattice.batch.prefetch import made_ahead
+from hanlattice.batch.prefetch import prefetch
 from hanlattice.bench.backends import runnable
 from hanlattice.bench.clock import medians
 from hanlattice.bench.made import CHARACTER, make_examples, make_tagger
@@ -60,7 +60,7 @@ def new_batches(examples: Examples, batch: int, device: torch.device) -> Generat
     def make(places: Ints) -> Batch:
         return examples.batch(places).to(device)
 
-    return made_ahead(make, _places(len(examples), batch), PACE[device.type][0])
+    return prefetch(make, _places(len(examples), batch), PACE[device.type][0])
 
 
 def _places(sentences: int, batch: int) -> Iterator[Ints]:

@@ -56,12 +56,12 @@ def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float |
 
 def _add_file(predictor: Predictor, path: Path) -> None:
     """Add the words of one; a note says how many of them no lattice can have, and so change nothing."""
-    from hanlattice.text.boundaries import solid_text
+    from hanlattice.text.boundaries import remove_space
     from hanlattice.text.lexicon import LONGEST, read_words
 
     lexicon, words = predictor.lexicon, list(read_words(path))
     lexicon.update(words)
-    lengths = [len(solid_text(word)) for word in words]
+    lengths = [len(remove_space(word)) for word in words]
     if idle := sum(not 1 < length <= LONGEST for length in lengths):
         what = f"one character or more than {LONGEST}" if max(lengths) > LONGEST else "one character"
         has, is_ = ("has", "is") if idle == 1 else ("have", "are")

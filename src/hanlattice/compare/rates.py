@@ -15,7 +15,7 @@ import torch
 
 from hanlattice.batch import Batch
 from hanlattice.batch.buckets import training_batches
-from hanlattice.batch.prefetch import made_ahead
+from hanlattice.batch.prefetch import prefetch
 from hanlattice.bench.clock import call_times, medians
 from hanlattice.bench.machine import machine, versions
 from hanlattice.compare.matrix import Row
@@ -72,7 +72,7 @@ def training_rate(run: Run, seconds: float) -> Rate:
     """Whole steps on the batches of the training set, in the order in which a training takes them."""
     device = find_device(run.config.device)
     run.tagger.train()
-    with closing(made_ahead(partial(_make, run), _places(run), PACE[device.type][0])) as batches:
+    with closing(prefetch(partial(_make, run), _places(run), PACE[device.type][0])) as batches:
         steps = Steps(run, batches)
         warm = call_times(steps, WARM, device, seconds)
         calls = max(FEW, math.ceil(seconds / max(1e-6, statistics.median(warm[-FEW:]))))

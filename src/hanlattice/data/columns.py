@@ -1,8 +1,8 @@
 """Character columns: a character, a TAB and its tag on each line, a blank line between sentences.
 
 One column between the two may give the words: B, M, E or S for the character's place in its word, with a hyphen and the
-word's part of speech where that is known (`南 TAB B-ns TAB B-LOC`). Anything else between is passed over, and spaces
-may stand for the TAB. The first code point of a line is the character whatever it is, so a space, a TAB, NUL, CR or
+word's part of speech where that is known (`南 TAB B-ns TAB B-LOC`). Other columns between are ignored, and spaces
+may replace the TAB. The first code point of a line is the character whatever it is, so a space, a TAB, NUL, CR or
 U+2028 is carried too. A line feed or a lone surrogate is not.
 """
 
@@ -38,7 +38,7 @@ class _Block:
 
     line: int
     characters: list[str] = field(default_factory=list)
-    between: list[str] = field(default_factory=list)  # what stands between character and tag
+    between: list[str] = field(default_factory=list)  # the columns between character and tag
     tags: list[str] = field(default_factory=list)
 
 
@@ -71,7 +71,7 @@ def write_columns(path: str | Path, sentences: Iterable[Sentence], scheme: str =
                 raise InputError(f"columns cannot carry an empty text (sentence {number})", path)
             has_words = sentence.words is not None
             if segmented not in (None, has_words):
-                raise InputError(f"of sentences 1 and {number} one has words and one has not: all or none must", path)
+                raise InputError(f"only one of sentences 1 and {number} has words: all or none must have them", path)
             segmented = has_words
             block = format_columns(sentence.text, sentence.spans or (), scheme, sentence.words) + "\n"
             if number == 1:
@@ -121,7 +121,7 @@ def _blocks(path: str | Path) -> Iterator[_Block]:
 
 
 def _split(line: str, path: str | Path, number: int) -> tuple[str, str, str]:
-    """Character, whatever stands between (the columns of it apart by spaces), and tag."""
+    """Character, the columns between (joined by spaces), and tag."""
     rest = line[1:].rstrip(" \t").replace("\t", " ")
     between, _, tag = rest.rpartition(" ")
     if rest and rest[0] == " " and tag:

@@ -19,12 +19,12 @@ _BY_SUFFIX |= dict.fromkeys((".bmes", ".bio", ".bioes", ".iob", ".conll"), "colu
 
 
 def suffix_format(path: str | Path) -> str | None:
-    """The corpus format that a file's suffix stands for, if it does for one."""
+    """The corpus format of a file's suffix, if it has one."""
     return _BY_SUFFIX.get(Path(path).suffix.lower())
 
 
 def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto", otherwise: str = "columns") -> Corpus:
-    """Read `path`; with format 'auto' its suffix decides, or if that says nothing, such as .txt, it is `otherwise`.
+    """Read `path`; with format 'auto' its suffix decides, or, for a suffix without a format such as .txt, `otherwise`.
 
     `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file.
     """

@@ -120,7 +120,7 @@ def known(name: str) -> Known:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: HANLATTICE_CACHE, else XDG_CACHE_HOME/hanlattice, else ~/.cache/hanlattice."""
+    """Where downloads are stored: HANLATTICE_CACHE, else XDG_CACHE_HOME/hanlattice, else ~/.cache/hanlattice."""
     if os.environ.get("HANLATTICE_CACHE"):
         return Path(os.environ["HANLATTICE_CACHE"]).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -177,7 +177,7 @@ def is_fetched(name: str, folder: str | Path | None = None) -> bool:
 
 
 def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
-    """The counts kept beside the files, if they are of this archive and edition, and every file has its size."""
+    """The counts stored beside the files, if they are of this archive and edition, and every file has its size."""
     target = root / entry.name
     try:
         facts = json.loads((target / _FACTS).read_text("utf-8"))
@@ -213,7 +213,7 @@ def _download(entry: Known, folder: Path) -> Path:
     command += ["--dest", str(folder), "--requirement", str(needed)]
     done = _run(command)
     if done.returncode and "build dependencies" in done.stdout:
-        # pip wants setuptools to look at a source archive; the index may not have it while this environment does
+        # pip needs setuptools for a source archive; the index may lack it while this environment has it
         done = _run([*command, "--no-build-isolation"])
     archive = folder / entry.archive
     if done.returncode or not archive.is_file():

@@ -25,7 +25,7 @@ _CONTROLS = re.compile("[\x7f-\x9f]")  # JSON may have them as they are, but ter
 
 
 def read_jsonl(path: str | Path) -> Corpus:
-    """Read and check every line. Blank lines are passed over; so are empty texts, with a notice."""
+    """Read and check every line. Blank lines are skipped, and so are empty texts, with a notice."""
     sentences, empty = [], 0
     for number, line in read_lines(path):
         if not line.strip():

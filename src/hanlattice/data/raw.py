@@ -17,7 +17,7 @@ _GZ, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 
 
 class RawText:
-    """The lines of some files that are not blank, as often as they are asked for. Content decides how one is packed.
+    """The lines of some files that are not blank, as often as they are iterated. Compression is recognised by content.
 
     `size` is the bytes of all files on disk and `done` those that the present pass has read, for a bar of progress.
     """
@@ -39,7 +39,7 @@ class RawText:
 
 
 def _size(path: Path) -> int:
-    """The file's bytes; a file that cannot be opened, or has nothing in it, is told before any work begins."""
+    """The file's bytes; a file that cannot be opened, or has nothing in it, is reported before any work begins."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError("it is a pipe or a device; raw text is read several times, so give a file", path)
     with opening(path) as file:

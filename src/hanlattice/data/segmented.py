@@ -63,7 +63,7 @@ def words_of(sentence: Sentence, path: str | Path | None = None, number: int = 1
 
 
 def segmented_line(text: str, words: Iterable[Span]) -> str:
-    """The text with a space put in wherever a word begins or ends and no white space stands; nothing else changes."""
+    """The text with a space wherever a word begins or ends and there is no white space yet; nothing else changes."""
     parts, at = [], 0
     for word in words:
         for edge in (word.start, word.end):

@@ -56,6 +56,6 @@ def _without(examples: Examples, words: Ints) -> Examples:
         matches=fewer,
         symbols=None if examples.symbols is None else np.tile(examples.symbols, times),
         states=None if examples.states is None else np.tile(examples.states, (times, 1)),
-        beside={name: np.tile(numbers, times) for name, numbers in examples.beside.items()},
+        extra_ids={name: np.tile(numbers, times) for name, numbers in examples.extra_ids.items()},
         offsets=None if examples.offsets is None else np.tile(examples.offsets, times),
     )

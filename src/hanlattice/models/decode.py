@@ -101,7 +101,7 @@ class Running:
         batch = examples.batch(places).to(device)
         self.crf, self.places, self.units, self.there = tagger.crf, places, examples.units[places], batch.units
         own = indexer.chosen(batch.lattice) if trust and indexer.cuts else None
-        self.emissions = tagger.decided(batch, own, trust)
+        self.emissions = tagger.constrained_emissions(batch, own, trust)
         self.tags = self.crf.decode(self.emissions, batch.units).to(torch.int32).to("cpu", non_blocking=True)
         self.copied = torch.cuda.Event() if self.emissions.is_cuda else None  # type: ignore[no-untyped-call]
         if self.copied is not None:

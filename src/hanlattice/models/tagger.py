@@ -55,12 +55,12 @@ class Tagger(nn.Module):
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
 
-    def decided(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Tensor:
+    def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Tensor:
         """The emissions, with `trust` more for each tag of own words, and under what is known of gaps."""
-        emissions, gaps = self.emissions(batch), batch.beside.get(JOINTS)
+        emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
         if own is not None:
-            emissions = self.crf.favour(emissions, WORD, *own, trust)
-        return emissions if gaps is None else self.crf.under(emissions, gaps)
+            emissions = self.crf.boost(emissions, WORD, *own, trust)
+        return emissions if gaps is None else self.crf.constrain(emissions, gaps)
 
     def inputs(self, batch: Batch) -> Tensor | None:
         """[B, T, D]: the character embedding, and beside it whatever else is known of the character."""
@@ -68,9 +68,9 @@ class Tagger(nn.Module):
             return None
         parts: list[Tensor] = [self.chars(batch.chars)]
         for name, table in self.beside.items():
-            if name not in batch.beside:
+            if name not in batch.extra_ids:
                 raise ValueError(f"this tagger has vectors for {name}, and the batch has no {name}")
-            parts.append(table(batch.beside[name]))
+            parts.append(table(batch.extra_ids[name]))
         if self.lm is not None:
             parts.append(self.lm(self._states(batch, self.lm)))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
@@ -91,4 +91,4 @@ class Tagger(nn.Module):
     @torch.no_grad()
     def decode(self, batch: Batch) -> Tensor:
         """[B, T] or [B, U]: the most probable tags, 0 after a sentence's end."""
-        return self.crf.decode(self.decided(batch), batch.units)
+        return self.crf.decode(self.constrained_emissions(batch), batch.units)

@@ -58,7 +58,7 @@ class CRF(nn.Module):
         """[B]: the negative log likelihood of each sentence's tags [B, T]; the caller sums or averages."""
         return -crf.log_likelihood(emissions, tags, lengths, self.scores)
 
-    def under(self, emissions: Tensor, gaps: Tensor) -> Tensor:
+    def constrain(self, emissions: Tensor, gaps: Tensor) -> Tensor:
         """The emissions under known gaps [B, T] before characters: a CUT forbids tags inside a span, a JOIN others.
 
         A span goes on after a SPACED gap if all of its gaps are. So a character that has one on one side alone may be
@@ -71,7 +71,7 @@ class CRF(nn.Module):
         wrong |= (spaced ^ pad(spaced[:, 1:], (0, 1)))[..., None] & middle
         return emissions.masked_fill(wrong, crf.FORBIDDEN)
 
-    def favour(self, emissions: Tensor, label: str, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Tensor:
+    def boost(self, emissions: Tensor, label: str, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Tensor:
         """The emissions with a bonus for every tag that spans [start, end) with this label, all [S], would have."""
         _, first, inside, last = self._shape(label)  # a word has two characters or more
         row, nth = cells(end - start)

@@ -106,7 +106,7 @@ class WordEmbedding(nn.Module):
 
 
 class TwoSources(nn.Module):
-    """Vectors of words and of subwords side by side: one stands in its own columns, and zeros in the other's.
+    """Vectors of words and of subwords side by side: each has its own columns, and zeros in the other's.
 
     So the encoder weighs each source by itself, also where both have the same span. Subwords have the first numbers;
     words, which may become more, those after them.

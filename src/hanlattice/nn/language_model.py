@@ -61,7 +61,7 @@ class CharLanguageModel(nn.Module):
 
 
 class LanguageModelStates(nn.Module):
-    """What a frozen language model knows at each character, both directions side by side, projected to `dim`.
+    """The states of a frozen language model at each character, both directions, projected to `dim`.
 
     Each state is brought to mean 0 and variance 1, and the projection begins orthogonal and so long that what comes out
     has the length `norm`: beside vectors of characters, scale decides how much is heard.
@@ -136,7 +136,7 @@ def _after_start(model: CharLanguageModel, ids: Tensor, start: int) -> Tensor:
 
 
 def _mirror(lengths: Tensor, T: int) -> Tensor:
-    """[B, T]: where each character stands when every sentence is mirrored; beyond a length, where it stood."""
+    """[B, T]: the place of each character in the mirrored sentence; beyond a length, its own place."""
     at = torch.arange(T, device=lengths.device)
     back = lengths[:, None] - 1 - at
     return torch.where(back >= 0, back, at)

@@ -17,7 +17,7 @@ class LatticeLSTM(nn.Module):
     """x [B, T, D], word_x [W, E] → [B, T, 2H].
 
     As in the original code, recurrent weights start at the identity (one for each gate), input weights are orthogonal,
-    biases are zero. Where all of them are to be loaded, `fresh` is off, and nothing is computed in vain.
+    biases are zero. Where all of them are to be loaded, `fresh` is off, and they are left at zero.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class LatticeLSTM(nn.Module):
 
     @property
     def weights(self) -> tuple[LatticeLSTMWeights, LatticeLSTMWeights]:
-        """Of the forward and of the backward direction, as the op wants them."""
+        """Of the forward and of the backward direction, as the op takes them."""
         ahead, back = (LatticeLSTMWeights(**dict(w.items())) for w in (self.forward_weights, self.backward_weights))
         return ahead, back
 
@@ -42,7 +42,7 @@ class LatticeLSTM(nn.Module):
         return bidirectional(x, word_x, lattice, *self.weights, self.coupled, self.backend)
 
     def traced(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> list[trace.Both]:
-        """Both directions with the shares of which their cells were mixed: a list of one layer."""
+        """Both directions with the shares that made up their cells: a list of one layer."""
         return [trace.bidirectional(x, word_x, lattice, self.weights, self.coupled)]
 
 

@@ -1,4 +1,4 @@
-"""The most probable spans of sentences, whether or not they stand together in one tagging, without asking for all."""
+"""The most probable spans of sentences, whether or not one tagging contains them all, without scoring every span."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Chains(NamedTuple):
     inside_last: Floats
 
 
-class Found(NamedTuple):
+class FoundSpans(NamedTuple):
     """Spans, all [S]: of a sentence, `long` characters from a cell on, which is a character's place in the whole."""
 
     sentence: Ints
@@ -38,12 +38,12 @@ class Found(NamedTuple):
     label: Ints
     log_probability: Floats
 
-    def at(self, chosen: npt.NDArray[np.bool_] | Ints) -> Found:
+    def at(self, chosen: npt.NDArray[np.bool_] | Ints) -> FoundSpans:
         sentence, cell, long, label, log_probability = self
-        return Found(sentence[chosen], cell[chosen], long[chosen], label[chosen], log_probability[chosen])
+        return FoundSpans(sentence[chosen], cell[chosen], long[chosen], label[chosen], log_probability[chosen])
 
 
-def search(chains: Chains, lengths: Ints, n: int, floor: float) -> Found:
+def search(chains: Chains, lengths: Ints, n: int, floor: float) -> FoundSpans:
     """The n most probable spans of each sentence, of those whose log probability is `floor` or more, in any order.
 
     Spans grow by a character at a time from every place. None is more probable than the tags that it begins with, so
@@ -70,25 +70,25 @@ def search(chains: Chains, lengths: Ints, n: int, floor: float) -> Found:
     return best
 
 
-def _beginnings(chains: Chains, lengths: Ints) -> tuple[Found, Ints]:
+def _beginnings(chains: Chains, lengths: Ints) -> tuple[FoundSpans, Ints]:
     """The first tag of a span at every place, with every label; and how long a span from there can be."""
     N, X = chains.first.shape
     sentence, nth = cells(lengths)
     long, label = np.ones(N * X, dtype=np.int64), np.tile(np.arange(X), N)
-    begun = Found(np.repeat(sentence, X), np.repeat(np.arange(N), X), long, label, chains.first.ravel())
+    begun = FoundSpans(np.repeat(sentence, X), np.repeat(np.arange(N), X), long, label, chains.first.ravel())
     return begun, np.repeat(lengths[sentence] - nth, X)
 
 
-def _together(left: Found, right: Found) -> Found:
+def _together(left: FoundSpans, right: FoundSpans) -> FoundSpans:
     sentence, cell, long, label = (np.concatenate(pair) for pair in zip(left[:4], right[:4], strict=True))
-    return Found(sentence, cell, long, label, np.concatenate([left.log_probability, right.log_probability]))
+    return FoundSpans(sentence, cell, long, label, np.concatenate([left.log_probability, right.log_probability]))
 
 
-def _above(spans: Found, bars: Floats) -> Found:
+def _above(spans: FoundSpans, bars: Floats) -> FoundSpans:
     return spans.at(spans.log_probability >= bars[spans.sentence] - SLACK)
 
 
-def _best(spans: Found, bars: Floats, n: int) -> tuple[Found, Floats]:
+def _best(spans: FoundSpans, bars: Floats, n: int) -> tuple[FoundSpans, Floats]:
     """The n best of each sentence; and what a further one must reach, which is the n-th best if there are so many."""
     counts = np.bincount(spans.sentence, minlength=len(bars))
     if counts.max(initial=0) < n:

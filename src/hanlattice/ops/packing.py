@@ -77,24 +77,24 @@ class Joined(NamedTuple):
 
 def characters(lattice: Lattice, T: int, device: torch.device) -> Packed:
     """Sentences of x [B, T, D] as sequences of characters; the answers stand where the characters stood."""
-    return _once(lattice.kept, ("characters", T, device), lambda: _make_characters(lattice, T, device))
+    return _once(lattice.cache, ("characters", T, device), lambda: _make_characters(lattice, T, device))
 
 
 def words(segments: Segments, device: torch.device) -> Packed:
     """Sentences as sequences of words [W, E]; the answers are [B, U], U being the most words of a sentence."""
-    return _once(segments.kept, ("words", device), lambda: _make_words(segments, device))
+    return _once(segments.cache, ("words", device), lambda: _make_words(segments, device))
 
 
 def spelled(segments: Segments, device: torch.device) -> Spelled:
-    return _once(segments.kept, ("spelled", device), lambda: _make_spelled(segments, device))
+    return _once(segments.cache, ("spelled", device), lambda: _make_spelled(segments, device))
 
 
 def bounded(segments: Segments, device: torch.device) -> Bounded:
-    return _once(segments.kept, ("bounded", device), lambda: _make_bounded(segments, device))
+    return _once(segments.cache, ("bounded", device), lambda: _make_bounded(segments, device))
 
 
 def joined(segments: Segments, device: torch.device) -> Joined:
-    return _once(segments.kept, ("joined", device), lambda: _make_joined(segments, device))
+    return _once(segments.cache, ("joined", device), lambda: _make_joined(segments, device))
 
 
 def prepare(segments: Segments, device: torch.device | str) -> None:

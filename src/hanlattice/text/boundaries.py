@@ -105,7 +105,7 @@ def name_gaps(text: str) -> Joints:
 
 
 def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], Flags]:
-    """Each character is what the base of its cluster is; and whether it stands inside a cluster, not at its start."""
+    """Each character has the kind of its cluster's base; and whether it is inside a cluster, not at its start."""
     places = np.arange(len(codes))
     inside = kinds & _EXTEND != 0
     inside[0] = False
@@ -214,57 +214,57 @@ def _is_plain(character: str) -> bool:
     return narrow and (character.isalpha() or character.isdecimal())
 
 
-class Solid(NamedTuple):
+class Unspaced(NamedTuple):
     """Texts whose N characters are none of them white space, one after the other."""
 
     texts: Sequence[str]
-    offsets: Ints | None  # [N]: where each character stands in its text as given; None if they all have stayed
+    offsets: Ints | None  # [N]: the position of each character in its text as given; None if none has moved
     gaps: Ints | None  # [N]: what is known of the gap before each character; None is nothing
 
 
-def solid_text(text: str) -> str:
+def remove_space(text: str) -> str:
     """The text without its white space."""
     return "".join(text.split())
 
 
-def without_space(texts: Sequence[str]) -> Solid:
+def without_space(texts: Sequence[str]) -> Unspaced:
     """The texts without white space, for a segmenter: a CUT wherever there was some, and what else `joints` says."""
     return _solid(texts, joints, always=True)
 
 
-def names_without_space(texts: Sequence[str]) -> Solid:
-    """The same for a model of entities, with the gaps that `name_gaps` knows; with none if there was no white space."""
+def names_without_space(texts: Sequence[str]) -> Unspaced:
+    """The same for an entity model, with the gaps of `name_gaps`; without any if there was no white space."""
     solid = _solid(texts, name_gaps, always=False)
     if solid.gaps is not None:
         lengths = np.fromiter(map(len, solid.texts), dtype=np.int64, count=len(texts))
-        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = FREE  # the line end before a text says nothing
+        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = FREE  # the line end before a text does not count
     return solid
 
 
-def _solid(texts: Sequence[str], known: Callable[[str], Joints], always: bool) -> Solid:
+def _solid(texts: Sequence[str], known: Callable[[str], Joints], always: bool) -> Unspaced:
     joined = "\n".join(texts)
-    solid = _is_solid()(code_points(joined)) > 0
+    solid = _is_visible()(code_points(joined)) > 0
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     if int(solid.sum()) == lengths.sum():
-        return Solid(texts, None, known(joined)[solid] if always else None)
-    kept = [solid_text(text) for text in texts]
+        return Unspaced(texts, None, known(joined)[solid] if always else None)
+    kept = [remove_space(text) for text in texts]
     text, column = cells(lengths)
-    stays = solid[text + np.arange(len(text))]  # a line end stands after each text but the last
-    return Solid(kept, column[stays], known(joined)[solid])
+    stays = solid[text + np.arange(len(text))]  # every text but the last is followed by a line end
+    return Unspaced(kept, column[stays], known(joined)[solid])
 
 
 def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence[Span]]:
     """A text and its spans, without white space; a span of nothing else is left out."""
-    solid = solid_text(text)
+    solid = remove_space(text)
     if len(solid) == len(text):
         return text, spans
-    before = np.concatenate([[0], np.cumsum(_is_solid()(code_points(text)))]).tolist()
+    before = np.concatenate([[0], np.cumsum(_is_visible()(code_points(text)))]).tolist()
     moved = ((before[span.start], before[span.end], span.label) for span in spans)
     return solid, [Span(start, end, label) for start, end, label in moved if start < end]
 
 
 @lru_cache(maxsize=1)
-def _is_solid() -> CodeTable:
+def _is_visible() -> CodeTable:
     return CodeTable(lambda character: not character.isspace())
 
 

@@ -26,13 +26,13 @@ def whole_numbers(name: str, values: Any) -> Ints:
     return array
 
 
-def taken_as_they_are(kind: type[Value], names: Sequence[str], arrays: Sequence[Ints]) -> Value:
-    """A frozen value of arrays of int64 that follow from checked ones: without its checks, and with nothing kept."""
+def unchecked(kind: type[Value], names: Sequence[str], arrays: Sequence[Ints]) -> Value:
+    """A frozen value of int64 arrays derived from checked ones: no second check, an empty cache."""
     value = object.__new__(kind)
     for name, array in zip(names, arrays, strict=True):
         array.flags.writeable = False
         object.__setattr__(value, name, array)
-    object.__setattr__(value, "kept", {})
+    object.__setattr__(value, "cache", {})
     return value
 
 
@@ -58,7 +58,7 @@ class Lattice:
     """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w]. The order is the caller's.
 
     Words have two characters or more and lie inside their sentence. The same span may come more than once.
-    `kept` is room for what others compute from the lattice and want to compute once; it is no part of the value.
+    `cache` holds what others compute from the lattice once; it is not part of the value.
     """
 
     lengths: Ints  # [B]
@@ -66,7 +66,7 @@ class Lattice:
     start: Ints  # [W]
     end: Ints  # [W]
     word: Ints  # [W]
-    kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # derived from it
+    cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in _OF_LATTICE:
@@ -89,8 +89,8 @@ class Lattice:
 
     @classmethod
     def trusted(cls, *arrays: Ints) -> Lattice:
-        """A lattice of arrays of int64 that follow from checked ones: they are taken as they are, and frozen."""
-        return taken_as_they_are(cls, _OF_LATTICE, arrays)
+        """A lattice of int64 arrays derived from checked ones: not checked again, and frozen."""
+        return unchecked(cls, _OF_LATTICE, arrays)
 
     @classmethod
     def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:
@@ -129,7 +129,7 @@ class Segments:
 
     Words stand sentence by sentence, from left to right, and cover each sentence exactly: nothing is left out and
     nothing is covered twice. A sentence without characters has no words.
-    `kept` is room for what others compute from the segments and want to compute once; it is no part of the value.
+    `cache` holds what others compute from the segments once; it is not part of the value.
     """
 
     lengths: Ints  # [B]: the characters of each sentence
@@ -137,7 +137,7 @@ class Segments:
     start: Ints  # [W]
     end: Ints  # [W]
     word: Ints  # [W]
-    kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # derived from it
+    cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in _OF_SEGMENTS:
@@ -179,8 +179,8 @@ class Segments:
 
     @classmethod
     def trusted(cls, *arrays: Ints) -> Segments:
-        """Segments of arrays of int64 that follow from checked ones: they are taken as they are, and frozen."""
-        return taken_as_they_are(cls, _OF_SEGMENTS, arrays)
+        """Segments of int64 arrays derived from checked ones: not checked again, and frozen."""
+        return unchecked(cls, _OF_SEGMENTS, arrays)
 
     def __len__(self) -> int:
         return len(self.word)

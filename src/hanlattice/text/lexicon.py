@@ -1,4 +1,4 @@
-"""Lexicon: the words that the lattice may use, where they stand in a text, and the dictionary files they come from.
+"""Lexicon: the words that the lattice may use, where they occur in a text, and the dictionary files they come from.
 
 Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and without
 white space, which no lattice has. Words have two characters or more; shorter ones are skipped, and so are those of more
@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from hanlattice.errors import InputError
 from hanlattice.files import keep_first, read_text, writing
-from hanlattice.text.boundaries import solid_text
+from hanlattice.text.boundaries import remove_space
 from hanlattice.text.display import counted
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Found, Parts, find, grown
+from hanlattice.text.matcher import Occurrences, Parts, extend, find
 from hanlattice.text.normal import LONE_SURROGATE, fold
 
 _JIEBA = re.compile(r"(?P<word>.+?)(?<! ) +(?P<frequency>\d+)( +\S+)?")  # a word ends where spaces begin: linear
@@ -55,7 +55,7 @@ def write_words(path: str | Path, words: Iterable[str]) -> None:
 
 
 def _entry(line: str) -> tuple[str, str]:
-    """A line's word, and the field where its frequency may stand."""
+    """A line's word, and the field that may hold its frequency."""
     word, tab, rest = line.partition("\t")
     jieba = None if tab else _JIEBA.fullmatch(word)
     return (jieba["word"], jieba["frequency"]) if jieba else (word, (rest.split() or [""])[0])
@@ -65,11 +65,11 @@ def _lines(text: str) -> list[str]:
     return text.split("\n" if "\n" in text else "\r")  # old lists end lines with CR alone
 
 
-LONGEST = 512  # characters of a word: a tagger reads no longer piece of text at once, unless it is told to
+LONGEST = 512  # characters of a word: by default a tagger reads no longer piece of text at once
 
 
 class Matches(NamedTuple):
-    """The words in some texts. Text t has `counts[t]` of them; they stand text by text, by start and then by end."""
+    """The words in some texts. Text t has `counts[t]` of them; they are sorted by text, start and end."""
 
     counts: Ints  # [texts]
     start: Ints  # [W]
@@ -78,7 +78,7 @@ class Matches(NamedTuple):
 
 
 class Marks:
-    """Which ids of a growing list are marked: a table, so that many are asked about at once."""
+    """Which ids of a growing list are marked, as a table, for look-ups of many ids at once."""
 
     def __init__(self) -> None:
         self._table = np.zeros(0, dtype=bool)
@@ -113,7 +113,7 @@ class Lexicon:
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self.words: list[str] = []
-        self._ids: dict[str, int] = {}  # by the folded word; ids stand in their order
+        self._ids: dict[str, int] = {}  # by the folded word, in the order of ids
         self._removed = Marks()
         self._chosen: Marks | None = None  # those named since `settle`
         self._parts: Parts = ()  # what matches the words that were there when they were last looked for
@@ -140,11 +140,11 @@ class Lexicon:
 
     def id(self, word: str) -> int | None:
         """The word's id, or None when it is not in the lexicon."""
-        at = self._ids.get(solid_text(fold(*_stripped([word]))))
+        at = self._ids.get(remove_space(fold(*_stripped([word]))))
         return None if at is None or at in self._removed else at
 
     def folded(self, first: int = 0) -> list[str]:
-        """The words from this id on as they are matched, also those that were taken out."""
+        """The words from this id on as they are matched, removed ones included."""
         with self._lock:
             return self._last(max(0, len(self.words) - first))
 
@@ -157,7 +157,7 @@ class Lexicon:
         cleaned, folded = _cleaned(_stripped(words))
         with self._lock:
             ids, kept, added, at = self._ids, self.words, [], []
-            if not kept and _are_all_new(folded):  # as those of a model's file are: there is nothing to look up
+            if not kept and _are_all_new(folded):  # such as those of a model's file: nothing to look up
                 kept += cleaned
                 ids.update(zip(folded, range(len(folded)), strict=True))
                 added = [True] * len(folded)
@@ -173,7 +173,7 @@ class Lexicon:
         return added
 
     def _name(self, at: Ints, added: list[bool]) -> None:
-        """Words that had been taken out are there again, and all of these are chosen from now on; −1 is none."""
+        """Removed words are restored, and all of these count as the user's own from now on; −1 is skipped."""
         there = np.flatnonzero(at >= 0)
         if len(self._removed):
             back = there[self._removed.of(at[there])]
@@ -214,7 +214,7 @@ class Lexicon:
         if not isinstance(text, str):
             raise _no_str("a text", text)
         places = [at for at, character in enumerate(text) if not character.isspace()]
-        found = self.match_ids(fold(solid_text(text)))
+        found = self.match_ids(fold(remove_space(text)))
         return [(places[start], places[end - 1] + 1, self.words[at]) for start, end, at in found]
 
     def match_ids(self, folded: str) -> list[tuple[int, int, int]]:
@@ -233,17 +233,17 @@ class Lexicon:
         counts = np.bincount(text, minlength=len(lengths))
         return Matches(counts, found.start - first[text], found.end - first[text], found.word)
 
-    def _find(self, folded: str) -> Found:
+    def _find(self, folded: str) -> Occurrences:
         found = find(self._ready(), folded)
         if len(self._removed):
             stays = ~self._removed.of(found.word)
-            found = Found(*(array[stays] for array in found))
+            found = Occurrences(*(array[stays] for array in found))
         return found
 
     def _ready(self) -> Parts:
         """Matchers of the words that are there now, made when they are first needed."""
         with self._lock:
-            self._parts = grown(self._parts, len(self.words), self._last)
+            self._parts = extend(self._parts, len(self.words), self._last)
             return self._parts
 
     def _last(self, count: int) -> list[str]:
@@ -260,7 +260,7 @@ class Lexicon:
 
 
 def merged_matches(left: Matches, right: Matches) -> Matches:
-    """The matches of two lexicons in the same texts; on one span those of `left` stand first."""
+    """The matches of two lexicons in the same texts; on the same span those of `left` come first."""
     pairs = [np.concatenate(columns) for columns in zip(left[1:], right[1:], strict=True)]
     texts = np.arange(len(left.counts))
     text = np.concatenate([np.repeat(texts, left.counts), np.repeat(texts, right.counts)])
@@ -290,14 +290,14 @@ def _no_str(what: str, value: object) -> TypeError:
 
 
 def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
-    """Words as they are kept, and folded: all of them at once, and no copy of those that folding leaves alone."""
+    """Words as stored and as folded, all at once; a word that folding does not change is not copied."""
     joined = "\n".join(words)
     if "\t" in joined or joined.count("\n") >= max(1, len(words)):
         wrong = next(word for word in words if "\n" in word or "\t" in word)
-        raise InputError(f"a word of a lexicon stands on one line and has no TAB: {wrong!r}")
+        raise InputError(f"a word of a lexicon is one line without a TAB: {wrong!r}")
     folded = fold(joined)
     if len(joined.split()) != sum(map(bool, words)):  # there is white space inside a word
-        folded = "\n".join(map(solid_text, folded.split("\n")))
+        folded = "\n".join(map(remove_space, folded.split("\n")))
     if folded == joined:
         return words, words
     if LONE_SURROGATE.search(joined):  # as `fold` has it, and a file can carry it

@@ -1,4 +1,4 @@
-"""Matchers: where the words of a large list, which may grow, stand in a text, overlapping ones too."""
+"""Matchers: where the words of a large, growing list occur in a text, overlapping ones included."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BITS = 21  # of a code point
 _FACTOR, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: 2^64 over the golden ratio
 
 
-class Found(NamedTuple):
-    """Pattern `word[w]` stands at [start[w], end[w]). By start, then by end."""
+class Occurrences(NamedTuple):
+    """Pattern `word[w]` occurs at [start[w], end[w]); sorted by start, then by end."""
 
     start: Ints
     end: Ints
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class TableMatcher:
-    """A trie as a hash table in numpy arrays, made level by level and asked for all positions of a text at once.
+    """A trie as a hash table in numpy arrays, built level by level and searched from all positions of a text at once.
 
     The key of a child is (parent, code point). Keys of one hash value stand side by side: those of value v from
     `bucket[v]` up to `bucket[v + 1]`. The first level has a table of its own.
@@ -49,10 +49,10 @@ class TableMatcher:
         self._first = np.zeros(sys.maxunicode + 2, dtype=np.int32)  # code point → node; the last one ends every text
         self._first[roots] = np.arange(1, len(roots) + 1)
 
-    def find(self, text: str) -> Found:
+    def find(self, text: str) -> Occurrences:
         return self._walk(text) if len(text) <= SHORT else self._sweep(text)
 
-    def _sweep(self, text: str) -> Found:
+    def _sweep(self, text: str) -> Occurrences:
         """From every position one character further at a time, with those positions that still lead somewhere."""
         codes = np.append(code_points(text), np.int32(sys.maxunicode + 1))
         node = self._first[codes]
@@ -68,7 +68,7 @@ class TableMatcher:
             at, node, depth = at[here], node[here], depth + 1
         start, end, word = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = np.argsort(start, kind="stable")  # the shorter of those that start together came first
-        return Found(start[order], end[order], word[order].astype(np.int64))
+        return Occurrences(start[order], end[order], word[order].astype(np.int64))
 
     def _children(self, node: Nodes, code: Nodes) -> Nodes:
         """The node behind each (node, code point), or 0."""
@@ -86,7 +86,7 @@ class TableMatcher:
             asked, low, high, key = asked[more], low[more], high[more], key[more]
         return child
 
-    def _walk(self, text: str) -> Found:
+    def _walk(self, text: str) -> Occurrences:
         """What `_sweep` finds, one position after the other."""
         first, ends, bucket, keys, child = (
             array.data for array in (self._first, self._end, self._bucket, self._keys, self._child)
@@ -105,7 +105,7 @@ class TableMatcher:
                 for at in range(bucket[value], bucket[value + 1]):
                     if keys[at] == key:
                         node = child[at]
-        return Found(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+        return Occurrences(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
     def _hash(self, key: Ints) -> Ints:
         return ((key.view(np.uint64) * np.uint64(_FACTOR)) >> np.uint64(self._shift)).view(np.int64)
@@ -141,11 +141,11 @@ class Part(NamedTuple):
     matcher: TableMatcher
 
 
-Parts = tuple[Part, ...]  # each goes on where the one before it ends
+Parts = tuple[Part, ...]  # each begins where the one before it ends
 
 
-def grown(parts: Parts, count: int, last: Callable[[int], Sequence[str]]) -> Parts:
-    """Matchers of `count` patterns, of which these have the first; `last(n)` gives the n last ones.
+def extend(parts: Parts, count: int, last: Callable[[int], Sequence[str]]) -> Parts:
+    """Matchers of `count` patterns, the first of which these hold; `last(n)` gives the last n.
 
     New ones get a table of their own, and take tables into it that are not much larger. So there are few tables, and a
     pattern is not put into one more often than the logarithm of their number. Many at once, such as a dictionary, go
@@ -162,7 +162,7 @@ def grown(parts: Parts, count: int, last: Callable[[int], Sequence[str]]) -> Par
     return (*parts, Part(first, count, TableMatcher(last(count - first))))
 
 
-def find(parts: Parts, text: str) -> Found:
+def find(parts: Parts, text: str) -> Occurrences:
     """What all of them find in a text. A place has one pattern, so no two are equal."""
     found = [part.matcher.find(text) for part in parts]
     found = [each._replace(word=each.word + part.first) for part, each in zip(parts, found, strict=True)]
@@ -171,4 +171,4 @@ def find(parts: Parts, text: str) -> Found:
         return some[0]
     start, end, word = (np.concatenate(columns) for columns in zip(*some, strict=True))
     order = np.lexsort((end, start))
-    return Found(start[order], end[order], word[order])
+    return Occurrences(start[order], end[order], word[order])

@@ -24,7 +24,7 @@ from hanlattice.text.spans import Span
 PLACES = "BMES"  # what `Cuts.positions` counts: the first character of a word, between, the last, the only one
 
 NO_GOLD = (
-    "segment.by=gold wants the words of the text, and this text has none: give columns with a word column, "
+    "segment.by=gold needs the words of the text, and this text has none: give columns with a word column, "
     "JSONL with words, or use segment.by=rjieba"
 )
 
@@ -147,7 +147,7 @@ def make_segmenter(name: str, pos: bool = False) -> Segmenter:
 
 
 def segmenter_version(name: str) -> str | None:
-    """Of the package behind a segmenter; None where there is none."""
+    """The version of the package behind a segmenter; None where there is none."""
     return installed(name) if name == "rjieba" else None
 
 

@@ -67,9 +67,9 @@ def check_words(words: Sequence[Span], length: int) -> None:
 
 @dataclass(frozen=True)
 class Corpus:
-    """`tags` are those of the file as they stand, illegal ones included, for the scorer; None where it has no tags.
+    """`tags` are those of the file as written, illegal ones included, for the scorer; None for a file without tags.
 
-    `scheme` is the scheme of `tags`; `notices` say what a reader of the file should know about it.
+    `scheme` is the scheme of `tags`; `notices` report what was unusual in the file.
     """
 
     sentences: tuple[Sentence, ...]

@@ -30,6 +30,6 @@ class Span:
         return Span(self.start + by, self.end + by, self.label, self.score, self.text)
 
     def as_dict(self) -> dict[str, object]:
-        """The span as it stands in a line of JSONL."""
+        """The span as written to a line of JSONL."""
         record: dict[str, object] = {"start": self.start, "end": self.end, "label": self.label, "text": self.text}
         return record if self.score is None else record | {"score": rounded(self.score)}

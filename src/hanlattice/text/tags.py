@@ -176,7 +176,7 @@ class TagIds:
         self._outside = known.get(("O", ""), -1)
 
     def spans(self, tags: npt.NDArray[np.integer[Any]], lengths: Ints) -> FlatSpans:
-        """The whole spans in texts of these lengths, whose tags [N] stand one after the other."""
+        """The whole spans in texts of these lengths, whose tags [N] follow each other."""
         first = np.cumsum(lengths) - lengths
         linked = self._goes_on[tags]
         linked[1:] &= self._holds[tags[:-1]] & (self._label[tags[1:]] == self._label[tags[:-1]])

@@ -24,7 +24,7 @@ _LARGEST = 3.4028235e38  # what a float32 can hold
 
 
 class Fault(NamedTuple):
-    """What is wrong with a row: `kind` is the same for the same mistake, `message` has what stands there."""
+    """What is wrong with a row: `kind` is the same for the same mistake, `message` quotes the row."""
 
     kind: str
     message: str
@@ -109,7 +109,7 @@ class Rows:
             self._named.append(f"{where}: {fault.message}")
 
     def table(self) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-        """The words and their vectors, [V, E]; that there is none is an error."""
+        """The words and their vectors, [V, E]; an error if there are none."""
         if not self.words:
             detail = f" ({self._named[0]})" if self._named else ""
             raise InputError(f"no row of it is a word and its vector{detail}", self.path)
@@ -117,13 +117,13 @@ class Rows:
         return tuple(self.words), flat.reshape(-1, self.width).astype(np.float32, copy=False)
 
     def notices(self) -> list[str]:
-        told = []
+        notices = []
         if self.skipped:
             more = "" if self.skipped <= _NAMED else f"; and {self.skipped - _NAMED} more"
-            told.append(f"{self.path}: skipped {self.skipped} broken rows: {'; '.join(self._named)}{more}")
+            notices.append(f"{self.path}: skipped {self.skipped} broken rows: {'; '.join(self._named)}{more}")
         if self.duplicates:
-            told.append(f"{self.path}: {self.duplicates} rows repeat a word; its first row counts")
-        return told
+            notices.append(f"{self.path}: {self.duplicates} rows repeat a word; its first row counts")
+        return notices
 
 
 def numbers(fields: list[bytes]) -> list[float] | None:
@@ -164,7 +164,7 @@ class Vectors:
 
 
 def read_vectors(path: str | Path, *, strict: bool = False) -> Vectors:
-    """Read word2vec text or binary, told apart by what is in the file; `.bin` decides where that is not clear.
+    """Read word2vec text or binary, distinguished by content; `.bin` decides where that is not clear.
 
     A first line of two whole numbers is a header. Without one the width is that of most of the first hundred rows.
     """
@@ -187,7 +187,7 @@ def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> tuple[Vectors, C
     if not first.removeprefix(BOM).strip() and not sample.strip():
         raise InputError("the file is empty: expected word2vec text or binary", path)
     if header is not None and not (header[0] > 0 and 0 < header[1] <= _WIDEST):
-        raise InputError(f"a header of {header[0]} words of width {header[1]}: no such vectors are to be had", path, 1)
+        raise InputError(f"a header of {header[0]} words of width {header[1]}: no vectors have such a size", path, 1)
     if header is not None and _is_binary(sample, header[1], str(path).endswith(".bin")):
         file.seek(len(first))
         return _read_binary(file.read(), len(first), path, header, strict=strict)

@@ -59,7 +59,7 @@ class Vocab:
     @classmethod
     def load(cls, path: str | Path) -> Vocab:
         symbols = read_text(path).split("\n")
-        if not symbols[-1]:  # what follows the last line end is no line
+        if not symbols[-1]:  # the last line ends with a line end
             del symbols[-1]
         for at, line in enumerate(symbols):
             if "\\" in line:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hanlattice.batch import Batch, Examples, Indexer
 from hanlattice.batch.buckets import training_batches
-from hanlattice.batch.prefetch import made_ahead
+from hanlattice.batch.prefetch import prefetch
 from hanlattice.config import Config, TrainConfig, lacking
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, ModelError, OutputError
@@ -146,7 +146,7 @@ def _epochs(run: Run) -> None:
     while progress.epoch < config.epochs and not _out_of_patience(progress, config.patience):
         order = training_batches(run.examples.lengths, config.batch_size, config.seed, progress.epoch)
         tagger.train()
-        with closing(made_ahead(run.make_batch, order[progress.batch :], depth)) as batches:
+        with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
             for batch in batches:
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate(config, progress.step, len(order))

@@ -29,13 +29,13 @@ def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float
     """The rate of one step (from 0): warm-up first, then the schedule."""
     total = steps_per_epoch * config.epochs
     if config.schedule == "linear" or step < int(config.warmup * total):
-        return rise_and_fall(config.lr, config.warmup, step, total)
+        return warmup_linear(config.lr, config.warmup, step, total)
     if config.schedule == "inverse":
         return config.lr / (1 + config.decay * (step // steps_per_epoch))
     return config.lr
 
 
-def rise_and_fall(lr: float, warmup: float, step: int, total: int) -> float:
+def warmup_linear(lr: float, warmup: float, step: int, total: int) -> float:
     """The rate of one step (from 0) of so many: up to `lr` in a straight line, then down to nothing in another."""
     rising = int(warmup * total)
     if step < rising:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from hanlattice.errors import InputError
-from hanlattice.text.boundaries import solid_text
+from hanlattice.text.boundaries import remove_space
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -47,7 +47,7 @@ def cut(text: str, spans: Iterable[Span], whose: str = "") -> Cut:
     if problem := _problem(places, before[-1]):
         words, at = problem
         raise InputError(f"{whose}{words} character {before.index(at + 1)} of {_short(text)}")
-    return Cut(solid_text(text), tuple(places))
+    return Cut(remove_space(text), tuple(places))
 
 
 def _problem(places: Sequence[Place], length: int) -> tuple[str, int] | None:
@@ -66,7 +66,7 @@ def _short(text: str) -> str:
 
 def knowing(known: Iterable[str], as_written: bool) -> Callable[[str], bool]:
     """Whether a word is one of those; with widths folded, unless `as_written`, since corpora differ in them."""
-    seen: Callable[[str], str] = solid_text if as_written else lambda word: solid_text(fold(word))
+    seen: Callable[[str], str] = remove_space if as_written else lambda word: remove_space(fold(word))
     words = frozenset(map(seen, known))
     return lambda word: seen(word) in words
 

@@ -34,9 +34,9 @@ class Schedule(NamedTuple):
 def schedule(lattice: Lattice, device: torch.device) -> Schedule:
     """The schedule of a lattice on a device, made once and kept with the lattice."""
     key = ("schedule", device)
-    if key not in lattice.kept:
-        lattice.kept[key] = make_schedule(lattice, device)
-    found: Schedule = lattice.kept[key]
+    if key not in lattice.cache:
+        lattice.cache[key] = make_schedule(lattice, device)
+    found: Schedule = lattice.cache[key]
     return found
 
 

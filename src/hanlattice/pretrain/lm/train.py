@@ -21,7 +21,7 @@ from hanlattice.pretrain.lm.run import Run, prepare
 from hanlattice.pretrain.lm.score import score
 from hanlattice.pretrain.lm.source import Source, read_source
 from hanlattice.pretrain.lm.step import add_gradients, forgetful
-from hanlattice.training.optim import rise_and_fall
+from hanlattice.training.optim import warmup_linear
 
 BOTH = "both"
 PAUSE = {"cpu": 0.0, "cuda": 0.25}  # seconds between two looks at the loss: a GPU has to be waited for to look at it
@@ -95,7 +95,7 @@ def _epochs(run: Run) -> None:
             run.carried = (torch.zeros_like(run.carried[0]), torch.zeros_like(run.carried[1]))
         while position.chunk < chunks:
             for group in optimizer.param_groups:
-                group["lr"] = rise_and_fall(recipe.lr, recipe.warmup, position.step, chunks * recipe.epochs)
+                group["lr"] = warmup_linear(recipe.lr, recipe.warmup, position.step, chunks * recipe.epochs)
             optimizer.zero_grad(set_to_none=True)
             chunk = text[:, position.chunk * T : (position.chunk + 1) * T + 1]  # [B, T + 1]
             hidden, (h, c) = model(chunk[:, :-1], forgetful(run.carried), factors)

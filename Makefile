@@ -45,21 +45,26 @@ clean:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hanlattice needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 
-# The C library is built by the installation, so its sources count as well.
+# The C library is a part of the package, so its sources count as well.
 SOURCES := hatch_build.py $(wildcard src/hanlattice/ops/*.[ch] src/hanlattice/ops/*/*.[ch])
 
+# Compiled here, where it can be seen, and once: pip finds it up to date. Without a compiler the package does without it.
+define install
+@$(BIN)/python hatch_build.py --if-changed || true
+@echo "installing hanlattice$(1) and what it needs …"
+@$(PIP) -e '.$(1)'
+@touch $@
+endef
+
 .venv/installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)
-	$(PIP) -e .
-	touch $@
+	$(call install)
 
 .venv/plot-installed: .venv/installed
-	$(PIP) -e '.[plot]'
-	touch $@
+	$(call install,[plot])
 
 .venv/docs-installed: .venv/installed
-	$(PIP) -e '.[docs]'
-	touch $@
+	$(call install,[docs])
 
 .venv/test-installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)
-	$(PIP) -e '.[test]'
-	touch .venv/installed $@
+	$(call install,[test])
+	@touch .venv/installed $@

@@ -1,28 +1,37 @@
 """Compiles the C sources of `hanlattice.ops` into one shared library while the package is being installed.
 
     python hatch_build.py [--out FILE] [--only OP]     # the same by hand, for work on the C sources
+    python hatch_build.py --if-changed                 # what `make` does before it installs
 
 Every `src/hanlattice/ops/*/native*.c` is compiled for float and for double and, on x86-64, for three instruction sets;
 `library.py` picks one when it loads the library. Without a C compiler, or when it fails, the installation goes on
 without the library: everything then runs on torch.
+
+A stamp beside the library says what it was made from: sources, commands, compiler. While these are the same, an
+installation takes the library as it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import platform
 import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-from packaging.tags import sys_tags
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ModuleNotFoundError:  # by hand, where nothing is installed yet: the hook is not used then
+    BuildHookInterface = object  # type: ignore[assignment, misc]
 
 OPS = Path(__file__).parent / "src" / "hanlattice" / "ops"
 LIBRARY = OPS / "libhanlattice.so"
@@ -52,9 +61,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         try:
-            build(LIBRARY)
+            if not is_current(LIBRARY):
+                build(LIBRARY)
         except (OSError, subprocess.CalledProcessError) as error:
-            LIBRARY.unlink(missing_ok=True)  # one from an earlier build does not fit these sources
+            remove(LIBRARY)  # one from an earlier build does not fit these sources
             self.app.display_warning(f"hanlattice goes on without its C library, with torch alone: {reason(error)}")
             return
         build_data["artifacts"].append(f"/{LIBRARY.relative_to(self.root).as_posix()}")
@@ -64,6 +74,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 def platform_tag() -> str:
     """This machine's own tag; a library compiled here promises nothing about other distributions (manylinux)."""
+    from packaging.tags import sys_tags  # a dependency of hatchling
+
     tags = (tag.platform for tag in sys_tags())
     return next(tag for tag in tags if "manylinux" not in tag and "musllinux" not in tag)
 
@@ -76,7 +88,44 @@ def build(library: Path, op: str = "*") -> None:
             list(pool.map(run, jobs))
         made = library.with_name(f".{library.name}.{os.getpid()}")
         run([*compiler(), "-shared", *(job[-1] for job in jobs), "-lm", "-o", str(made)])
+        stamp_of(library).unlink(missing_ok=True)
         made.replace(library)
+    if op == "*":
+        facts = {"made from": fingerprint(), "library": digest(library.read_bytes())}
+        stamp_of(library).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def is_current(library: Path) -> bool:
+    """Whether the library is the one that was made from these sources, by these commands, with this compiler."""
+    try:
+        facts = json.loads(stamp_of(library).read_text(encoding="utf-8"))
+        return bool(facts == {"made from": fingerprint(), "library": digest(library.read_bytes())})
+    except (OSError, ValueError, subprocess.CalledProcessError):  # no library, no stamp, no compiler
+        return False
+
+
+def fingerprint() -> str:
+    """Of everything that the library depends on; this file has the commands."""
+    files = [Path(__file__), *sorted(OPS.rglob("*.[ch]"))]
+    version = subprocess.run([*compiler(), "--version"], check=True, capture_output=True).stdout
+    parts = [platform.machine().encode(), shlex.join(compiler()).encode(), version]
+    for file in files:
+        parts += [file.name.encode(), file.read_bytes()]
+    return digest(*parts)
+
+
+def digest(*parts: bytes) -> str:
+    """Each part is hashed by itself, so that none can run into the next."""
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+def stamp_of(library: Path) -> Path:
+    return library.with_name(f"{library.name}.json")
+
+
+def remove(library: Path) -> None:
+    library.unlink(missing_ok=True)
+    stamp_of(library).unlink(missing_ok=True)
 
 
 def compilations(folder: Path, op: str) -> list[list[str]]:
@@ -125,11 +174,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compile hanlattice's C library.")
     parser.add_argument("--out", type=Path, default=LIBRARY)
     parser.add_argument("--only", default="*", metavar="OP", help="one folder of ops/")
+    parser.add_argument("--if-changed", action="store_true", help="only if the library there is not up to date")
     options = parser.parse_args()
+    if options.if_changed and is_current(options.out):
+        say("the C library is up to date")
+        return
+    say("compiling the C library …")
+    begin = time.monotonic()
     try:
         build(options.out, options.only)
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"{options.out} was not built with {shlex.join(compiler())} (set CC to use another): {reason(error)}")
+    say(f"compiled the C library in {time.monotonic() - begin:.0f} s")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

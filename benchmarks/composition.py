@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hanlattice.bench.machine import machine, versions
-from hanlattice.bench.outputs import Outputs
+from hanlattice.bench.timing import machine, versions
 from hanlattice.data.download import resolve
 from hanlattice.models.compose import compose, known_ends, learn
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.plain import exit_code
+from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hanlattice.bench.clock import medians
-from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.timing import machine, medians, versions
 from hanlattice.nn.crf import CRF
 from hanlattice.ops import crf
 from hanlattice.text.tags import tag_set

@@ -18,14 +18,13 @@ from typing import Any
 
 import torch
 
-from hanlattice.bench.clock import medians
-from hanlattice.bench.machine import machine, versions
-from hanlattice.bench.outputs import Outputs
+from hanlattice.bench.timing import machine, medians, versions
 from hanlattice.evaluation.ner import score
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device
 from hanlattice.plain import Parser, exit_code
 from hanlattice.predict import Predictor, load
+from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training.labelled import read_for

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hanlattice.bench.outputs import Outputs
 from hanlattice.data.segmented import read_segmented
 from hanlattice.errors import HanlatticeError
 from hanlattice.evaluation.ner import Score, score
@@ -29,6 +28,7 @@ from hanlattice.evaluation.segmentation import words_in
 from hanlattice.models.device import use_threads
 from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
+from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.timing import machine, versions
 from hanlattice.events import ignore
 from hanlattice.files import sha256, shown, writing
 from hanlattice.models.language_model import DIRECTIONS

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import torch
 
-from hanlattice.bench.machine import machine, versions
-from hanlattice.bench.outputs import Outputs
+from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import HanlatticeError
 from hanlattice.files import read_text
 from hanlattice.models.device import use_threads
 from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
+from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 

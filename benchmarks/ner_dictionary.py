@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 
-from hanlattice.bench.outputs import Outputs
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError
@@ -32,6 +31,7 @@ from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import TwoSources, WordEmbedding
 from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
+from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon, read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence

@@ -29,8 +29,7 @@ from typing import Any
 
 import torch
 
-from hanlattice.bench.clock import Timing, medians
-from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.timing import Timing, machine, medians, versions
 from hanlattice.data.segmented import from_words, read_segmented
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.segmentation import SegmentationReport, score_segmentation, words_in

@@ -21,12 +21,12 @@ from typing import Any
 
 import torch
 
-from hanlattice.bench.machine import machine, versions
-from hanlattice.bench.outputs import Outputs
+from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import HanlatticeError
 from hanlattice.models.device import use_threads
 from hanlattice.plain import exit_code
 from hanlattice.predict import load
+from hanlattice.pretrain.outputs import Outputs
 
 RUN = """
 import json, sys, time

@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 from hypothesis import given
 
-from hanlattice.bench.__main__ import main as bench
 from hanlattice.compare.__main__ import main as compare
 from hanlattice.errors import InputError
 from hanlattice.plain import exit_code, say
@@ -55,7 +54,6 @@ def run(main: Callable[[], int], *arguments: str) -> int:
 @pytest.mark.parametrize(
     ("main", "arguments"),
     [
-        (bench, ("--plot", f"{ESCAPE}.pdf")),
         (pretrain, ("lm", f"{ESCAPE}.txt", "--out", "lm")),
         (compare, (f"{ESCAPE}.toml", "--out", "there")),
     ],
@@ -68,13 +66,13 @@ def test_a_file_of_any_name(main, arguments, tmp_path, monkeypatch, capsys):
     assert err.startswith("error: ")
     assert SEEN in err
     assert err.replace("\n", "").isprintable()
-    verb = {bench: ["bench"], pretrain: ["pretrain"], compare: ["compare"]}[main]
+    verb = {pretrain: ["pretrain"], compare: ["compare"]}[main]
     assert hanlattice(*verb, *arguments).err == err
 
 
 @pytest.mark.parametrize(
     ("main", "arguments"),
-    [(bench, [f"--no{ESCAPE}"]), (bench, [f"--h={ESCAPE}"]), (pretrain, ["lm", "a", "-o", "b", f"-{ESCAPE}"])],
+    [(pretrain, ["lm", "a", "-o", "b", f"-{ESCAPE}"])],
 )
 def test_options_that_do_not_exist_or_could_be_two(main, arguments, capsys):
     with pytest.raises(SystemExit, match="2"):

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hanlattice.bench import bench, clock
-from hanlattice.bench.compared import Compared, relative_difference
+from hanlattice.bench import bench, timing
+from hanlattice.bench.equality import largest_difference, relative_difference
 from hanlattice.errors import HanlatticeError
 from hanlattice.ops import library
 from hanlattice.ops.crf import batched as crf_batched
@@ -25,7 +25,7 @@ def no_clock(monkeypatch):
     def refuse(*_: Any) -> list[float]:
         raise AssertionError("something was timed")
 
-    monkeypatch.setattr(clock, "call_times", refuse)
+    monkeypatch.setattr(timing, "call_times", refuse)
 
 
 def off_in_value(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -34,7 +34,7 @@ def off_in_value(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def off_in_gradient(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def wrong(x: Tensor, *given: Any) -> Tensor:
-        little = 1e-6 * x.sum()
+        little = 1e-6 * x.nansum()  # padding holds NaN
         return right(x, *given) + (little - little.detach())
 
     return wrong
@@ -86,10 +86,10 @@ def test_a_wrong_crf_stops_it(monkeypatch, name, spoil, says):
 def test_the_largest_difference_has_its_name():
     right = {"a": torch.tensor([3.0, 4.0]), "b": torch.ones(4)}
     found = {"a": torch.tensor([3.0, 4.5]), "b": torch.ones(4)}
-    assert Compared("", "", "fp32", found, right).worst() == ("a", pytest.approx(0.1))
-    assert Compared("", "", "fp32", found | {"b": torch.full((4,), torch.nan)}, right).worst() == ("b", torch.inf)
+    assert largest_difference(found, right) == ("a", pytest.approx(0.1))
+    assert largest_difference(found | {"b": torch.full((4,), torch.nan)}, right) == ("b", torch.inf)
 
 
 def test_nothing_differs_from_nothing():
     assert relative_difference(torch.zeros(3), torch.zeros(3)) == 0
-    assert relative_difference(torch.full((3,), 1e-30), torch.zeros(3)) > 1
+    assert relative_difference(torch.full((3,), 1e-4), torch.zeros(3)) > 1

@@ -31,7 +31,7 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from hanlattice.ops.crf import fused, kernels
+from hanlattice.ops.crf import fused
 
 def compile(kernel, K, **flags):
     chosen = fused._options(K)
@@ -44,10 +44,10 @@ def compile(kernel, K, **flags):
 
 off = {"GOLD": False, "GRADIENT": False, "SCORES": False, "BETAS": False}
 for K in (2, 33):
-    compile(kernels.best_tags, K)
-    compile(kernels.sums, K, **off | {"GOLD": True, "GRADIENT": True, "SCORES": True})
-    compile(kernels.sums, K, **off | {"BETAS": True})
-    compile(kernels.sums, K, **off | {"GRADIENT": True})
+    compile(fused.best_tags, K)
+    compile(fused.sums, K, **off | {"GOLD": True, "GRADIENT": True, "SCORES": True})
+    compile(fused.sums, K, **off | {"BETAS": True})
+    compile(fused.sums, K, **off | {"GRADIENT": True})
 """
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from hanlattice import Lattice
 from hanlattice.errors import InputError
 from hanlattice.ops import library
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, backends, bidirectional, lattice_lstm, reference
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, reference, resolve, runnable
 from tests.strategies import lattices
 
 D, E, H = 3, 4, 5
@@ -249,7 +249,17 @@ def test_a_backend_that_cannot_work_here_says_why() -> None:
 
 def test_auto_takes_the_precision_that_is_asked_for(monkeypatch):
     x = torch.empty(0)
-    assert backends.resolve("auto-fp32", x) == backends.resolve("auto", x) != "auto"
-    monkeypatch.setattr(backends, "_best", lambda x: "fused")  # as with a tensor on a GPU
-    assert backends.resolve("auto", x) == backends.resolve("fused", x) == "fused-bf16"
-    assert backends.resolve("auto-fp32", x) == "fused-fp32"
+    assert resolve("auto-fp32", x) == resolve("auto", x) != "auto"
+    monkeypatch.setattr("hanlattice.ops.lattice_lstm._best", lambda x: "fused")  # as with a tensor on a GPU
+    assert resolve("auto", x) == resolve("fused", x) == "fused-bf16"
+    assert resolve("auto-fp32", x) == "fused-fp32"
+
+
+def test_auto_comes_once_with_its_full_name():
+    names = runnable(torch.empty(0))
+    best = "batched" if library.missing() else "native"
+    assert list(names)[:2] == ["auto", "reference"]
+    assert names["auto"] == best
+    assert best not in names
+    assert len(set(names.values())) == len(names)
+    assert runnable(torch.empty(0, dtype=torch.float16))["auto"] == "batched"

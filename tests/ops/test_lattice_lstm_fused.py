@@ -12,21 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hanlattice import Lattice
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, fused, lattice_lstm, prepare
+from hanlattice.ops.lattice_lstm.fused import make_schedule
+from tests.strategies import lattices
+
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'hanlattice[triton]'")
 
-from hanlattice import Lattice  # noqa: E402 (the interpreter is chosen before Triton is loaded)
-from hanlattice.ops.lattice_lstm import (  # noqa: E402
-    LatticeLSTMWeights,
-    bidirectional,
-    fused,
-    lattice_lstm,
-    prepare,
-)
-from hanlattice.ops.lattice_lstm.schedule import make_schedule  # noqa: E402
-from tests.strategies import lattices  # noqa: E402
 
 DEVICE = torch.device("cuda:0" if HAS_GPU else "cpu")
 BF16 = pytest.param("bf16", marks=pytest.mark.skipif(not HAS_GPU, reason="Triton's interpreter has no bf16 products"))

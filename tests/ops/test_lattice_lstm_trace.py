@@ -14,7 +14,7 @@ from hanlattice import Lattice
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference, trace
-from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
+from hanlattice.ops.lattice_lstm.weights import mirror_index, take
 from tests.strategies import lattices
 
 D, E, H = 3, 4, 5

@@ -1,24 +1,18 @@
-"""How the C library is found, chosen, turned off and missed; and how it is built."""
+"""How the C library is found, chosen, turned off and missed."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from unittest import mock
 
 import pytest
 import torch
 
 from hanlattice.ops import library
 
-ROOT = Path(__file__).parents[2]
 HAS_LIBRARY = not library.missing()
 needs_library = pytest.mark.skipif(not HAS_LIBRARY, reason=f"no C library: {library.missing()}")
 
@@ -111,92 +105,3 @@ def test_a_function_is_found_by_its_type(dtype: torch.dtype) -> None:
     assert padded(width + 1) == 2 * width
     with pytest.raises(RuntimeError, match="has no no_such_function: it is older than this package"):
         library.function("no_such_function", dtype)
-
-
-@pytest.fixture
-def build() -> ModuleType:
-    pytest.importorskip("hatchling", reason="hatchling, which builds the package, is not installed here")
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def make_hook(build: ModuleType) -> tuple[object, mock.Mock]:
-    app = mock.Mock()
-    return build.CustomBuildHook(str(ROOT), {}, None, mock.Mock(), "", "wheel", app), app
-
-
-def test_a_build_without_compiler_goes_on_and_says_so(
-    build: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("CC", str(tmp_path / "nothing"))
-    monkeypatch.setattr(build, "LIBRARY", tmp_path / "libhanlattice.so")
-    build.LIBRARY.write_text("from an earlier build")
-    hook, app = make_hook(build)
-    data: dict[str, object] = {"artifacts": []}
-    hook.initialize("standard", data)
-    assert data == {"artifacts": []}  # a pure wheel
-    assert not build.LIBRARY.exists()
-    assert "without its C library" in app.display_warning.call_args.args[0]
-
-
-def test_a_compiler_that_fails_is_heard(build: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    compiler = tmp_path / "cc"
-    compiler.write_text("#!/bin/sh\necho the disk is full >&2\nexit 1\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CC", str(compiler))
-    monkeypatch.setattr(build, "LIBRARY", tmp_path / "libhanlattice.so")
-    hook, app = make_hook(build)
-    hook.initialize("editable", {"artifacts": []})
-    assert "the disk is full" in app.display_warning.call_args.args[0]
-    assert [file.name for file in tmp_path.iterdir()] == ["cc"]
-
-
-def test_by_hand_a_missing_compiler_ends_the_build_in_one_line(
-    build: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    out, compiler = tmp_path / "made.so", tmp_path / "nothing"
-    monkeypatch.setenv("CC", f"{compiler} -g")
-    monkeypatch.setattr("sys.argv", ["hatch_build.py", "--out", str(out)])
-    with pytest.raises(SystemExit, match=r"made\.so was not built with .*nothing -g .*No such file") as caught:
-        build.main()
-    assert isinstance(caught.value.code, str)  # which Python prints, and exits with 1
-    assert caught.value.code.count("\n") == 0
-    assert not out.exists()
-
-
-def test_by_hand_a_compiler_that_fails_is_heard(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="hatchling, which builds the package, is not installed here")
-    compiler = tmp_path / "cc"
-    compiler.write_text("#!/bin/sh\necho the disk is full >&2\nexit 3\n")
-    compiler.chmod(0o755)
-    command = [sys.executable, str(ROOT / "hatch_build.py"), "--out", str(tmp_path / "made.so")]
-    done = subprocess.run(command, env={**os.environ, "CC": str(compiler)}, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "was not built" in done.stderr
-    assert "the disk is full" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["cc"]
-
-
-def test_a_wheel_with_the_library_has_the_platforms_tag(build: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "build", lambda library: None)
-    hook, app = make_hook(build)
-    data: dict[str, object] = {"artifacts": []}
-    hook.initialize("standard", data)
-    assert data["artifacts"] == ["/src/hanlattice/ops/libhanlattice.so"]
-    assert data["pure_python"] is False
-    assert str(data["tag"]).startswith("py3-none-")
-    assert "any" not in str(data["tag"])
-    assert not app.display_warning.called
-
-
-def test_every_source_is_compiled_for_both_types_and_all_levels(build: ModuleType, tmp_path: Path) -> None:
-    jobs = build.compilations(tmp_path, "lattice_lstm")
-    levels = build.known_levels(tmp_path)
-    sources = list((ROOT / "src/hanlattice/ops/lattice_lstm").glob("native*.c"))
-    assert len(jobs) == 1 + 2 * len(levels) * len(sources)
-    assert len({job[-1] for job in jobs}) == len(jobs)

@@ -19,7 +19,7 @@ from hanlattice.errors import InputError
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, native
-from hanlattice.ops.lattice_lstm.native_call import Problem, Task
+from hanlattice.ops.lattice_lstm.native import Problem, Task
 from tests.strategies import lattices
 
 pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")

@@ -22,10 +22,10 @@ from typing import Any
 
 from hanlattice.bench.encoder import measure_encoder
 from hanlattice.bench.equality import check_backends
-from hanlattice.bench.machine import machine, versions
-from hanlattice.bench.settings import Settings
-from hanlattice.bench.steps import measure_steps
+from hanlattice.bench.inputs import Settings
 from hanlattice.bench.tagging import measure_tagging
+from hanlattice.bench.timing import machine, versions
+from hanlattice.bench.training import measure_training
 from hanlattice.models.device import find_device, use_threads
 
 __all__ = ["SECTIONS", "Settings", "bench", "measure"]
@@ -34,7 +34,7 @@ Record = dict[str, Any]
 SECTIONS = {
     "checks": check_backends,
     "encoder": measure_encoder,
-    "training": measure_steps,
+    "training": measure_training,
     "tagging": measure_tagging,
 }
 

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hanlattice.bench.backends import runnable
-from hanlattice.bench.clock import medians
-from hanlattice.bench.made import make_examples
-from hanlattice.bench.memory import peak_bytes
-from hanlattice.bench.settings import Settings
+from hanlattice.bench.inputs import Settings, make_examples
+from hanlattice.bench.timing import medians, peak_bytes
 from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.ops.lattice_lstm import runnable
 from hanlattice.text.lattice import Lattice
 
 PLAIN = "nn.LSTM"

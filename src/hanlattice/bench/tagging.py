@@ -6,13 +6,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from hanlattice.batch import Batch, Indexer
-from hanlattice.bench.clock import medians
-from hanlattice.bench.made import CHARACTER, OUTSIDE, SCHEME, TAGS, make_tagger
-from hanlattice.bench.settings import Settings
+from hanlattice.bench.inputs import (
+    ALPHABET,
+    CHARACTER,
+    OUTSIDE,
+    SCHEME,
+    TAGS,
+    Settings,
+    make_lexicon,
+    make_tagger,
+    make_texts,
+)
+from hanlattice.bench.timing import medians
 from hanlattice.config import Config
 from hanlattice.models.checkpoint import Model
 from hanlattice.models.tagger import Tagger
@@ -20,8 +28,6 @@ from hanlattice.predict import Document, Predictor
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vocab import Vocab
 
-TEXTS = {"cpu": 1024, "cuda": 16384}
-ALPHABET = [chr(0x4E00 + at) for at in range(3000)]
 QUIET = 0.95  # the share of characters that are no span by themselves: random weights would find far too many spans
 
 
@@ -59,25 +65,6 @@ def _rows(
 def tag_all(tagger: Predictor, texts: list[str]) -> list[Document]:
     """When the documents are here, the device is done too."""
     return list(tagger.pipe(texts))
-
-
-def long_words(settings: Settings) -> list[str]:
-    """Words of four characters, a quarter of the lexicon."""
-    drawn = np.random.default_rng(0).choice(np.array(ALPHABET), size=(settings.words // 4, 4))
-    return ["".join(row) for row in drawn]
-
-
-def make_lexicon(settings: Settings) -> Lexicon:
-    """Words of four characters, and three words inside each: a text made of the long ones has a word a character."""
-    return Lexicon(part for word in long_words(settings) for part in (word, word[:2], word[1:], word[2:]))
-
-
-def make_texts(settings: Settings, device: torch.device) -> list[str]:
-    """Between half of T and one and a half times T characters each."""
-    rng = np.random.default_rng(1)
-    words, T = np.array(long_words(settings)), settings.length
-    sizes = rng.integers(T // 2, T + T // 2, size=settings.texts or TEXTS[device.type], endpoint=True)
-    return ["".join(rng.choice(words, size=size // 4 + 1))[:size] for size in sizes.tolist()]
 
 
 def make_predictor(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
-    from hanlattice.bench.tables import Table
 
 
 def bench(
@@ -29,26 +25,14 @@ def bench(
 ) -> None:
     """What the lattice costs beside a plain LSTM: equality with the reference first, then times in one process."""
     from hanlattice.bench import Settings, measure
-    from hanlattice.bench.outputs import Outputs
-    from hanlattice.bench.tables import table
+    from hanlattice.bench.report import table, write_files
+    from hanlattice.style import check_plot
 
     batches, widths = tuple(batch or Settings.batches), tuple(hidden or Settings.hidden)
     settings = Settings(device=device, threads=threads, batches=batches, hidden=widths, seconds=seconds)
-    outputs = Outputs(out, plot)
+    if plot is not None:
+        check_plot(plot)
     with Console(stderr=True).status("") as status:
         for section, record in measure(settings, status.update):
-            outputs.write(record)
-            Console().print(_rich(table(section, record)))
-
-
-def _rich(table: Table) -> RichTable:
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    shown = RichTable(title=escape(table.title), title_justify="left", box=SIMPLE_HEAD, collapse_padding=True)
-    for heading in table.headings:
-        shown.add_column(escape(heading), justify="right")
-    for row in table.rows:
-        shown.add_row(*map(escape, row))
-    return shown
+            write_files(record, out, plot)
+            Console().print(table(section, record).rich(box=SIMPLE_HEAD, collapse_padding=True))

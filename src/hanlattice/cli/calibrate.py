@@ -63,8 +63,8 @@ def calibrate(
 
 def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Path) -> None:
     """What cannot be written is told before anything is read."""
-    from hanlattice.bench.plot import check_plot
     from hanlattice.data.download import resolve
+    from hanlattice.style import check_plot
 
     if out is not None and out.suffix.lower() not in (".json", ".md"):
         raise InputError(f"the report is a .json or .md file, and this name ends in {out.suffix!r}", out)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hanlattice.bench.plot import LATTICE, OTHER
 from hanlattice.extras import quiet
 from hanlattice.files import writing
+from hanlattice.style import BLUE as OTHER
+from hanlattice.style import RED as LATTICE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

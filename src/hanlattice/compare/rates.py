@@ -16,8 +16,7 @@ import torch
 from hanlattice.batch import Batch
 from hanlattice.batch.buckets import training_batches
 from hanlattice.batch.prefetch import prefetch
-from hanlattice.bench.clock import call_times, medians
-from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.timing import call_times, machine, medians, versions
 from hanlattice.compare.matrix import Row
 from hanlattice.compare.records import Record, keep
 from hanlattice.compare.work import compared_sentences

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.bench.machine import versions
+from hanlattice.bench.timing import versions
 from hanlattice.compare.matrix import Row, changed_settings, is_called, run_name
 from hanlattice.compare.records import FORMAT, Record
 from hanlattice.evaluation.significance import Counts, paired_bootstrap

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hanlattice.bench.machine import machine, versions
+from hanlattice.bench.timing import machine, versions
 from hanlattice.compare.matrix import Row
 from hanlattice.compare.records import Record, keep
 from hanlattice.errors import ModelError

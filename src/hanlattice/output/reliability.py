@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanlattice.bench.plot import LATTICE, OTHER
 from hanlattice.evaluation.calibration import Calibration
 from hanlattice.extras import quiet
 from hanlattice.files import writing
+from hanlattice.style import BLUE as OTHER
+from hanlattice.style import RED as LATTICE
 from hanlattice.text.display import visible
 
 if TYPE_CHECKING:

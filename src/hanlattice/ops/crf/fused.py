@@ -1,7 +1,12 @@
-"""The CRF in one launch (kernels.py, in Triton), with the names and signatures of batched.py.
+"""The CRF in one launch of a Triton kernel, with the names and signatures of batched.py.
 
-Nothing here waits for the device, and nothing is added up in an order that chance decides.
+One program takes one sentence, from its first character to the last and back. The transitions [P, P] stay in registers.
+Alphas, or the tags chosen, go through global memory, where the way back reads them; a barrier stands between the two. A
+step's emissions are loaded one step ahead. Nothing waits for the device, and no sum depends on the order of programs.
 """
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (Triton's language only looks like Python: its functions are compiled, and its values have no Python types.)
 
 from __future__ import annotations
 
@@ -9,15 +14,17 @@ from typing import Any, NamedTuple
 
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hanlattice.ops import gpu
-from hanlattice.ops.crf import batched, kernels
+from hanlattice.ops.crf import batched
 from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags, differentiable
 
 LARGEST_K = 256  # tags: above it the transitions of a sentence do not fit a program's registers
 WARPS = {16: 1, 32: 2, 64: 8, 128: 8, 256: 16}  # for each power of two above the number of tags
+_NOWHERE = tl.constexpr(-1e30)  # the score of what only fills a power of two; finite, so that no difference is NaN
 
 
 def _inputs(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> CRFInputs:
@@ -62,7 +69,7 @@ def _launch_sums(
     gold = lengths if tags is None else tags.contiguous()
     if B:
         with gpu.device_of(emissions):
-            kernels.sums[(B,)](
+            sums[(B,)](
                 emissions, lengths, gold, *scores, made.alphas, made.betas, made.value, made.by_emission, made.by_score,
                 T, **flags, **_options(K),
             )  # fmt: skip
@@ -126,7 +133,214 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
         value = given.emissions.new_empty(B)
         if B:
             with gpu.device_of(emissions):
-                kernels.best_tags[(B,)](
-                    given.emissions, given.lengths, *given.scores, choices, tags, value, T, **_options(K)
-                )
+                best_tags[(B,)](given.emissions, given.lengths, *given.scores, choices, tags, value, T, **_options(K))
     return tags, value
+
+
+@triton.jit
+def _first_max(x, axis: tl.constexpr, places, nobody: tl.constexpr):
+    """The largest value along `axis` and the first place that holds it; a place there even where all are NaN."""
+    top = tl.max(x, axis)
+    if axis == 1:
+        first = tl.min(tl.where(x == top[:, None], places, nobody), axis)
+    else:
+        first = tl.min(tl.where(x == top, places, nobody), axis)
+    return top, tl.where(first == nobody, 0, first)
+
+
+@triton.jit
+def _gold_score(emissions, tags, start, transitions, end, n, K: tl.constexpr, BLOCK: tl.constexpr):
+    """What the given tags earn. A tag that does not exist makes it NaN rather than read elsewhere."""
+    total = tl.full((), 0.0, tl.float64)
+    for low in range(0, n, BLOCK):
+        at = low + tl.arange(0, BLOCK)
+        tag = tl.load(tags + at, mask=at < n, other=0)
+        before = tl.load(tags + at - 1, mask=(at < n) & (at > 0), other=0)
+        known = (tag >= 0) & (tag < K)
+        emitted = tl.load(emissions + at * K + tag, mask=(at < n) & known, other=0.0).to(tl.float64)
+        came = (at < n) & (at > 0) & known & (before >= 0) & (before < K)
+        moved = tl.load(transitions + before * K + tag, mask=came, other=0.0).to(tl.float64)
+        total += tl.sum(tl.where(known, emitted + moved, float("nan")), 0)
+    first, last = tl.load(tags), tl.load(tags + n - 1)
+    total += tl.load(start + first, mask=(first >= 0) & (first < K), other=0.0).to(tl.float64)
+    return total + tl.load(end + last, mask=(last >= 0) & (last < K), other=0.0).to(tl.float64)
+
+
+@triton.jit
+def _store_gradient(to, marginal, tag, K: tl.constexpr, P: tl.constexpr, GOLD: tl.constexpr):
+    """The expected number of each tag at a character; with GOLD, by how much the gold tag's own exceeds it."""
+    k = tl.arange(0, P)
+    if GOLD:
+        tl.store(to + k, tl.where(k == tl.load(tag).to(tl.int32), 1.0, 0.0) - marginal, mask=k < K)
+    else:
+        tl.store(to + k, marginal, mask=k < K)
+
+
+@triton.jit(do_not_specialize=["T"])  # one compilation for all lengths
+def sums(
+    emissions,  # [B, T, K]
+    lengths,  # [B]
+    tags,  # [B, T], only with GOLD
+    start,
+    transitions,
+    end,
+    alphas,  # [B, T, K]: kept for the way back
+    betas,  # [B, T, K], only with BETAS
+    value,  # [B]: log Z, or with GOLD the log likelihood
+    by_emission,  # [B, T, K]: the gradient of `value`, with GRADIENT
+    by_score,  # [B, K + 2, K]: the same by the transitions, the start and the end, with GRADIENT and SCORES
+    T,
+    K: tl.constexpr,
+    P: tl.constexpr,  # K, filled to a power of two
+    GOLD: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    SCORES: tl.constexpr,
+    BETAS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    b = tl.program_id(0).to(tl.int64)
+    n = tl.minimum(tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T)  # a wrong length leads nowhere else
+    emissions += b * T * K
+    tags += b * T
+    alphas += b * T * K
+    betas += b * T * K
+    by_emission += b * T * K
+    by_score += b * (K + 2) * K
+    k = tl.arange(0, P)
+    is_tag = k < K
+    row, column = k[:, None], k[None, :]
+    both = (row < K) & (column < K)
+
+    # From left to right. The largest score of a step is taken out and added up in float64: what stays is small.
+    step = tl.load(transitions + column * K + row, mask=both, other=_NOWHERE)  # [to, from]: sums run along rows
+    alpha = tl.load(start + k, mask=is_tag, other=_NOWHERE) + tl.load(emissions + k, mask=is_tag, other=0.0)
+    top = tl.max(alpha, 0)
+    alpha = tl.where(is_tag, alpha - top, _NOWHERE)
+    taken = top.to(tl.float64)
+    if BETAS:
+        tl.store(alphas + k, alpha + taken, mask=is_tag)
+    else:
+        tl.store(alphas + k, alpha, mask=is_tag)
+    ahead = tl.load(emissions + tl.minimum(1, n - 1) * K + k, mask=is_tag, other=0.0)
+    for t in range(1, n):
+        emission = ahead
+        ahead = tl.load(emissions + tl.minimum(t + 1, n - 1) * K + k, mask=is_tag, other=0.0)
+        ways = step + alpha[None, :]
+        best = tl.max(ways, 1)
+        total = tl.sum(tl.exp(ways - best[:, None]), 1)
+        alpha = best + tl.log(total) + emission
+        top = tl.max(tl.where(is_tag, alpha, _NOWHERE), 0)
+        alpha = tl.where(is_tag, alpha - top, _NOWHERE)
+        taken += top.to(tl.float64)
+        if BETAS:
+            tl.store(alphas + t * K + k, alpha + taken, mask=is_tag)
+        else:
+            tl.store(alphas + t * K + k, alpha, mask=is_tag)
+    beta = tl.load(end + k, mask=is_tag, other=_NOWHERE)
+    last = alpha + beta
+    top = tl.max(last, 0)
+    weight_of_all = tl.sum(tl.exp(last - top), 0)
+    partition = taken + (top + tl.log(weight_of_all)).to(tl.float64)
+    if GOLD:
+        gold = _gold_score(emissions, tags, start, transitions, end, n, K, BLOCK)
+        tl.store(value + b, gold - partition)
+    else:
+        tl.store(value + b, partition)
+
+    # From right to left. A character's marginals sum to one, so its alphas and betas may lack any constant.
+    if GRADIENT or BETAS:
+        tl.debug_barrier()  # the alphas were stored by other threads than those that read them now
+        step = tl.load(transitions + row * K + column, mask=both, other=_NOWHERE)  # [from, to]
+        marginal = tl.exp(last - top) / weight_of_all
+        at_step = tl.zeros((P, P), dtype=step.dtype)
+        taken = tl.full((), 0.0, tl.float64)
+        ahead = tl.load(emissions + (n - 1) * K + k, mask=is_tag, other=0.0)
+        before = tl.load(alphas + tl.maximum(n - 2, 0) * K + k, mask=is_tag, other=_NOWHERE)
+        if BETAS:
+            tl.store(betas + (n - 1) * K + k, beta, mask=is_tag)
+        if SCORES:
+            _store_gradient(by_score + (K + 1) * K, marginal, tags + n - 1, K, P, GOLD)
+        for back in range(1, n):
+            t = n - back  # the step from t − 1 to t
+            emission, alpha = ahead, before
+            ahead = tl.load(emissions + (t - 1) * K + k, mask=is_tag, other=0.0)
+            before = tl.load(alphas + tl.maximum(t - 2, 0) * K + k, mask=is_tag, other=_NOWHERE)
+            ways = step + (emission + beta)[None, :]
+            best = tl.max(ways, 1)
+            weight = tl.exp(ways - best[:, None])
+            total = tl.sum(weight, 1)
+            if GRADIENT:
+                _store_gradient(by_emission + t * K, marginal, tags + t, K, P, GOLD)
+            beta = best + tl.log(total)
+            if GRADIENT:  # the betas stay close to the alphas' other side: no constant of their own has to be found
+                here = alpha + beta
+                top = tl.max(tl.where(is_tag, here, _NOWHERE), 0)
+                marginal = tl.where(is_tag, tl.exp(here - top), 0.0)
+                marginal = marginal / tl.sum(marginal, 0)
+            else:
+                top = tl.max(tl.where(is_tag, beta, _NOWHERE), 0)
+            beta = tl.where(is_tag, beta - top, _NOWHERE)
+            taken += top.to(tl.float64)
+            if BETAS:
+                tl.store(betas + (t - 1) * K + k, beta + taken, mask=is_tag)
+            if SCORES:
+                at_step += weight * (marginal / total)[:, None]
+                if GOLD:
+                    gold_from, gold_to = tl.load(tags + t - 1).to(tl.int32), tl.load(tags + t).to(tl.int32)
+                    at_step -= tl.where((row == gold_from) & (column == gold_to), 1.0, 0.0)
+        if GRADIENT:
+            _store_gradient(by_emission, marginal, tags, K, P, GOLD)
+            for low in range(n * K, T * K, BLOCK):
+                beyond = low + tl.arange(0, BLOCK)
+                tl.store(by_emission + beyond, tl.zeros((BLOCK,), dtype=step.dtype), mask=beyond < T * K)
+            if SCORES:
+                _store_gradient(by_score + K * K, marginal, tags, K, P, GOLD)
+                if GOLD:
+                    at_step = -at_step
+                tl.store(by_score + row * K + column, at_step, mask=both)
+
+
+@triton.jit(do_not_specialize=["T"])
+def best_tags(
+    emissions,  # [B, T, K]
+    lengths,  # [B]
+    start,
+    transitions,
+    end,
+    choices,  # [B, T, K]: the tag that follows best
+    tags,  # [B, T]
+    value,  # [B]
+    T,
+    K: tl.constexpr,
+    P: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    b = tl.program_id(0).to(tl.int64)
+    n = tl.minimum(tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T)  # a wrong length leads nowhere else
+    emissions += b * T * K
+    choices += b * T * K
+    tags += b * T
+    k = tl.arange(0, P)
+    is_tag = k < K
+    row, column = k[:, None], k[None, :]
+    step = tl.load(transitions + row * K + column, mask=(row < K) & (column < K), other=_NOWHERE)  # [from, to]
+    best = tl.load(end + k, mask=is_tag, other=_NOWHERE)
+    ahead = tl.load(emissions + (n - 1) * K + k, mask=is_tag, other=0.0)
+    for back in range(1, n):
+        t = n - back  # the step from t − 1 to t
+        emission = ahead
+        ahead = tl.load(emissions + (t - 1) * K + k, mask=is_tag, other=0.0)
+        best, choice = _first_max(step + (emission + best)[None, :], 1, column, P)
+        best = tl.where(is_tag, best, _NOWHERE)
+        tl.store(choices + (t - 1) * K + k, choice.to(choices.dtype.element_ty), mask=is_tag)
+    first = tl.load(start + k, mask=is_tag, other=_NOWHERE) + ahead + best
+    score, tag = _first_max(first, 0, k, P)
+    tl.store(value + b, score)
+    tl.store(tags, tag.to(tl.int64))
+    tl.debug_barrier()  # the choices were stored by other threads than those that follow them now
+    for t in range(1, n):
+        tag = tl.load(choices + (t - 1) * K + tag).to(tl.int32)
+        tl.store(tags + t, tag.to(tl.int64))
+    for low in range(n, T, BLOCK):
+        beyond = low + tl.arange(0, BLOCK)
+        tl.store(tags + beyond, tl.zeros((BLOCK,), dtype=tl.int64), mask=beyond < T)

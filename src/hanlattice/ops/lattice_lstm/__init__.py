@@ -1,17 +1,39 @@
-"""The lattice LSTM as pure functions. README.md beside this file has the equations and the memory layout."""
+"""The lattice LSTM as pure functions, and the choice among its backends, which all give the same numbers.
+
+README.md beside this file has the equations and the memory layout.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from hanlattice.ops.lattice_lstm import reference
-from hanlattice.ops.lattice_lstm.backends import BACKENDS, choose
-from hanlattice.ops.lattice_lstm.schedule import schedule
-from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, gate_count
+from hanlattice.errors import InputError
+from hanlattice.ops import gpu, library
+from hanlattice.ops.lattice_lstm import batched, native, reference
+from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_index, take, weight_shapes
 from hanlattice.text.lattice import Lattice
 
-__all__ = ["BACKENDS", "LatticeLSTMWeights", "bidirectional", "lattice_lstm", "prepare", "reference"]
+__all__ = [
+    "BACKENDS",
+    "LatticeLSTMWeights",
+    "bidirectional",
+    "choose",
+    "lattice_lstm",
+    "prepare",
+    "reference",
+    "resolve",
+    "runnable",
+]
+
+BACKENDS = ("auto", "auto-fp32", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
+PRECISION = "bf16"  # of "fused": the fastest, and as good (README.md)
+
+# (x, word_x, lattice, weights of one direction or of both, coupled) → h [B, T, N·H]
+Backend = Callable[[Tensor, Tensor, Lattice, Sequence[LatticeLSTMWeights], bool], Tensor]
 
 
 def lattice_lstm(
@@ -46,13 +68,15 @@ def bidirectional(
 
 def prepare(lattice: Lattice, device: torch.device | str) -> None:
     """Make what the GPU needs to know about a lattice and start its copy, so that a later call need not wait for it."""
-    device = torch.device(device)
-    if device.type == "cuda":
-        schedule(lattice, device)
+    x = torch.empty(0, dtype=torch.float32, device=device)
+    if x.is_cuda and not why_not_fused(x):
+        from hanlattice.ops.lattice_lstm.fused import schedule
+
+        schedule(lattice, x.device)
 
 
 def check(x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool) -> None:
-    """Shapes that do not fit are a ValueError here, not a strange message from inside a product."""
+    """Refuse shapes that do not fit here, with their names, rather than inside a matrix product."""
     if x.ndim != 3 or word_x.ndim != 2:
         raise ValueError(f"x must be [B, T, D] and word_x [W, E], not {tuple(x.shape)} and {tuple(word_x.shape)}")
     longest = int(lattice.lengths.max(initial=0))
@@ -66,8 +90,90 @@ def check(x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeigh
 
 
 def check_weights(x: Tensor, word_x: Tensor, weights: LatticeLSTMWeights, coupled: bool) -> None:
-    D, E, H, G = x.shape[2], word_x.shape[1], weights.hidden, gate_count(coupled)
-    shapes = ((D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,))
+    shapes = weight_shapes(x.shape[2], word_x.shape[1], weights.hidden, coupled)
     for name, tensor, shape in zip(weights._fields, weights, shapes, strict=True):
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} must be {shape} with coupled={coupled}, not {tuple(tensor.shape)}")
+
+
+def resolve(name: str, x: Tensor) -> str:
+    """What a name stands for with tensors like x. "auto": fused on a GPU, native on a CPU, else batched.
+
+    "auto-fp32" is the same with fp32 factors on a GPU, as they are on a CPU.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {name!r}")
+    if name.startswith("auto"):
+        best = _best(x)
+        name = best + name.removeprefix("auto") if best == "fused" else best
+    return f"fused-{PRECISION}" if name == "fused" else name
+
+
+def choose(name: str, x: Tensor) -> Backend:
+    """The backend of this name for tensors like x."""
+    name = resolve(name, x)
+    if name.startswith("fused"):
+        return _fused(name, x)
+    if name == "native":
+        return _native(x)
+    return batched.directions if name == "batched" else _reference
+
+
+def _best(x: Tensor) -> str:
+    if x.is_cuda and not why_not_fused(x):
+        return "fused"
+    return "native" if native.available(x) else "batched"
+
+
+def why_not_fused(x: Tensor) -> str:
+    """What keeps the fused kernels from such tensors; "" if nothing does."""
+    if x.dtype != torch.float32:
+        return f"it takes float32, not {str(x.dtype).removeprefix('torch.')}"
+    return gpu.why_not(x)
+
+
+def _fused(name: str, x: Tensor) -> Backend:
+    if reason := why_not_fused(x):
+        raise InputError(f"the backend {name} cannot be used: {reason}")
+    from hanlattice.ops.lattice_lstm import fused
+
+    return partial(fused.directions, precision=name.partition("-")[2])
+
+
+def _native(x: Tensor) -> Backend:
+    if reason := library.missing():
+        raise InputError(f"the backend native cannot be used: {reason}")
+    if not native.available(x):
+        raise InputError(f"the backend native takes float32 or float64 on the CPU, not {x.dtype} on {x.device}")
+    return native.directions
+
+
+def _reference(
+    x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
+) -> Tensor:
+    """The second direction reads mirrored sentences and mirrored words."""
+    ahead = reference.lattice_lstm(x, word_x, lattice, weights[0], coupled)
+    if len(weights) == 1:
+        return ahead
+    flip = mirror_index(lattice, x)
+    back = reference.lattice_lstm(take(x, flip), word_x, lattice.reversed(), weights[1], coupled)
+    return torch.cat([ahead, take(back, flip)], dim=-1)
+
+
+def runnable(x: Tensor) -> dict[str, str]:
+    """The backends for tensors like x, by the name to ask for, with their full names: "auto" → "native".
+
+    Two names for the same thing come once: "auto" first, the others in their order. Triton's interpreter can run the
+    fused kernels on a CPU, but it is there to test them.
+    """
+    found: dict[str, str] = {}
+    for name in BACKENDS:
+        if name.startswith("fused") and not x.is_cuda:
+            continue
+        try:
+            choose(name, x)
+        except InputError:  # it cannot run here
+            continue
+        if resolve(name, x) not in found.values():
+            found[name] = resolve(name, x)
+    return found

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
-from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
+from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_index, take
 from hanlattice.text.lattice import Lattice
 
 

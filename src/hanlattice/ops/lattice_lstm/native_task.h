@@ -1,5 +1,5 @@
 /* One task: some sentences in one direction, from first to last character. Python fills in the same structure
-   (native_call.py, class Task); `size` tells when the two were not built together. */
+   (native.py, class Task); `size` tells when the two were not built together. */
 #ifndef HANLATTICE_NATIVE_TASK_H
 #define HANLATTICE_NATIVE_TASK_H
 

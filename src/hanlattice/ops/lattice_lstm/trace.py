@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hanlattice.ops.lattice_lstm.mirror import mirror_index, take
-from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
+from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_index, take
 from hanlattice.text.lattice import Ints, Lattice
 
 

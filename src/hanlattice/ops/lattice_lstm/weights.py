@@ -1,10 +1,13 @@
-"""The weights of one direction of a lattice LSTM, as plain tensors."""
+"""The weights of one direction of a lattice LSTM as plain tensors, and sentences mirrored for the other direction."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+from hanlattice.text.lattice import Lattice
 
 
 class LatticeLSTMWeights(NamedTuple):
@@ -27,3 +30,24 @@ class LatticeLSTMWeights(NamedTuple):
 
 def gate_count(coupled: bool) -> int:
     return 3 if coupled else 4
+
+
+def weight_shapes(D: int, E: int, H: int, coupled: bool) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the nine weights, in their order."""
+    G = gate_count(coupled)
+    return (D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,)
+
+
+def mirror_index(lattice: Lattice, like: Tensor) -> Tensor:
+    """[B, T]: for each place the place that it mirrors, inside each sentence's length; padding stays where it is.
+
+    Applying it twice gives back the original.
+    """
+    lengths = torch.from_numpy(lattice.lengths.copy()).to(like.device)[:, None]
+    places = torch.arange(like.shape[1], device=like.device)[None]
+    return torch.where(places < lengths, lengths - 1 - places, places)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """x [B, T, D] with the rows of each sentence in the order of index [B, T]."""
+    return x.gather(1, index[:, :, None].expand(-1, -1, x.shape[2]))

@@ -1,4 +1,4 @@
-"""Whole training steps: a new batch from the examples, loss, backward, clipping, AdamW."""
+"""Whole training steps beside a character LSTM: a new batch, loss with CRF, backward, clipping, AdamW."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import torch
 
 from hanlattice.batch import Batch, Examples
 from hanlattice.batch.prefetch import prefetch
-from hanlattice.bench.backends import runnable
-from hanlattice.bench.clock import medians
-from hanlattice.bench.made import CHARACTER, make_examples, make_tagger
-from hanlattice.bench.settings import Settings
+from hanlattice.bench.inputs import CHARACTER, Settings, make_examples, make_tagger
+from hanlattice.bench.timing import medians
 from hanlattice.config import TrainConfig
 from hanlattice.models.tagger import Tagger
+from hanlattice.ops.lattice_lstm import runnable
 from hanlattice.text.lattice import Ints
 from hanlattice.training.loop import PACE
 from hanlattice.training.optim import make_optimizer
@@ -25,7 +24,7 @@ from hanlattice.training.optim import make_optimizer
 SENTENCES = 2048  # that batches are taken from
 
 
-def measure_steps(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure_training(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[dict[str, Any]]:
     """A row for each H, B and model; `ratio` is to the time of the character LSTM with the same CRF."""
     rows: list[dict[str, Any]] = []
     for hidden in settings.hidden:

@@ -1,28 +1,36 @@
-"""What was measured, as tables of words: for the command line, and for places without rich."""
+"""What was measured, as tables, a plot and a JSON file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanlattice.bench.encoder import PLAIN
-from hanlattice.bench.made import CHARACTER
+from hanlattice.bench.inputs import CHARACTER
+from hanlattice.evaluation.report import Table
+from hanlattice.files import writing
+from hanlattice.style import BLUE, RED, plot, plot_text, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Rows = list[dict[str, Any]]
 
 
-class Table(NamedTuple):
-    title: str
-    headings: list[str]
-    rows: list[list[str]]
+def write_json(record: dict[str, Any], path: Path) -> None:
+    with writing(path) as file:
+        json.dump(record, file, ensure_ascii=False, indent=2)
+        file.write("\n")
 
-    def __str__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(self.headings, *self.rows, strict=True)]
-        lines = [
-            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in (self.headings, *self.rows)
-        ]
-        return "\n".join([self.title, *lines, ""])
+
+def write_files(record: dict[str, Any], out: Path | None, picture: Path | None) -> None:
+    """The files that were asked for. Written after each section, they keep what an interrupted run has measured."""
+    if out is not None:
+        write_json(record, out)
+    if picture is not None and "encoder" in record:
+        draw(record, picture)
 
 
 def table(section: str, record: dict[str, Any]) -> Table:
@@ -44,8 +52,8 @@ def _checks(record: dict[str, Any]) -> Table:
         if key not in worst or row["difference"] > worst[key]["difference"]:
             worst[key] = row
     rows = [[*key, f"{row['difference']:.1e}", f"{row['tolerance']:.0e}", row["worst"]] for key, row in worst.items()]
-    headings = ["op", "backend", "precision", "largest difference", "allowed", "where"]
-    return Table("Equality with the reference, of values and gradients (relative norm)", headings, rows)
+    headings = ("op", "backend", "precision", "largest difference", "allowed", "where")
+    return _table("Equality with the reference, of values and gradients (relative norm)", headings, rows)
 
 
 def _encoder(record: dict[str, Any]) -> Table:
@@ -69,7 +77,7 @@ def _encoder(record: dict[str, Any]) -> Table:
         f"D = {settings['dim']}, a word a character, forward or both: forward + backward; × is time over {PLAIN}'s; "
         f"auto is {stands_for}, and sentences/s are its; the lattice's index arrays are made once, as x is; {memory}"
     )
-    return Table(title, headings, rows)
+    return _table(title, headings, rows)
 
 
 def _training(record: dict[str, Any]) -> Table:
@@ -91,7 +99,7 @@ def _training(record: dict[str, Any]) -> Table:
         "Training step: a new batch, loss with CRF, backward, clipping, AdamW; "
         f"× is time over the {CHARACTER}'s, which packs its sentences"
     )
-    return Table(title, headings, rows)
+    return _table(title, headings, rows)
 
 
 def _tagging(record: dict[str, Any]) -> Table:
@@ -108,7 +116,7 @@ def _tagging(record: dict[str, Any]) -> Table:
         f"Raw text to spans, {texts:,} texts of unequal length, {words:,} made words; "
         f"× is time over the {CHARACTER}'s, which packs its sentences"
     )
-    return Table(title, headings, rows)
+    return _table(title, headings, rows)
 
 
 def _grouped(rows: Rows, *keys: str, by: str) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
@@ -137,3 +145,75 @@ def _milliseconds(seconds: float) -> str:
 
 def _mebibytes(count: int | None) -> str:
     return "" if count is None else f"{count / 2**20:,.1f}"
+
+
+def _table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
+    return Table(title, tuple(headings), tuple(map(tuple, rows)), words=0)
+
+
+class Line(NamedTuple):
+    label: str
+    colour: str
+    dashed: bool
+    points: list[tuple[int, float]]  # batch size, sentences/s
+
+
+class Panel(NamedTuple):
+    title: str
+    lines: list[Line]
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """What a record has: a panel for each H of the encoder, and of the training step."""
+    found = list(panels(record))
+    with plot(path, 1 + 3.4 * len(found), 4.8) as figure:
+        axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+        for axis, panel in zip(axes, found, strict=True):
+            _draw_panel(axis, panel)
+        axes[0].set_ylabel("sentences per second")
+        machine, length = record["machine"], record["settings"]["length"]
+        where = machine["gpu"] or f"{machine['cpu']}, {machine['threads']} threads"
+        title = f"Sentences of {length} characters, a word a character · {plot_text(where)}"
+        figure.suptitle(title, fontsize=10)
+
+
+def panels(record: dict[str, Any]) -> Iterator[Panel]:
+    for hidden in record["settings"]["hidden"]:
+        rows = [row for row in record.get("encoder", ()) if row["hidden"] == hidden]
+        names = ((PLAIN, PLAIN, BLUE), ("auto", "lattice LSTM", RED))
+        lines = [
+            Line(f"{label}, {what}", colour, what == "forward", points(rows, encoder=name, what=what))
+            for what in ("forward", "forward + backward")
+            for name, label, colour in names
+        ]
+        if rows:
+            yield Panel(f"Encoder, H = {hidden}", lines)
+    for hidden in record["settings"]["hidden"]:
+        rows = [row for row in record.get("training", ()) if row["hidden"] == hidden]
+        names = ((CHARACTER, CHARACTER, BLUE), ("auto", "lattice LSTM", RED))
+        lines = [Line(f"{label} + CRF", colour, False, points(rows, model=name)) for name, label, colour in names]
+        if rows:
+            yield Panel(f"Training step, H = {hidden}", lines)
+
+
+def points(rows: Iterable[dict[str, Any]], **which: str) -> list[tuple[int, float]]:
+    chosen = [row for row in rows if all(row[key] == value for key, value in which.items())]
+    return sorted((row["batch"], row["sentences_per_second"]) for row in chosen)
+
+
+def _draw_panel(axis: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    for line in panel.lines:
+        style = "--" if line.dashed else "-"
+        axis.plot(*zip(*line.points, strict=True), style, color=line.colour, marker="o", markersize=4, label=line.label)
+    axis.set(xscale="log", yscale="log", xlabel="batch size (sentences)", title=panel.title)
+    batches = sorted({batch for line in panel.lines for batch, _ in line.points})
+    axis.set_xticks(batches, [f"{batch:,}" for batch in batches])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.0f}" if rate >= 1 else f"{rate:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.margins(x=0.07)
+    tidy(axis)
+    axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15))

@@ -1,16 +1,14 @@
-"""The picture: valid files, every line in it, labelled axes, and a word when it cannot be drawn."""
+"""The files of a run: valid pictures with every line and labelled axes, written section by section."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from hanlattice.bench.outputs import Outputs
-from hanlattice.bench.plot import check_plot, draw, panels
-from hanlattice.errors import InputError, OutputError
+from hanlattice.bench.report import draw, panels, write_files
+from hanlattice.errors import OutputError
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -78,25 +76,14 @@ def test_points_are_those_of_their_line():
     assert {line.label: line.points for line in last.lines}["lattice LSTM + CRF"] == [(1, 5.0), (1024, 5120.0)]
 
 
-def test_a_run_that_was_cut_short_has_its_encoder(tmp_path):
-    outputs = Outputs(tmp_path / "r.json", tmp_path / "plot.svg")
-    outputs.write({"settings": {}})
+def test_an_interrupted_run_has_its_encoder(tmp_path):
+    files = tmp_path / "r.json", tmp_path / "plot.svg"
+    write_files({"settings": {}}, *files)
+    assert files[0].exists()
     assert not (tmp_path / "plot.svg").exists()
-    outputs.write(record(training=False))
+    write_files(record(training=False), *files)
     assert "Training step, H = 100" not in texts(tmp_path / "plot.svg")
     assert "Encoder, H = 200" in texts(tmp_path / "plot.svg")
-
-
-@pytest.mark.parametrize("name", ["plot", "plot.pdf", "svg"])
-def test_other_kinds_of_file_are_refused(name):
-    with pytest.raises(InputError, match=r"a plot is a \.svg or \.png file"):
-        check_plot(Path(name))
-
-
-def test_without_matplotlib(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'hanlattice\[plot\]'"):
-        Outputs(None, Path("plot.svg"))
 
 
 def test_a_folder_in_its_place(tmp_path):

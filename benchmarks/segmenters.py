@@ -32,8 +32,8 @@ import torch
 from hanlattice.bench.timing import Timing, machine, medians, versions
 from hanlattice.data.segmented import from_words, read_segmented
 from hanlattice.errors import HanlatticeError, InputError
+from hanlattice.evaluation.report import percent
 from hanlattice.evaluation.segmentation import SegmentationReport, score_segmentation, words_in
-from hanlattice.evaluation.segmentation.rows import percent
 from hanlattice.extras import installed
 from hanlattice.files import read_lines, sha256, writing
 from hanlattice.text.sentence import Sentence

@@ -1,4 +1,4 @@
-"""`hanlattice calibrate`: tables, a report and a plot; what it says of spans is what `evaluate` says."""
+"""`hanlattice calibrate`: tables, a report and a plot; its scores are those of `evaluate`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_candidates_are_more(lattice_folder, made, tmp_path):
     assert "| min score | precision | recall | F1 | spans | kept % |" in text
 
 
-def test_what_cannot_be_is_told_before_anything_is_read(lattice_folder, made, tmp_path):
+def test_bad_options_are_refused_before_anything_is_read(lattice_folder, made, tmp_path):
     nowhere = Path("/nowhere")
     hanlattice("calibrate", nowhere, nowhere, "--out", tmp_path / "c.txt").refused("c.txt", "a .json or .md file")
     hanlattice("calibrate", nowhere, nowhere, "--plot", tmp_path / "c.pdf").refused("c.pdf", "a .svg or .png file")
@@ -54,7 +54,7 @@ def test_what_cannot_be_is_told_before_anything_is_read(lattice_folder, made, tm
     assert not list(tmp_path.iterdir())
 
 
-def test_outputs_take_the_place_of_nothing_that_is_read(lattice_folder, made, tmp_path):
+def test_outputs_never_replace_an_input(lattice_folder, made, tmp_path):
     gold, link = tmp_path / "gold.json", tmp_path / "link.svg"
     write_jsonl(gold, sentences(3, 7))
     link.symlink_to(gold)

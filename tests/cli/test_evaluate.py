@@ -68,7 +68,7 @@ def test_a_label_that_the_model_does_not_know_is_missed(char_folder, tmp_path):
     assert found["by_type"]["MOON"] == {"precision": 0, "recall": 0, "f1": 0, "gold": 1, "predicted": 0, "correct": 0}
 
 
-def test_notices_of_the_file_are_told(char_folder, tmp_path):
+def test_notices_of_the_file_are_shown(char_folder, tmp_path):
     (tmp_path / "a.bio").write_text("王\tI-PER\n明\tI-PER\n去\tO\n", "utf-8")
     outcome = hanlattice("evaluate", char_folder, tmp_path / "a.bio")
     assert outcome.code == 0
@@ -240,15 +240,15 @@ def test_the_words_of_training(made, tmp_path):
 def test_what_a_segmenter_cannot_be_scored_on(cutter, char_folder, made):
     hanlattice("evaluate", cutter, made / "test.bmes").refused(f"{made / 'test.bmes'}: sentence 1")
     refused = hanlattice("evaluate", "--train", made / "train.bmes", char_folder, made / "test.bmes")
-    refused.refused("--train says which words a segmenter knows, and this model is none")
+    refused.refused("--train is for a segmenter, and this model is none")
     for count in ("0", "20"):
         refused = hanlattice("evaluate", "--words", count, char_folder, made / "test.bmes")
-        refused.refused("--words shows words that a segmenter misses, and this model is none")
+        refused.refused("--words is for a segmenter, and this model is none")
 
 
 def test_twenty_words_are_shown_and_one_sentence_is_one(cutter, tmp_path):
     texts = [f"{chr(0x4E00 + 3 * at)}{chr(0x4E01 + 3 * at)}{chr(0x4E02 + 3 * at)}" for at in range(60)]
-    (tmp_path / "a.seg").write_text(" ".join(texts), "utf-8")  # words that nobody knows
+    (tmp_path / "a.seg").write_text(" ".join(texts), "utf-8")  # unknown words
     outcome = hanlattice("evaluate", cutter, tmp_path / "a.seg")
     assert (outcome.code, outcome.err) == (0, "")
     assert "missed most often: 20 of " in outcome.text

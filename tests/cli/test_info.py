@@ -101,12 +101,12 @@ def test_softwords(pos, made, tmp_path):
     assert "rjieba" in shown
 
 
-def test_another_version_of_the_segmenter_is_told(made, tmp_path):
-    """And none where the folder is from before versions were kept."""
+def test_another_version_of_the_segmenter_is_noted(made, tmp_path):
+    """But not if the folder is older than the record of versions."""
     folder = train(made_config(made, **WORD), tmp_path / "run").folder
     record = json.loads((folder / "config.json").read_text("utf-8"))
     assert record["segmenter"] == {"name": "rjieba", "version": version("rjieba")}
-    for then, told in (("0.0.1", True), (version("rjieba"), False), (None, False)):
+    for then, noted in (("0.0.1", True), (version("rjieba"), False), (None, False)):
         del record["sha256"]
         record.pop("segmenter", None)
         record |= {"segmenter": {"name": "rjieba", "version": then}} if then else {}
@@ -115,10 +115,10 @@ def test_another_version_of_the_segmenter_is_told(made, tmp_path):
         shown, scored = hanlattice("info", "--json", folder), hanlattice("evaluate", folder, made / "test.bmes")
         assert (shown.code, scored.code) == (0, 0)
         assert json.loads(shown.text).get("segmenter version") == then
-        said = (
+        message = (
             f"note: the model was trained with words by rjieba 0.0.1, and rjieba {version('rjieba')} may cut otherwise"
         )
-        assert [said in err for err in (shown.err, scored.err)] == [told, told]
+        assert [message in err for err in (shown.err, scored.err)] == [noted, noted]
 
 
 def test_a_name_with_square_brackets_is_shown_as_it_is(lattice_folder, tmp_path):
@@ -126,7 +126,7 @@ def test_a_name_with_square_brackets_is_shown_as_it_is(lattice_folder, tmp_path)
     assert "[bold]model[/x]" in hanlattice("info", folder).text
 
 
-def test_it_is_called_by_its_folder_and_a_packed_one_tells_whose_scores_it_has(lattice_folder, tmp_path, monkeypatch):
+def test_it_is_called_by_its_folder_and_a_packed_one_says_whose_scores_it_has(lattice_folder, tmp_path, monkeypatch):
     (tmp_path / "ner").symlink_to(lattice_folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path)
     assert hanlattice("info", "ner").text.splitlines()[0].strip() == str(tmp_path / "ner")

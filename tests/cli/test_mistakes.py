@@ -7,13 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from hanlattice.cli.mistakes import read_lexicon
 from hanlattice.config import make_config
 from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
+from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
+from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training.loop import train
 from tests.cli.command import Outcome, hanlattice
 from tests.cutting import cutting_tree, in_words
@@ -207,7 +211,7 @@ def test_what_is_wrong_is_one_line(weak, char_folder, made, tmp_path):
         ("none.bmes", "cannot read: there is no such file"),
     ):
         hanlattice("mistakes", *both, tmp_path / file).refused(file, said)
-        hanlattice("mistakes", *both, test, "--train", tmp_path / file).refused(file, said)
+    hanlattice("mistakes", *both, test, "--train", tmp_path / "raw.txt").refused("raw.txt", "a column is missing")
     hanlattice("mistakes", weak, tmp_path / "none", test).refused("none")
     hanlattice("mistakes", tmp_path, weak, test).refused(str(tmp_path))
     hanlattice("mistakes", *both, test, "--lexicon", tmp_path / "none").refused("none: cannot read")
@@ -258,3 +262,53 @@ def test_a_file_of_segmenters_whose_suffix_says_nothing(weak, made, tmp_path):
     assert plain == suffixed
     outcome = hanlattice("mistakes", weak, cutter, tmp_path / "a.txt")
     outcome.refused("a.txt")  # they disagree, so it is read as columns
+
+
+# ---- --lexicon: a dictionary or a vector file
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "南京市\n长江\n大\n",
+        "南京市 12 ns\n长江 7 n\n大 9 a\n",
+        "长江\t0.1 0.2 0.3 0.4\n南京市\tx\n",
+        "12306 9\n南京市 5\n长江 3\n",
+        "iPhone 4 3\n南京市 5\n长江 3\n",
+        "2 3\n南京市 1 2 3\n长江 1 2 3\n",
+        "南京市 1 2 3\n长江 1 2 3\n",
+        "\ufeff南京市 1 2 3\n长江 1 2 3\n",
+    ],
+)
+def test_words_of_a_text_file(tmp_path: Path, content: str) -> None:
+    (tmp_path / "words").write_text(content, "utf-8")
+    lexicon, notices = read_lexicon(tmp_path / "words")
+    assert {"南京市", "长江"} <= set(lexicon) <= {"南京市", "长江", "12306", "iPhone"}
+    assert notices == ()
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("width", [1, 8])
+def test_words_of_vectors(tmp_path: Path, binary: bool, width: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(3, width)).astype(np.float32)
+    write_vectors(tmp_path / "v", Vectors(("大", "南京市", "长江"), rows), binary=binary)
+    assert list(read_lexicon(tmp_path / "v")[0]) == ["南京市", "长江"]
+
+
+def test_notices_of_vectors_are_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("2 3\n南京市 1 2 3\n长江 1 x 3\n", "utf-8")
+    lexicon, notices = read_lexicon(tmp_path / "v")
+    assert list(lexicon) == ["南京市"]
+    assert "skipped 1 broken rows" in notices[0]
+
+
+def test_a_file_without_words_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read: there is no such file"):
+        read_lexicon(tmp_path / "nowhere")
+    for content in (b"", "大\n小\n".encode()):
+        (tmp_path / "words").write_bytes(content)
+        with pytest.raises(InputError, match="no word of two characters or more"):
+            read_lexicon(tmp_path / "words")
+    (tmp_path / "words").write_bytes("南京\n".encode() + b"\xff\xfe\n")
+    with pytest.raises(InputError, match="words:2: not UTF-8"):
+        read_lexicon(tmp_path / "words")

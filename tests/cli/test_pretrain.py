@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hanlattice.cli.passes import PassMeter
 from hanlattice.cli.pretrain_subwords import Meter as SubwordMeter
+from hanlattice.cli.pretrain_vectors import PassMeter
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors
 from tests.cli.command import Outcome, hanlattice, run, start

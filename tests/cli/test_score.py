@@ -81,7 +81,7 @@ def test_a_list_of_words_is_as_good_as_a_file(files, tmp_path):
     gold, test, train = files
     (known,) = write(tmp_path, known="主席\n在 12\n北京\t7\n\n1998年\n的\n")
     assert found(gold, test, "--known", known) == found(gold, test, "--train", train)
-    hanlattice("score", gold, test, "--known", known, "--train", train).refused("--train and --known", "give one")
+    hanlattice("score", gold, test, "--known", known, "--train", train).refused("--train and --known", "use one")
 
 
 def test_known_words_as_they_are_written(files):

@@ -74,7 +74,7 @@ def test_a_folder_here_with_the_name_of_a_model_that_comes_along_is_told(here, c
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / "ner").symlink_to(char_folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path / "shipped")
-    told = "note: ner is the model that comes along; the folder here is ./ner\n"
+    told = "note: ner is the bundled model; the folder here is ./ner\n"
     for words in (["tag", TEXT], ["explain", TEXT], ["tag", TEXT, "-m", "ner"], ["info", "ner"]):
         assert hanlattice(*words).err == told
     assert hanlattice("tag", TEXT, "-m", "./ner").err == ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,11 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
 from hanlattice.evaluation import ner
-from hanlattice.evaluation.mistakes import Mistakes, Row, compare, read_lexicon, sign_test
-from hanlattice.evaluation.mistakes.report import markdown, summary, tables
+from hanlattice.evaluation.mistakes import Comparison, Mistakes, compare, markdown, sign_test, summary, tables
 from hanlattice.text.display import visible
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.text.vectors import Vectors, write_vectors
 from tests import strategies
 
 Case = tuple[list[Sentence], list[tuple[Span, ...]], list[tuple[Span, ...]]]
@@ -45,8 +42,8 @@ words = st.lists(st.text("南京市长江大桥aA1１", min_size=2, max_size=4),
 trained = st.lists(strategies.sentences(LETTERS), max_size=5)
 
 
-def told(mistakes: Mistakes) -> dict[str, Any]:
-    """Through JSON, so that it is plain data indeed."""
+def as_json(mistakes: Mistakes) -> dict[str, Any]:
+    """Through JSON, which proves that it is plain data."""
     record: dict[str, Any] = json.loads(json.dumps(mistakes.as_dict()))
     return record
 
@@ -84,7 +81,7 @@ def test_every_breakdown_adds_up_and_the_scores_are_the_scorers(
             }
 
 
-def numbers(row: Row) -> Any:
+def numbers(row: Comparison) -> Any:
     """Everything in a row that can be added."""
     counts = [row.gold, row.both, row.only_a, row.only_b, row.neither, row.wrong_both]
     for side in (row.a, row.b):
@@ -98,7 +95,7 @@ def numbers(row: Row) -> Any:
 @given(cases(), words, trained)
 def test_swapping_the_models_swaps_the_columns(case: Case, lexicon: Lexicon, train: list[Sentence]) -> None:
     gold, a, b = case
-    one, other = told(compare(gold, a, b, lexicon, train)), told(compare(gold, b, a, lexicon, train))
+    one, other = as_json(compare(gold, a, b, lexicon, train)), as_json(compare(gold, b, a, lexicon, train))
     assert swapped(one) == without_reduction(other)
     assert one["p_value"] == other["p_value"]
 
@@ -130,12 +127,12 @@ def test_kinds_of_error_against_shared_characters(case: Case) -> None:
             for side, spans in found.items():
                 kind = getattr(each, side)
                 if each.gold:
-                    assert kind == ("correct" if each.span in spans else second_telling(each.span, spans, "missed"))
+                    assert kind == ("correct" if each.span in spans else expected_kind(each.span, spans, "missed"))
                 else:
-                    assert kind == (second_telling(each.span, gold, "invented") if each.span in spans else None)
+                    assert kind == (expected_kind(each.span, gold, "invented") if each.span in spans else None)
 
 
-def second_telling(span: Span, others: list[Span], alone: str) -> str:
+def expected_kind(span: Span, others: list[Span], alone: str) -> str:
     """By the sets of characters that spans are."""
     mine = set(range(span.start, span.end))
     theirs = [(set(range(other.start, other.end)), other.label == span.label) for other in others]
@@ -256,7 +253,7 @@ def test_sentences_most_different_first_and_all_with_a_mistake() -> None:
 def test_nothing_at_all() -> None:
     mistakes = compare([], [], [], Lexicon(["南京"]), [])
     assert (mistakes.overall.gold, mistakes.overall.error_reduction, mistakes.p_value) == (0, None, 1.0)
-    assert told(mistakes)["breakdowns"] == {}
+    assert as_json(mistakes)["breakdowns"] == {}
     assert "| A | – | – | – | 0 | 0 | 0 | 0 |" in markdown(mistakes)
 
 
@@ -276,7 +273,7 @@ def test_what_cannot_be_compared() -> None:
 def test_any_text_makes_json_and_markdown_that_can_be_written(case: Case, train: list[Sentence]) -> None:
     gold, a, b = case
     mistakes = compare(gold, a, b, Lexicon(["南京"]), train)
-    for sentence in told(mistakes)["sentences"]:
+    for sentence in as_json(mistakes)["sentences"]:
         for span in sentence["spans"]:
             assert sentence["text"][span["start"] : span["end"]] == span["text"]
     lines = markdown(mistakes, [("file", "a|b")], ["odd\nnote"], sentences=2).split("\n")
@@ -314,48 +311,3 @@ def test_visible_is_one_line_of_what_can_be_printed(text: str) -> None:
     assert seen.replace("\u3000", "").isprintable()
     if text.replace("\u3000", "").isprintable():
         assert seen == text
-
-
-class TestReadLexicon:
-    @pytest.mark.parametrize(
-        "content",
-        [
-            "南京市\n长江\n大\n",
-            "南京市 12 ns\n长江 7 n\n大 9 a\n",
-            "长江\t0.1 0.2 0.3 0.4\n南京市\tx\n",
-            "12306 9\n南京市 5\n长江 3\n",
-            "iPhone 4 3\n南京市 5\n长江 3\n",
-            "2 3\n南京市 1 2 3\n长江 1 2 3\n",
-            "南京市 1 2 3\n长江 1 2 3\n",
-            "\ufeff南京市 1 2 3\n长江 1 2 3\n",
-        ],
-    )
-    def test_text(self, tmp_path: Path, content: str) -> None:
-        (tmp_path / "words").write_text(content, "utf-8")
-        lexicon, notices = read_lexicon(tmp_path / "words")
-        assert {"南京市", "长江"} <= set(lexicon) <= {"南京市", "长江", "12306", "iPhone"}
-        assert notices == ()
-
-    @pytest.mark.parametrize("binary", [True, False])
-    @pytest.mark.parametrize("width", [1, 8])
-    def test_vectors(self, tmp_path: Path, binary: bool, width: int) -> None:
-        rows = np.random.default_rng(0).normal(size=(3, width)).astype(np.float32)
-        write_vectors(tmp_path / "v", Vectors(("大", "南京市", "长江"), rows), binary=binary)
-        assert list(read_lexicon(tmp_path / "v")[0]) == ["南京市", "长江"]
-
-    def test_notices_of_vectors_are_passed_on(self, tmp_path: Path) -> None:
-        (tmp_path / "v").write_text("2 3\n南京市 1 2 3\n长江 1 x 3\n", "utf-8")
-        lexicon, notices = read_lexicon(tmp_path / "v")
-        assert list(lexicon) == ["南京市"]
-        assert "skipped 1 broken rows" in notices[0]
-
-    def test_what_is_none(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="cannot read: there is no such file"):
-            read_lexicon(tmp_path / "nowhere")
-        for content in (b"", "大\n小\n".encode()):
-            (tmp_path / "words").write_bytes(content)
-            with pytest.raises(InputError, match="no word of two characters or more"):
-                read_lexicon(tmp_path / "words")
-        (tmp_path / "words").write_bytes("南京\n".encode() + b"\xff\xfe\n")
-        with pytest.raises(InputError, match="words:2: not UTF-8"):
-            read_lexicon(tmp_path / "words")

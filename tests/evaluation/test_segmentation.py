@@ -18,9 +18,15 @@ from hanlattice.data.segmented import from_words
 from hanlattice.errors import InputError
 from hanlattice.evaluation import ner
 from hanlattice.evaluation.ner import Score
-from hanlattice.evaluation.segmentation import SegmentationReport, cut, score_segmentation, words_in
-from hanlattice.evaluation.segmentation.alignment import longest_common, matched
-from hanlattice.evaluation.segmentation.report import Recall
+from hanlattice.evaluation.segmentation import (
+    Recall,
+    SegmentationReport,
+    cut,
+    longest_common,
+    matched,
+    score_segmentation,
+    words_in,
+)
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from tests.strategies import any_character, shares_folder
@@ -202,9 +208,9 @@ def test_what_is_not_known_is_none() -> None:
     assert nothing.bakeoff == nothing.spans == nothing.boundaries == Score(0, 0, 0)
     assert (nothing.oov, nothing.oov_rate, nothing.worst) == (Recall(0, 0), None, ())
     assert Recall(0, 0).recall is None
-    unsaid = scored(["a b"], ["ab"])
-    assert (unsaid.oov, unsaid.iv, unsaid.oov_rate) == (None, None, None)
-    assert {each.known for each in unsaid.worst} == {None}
+    unknown = scored(["a b"], ["ab"])
+    assert (unknown.oov, unknown.iv, unknown.oov_rate) == (None, None, None)
+    assert {each.known for each in unknown.worst} == {None}
     none_known = scored(["a b"], ["ab"], [])
     assert none_known.oov == Recall(2, 0)
     assert none_known.iv == Recall(0, 0)

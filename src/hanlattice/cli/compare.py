@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from hanlattice.cli.meter import EventMeter
+from hanlattice.cli.console import EventMeter
 
 if TYPE_CHECKING:
     from hanlattice.compare.words import Words

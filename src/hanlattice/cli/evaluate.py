@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanlattice.cli.console import find_named, note
 from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
-from hanlattice.cli.notes import find_named, note
-from hanlattice.cli.report import show
+from hanlattice.cli.score import show_scores
 from hanlattice.errors import InputError
 from hanlattice.files import shown
 from hanlattice.text.display import counted
@@ -18,15 +18,15 @@ from hanlattice.text.display import counted
 if TYPE_CHECKING:
     from hanlattice.batch.batch import Examples, Words
     from hanlattice.data.corpus import Corpus
+    from hanlattice.evaluation.ner import Report
     from hanlattice.models.checkpoint import Model
     from hanlattice.text.spans import Span
 
-
-WORDS = 20  # that are shown of those that a segmenter misses
+WORDS = 20  # missed words that are shown of a segmenter
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="ner or seg, which come along, or a model's folder.")],
+    model: Annotated[str, typer.Argument(help="A bundled model, ner or seg, or a model's folder.")],
     file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
     loose: Annotated[bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")] = False,
     format: Annotated[
@@ -35,11 +35,11 @@ def evaluate(
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     train: Annotated[
         str | None,
-        typer.Option(help="Of a segmenter: the file whose words training knows; without it, the one it learnt from."),
+        typer.Option(help="For a segmenter: the file of the training words; without it, the one it was trained on."),
     ] = None,
     words: Annotated[
         int | None,
-        typer.Option(min=0, help=f"Of a segmenter: how many of the most often missed words to show; default {WORDS}."),
+        typer.Option(min=0, help=f"For a segmenter: how many of the most often missed words to show; default {WORDS}."),
     ] = None,
     lexicon: Lexicons = None,
     trust: Trust = None,
@@ -47,7 +47,7 @@ def evaluate(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
-    """Precision, recall and F1 over exact spans: overall and by type; of a segmenter, also as the bakeoff counts."""
+    """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the bakeoff counts."""
     from hanlattice.models.checkpoint import load_model
     from hanlattice.models.device import use_threads
     from hanlattice.training.labelled import read_for
@@ -60,38 +60,40 @@ def evaluate(
         note(notice)
     _check(loaded, corpus, file, loose, words)
     known = _known(loaded, train, format, scheme)
-    report = _judged(loaded, corpus, file, loose, known, _add(loaded, lexicon, trust))
+    report = _report(loaded, corpus, file, loose, known, _add_words(loaded, lexicon, trust))
     how = ", counted as the original code does" if loose else ""
     title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{how}"
-    show(report, title, WORDS if words is None else words, as_json)
+    show_scores(report, title, WORDS if words is None else words, as_json)
 
 
 def _check(model: Model, corpus: Corpus, file: str, loose: bool, words: int | None) -> None:
-    """Options that are not for this file or this model."""
+    """Refuse options that are not for this file or this model."""
     if loose and corpus.tags is None:
         raise InputError("--loose counts tags, and this file has spans; give columns", file)
     if words is not None and not model.indexer.cuts:
-        raise InputError("--words shows words that a segmenter misses, and this model is none")
+        raise InputError("--words is for a segmenter, and this model is none")
 
 
-def _judged(
-    model: Model, corpus: Corpus, file: str, loose: bool, known: Collection[str] | None, trust: float
-) -> dict[str, Any]:
-    """What the model finds in the corpus, against what stands in it."""
-    from hanlattice.models.decode import find_spans, rows
+def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
+    """The words that a segmenter was trained on, if they can be found."""
+    from hanlattice.evaluation.segmentation import words_in
+    from hanlattice.training.labelled import read_for
+    from hanlattice.training.learnt import training_words
 
-    examples = _examples(model, corpus, file)
-    flat = find_spans(model.tagger, model.indexer, examples, trust=trust)
-    found = rows(flat, len(examples), model.indexer.tag_ids.labels, scores=False)
-    report = _report(corpus, found, loose)
-    if examples.segments is not None:
-        report["segmentation"] = _segmentation(corpus, examples.segments)
-    if model.indexer.cuts:
-        report["segmentation"] = _scored(corpus, found, known)
-    return report
+    if not model.indexer.cuts:
+        if train is not None:
+            raise InputError("--train is for a segmenter, and this model is none")
+        return None
+    if train is not None:
+        return words_in(read_for([model], train, format, scheme).sentences)
+    notes: list[str] = []
+    known = training_words(model, notes)
+    for each in notes:
+        note(each)
+    return known
 
 
-def _add(model: Model, dictionaries: list[Path] | None, trust: float | None) -> float:
+def _add_words(model: Model, dictionaries: list[Path] | None, trust: float | None) -> float:
     """Give the model a user's words, as `tag` and `segment` do; how much more they count."""
     from hanlattice.predict import Predictor
 
@@ -103,8 +105,28 @@ def _add(model: Model, dictionaries: list[Path] | None, trust: float | None) -> 
     return predictor.trust
 
 
-def _examples(model: Model, corpus: Corpus, file: str) -> Examples:
-    """A corpus as the model reads it; what it lacks is told of its file."""
+def _report(
+    model: Model, corpus: Corpus, file: str, loose: bool, known: Collection[str] | None, trust: float
+) -> dict[str, Any]:
+    """The model's spans against those of the corpus."""
+    from hanlattice.evaluation.segmentation import score_segmentation
+    from hanlattice.models.decode import find_spans, rows
+
+    examples = read_examples(model, corpus, file)
+    flat = find_spans(model.tagger, model.indexer, examples, trust=trust)
+    found = rows(flat, len(examples), model.indexer.tag_ids.labels, scores=False)
+    gold = [sentence.spans or () for sentence in corpus.sentences]
+    report = _scores(corpus, gold, found, loose).as_dict()
+    if examples.segments is not None:
+        report["segmentation"] = _hidden(gold, examples.segments)
+    if model.indexer.cuts:
+        texts = [sentence.text for sentence in corpus.sentences]
+        report["segmentation"] = score_segmentation(texts, gold, found, known).as_dict()
+    return report
+
+
+def read_examples(model: Model, corpus: Corpus, file: str) -> Examples:
+    """The corpus as the model reads it; an error names the file."""
     from hanlattice.data.download import resolve
 
     try:
@@ -113,40 +135,22 @@ def _examples(model: Model, corpus: Corpus, file: str) -> Examples:
         raise InputError(error.message, error.path or resolve(file), error.line) from None
 
 
-def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
-    """The words that a segmenter has learnt from, if anybody says which."""
-    from hanlattice.evaluation.segmentation import words_in
-    from hanlattice.training.labelled import read_for
-    from hanlattice.training.learnt import training_words
-
-    if train is not None and not model.indexer.cuts:
-        raise InputError("--train says which words a segmenter knows, and this model is none")
-    if train is not None:
-        return words_in(read_for([model], train, format, scheme).sentences)
-    notes: list[str] = []
-    known = training_words(model, notes) if model.indexer.cuts else None
-    for each in notes:
-        note(each)
-    return known
-
-
-def _report(corpus: Corpus, found: Sequence[Sequence[Span]], loose: bool) -> dict[str, Any]:
-    """Spans against spans; if `loose`, the tags of the file against tags made of what was found."""
+def _scores(corpus: Corpus, gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], loose: bool) -> Report:
+    """Spans against spans; if `loose`, the tags of the file against the tags of what was found."""
     from hanlattice.evaluation.ner import score, score_tags
     from hanlattice.text.tags import spans_to_tags
 
     scheme = corpus.scheme
     if not (loose and scheme and corpus.tags):
-        return score([sentence.spans or () for sentence in corpus.sentences], found).as_dict()
-    made = [spans_to_tags(spans, len(s), scheme) for spans, s in zip(found, corpus.sentences, strict=True)]
-    return score_tags(corpus.tags, made, scheme, loose=True).as_dict()
+        return score(gold, found)
+    tags = [spans_to_tags(spans, len(s), scheme) for spans, s in zip(found, corpus.sentences, strict=True)]
+    return score_tags(corpus.tags, tags, scheme, loose=True)
 
 
-def _segmentation(corpus: Corpus, words: Words) -> dict[str, int]:
-    """How many gold spans a word model cannot find, since the segmenter cuts elsewhere; a note says so."""
+def _hidden(gold: Sequence[Sequence[Span]], words: Words) -> dict[str, int]:
+    """How many gold spans a word model cannot find, since its segmenter cuts elsewhere; a note says so."""
     from hanlattice.batch.indexer import count_crossing
 
-    gold = [sentence.spans or () for sentence in corpus.sentences]
     crossing, total = count_crossing(gold, words.counts, words.start, words.end), sum(map(len, gold))
     if total:
         note(
@@ -154,10 +158,3 @@ def _segmentation(corpus: Corpus, words: Words) -> dict[str, int]:
             f"they count as missed (recall is at most {100 * (total - crossing) / total:.2f})"
         )
     return {"crossing": crossing, "gold": total}
-
-
-def _scored(corpus: Corpus, found: Sequence[Sequence[Span]], known: Collection[str] | None) -> dict[str, Any]:
-    from hanlattice.evaluation.segmentation import score_segmentation
-
-    gold = [sentence.spans or () for sentence in corpus.sentences]
-    return score_segmentation([sentence.text for sentence in corpus.sentences], gold, found, known).as_dict()

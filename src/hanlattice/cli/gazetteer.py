@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.notes import note
+from hanlattice.cli.console import note
 from hanlattice.files import shown
 
 if TYPE_CHECKING:

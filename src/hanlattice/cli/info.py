@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.notes import find_named, note
+from hanlattice.cli.console import find_named, note
 from hanlattice.files import shown
 from hanlattice.text.display import counted, visible
 from hanlattice.text.tags import labels_of
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="ner or seg, which come along, or a model's folder.")],
+    model: Annotated[str, typer.Argument(help="A bundled model, ner or seg, or a model's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
-    from hanlattice.cli.report import score_table
     from hanlattice.data.jsonl import to_json
+    from hanlattice.evaluation.report import Table
+    from hanlattice.evaluation.segmentation import score_table
     from hanlattice.models.checkpoint import load_model
     from hanlattice.training.card import BEFORE
 
@@ -39,23 +38,21 @@ def info(
     if as_json:
         typer.echo(to_json(facts, indent=2))
         return
-    table = Table(show_header=False)
-    for name, value in _rows(facts):
-        table.add_row(name, escape(visible(value)))
-    console = Console(highlight=False)
-    console.print(escape(visible(shown(folder))), soft_wrap=True)  # a title of the table would be broken to its width
-    console.print(table)
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(visible(shown(folder)), soft_wrap=True)  # as the table's title it would be wrapped to its width
+    console.print(Table("", ("fact", "value"), tuple(_rows(facts)), words=2).rich(fold=False, show_header=False))
     scores = facts["scores"]
     for when, parts in (("", scores), (" before packing", scores.get(BEFORE, {}))):
         for part in ("dev", "test"):
             if part in parts:
-                console.print(score_table(parts[part], f"{part}{when}, epoch {scores['epoch']}"))
+                table = score_table(parts[part], f"{part}{when}, epoch {scores['epoch']}")
+                console.print(table.rich(fold=False))
 
 
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The facts as pairs of short texts; scores have tables of their own, and the configuration is for --json."""
+    """The facts as pairs of short texts; scores have tables of their own, and the configuration is in --json only."""
     for name, value in facts.items():
-        if name == "encoder":  # "model" says it, and more
+        if name == "encoder":  # part of "model"
             continue
         if isinstance(value, list):
             yield name, ", ".join(value)
@@ -64,7 +61,7 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif not isinstance(value, dict):
             yield name, f"{value:,}" if isinstance(value, int) else value
     for part, corpus in facts["data"].items():
-        if "sentences" in corpus:  # vectors, which are told above, and how it was packed have none
+        if "sentences" in corpus:  # the entries of vectors and of packing have none
             file = corpus["file"] or "held out from train"
             counts = ", ".join(counted(corpus[f"{what}s"], what) for what in ("sentence", "character", "span"))
             yield part, f"{file}: {counts}"

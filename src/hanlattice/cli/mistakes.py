@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanlattice.cli.notes import find_named, note
+from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.errors import InputError
-from hanlattice.files import check_output, shown, writing
+from hanlattice.files import BOM, check_output, opening, reason, shown, writing
 from hanlattice.models.shipped import model_files
 from hanlattice.text.display import counted, visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hanlattice.evaluation.mistakes import Mistakes
     from hanlattice.models.checkpoint import Model
     from hanlattice.text.lexicon import Lexicon
     from hanlattice.text.sentence import Sentence
-    from hanlattice.text.spans import Span
 
 _WIDTH = 116  # of the widest table; a file or a pipe has no width of its own
 _COLOURS = {"": "", "gold": "bold cyan", "right": "green", "wrong": "bold red"}
+_LONGEST = 1 << 16  # bytes of a line that are read to guess what a file is
+_NUMBERS = 3  # at the end of a row of vectors; a dictionary's line has one, a frequency
 
 
 def mistakes(
@@ -32,7 +31,7 @@ def mistakes(
     model_b: Annotated[str, typer.Argument(help="Model B: ner, seg or a folder.")],
     file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
     train: Annotated[
-        str | None, typer.Option(help="The labelled file the models learnt from; without it, the one they name.")
+        str | None, typer.Option(help="The labelled file the models were trained on; without it, the one they name.")
     ] = None,
     lexicon: Annotated[
         str | None, typer.Option(help="A dictionary or a vector file; without it, the lexicon of B, or else of A.")
@@ -51,6 +50,7 @@ def mistakes(
     from hanlattice.data.download import resolve
     from hanlattice.evaluation.mistakes import compare
     from hanlattice.models.checkpoint import load_model
+    from hanlattice.models.decode import decode
     from hanlattice.models.device import use_threads
     from hanlattice.training.learnt import own_training, training_files
 
@@ -66,19 +66,19 @@ def mistakes(
     _compare_labels(models, notes)
     words = _own_lexicon(models, notes, about) if lexicon is None else _given_lexicon(lexicon, notes, about)
     if train is None:
-        learnt, what = own_training(models, notes)
+        trained, what = own_training(models, notes)
         about += [("train", what)] if what else []
     else:
-        learnt = _read(models, train, format, scheme, notes)
-        about.append(("train", f"{shown(train)}, {counted(len(learnt), 'sentence')}"))
-    spans_a, spans_b = (_decoded(model, gold) for model in models.values())
-    made = compare(gold, spans_a, spans_b, words, learnt)
-    _write(made, about, notes, out, as_json, sentences)
-    _show(made, about, notes, sentences)
+        trained = _read(models, train, format, scheme, notes)
+        about.append(("train", f"{shown(train)}, {counted(len(trained), 'sentence')}"))
+    a, b = (decode(each.tagger, each.indexer, each.indexer.examples(gold)) for each in models.values())
+    result = compare(gold, a, b, words, trained)
+    _write(result, about, notes, out, as_json, sentences)
+    _show(result, about, notes, sentences)
 
 
 def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folders: Collection[Path]) -> None:
-    """What can be known to be wrong with them before the work begins."""
+    """Refuse outputs that cannot be written before the work begins."""
     given = [path for path in outputs if path is not None]
     for path in given:
         check_output(path, [*inputs, *(file for folder in folders for file in model_files(folder))])
@@ -94,12 +94,6 @@ def _read(models: Mapping[str, Model], file: str, format: str, scheme: str, note
     return corpus.sentences
 
 
-def _decoded(model: Model, gold: Sequence[Sentence]) -> list[list[Span]]:
-    from hanlattice.models.decode import decode
-
-    return decode(model.tagger, model.indexer, model.indexer.examples(gold))
-
-
 def _compare_labels(models: Mapping[str, Model], notes: list[str]) -> None:
     from hanlattice.text.tags import labels_of
 
@@ -107,16 +101,6 @@ def _compare_labels(models: Mapping[str, Model], notes: list[str]) -> None:
     for name, other in (("A", "B"), ("B", "A")):
         if more := sorted(labels[name] - labels[other]):
             notes.append(f"labels that {name} knows and {other} does not: {', '.join(more)}")
-
-
-def _given_lexicon(file: str, notes: list[str], about: list[tuple[str, str]]) -> Lexicon:
-    from hanlattice.data.download import resolve
-    from hanlattice.evaluation.mistakes import read_lexicon
-
-    words, notices = read_lexicon(resolve(file))
-    notes += notices
-    about.append(("lexicon", f"{shown(file)}, {counted(len(words), 'word')}"))
-    return words
 
 
 def _own_lexicon(models: Mapping[str, Model], notes: list[str], about: list[tuple[str, str]]) -> Lexicon | None:
@@ -130,8 +114,57 @@ def _own_lexicon(models: Mapping[str, Model], notes: list[str], about: list[tupl
     return None
 
 
+def _given_lexicon(file: str, notes: list[str], about: list[tuple[str, str]]) -> Lexicon:
+    from hanlattice.data.download import resolve
+
+    words, notices = read_lexicon(resolve(file))
+    notes += notices
+    about.append(("lexicon", f"{shown(file)}, {counted(len(words), 'word')}"))
+    return words
+
+
+def read_lexicon(path: Path) -> tuple[Lexicon, tuple[str, ...]]:
+    """The words of two characters or more of a dictionary or a vector file, and the notices of reading it."""
+    from hanlattice.text.lexicon import Lexicon, read_words
+    from hanlattice.text.vectors import read_vectors
+
+    vectors = read_vectors(path) if _has_vectors(path) else None
+    lexicon = Lexicon(read_words(path) if vectors is None else vectors.words)
+    if not len(lexicon):
+        raise InputError("no word of two characters or more in it: expected a dictionary or word vectors", path)
+    return lexicon, () if vectors is None else vectors.notices
+
+
+def _has_vectors(path: Path) -> bool:
+    """Whether the first lines are those of word2vec: its header before a row of numbers or bytes, or a row alone."""
+    with opening(path) as file:
+        try:
+            first, second = (file.readline(_LONGEST).removeprefix(BOM) for _ in range(2))
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
+    fields = first.split()
+    if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
+        return not _is_text(second) or len(second.split()) > int(fields[1])
+    return len(fields) > _NUMBERS and b"\t" not in first and all(map(_is_number, fields[-_NUMBERS:]))
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        return all(character.isprintable() or character.isspace() for character in line.decode("utf-8"))
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
 def _write(
-    made: Mistakes,
+    result: Mistakes,
     about: Sequence[tuple[str, str]],
     notes: Sequence[str],
     out: Path | None,
@@ -139,58 +172,32 @@ def _write(
     sentences: int,
 ) -> None:
     from hanlattice.data.jsonl import to_json
-    from hanlattice.evaluation.mistakes.report import markdown
+    from hanlattice.evaluation.mistakes import markdown
 
     if out is not None:
         with writing(out) as file:
-            file.write(markdown(made, about, notes, sentences))
+            file.write(markdown(result, about, notes, sentences))
     if as_json is not None:
         with writing(as_json) as file:
-            file.write(to_json({**dict(about), "notes": list(notes), **made.as_dict()}, indent=1) + "\n")
+            file.write(to_json({**dict(about), "notes": list(notes), **result.as_dict()}, indent=1) + "\n")
 
 
-def _show(made: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[str], sentences: int) -> None:
+def _show(result: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[str], sentences: int) -> None:
     from rich.console import Console
+    from rich.text import Text
 
-    from hanlattice.evaluation.mistakes.report import summary
+    from hanlattice.evaluation.mistakes import sentence_lines, sentence_title, summary, tables
 
     for each in notes:
         note(each)
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, _WIDTH)
-    for name, value in about:
-        console.print(f"{name}: {visible(value)}", soft_wrap=True)
-    for line in summary(made):
+    for line in (*(f"{name}: {visible(value)}" for name, value in about), *summary(result)):
         console.print(line, soft_wrap=True)
-    _show_tables(made, console)
-    _show_sentences(made, console, sentences)
-
-
-def _show_tables(made: Mistakes, console: Console) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    from hanlattice.evaluation.mistakes.report import tables
-
-    for words in tables(made):
-        table = Table(title=words.title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
-        for at, heading in enumerate(words.headings):
-            table.add_column(heading, justify="right" if at else "left", overflow="fold")
-        for row in words.rows:
-            table.add_row(*map(Text, row))
-        console.print()
-        console.print(table)
-
-
-def _show_sentences(made: Mistakes, console: Console, most: int) -> None:
-    from rich.text import Text
-
-    from hanlattice.evaluation.mistakes.report import sentence_lines, sentence_title
-
-    for sentence in [sentence for sentence in made.sentences if sentence.differences][:most]:
+    show_tables(console, tables(result))
+    for sentence in result.most_different(sentences):
         console.print(f"\n{sentence_title(sentence)}", style="bold")
         for who, pieces in sentence_lines(sentence):
-            line = Text(f"{who:<5}").append_tokens((piece.text, _COLOURS[piece.mark]) for piece in pieces)
-            console.print(line, soft_wrap=True)
+            marked = Text(f"{who:<5}").append_tokens((piece.text, _COLOURS[piece.mark]) for piece in pieces)
+            console.print(marked, soft_wrap=True)

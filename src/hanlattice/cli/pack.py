@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hanlattice.cli.notes import find_named
+from hanlattice.cli.console import find_named
 from hanlattice.files import read_text, shown
 from hanlattice.text.display import counted
 

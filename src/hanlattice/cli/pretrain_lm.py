@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from hanlattice.cli.console import EventMeter
 from hanlattice.cli.lm import Direction
-from hanlattice.cli.meter import EventMeter
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
 from hanlattice.pretrain.lm.report import report_line
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hanlattice.cli.passes import PassMeter
+from hanlattice.cli.pretrain_vectors import PassMeter
 from hanlattice.files import shown
 from hanlattice.pretrain.kinds import LARGEST_COUNT, LONGEST_PIECE, MOST_PIECES
 

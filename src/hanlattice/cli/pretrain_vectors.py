@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hanlattice.cli.passes import PassMeter
+from hanlattice.cli.console import EventMeter
 from hanlattice.data.download import resolve
 from hanlattice.files import shown
 from hanlattice.pretrain.kinds import LARGEST_COUNT, Unit
@@ -69,6 +70,36 @@ def _train(source: Source, out: Path, settings: Settings, threads: int, resume: 
         raise
     memory = f", at most {record['peak_memory'] / 1e6:,.0f} MB" if record["peak_memory"] else ""
     console.print(f"{record['vectors']:,} vectors in {stem}.vec and {stem}.bin; {record['seconds']:,.0f} s{memory}")
+
+
+class PassMeter(EventMeter):
+    """For work that reads its text several times and reports `pass` events: how far it is, and the time left.
+
+    Pass 0 has a bar of its own; the `epochs` after it, which cost more, have one together.
+    """
+
+    names = ("counting", "training")
+
+    def __init__(self, console: Console, epochs: int) -> None:
+        super().__init__(
+            console,
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+            speed_estimate_period=120,
+        )
+        self.epochs = epochs
+        self.tasks: dict[int, Any] = {}
+
+    def _on_pass(self, event: dict[str, Any]) -> None:
+        part, size = min(event["number"], 1), event["size"]
+        if part not in self.tasks:
+            total = size * (self.epochs if part else 1)
+            self.tasks[part] = self.progress.add_task(self.names[part], total=total)
+        self.progress.update(self.tasks[part], completed=max(0, event["number"] - 1) * size + event["done"])
 
 
 class Meter(PassMeter):

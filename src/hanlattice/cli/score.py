@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.report import WorstWords, show
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, shown
 from hanlattice.text.display import counted
@@ -18,16 +17,17 @@ if TYPE_CHECKING:
 
 
 def score(
-    gold: Annotated[str, typer.Argument(help="The right segmentation: a sentence a line, white space between words.")],
+    gold: Annotated[
+        str, typer.Argument(help="The correct segmentation: a sentence a line, white space between words.")
+    ],
     test: Annotated[str, typer.Argument(help="The one to score: the same sentences.")],
-    train: Annotated[
-        str | None, typer.Option(help="A segmented file: its words are those that training knows.")
-    ] = None,
-    known: Annotated[str | None, typer.Option(help="Those words as a list instead, one a line.")] = None,
+    train: Annotated[str | None, typer.Option(help="A segmented file whose words are the training words.")] = None,
+    known: Annotated[str | None, typer.Option(help="The training words as a list instead, one a line.")] = None,
     as_written: Annotated[
-        bool, typer.Option("--as-written", help="`１` is not known where `1` is: so counts the script of the bakeoff.")
+        bool,
+        typer.Option("--as-written", help="`１` is not known if only `1` is: as the script of the bakeoff counts."),
     ] = False,
-    words: WorstWords = 20,
+    words: Annotated[int, typer.Option("--words", min=0, help="How many of the most often missed words to show.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Score segmented text as the SIGHAN bakeoff does, by spans, length and boundaries, with the worst words."""
@@ -37,13 +37,32 @@ def score(
     sentences, others = (_read(path) for path in paths)
     _check_same_text(paths, sentences, others)
     report = _report([*sentences.values()], [*others.values()], _known(train, known), as_written)
-    show(report, f"{shown(test)}: {counted(len(sentences), 'sentence')}", words, as_json)
+    show_scores(report, f"{shown(test)}: {counted(len(sentences), 'sentence')}", words, as_json)
+
+
+def show_scores(report: dict[str, Any], title: str, words: int, as_json: bool) -> None:
+    """A report as tables, for a segmenter with the first `words` of the missed words; or all of it as JSON."""
+    from rich.console import Console
+
+    from hanlattice.data.jsonl import to_json
+    from hanlattice.evaluation.segmentation import score_table, worst_table
+
+    worst = report.get("segmentation", {}).get("worst", [])
+    missed = len(worst)
+    del worst[words:]
+    if as_json:
+        typer.echo(to_json(report, indent=2))
+        return
+    console = Console()
+    console.print(score_table(report, title).rich(fold=False))
+    if worst:
+        console.print(worst_table(worst, f"missed most often: {len(worst):,} of {missed:,} words"))
 
 
 def _report(
     sentences: Sequence[Sentence], others: Sequence[Sentence], known: Collection[str] | None, as_written: bool
 ) -> dict[str, Any]:
-    """What `evaluate` says of a segmenter."""
+    """As `evaluate` reports on a segmenter."""
     from hanlattice.evaluation.ner import score
     from hanlattice.evaluation.segmentation import score_segmentation
 
@@ -54,7 +73,7 @@ def _report(
 
 
 def _read(path: Path) -> dict[int, Sentence]:
-    """The sentences by the numbers of their lines, which a pipe would not tell a second time."""
+    """The sentences by their line numbers: for an error message, a pipe could not be read a second time."""
     from hanlattice.data.segmented import from_words
 
     sentences = {number: from_words(words) for number, line in read_lines(path) if (words := line.split())}
@@ -68,7 +87,7 @@ def _known(train: str | None, known: str | None) -> Collection[str] | None:
     from hanlattice.text.lexicon import read_words
 
     if train is not None and known is not None:
-        raise InputError("--train and --known both say which words training knows: give one of them")
+        raise InputError("--train and --known both give the training words: use one of them")
     if known is not None:
         return set(read_words(resolve(known)))
     return None if train is None else {word for _, line in read_lines(resolve(train)) for word in line.split()}
@@ -77,7 +96,7 @@ def _known(train: str | None, known: str | None) -> Collection[str] | None:
 def _check_same_text(
     paths: tuple[Path, Path], sentences: Mapping[int, Sentence], others: Mapping[int, Sentence]
 ) -> None:
-    """Sentence by sentence the same characters, but for their width; white space is not there any more."""
+    """Sentence by sentence the same characters, but for their width."""
     for lines in zip(sentences, others, strict=False):
         ours, theirs = sentences[lines[0]].folded, others[lines[1]].folded
         if ours != theirs:

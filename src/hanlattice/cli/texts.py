@@ -10,7 +10,7 @@ from typing import IO, Annotated
 
 import typer
 
-from hanlattice.cli.notes import find_named
+from hanlattice.cli.console import find_named
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, read_lines, writing
 from hanlattice.models.shipped import model_files

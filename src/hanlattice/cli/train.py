@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from hanlattice.cli.meter import EventMeter
+from hanlattice.cli.console import EventMeter
 from hanlattice.text.display import visible
 
 
@@ -24,8 +24,8 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the stopped run in --out.")] = False,
 ) -> None:
     """Train a model. Stop it whenever you like: --resume goes on and ends with the same weights."""
-    from hanlattice.cli.report import score_table
     from hanlattice.config import read_config
+    from hanlattice.evaluation.segmentation import score_table
     from hanlattice.training.loop import train as run
 
     settings = read_config(config, changes or (), complete=True)
@@ -39,7 +39,8 @@ def train(
         raise
     for part in ("dev", "test"):
         if part in result.scores:
-            Console().print(score_table(result.scores[part], f"{part}, weights of epoch {result.scores['epoch']}"))
+            table = score_table(result.scores[part], f"{part}, weights of epoch {result.scores['epoch']}")
+            Console().print(table.rich(fold=False))
     console.print(f"the model is in {out}")
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from hanlattice.cli.notes import find_named
+from hanlattice.cli.console import find_named
 from hanlattice.cli.texts import Device
 from hanlattice.files import shown
 from hanlattice.text.display import counted, visible

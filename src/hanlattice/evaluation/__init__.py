@@ -1,1 +1,1 @@
-"""Scoring: what was found against what is there."""
+"""Scoring: found spans against gold ones."""

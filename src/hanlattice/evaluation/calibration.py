@@ -1,19 +1,24 @@
-"""Whether probabilities can be believed: of spans with a score near 0.9, are nine of ten right?
-
-And what is gained and lost where spans below a score are left out.
-"""
+"""Calibration: of spans with a score near 0.9, are nine of ten right? And what does leaving out low scores change?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hanlattice.evaluation.ner import Score
+from hanlattice.evaluation.report import NONE, Table, count, escaped, percent
+from hanlattice.style import BLUE, RED, plot, plot_text, tidy
+from hanlattice.text.display import counted
 from hanlattice.text.spans import Span
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BINS = 10
 THRESHOLDS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
@@ -23,18 +28,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Spans with a score from `low` to `high`. Without any, `score` and `share` are None."""
+    """Spans with a score from `low` to `high`. If there are none, `score` and `share` are None."""
 
     low: float
     high: float
     count: int
     score: float | None  # the mean
-    share: float | None  # of those that are right
+    share: float | None  # that is right
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What is left of the spans where those below `min_score` are left out; `coverage` is the share that is kept."""
+    """The score of the spans from `min_score` on, and `coverage`, the share of all spans that these are."""
 
     min_score: float
     score: Score
@@ -46,11 +51,11 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Of all spans: their number, mean score and share that is right; how far the two are apart; and in bins.
+    """Of all spans: their number, mean score and the share that is right; how far apart the two are; and in bins.
 
     `ece` is the expected calibration error, the mean distance between score and share over bins, weighted by their
     counts; `ece_mass` the same over bins of equally many spans. `brier` is the mean squared distance between a score
-    and what is true of its span, 1 or 0.
+    and the truth, 1 or 0.
     """
 
     count: int
@@ -64,10 +69,9 @@ class Calibration:
     thresholds: tuple[Threshold, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """As JSON wants it."""
-        plain = {name: getattr(self, name) for name in ("count", "score", "share", "ece", "ece_mass", "brier")}
+        figures = {name: getattr(self, name) for name in ("count", "score", "share", "ece", "ece_mass", "brier")}
         bins = {name: [asdict(each) for each in getattr(self, name)] for name in ("width", "mass")}
-        return plain | bins | {"thresholds": [each.as_dict() for each in self.thresholds]}
+        return figures | bins | {"thresholds": [each.as_dict() for each in self.thresholds]}
 
 
 def calibrate(
@@ -76,14 +80,14 @@ def calibrate(
     bins: int = BINS,
     thresholds: Sequence[float] = THRESHOLDS,
 ) -> Calibration:
-    """Spans with scores, sentence by sentence, against gold ones; right is one whose start, end and label are."""
+    """Spans with scores, sentence by sentence, against gold ones. Right means start, end and label."""
     if len(gold) != len(found):
         raise ValueError(f"{len(gold)} gold sentences cannot be compared with {len(found)} found ones")
     if bins < 1:
         raise ValueError(f"bins must be 1 or more, not {bins}")
-    total, score, right = _judged(gold, found)
-    width = _of_equal_width(score, right, bins)
-    mass = _of_equal_mass(score, right, bins)
+    total, score, right = _outcomes(gold, found)
+    width = _equal_width(score, right, bins)
+    mass = _equal_mass(score, right, bins)
     return Calibration(
         count=len(score),
         score=_mean(score),
@@ -97,28 +101,28 @@ def calibrate(
     )
 
 
-def _judged(gold: Sequence[Iterable[Span]], found: Sequence[Iterable[Span]]) -> tuple[int, Floats, Floats]:
-    """How many gold spans there are; of each found one its score, and 1 if it is right, else 0."""
+def _outcomes(gold: Sequence[Iterable[Span]], found: Sequence[Iterable[Span]]) -> tuple[int, Floats, Floats]:
+    """The number of gold spans; for each found span its score, and 1 if it is right, else 0."""
     total, rows = 0, []
     for wanted, spans in zip(map(set, gold), found, strict=True):
         total += len(wanted)
         for span in spans:
             if span.score is None:
-                raise ValueError(f"the span [{span.start}, {span.end}) {span.label} has no score to judge")
+                raise ValueError(f"the span [{span.start}, {span.end}) {span.label} has no score")
             rows.append((span.score, span in wanted))
     score, right = np.array(rows, dtype=np.float64).reshape(-1, 2).T
     return total, score, right
 
 
-def _of_equal_width(score: Floats, right: Floats, bins: int) -> tuple[Bin, ...]:
+def _equal_width(score: Floats, right: Floats, bins: int) -> tuple[Bin, ...]:
     """A score on a border belongs to the bin above; 1 belongs to the last."""
     edges = [at / bins for at in range(bins + 1)]
     at = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, bins - 1)
     return tuple(_bin(low, high, score[at == nth], right[at == nth]) for nth, (low, high) in enumerate(pairwise(edges)))
 
 
-def _of_equal_mass(score: Floats, right: Floats, bins: int) -> tuple[Bin, ...]:
-    """By rising score; equal ones keep the order in which they came. With few spans there are fewer bins."""
+def _equal_mass(score: Floats, right: Floats, bins: int) -> tuple[Bin, ...]:
+    """By rising score; equal scores keep their order. Of few spans there are fewer bins."""
     order = np.argsort(score, kind="stable")
     parts = [part for part in np.array_split(order, bins) if len(part)]
     return tuple(_bin(float(score[part[0]]), float(score[part[-1]]), score[part], right[part]) for part in parts)
@@ -130,8 +134,8 @@ def _bin(low: float, high: float, score: Floats, right: Floats) -> Bin:
     return Bin(low, high, len(score), _mean(score), _mean(right))
 
 
-def _error(bins: Iterable[Bin], count: int) -> float:
-    return sum(each.count * abs((each.score or 0.0) - (each.share or 0.0)) for each in bins) / max(1, count)
+def _error(bins: Iterable[Bin], total: int) -> float:
+    return sum(each.count * abs((each.score or 0.0) - (each.share or 0.0)) for each in bins) / max(1, total)
 
 
 def _threshold(min_score: float, gold: int, score: Floats, right: Floats) -> Threshold:
@@ -142,3 +146,87 @@ def _threshold(min_score: float, gold: int, score: Floats, right: Floats) -> Thr
 
 def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else 0.0
+
+
+def summary(calibration: Calibration) -> str:
+    """In one line."""
+    if not calibration.count:
+        return "nothing was found, so there is nothing to judge"
+    return (
+        f"{counted(calibration.count, 'span')}: mean score {calibration.score:.4f}, "
+        f"{percent(calibration.share)} % right; expected calibration error {calibration.ece:.4f} "
+        f"(bins of equal width), {calibration.ece_mass:.4f} (of equal count); Brier score {calibration.brier:.4f}"
+    )
+
+
+def tables(calibration: Calibration) -> list[Table]:
+    headings = ("score", "spans", "mean score", "right %")
+    kept = [
+        (f"{each.min_score:g}", *each.score.cells(), count(each.score.predicted), percent(each.coverage))
+        for each in calibration.thresholds
+    ]
+    return [
+        Table("By score", headings, tuple(map(_cells, calibration.width)), words=0),
+        Table("By score, bins of equally many spans", headings, tuple(map(_cells, calibration.mass)), words=0),
+        Table(
+            "Where spans below a score are left out",
+            ("min score", "precision", "recall", "F1", "spans", "kept %"),
+            tuple(kept),
+            words=0,
+        ),
+    ]
+
+
+def _cells(each: Bin) -> tuple[str, ...]:
+    mean = NONE if each.score is None else f"{each.score:.4f}"
+    return f"{_rounded(each.low)} to {_rounded(each.high)}", count(each.count), mean, percent(each.share)
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.4f}".rstrip("0").removesuffix(".")
+
+
+def markdown(files: Mapping[str, Calibration], about: str) -> str:
+    """One document with a section for each file, under its name."""
+    lines = ["# Calibration", "", escaped(about)]
+    for name, each in files.items():
+        lines += ["", f"## {escaped(name)}", "", summary(each)]
+        for table in tables(each):
+            lines += ["", f"{table.title}:", "", *table.markdown()]
+    return "\n".join(lines) + "\n"
+
+
+def draw(files: Mapping[str, Calibration], path: Path) -> None:
+    """A column for each file: the share that is right against the score, and below it how many spans there are."""
+    with plot(path, 0.6 + 3.4 * len(files), 4.8) as figure:
+        grid = figure.subplots(2, len(files), squeeze=False, sharex=True, height_ratios=(3, 1))
+        for (share, counts), (name, each) in zip(grid.T, files.items(), strict=True):
+            _draw_share(share, name, each)
+            _draw_counts(counts, each)
+        grid[0, 0].set_ylabel("share that is right")
+        grid[1, 0].set_ylabel("spans")
+
+
+def _draw_share(axis: Axes, name: str, calibration: Calibration) -> None:
+    points = [(each.score, each.share) for each in calibration.width if each.score is not None]
+    axis.plot([0, 1], [0, 1], "--", color="0.6", linewidth=0.9, label="as scores say")
+    if points:
+        axis.plot(*zip(*points, strict=True), "-o", color=RED, markersize=4, clip_on=False, label="as it is")
+    axis.set(xlim=(0, 1), ylim=(0, 1.02))
+    axis.set_title(plot_text(name), fontsize=9, loc="left")
+    figures = f"ECE {calibration.ece:.4f}\nBrier {calibration.brier:.4f}"
+    axis.text(0.97, 0.05, figures, ha="right", transform=axis.transAxes)
+    axis.legend(frameon=False, fontsize=8, loc="upper left")
+    tidy(axis)
+
+
+def _draw_counts(axis: Axes, calibration: Calibration) -> None:
+    """On a logarithmic scale: most spans of a good model have a score near 1."""
+    centres = [(each.low + each.high) / 2 for each in calibration.width]
+    axis.bar(centres, [each.count for each in calibration.width], width=0.9 / len(centres), color=BLUE)
+    axis.set(xlabel="score", xlim=(0, 1))
+    if calibration.count:
+        axis.set_yscale("log", nonpositive="clip")
+        axis.set_ylim(0.5, 2.0 * max(each.count for each in calibration.width))
+    axis.set_axisbelow(True)
+    tidy(axis)

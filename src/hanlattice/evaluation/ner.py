@@ -1,7 +1,7 @@
 """Precision, recall and F1 over exact spans: overall (micro), by type, and by the `.NAM`/`.NOM` groups of Weibo.
 
-`score_tags` counts like seqeval's strict mode, or, with `loose`, like the code of the lattice LSTM papers, whose
-figures were counted that way.
+`score_tags` counts like seqeval's strict mode, or, with `loose`, like the code and thus the figures of the lattice LSTM
+papers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hanlattice.evaluation.report import percent
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, check_prefix, split_tag, tags_to_spans
 
 
 class Mark(NamedTuple):
-    """What is written down of an entity, and what two entities are compared by.
+    """An entity as it is compared.
 
-    The original code writes `X[3,5]` for one that something closed, and `X[3]` (`end` is None) for a single character
-    or one that the end of the sentence leaves open; so `X[3,3]` and `X[3]` are two.
+    The original code writes `X[3,5]` for one that a later tag closed, and `X[3]` (`end` is None) for a single character
+    or one that the end of the sentence leaves open; so `X[3,3]` and `X[3]` are different.
     """
 
     label: str
@@ -29,7 +30,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Three counts, and what follows from them; a ratio without a denominator is 0."""
+    """Three counts and their ratios; a ratio without a denominator is 0."""
 
     gold: int
     predicted: int
@@ -45,12 +46,20 @@ class Score:
 
     @property
     def f1(self) -> float:
-        """2PR / (P + R), straight from the counts."""
+        """2PR / (P + R), computed from the counts."""
         return 2 * self.correct / (self.gold + self.predicted) if self.gold + self.predicted else 0.0
 
     def as_dict(self) -> dict[str, float]:
         ratios = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
         return {**ratios, "gold": self.gold, "predicted": self.predicted, "correct": self.correct}
+
+    def cells(self) -> tuple[str, str, str]:
+        """Precision, recall and F1 in a table; a dash where there is nothing to divide by."""
+        return (
+            percent(self.precision if self.predicted else None),
+            percent(self.recall if self.gold else None),
+            percent(self.f1 if self.gold or self.predicted else None),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,6 @@ class Report:
     groups: dict[str, Score]
 
     def as_dict(self) -> dict[str, object]:
-        """As JSON wants it."""
         return {
             "overall": self.overall.as_dict(),
             "by_type": {label: score.as_dict() for label, score in self.by_type.items()},

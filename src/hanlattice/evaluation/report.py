@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,53 +18,81 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|&#~])")
 
 @dataclass(frozen=True)
 class Table:
-    """Cells are text, formatted already. The first `words` columns are aligned left, the others, numbers, right."""
+    """Cells are text, formatted already.
+
+    The first `words` columns and the last `notes` columns are text and aligned left; those between are numbers and
+    aligned right.
+    """
 
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
+    notes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def text(self) -> str:
         """Lines for a place without colours: the title, the headings, the rows, in straight columns."""
-        lines = ("  ".join(cells).rstrip() for cells in self._padded([self.headings, *self.rows]))
+        rows = [self.headings, *([visible(cell) for cell in row] for row in self.rows)]
+        lines = ("  ".join(cells).rstrip() for cells in self._padded(rows))
         return "\n".join([self.title, *lines, ""])
 
-    def markdown(self, *, aligned: bool = False) -> Iterator[str]:
-        """The lines of a Markdown table, without the title. `aligned`: columns also stand straight in a terminal."""
-        rows = [
+    def markdown(self, *, aligned: bool = False, plain: bool = False) -> Iterator[str]:
+        """The lines of a Markdown table, without the title. `aligned`: columns are straight in a terminal too.
+
+        `plain`: cells as they are, which may be Markdown themselves, and no column aligned to the right.
+        """
+        if plain:
+            yield f"| {' | '.join(self.headings)} |"
+            yield "|" + "---|" * len(self.headings)
+            yield from (f"| {' | '.join(row)} |" for row in self.rows)
+            return
+        rows: list[Sequence[str]] = [
             self.headings,
-            *([escaped(cell) for cell in row[: self.words]] + [*row[self.words :]] for row in self.rows),
+            *([escaped(cell) if self._is_text(at) else cell for at, cell in enumerate(row)] for row in self.rows),
         ]
-        rule = ["---" if at < self.words else "---:" for at in range(len(self.headings))]
+        rule = ["---" if self._is_text(at) else "---:" for at in range(len(self.headings))]
         if aligned:
-            rows = list(self._padded([[*row] for row in rows], least=3))
-            rule = [
-                "-" * (len_of(cell) - (at >= self.words)) + ":" * (at >= self.words) for at, cell in enumerate(rows[0])
-            ]
+            rows = list(self._padded(rows, least=3))
+            widths = map(len_of, rows[0])
+            rule = ["-" * w if self._is_text(at) else "-" * (w - 1) + ":" for at, w in enumerate(widths)]
         yield from (f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
 
-    def rich(self, **look: Any) -> RichTable:
-        """For a rich console; `look` goes to rich's own table (box, show_edge, …)."""
+    def rich(self, *, fold: bool = True, no_wrap: Collection[int] = (), **look: Any) -> RichTable:
+        """For a rich console. A word that is too long for its column goes on in the next line, or, without `fold`,
+        ends in an ellipsis; the columns `no_wrap` are never broken. `look` goes to rich's own table (box, caption, …).
+        """
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        shown = RichTable(title=Text(visible(self.title)), title_justify="left", **look)
+        title = Text(visible(self.title), style="table.title") if self.title else None
+        shown = RichTable(title=title, title_justify="left", **look)
         for at, heading in enumerate(self.headings):
-            shown.add_column(Text(heading), justify="left" if at < self.words else "right", overflow="fold")
+            shown.add_column(
+                Text(heading),
+                justify="left" if self._is_text(at) else "right",
+                overflow="fold" if fold else "ellipsis",
+                no_wrap=at in no_wrap,
+            )
         for row in self.rows:
             shown.add_row(*(Text(visible(cell)) for cell in row))
         return shown
 
-    def _padded(self, rows: Iterable[Iterable[str]], least: int = 0) -> Iterator[list[str]]:
-        cells = [list(row) for row in rows]
+    def __rich__(self) -> RichTable:
+        return self.rich()
+
+    def _is_text(self, column: int) -> bool:
+        return column < self.words or column >= len(self.headings) - self.notes
+
+    def _padded(self, rows: Iterable[Sequence[str]], least: int = 0) -> Iterator[list[str]]:
+        cells = list(rows)
         widths = [max(least, *map(len_of, column)) for column in zip(*cells, strict=True)]
         for row in cells:
             spaces = [" " * (width - len_of(cell)) for cell, width in zip(row, widths, strict=True)]
-            yield [c + s if at < self.words else s + c for at, (c, s) in enumerate(zip(row, spaces, strict=True))]
+            padded = zip(row, spaces, strict=True)
+            yield [cell + space if self._is_text(at) else space + cell for at, (cell, space) in enumerate(padded)]
 
 
 def len_of(text: str) -> int:
@@ -76,6 +104,10 @@ def len_of(text: str) -> int:
 
 def percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.2f}"
+
+
+def count(number: int | None) -> str:
+    return NONE if number is None else f"{number:,}"
 
 
 def signed(number: float) -> str:

@@ -1,10 +1,4 @@
-"""Is one system better than another, or lucky with the test sentences and the seeds? A paired bootstrap.
-
-Each system is trained with several seeds, and each of these models has counts for every test sentence. A sample draws
-the sentences with replacement, the same for both systems and all seeds, and the seeds of each system with replacement;
-its statistic is the mean F1 of the one less that of the other. So the interval covers what another test set and another
-training would have changed.
-"""
+"""Whether one system is better than another, or lucky with the test sentences and the seeds: a paired bootstrap."""
 
 from __future__ import annotations
 
@@ -20,8 +14,8 @@ from hanlattice.text.spans import Span
 Counts = npt.NDArray[np.int64]  # [seeds, sentences, 3]: gold, predicted, correct
 Floats = npt.NDArray[np.float64]
 
-ROOM = 1 << 22  # numbers that a part of the samples may have in memory at a time
-NOTHING = 1e-12  # a difference that is rounding
+ROOM = 1 << 22  # numbers that are in memory at a time
+NOTHING = 1e-12  # a smaller difference is rounding
 
 
 class Difference(NamedTuple):
@@ -34,10 +28,10 @@ class Difference(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What some samples take."""
+    """The random numbers of M samples."""
 
     sentences: Counts  # [M, S]
-    left: Floats  # [M, seeds]: uniform numbers, of which seeds are made
+    left: Floats  # [M, seeds]: uniform numbers that choose seeds
     right: Floats
 
 
@@ -51,7 +45,12 @@ def sentence_counts(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable
 def paired_bootstrap(a: Counts, b: Counts, samples: int = 10_000, seed: int = 0) -> Difference:
     """A against B, whose numbers of seeds may differ. The two sides can be swapped: only the signs change.
 
-    Every draw serves twice, the second time with A's and B's draws of seeds exchanged, so `samples` must be even.
+    Each system is trained with several seeds, and each of these models has counts for every test sentence. A sample
+    draws the sentences with replacement, the same for both systems and all seeds, and the seeds of each system with
+    replacement; its statistic is the mean F1 of A less that of B. So the interval covers what another test set and
+    another training would have changed.
+
+    Every draw is used twice, the second time with A's and B's draws of seeds exchanged, so `samples` must be even.
     """
     _check(a, b, samples)
     room = max(1, ROOM // max(1, a.shape[1]))
@@ -65,7 +64,7 @@ def paired_bootstrap(a: Counts, b: Counts, samples: int = 10_000, seed: int = 0)
 
 
 def draw(a: Counts, b: Counts, count: int, seed: int, room: int) -> Iterator[Draws]:
-    """So many draws, at most `room` at a time."""
+    """`count` draws, at most `room` at a time."""
     rng = np.random.default_rng(seed)
     sentences, seeds = a.shape[1], max(len(a), len(b))
     for low in range(0, count, room):
@@ -89,12 +88,12 @@ def _differences(a: Counts, b: Counts, draws: Draws) -> Floats:
 def _f1_of_samples(counts: Counts, times: Counts) -> Floats:
     """[M, seeds], where a sentence counts as often as it was drawn."""
     seeds, sentences, _ = counts.shape
-    flat = counts.transpose(1, 0, 2).reshape(sentences, seeds * 3).astype(np.float64)  # products of floats are quick
+    flat = counts.transpose(1, 0, 2).reshape(sentences, seeds * 3).astype(np.float64)  # integer products are slow
     return micro_f1((times.astype(np.float64) @ flat).reshape(len(times), seeds, 3))
 
 
 def micro_f1(counts: npt.NDArray[np.int64] | Floats) -> Floats:
-    """F1 of (gold, predicted, correct) in the last dimension; 0 where there is nothing."""
+    """F1 of (gold, predicted, correct) in the last dimension; 0 if all are 0."""
     gold, predicted, correct = np.moveaxis(np.asarray(counts, dtype=np.float64), -1, 0)
     return np.asarray(2 * correct / np.maximum(gold + predicted, 1))
 

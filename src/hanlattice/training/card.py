@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hanlattice.config import Config
-from hanlattice.evaluation.segmentation.rows import percent, rows
+from hanlattice.evaluation.report import percent
+from hanlattice.evaluation.segmentation import named_scores
 from hanlattice.files import read_text, writing
 from hanlattice.models.checkpoint import Model
 from hanlattice.text.display import counted
@@ -132,12 +133,6 @@ def _own(scores: Mapping[str, Any]) -> dict[str, Any]:
 def _tables(scores: Mapping[str, Any]) -> Iterator[str]:
     for part, report in scores.items():
         yield from ("", f"| {part} | precision | recall | F1 | gold |", "|---|---|---|---|---|")
-        for name, score in _named(report):
+        for name, score in named_scores(report):
             ratios = " | ".join(percent(score.get(key)) for key in ("precision", "recall", "f1"))
             yield f"| {name} | {ratios} | {score['gold']} |"
-
-
-def _named(report: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    if "segmentation" in report:
-        return rows(report["segmentation"])
-    return {"all": report["overall"], **report.get("groups", {}), **report["by_type"]}.items()

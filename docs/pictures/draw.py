@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hanlattice import Lexicon
-from hanlattice.explain.draw import lattice
+from hanlattice.explain.svg import lattice
 from hanlattice.files import writing
 
 TEXT = "南京市长江大桥"

@@ -1,12 +1,14 @@
-"""How everything that hanlattice draws looks: one palette, one page shell, one style of plots."""
+"""How everything that hanlattice draws looks: one palette, one HTML page, one style of plots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import html
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanlattice.errors import InputError
 from hanlattice.extras import quiet
@@ -18,6 +20,78 @@ if TYPE_CHECKING:
 
 PLOT_SUFFIXES = (".svg", ".png")
 RED, BLUE = "#c1272d", "#3b5b92"  # what a plot is about, and what stands beside it
+FONTS = '"Noto Sans CJK SC","Source Han Sans SC","PingFang SC","Microsoft YaHei",sans-serif'
+
+
+class Colour(NamedTuple):
+    """A colour on a light page, on a dark one, and its number among the 256 of a terminal, where it is used there.
+
+    A program cannot know whether its terminal is light or dark, so those numbers are readable on both.
+    """
+
+    light: str
+    dark: str
+    terminal: int | None = None
+
+
+TONES = (  # of spans
+    Colour("#cf222e", "#ff7b72", 160),  # red
+    Colour("#187a35", "#56d364", 28),  # green
+    Colour("#7f4ddb", "#d2a8ff", 98),  # violet
+    Colour("#946300", "#e3b341", 94),  # yellow
+    Colour("#0b7285", "#39c5cf", 30),  # cyan
+    Colour("#b93584", "#f778ba", 162),  # pink
+    Colour("#4d6b0a", "#a5d351", 64),  # olive
+    Colour("#3e4fb5", "#a3b1ff", 62),  # blue
+)
+_KNOWN = {"PER": 0, "LOC": 1, "ORG": 2, "GPE": 3, "WORD": 4}  # other labels share the tones that are left
+INKS = {  # of everything else
+    "ink": Colour("#1f2328", "#e6edf3"),
+    "faint": Colour("#6e7781", "#8b949e"),
+    "page": Colour("#ffffff", "#0d1117"),
+    "cell": Colour("#f6f8fa", "#161b22"),
+    "edge": Colour("#d0d7de", "#3d444d"),
+    "word": Colour("#4a72b0", "#6e9bd8", 67),
+    "subword": Colour("#2a8f83", "#3fb8a8", 66),
+    "chosen": Colour("#d1661f", "#f0883e", 166),
+    "own": Colour("#424a53", "#c3ccd5"),
+    "before": Colour("#c9d1d9", "#4b535d"),
+}
+
+
+def tones(labels: Iterable[str]) -> dict[str, int]:
+    """The index into TONES of each label of a model, whatever their order; `PER.NAM` has that of PER."""
+    stems = {label: label.partition(".")[0] for label in labels}
+    taken = {_KNOWN[stem] for stem in stems.values() if stem in _KNOWN}
+    free = [at for at in range(len(TONES)) if at not in taken]
+    others = zip(sorted(set(stems.values()) - set(_KNOWN)), cycle(free), strict=False)
+    places = _KNOWN | dict(others)
+    return {label: places[stem] for label, stem in stems.items()}
+
+
+def light_and_dark(light: str, dark: str) -> str:
+    """CSS rules for a light page, and those that replace them where the reader's system is dark."""
+    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
+
+
+def page_shell(title: str, rules: str, body: Iterable[str]) -> Iterator[str]:
+    """A page that loads nothing from elsewhere, part by part. Its rules may use var(--NAME) for each of INKS."""
+    yield (
+        '<!doctype html>\n<html lang="zh">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(visible(title))}</title>\n"
+        f"<style>\n{_page_rules()}\n{rules}\n</style>\n</head>\n<body>\n"
+    )
+    yield from body
+    yield "</body>\n</html>\n"
+
+
+def _page_rules() -> str:
+    light, dark = (
+        f":root{{{''.join(f'--{name}:{colour[side]};' for name, colour in INKS.items())}}}" for side in (0, 1)
+    )
+    body = f"body{{margin:24px auto;padding:0 16px;font-family:{FONTS};color:var(--ink);background:var(--page)}}"
+    return f":root{{color-scheme:light dark}}{light_and_dark(light, dark)}\n{body}"
 
 
 def can_plot() -> bool:

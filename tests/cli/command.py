@@ -37,7 +37,7 @@ class Outcome:
             assert part in self.err, self.err
 
 
-def hanlattice(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
+def hanlattice(*arguments: str | Path, stdin: bytes = b"", columns: int = 200) -> Outcome:
     """The entry point in this process. An exception that it lets through fails the test."""
     out, err = io.BytesIO(), io.BytesIO()
     with (
@@ -45,7 +45,7 @@ def hanlattice(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8")),
         mock.patch.object(sys, "stdout", io.TextIOWrapper(out, "utf-8")),
         mock.patch.object(sys, "stderr", io.TextIOWrapper(err, "utf-8", write_through=True)),
-        mock.patch.dict(os.environ, COLUMNS="200"),
+        mock.patch.dict(os.environ, COLUMNS=str(columns)),
     ):
         code: Any = 0
         try:

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
 from hanlattice.explain import Explanation, Word
-from hanlattice.explain.draw import lattice, picture, sketch
-from hanlattice.explain.glyphs import chance, labelled, shown, xml
+from hanlattice.explain.drawing import Interval, by_row, edges, labelled, rows, shown, sketch
 from hanlattice.explain.html import page
-from hanlattice.explain.layout import ROOM, Interval, Reach, by_row, edges, levels, rows, touches
-from hanlattice.explain.svg import THICK
+from hanlattice.explain.svg import ROOM, THICK, Reach, lattice, levels, picture, touches, xml
 from hanlattice.explain.terminal import lines
+from hanlattice.explain.values import chance
 from tests.explain.explanations import WORDS, any_explanation, explained, nanjing
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,18 +7,17 @@ import pty
 import re
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from hanlattice.explain import Explanation
-from hanlattice.explain.colours import WORDS
-from hanlattice.explain.draw import span_label
-from hanlattice.explain.glyphs import columns, shown, wrapped
-from hanlattice.explain.terminal import NARROWEST, lines
+from hanlattice.explain.drawing import shown, span_label
+from hanlattice.explain.terminal import NARROWEST, lines, wrapped
+from hanlattice.style import INKS
 from hanlattice.text.display import visible
 from hanlattice.text.spans import WORD, Span
-from tests.cli.command import ENVIRONMENT, run
+from tests.cli.command import ENVIRONMENT, hanlattice, run
 from tests.explain.explanations import any_explanation, explained, nanjing
 from tests.strategies import any_character
 
@@ -55,7 +54,7 @@ def test_no_line_is_wider_than_the_terminal(explanation: Explanation, width: int
     for line in found:
         text = "".join(piece.text for piece in line)
         assert text.isprintable() or "\u3000" in text
-        assert columns(text) <= width
+        assert cell_len(text) <= width
     assert_whole(explanation, plain(explanation, width))
 
 
@@ -69,7 +68,7 @@ def test_the_narrowest() -> None:
 @given(st.text(st.sampled_from("ab 南京\u0301"), max_size=80), st.integers(2, 20))
 def test_text_is_wrapped(text: str, most: int) -> None:
     found = list(wrapped(text, most))
-    assert all(columns(line) <= most for line in found)
+    assert all(cell_len(line) <= most for line in found)
     assert solid("".join(found)) == solid(text)
 
 
@@ -87,6 +86,10 @@ def test_lines_say_everything_without_colour() -> None:
         "75 50 50 50 50 75 45   a character's own share in %, forward",
         "45 75 50 45 75 50 75   a character's own share in %, backward",
     ]
+
+
+def test_a_skin_tone_by_itself_is_two_columns_wide() -> None:
+    assert plain(explained("👍🏽天", []), 100)[0] == "👍 🏽 天"
 
 
 def test_the_probabilities_of_words_have_a_line_of_their_own() -> None:
@@ -121,25 +124,24 @@ def test_shares_stand_below_words_where_it_is_narrow() -> None:
         "45 75 50 45 75 50 75",
         "a character's own share in %, backward",
     ]
-    most = max(map(columns, plain(nanjing(), 200)))
+    most = max(map(cell_len, plain(nanjing(), 200)))
     assert plain(nanjing(), most + 1) == plain(nanjing(), 200)
-    assert max(map(columns, plain(nanjing(), most - 1))) < most
+    assert max(map(cell_len, plain(nanjing(), most - 1))) < most
 
 
-@pytest.mark.parametrize("width", [40, 63])
-def test_the_program_fits_its_terminal(lattice_folder, width: int) -> None:
-    """The real program, at a pseudo-terminal and in a pipe: COLUMNS says how wide either is."""
+def test_the_program_fits_its_terminal(lattice_folder) -> None:
+    """The real program at a pseudo-terminal, and in a pipe: COLUMNS says how wide either is."""
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"}
-    environment |= {"COLUMNS": str(width), "TERM": "xterm-256color"}
+    environment |= {"COLUMNS": "40", "TERM": "xterm-256color"}
     master, slave = pty.openpty()
     outcome = run("explain", "-m", lattice_folder, LONG, stdout=slave, env=environment)
     os.close(slave)
     seen = os.read(master, 60_000).decode("utf-8")
     os.close(master)
     assert (outcome.code, outcome.err) == (0, "")
-    piped = run("explain", "-m", lattice_folder, LONG, env=environment).text
-    assert f"\x1b[38;5;{WORDS['word']}m" in seen
-    plain_seen = re.sub("\x1b\\[[0-9;]*m", "", seen).replace("\r\n", "\n")
-    assert plain_seen == piped
-    assert "±" in piped
-    assert all(columns(line) <= width for line in piped.splitlines())
+    assert f"\x1b[38;5;{INKS['word'].terminal}m" in seen
+    piped = {width: hanlattice("explain", "-m", lattice_folder, LONG, columns=width).text for width in (40, 63)}
+    assert re.sub("\x1b\\[[0-9;]*m", "", seen).replace("\r\n", "\n") == piped[40]
+    for width, text in piped.items():
+        assert "±" in text
+        assert all(cell_len(line) <= width for line in text.splitlines())

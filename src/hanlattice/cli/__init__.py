@@ -60,11 +60,11 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What may stand before a verb."""
+    """Options before the verb."""
 
 
 def main() -> None:
-    """The entry point: runs a verb, and turns what went wrong into a line and an exit code.
+    """The entry point: runs a verb, and turns an error into one line and an exit code.
 
     0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader has gone.
     """
@@ -73,9 +73,9 @@ def main() -> None:
         try:
             code = _run()
         finally:
-            sys.stdout.flush()  # here, where a full disk can still be told
+            sys.stdout.flush()  # here a full disk can still be reported
     except HanlatticeError as error:
-        code = _told(str(error))
+        code = _report(str(error))
     except BrokenPipeError:
         _mute()
         code = 141
@@ -83,16 +83,16 @@ def main() -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         _mute()
-        code = _told(f"cannot write the output: {reason(error)}")
+        code = _report(f"cannot write the output: {reason(error)}")
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     sys.exit(code)
 
 
 def _open_streams() -> None:
-    """What is started without standard streams, or with a narrow encoding, works all the same."""
+    """Make the program work without standard streams, and with an encoding that lacks Chinese."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # it stays open for as long as the program runs
+        if getattr(sys, name) is None:  # it stays open while the program runs
             setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -100,7 +100,7 @@ def _open_streams() -> None:
 
 
 def _run() -> int:
-    """The exit code that typer comes to. A pipe that broke, which rich and typer end with 1, is raised again."""
+    """The exit code of the verb. A broken pipe, which rich and typer turn into exit code 1, is raised again."""
     try:
         return app(prog_name="hanlattice", standalone_mode=False) or 0
     except _USAGE_ERROR as error:
@@ -112,11 +112,11 @@ def _run() -> int:
         raise
 
 
-def _told(message: str) -> int:
+def _report(message: str) -> int:
     typer.echo("error: " + visible(message, "\n"), err=True)
     return 2
 
 
 def _mute() -> None:
-    """Nothing more can be written, so what is still in the buffer must not be tried again at the end."""
+    """Send standard output to nowhere: Python would otherwise try to write its buffer again at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

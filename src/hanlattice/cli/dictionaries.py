@@ -1,4 +1,4 @@
-"""What the verbs that take a user's dictionary share: `--lexicon`, `--trust`, and words for a model."""
+"""What the verbs that take a user's dictionary share: `--lexicon`, `--trust`, and adding the words to a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _resolved(paths: list[Path] | None) -> list[Path] | None:
-    """`@jieba/dict.txt` is the file that `hanlattice data get jieba` left."""
+    """`@jieba/dict.txt` is the file that `hanlattice data get jieba` downloaded."""
     from hanlattice.data.download import resolve
 
     return paths and [resolve(path) for path in paths]
@@ -31,21 +31,21 @@ Lexicons = Annotated[
 Trust = Annotated[
     float | None,
     typer.Option(
-        min=0, max=1000, help="Of a segmenter: how much more their words count, 0 no more than others; default 3."
+        min=0, max=1000, help="For a segmenter: how much more those words count; 0 is no more than others; default 3."
     ),
 ]
 
 
 def check_trust(trust: float | None, dictionaries: list[Path] | None) -> None:
-    """It counts for a user's words, so there must be some, and it must be a number."""
+    """Refuse `--trust` without `--lexicon`, and nan."""
     if trust is not None and not dictionaries:
         raise InputError("--trust is for the words of --lexicon: give one")
-    if trust is not None and math.isnan(trust):  # it passes the limits above in older typers
+    if trust is not None and math.isnan(trust):  # older typers let it pass the limits above
         raise InputError("--trust must be from 0 to 1000, not nan")
 
 
 def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float | None = None) -> None:
-    """Add the words of dictionaries to a model's lexicon; `None` is no dictionary, and the usual trust."""
+    """Add the words of dictionaries to a model's lexicon; without `trust` they have the default trust."""
     if trust is not None:
         if not predictor.model.indexer.cuts:
             raise InputError("--trust is for a model that cuts text into words, and this one finds entities")
@@ -55,7 +55,7 @@ def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float |
 
 
 def _add_file(predictor: Predictor, path: Path) -> None:
-    """Add the words of one; a note says how many of them no lattice can have, and so change nothing."""
+    """Add the words of one dictionary; a note says how many have a length that a lattice cannot use."""
     from hanlattice.text.boundaries import remove_space
     from hanlattice.text.lexicon import LONGEST, read_words
 

@@ -1,4 +1,4 @@
-"""`hanlattice explain`: which words of the lexicon a text has, and what share of the cells each of them had."""
+"""`hanlattice explain`: which words of the lexicon a text has, and the share of the cells that each of them had."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def explain(
     trust: Trust = None,
     layer: Annotated[int, typer.Option(min=1, help="The layer whose shares are drawn; 1 is the lowest.")] = 1,
     without: Annotated[
-        bool, typer.Option("--without", help="Also tell what changes without each word; slower, a reading a word.")
+        bool, typer.Option("--without", help="Also say what changes without each word; slower, one reading a word.")
     ] = False,
     out: Out = None,
     text: IsText = False,
     device: Device = "cpu",
 ) -> None:
     """Show why: the lattice of each text, the share that every word has of the cells, and what was found."""
-    from hanlattice.explain.draw import choose_layer
+    from hanlattice.explain.drawing import choose_layer
     from hanlattice.models.device import use_threads
     from hanlattice.predict import load
 
@@ -52,7 +52,7 @@ def explain(
     use_threads(1)
     tagger = load(folder, device)
     add_words(tagger, lexicon, trust)
-    choose_layer(tagger.explain(""), layer)  # one that is not there is told before any text is read
+    choose_layer(tagger.explain(""), layer)  # a missing layer is reported before any text is read
     explanations = (tagger.explain(each, without) for each in texts)
     write_results(inputs, _written(explanations, format, layer, out is None), out)
 
@@ -72,7 +72,7 @@ def _written(explanations: Iterator[Explanation], format: Format, layer: int, to
 
 
 def _svg(explanations: Iterator[Explanation], layer: int) -> list[str]:
-    from hanlattice.explain.draw import picture
+    from hanlattice.explain.svg import picture
 
     first = list(islice(explanations, 2))
     if len(first) != 1:
@@ -84,7 +84,7 @@ def _svg(explanations: Iterator[Explanation], layer: int) -> list[str]:
 
 
 def _terminal(explanations: Iterator[Explanation], layer: int, to_screen: bool) -> Iterator[str]:
-    """The lines with their colours, where a person sees them; plain in a file or a pipe."""
+    """The lines, with colours at a terminal, plain in a file or a pipe."""
     from rich.console import Console
     from rich.text import Text
 

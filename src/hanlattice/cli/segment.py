@@ -20,6 +20,7 @@ from hanlattice.cli.texts import (
     at_once,
     begin,
     for_screen,
+    share_out,
     write_results,
 )
 from hanlattice.errors import InputError
@@ -47,7 +48,6 @@ def segment(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads that share the texts.")] = 2,
 ) -> None:
     """Cut a text, files, or standard input into words: one result for each line, its white space kept as it is."""
-    from hanlattice.cli.shares import share_out
     from hanlattice.models.device import find_device, use_threads
     from hanlattice.output import as_jsonl
     from hanlattice.predict import TEXTS, load
@@ -71,7 +71,7 @@ def _ready(segmenter: Predictor, folder: Path, dictionaries: list[Path], trust: 
     if not segmenter.model.indexer.cuts:
         raise InputError("this model does not cut text into words; use `hanlattice tag` with it", folder)
     add_words(segmenter, dictionaries, trust)
-    segmenter("一")  # what it makes when it first reads is there before threads share it
+    segmenter("一")  # what it builds on first use must be complete before threads share it
     return segmenter
 
 

@@ -54,7 +54,7 @@ MinScore = Annotated[
 ]
 NBest = Annotated[
     int | None,
-    typer.Option("--nbest", min=1, help="Also so many of each text's most probable spans, as candidates (jsonl)."),
+    typer.Option("--nbest", min=1, help="Also this many of each text's most probable spans, as candidates (jsonl)."),
 ]
 
 
@@ -63,7 +63,7 @@ def tag(
     model: ModelFolder = "ner",
     format: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="How to write the result. [default: terminal at one, else jsonl]"),
+        typer.Option("--format", "-f", help="How to write the result. [default: terminal on a terminal, else jsonl]"),
     ] = None,
     out: Out = None,
     scheme: Annotated[Scheme, typer.Option(help="The tags of --format conll.")] = Scheme.BMES,
@@ -93,12 +93,12 @@ def tag(
 
 
 def check_min_score(value: float) -> None:
-    if math.isnan(value):  # it passes the limits above in older typers
+    if math.isnan(value):  # older typers let it pass the limits above
         raise InputError("--min-score must be from 0 to 1, not nan")
 
 
 def _format(asked: Format | None, out: Path | None, nbest: int | None) -> Format:
-    """What was asked for; else colours for a person at a terminal, and lines for a program."""
+    """What was asked for; without that, colours for a person at a terminal, and JSON lines for a program."""
     if nbest is not None and asked not in (None, Format.jsonl):
         raise InputError(f"--nbest is for --format jsonl, which has a place for candidates, not for {asked}")
     if asked is not None:
@@ -122,5 +122,5 @@ def _written(
 
 
 def _has_colours() -> bool:
-    """Unless the user says that there are none; see no-color.org."""
+    """Unless the environment says no; see no-color.org."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

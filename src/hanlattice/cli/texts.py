@@ -1,10 +1,14 @@
-"""What the verbs that read texts share: where the texts come from, and where the results go."""
+"""What the verbs that read texts share: their options, inputs, outputs, and threads."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -19,7 +23,7 @@ from hanlattice.text.display import visible
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
 
 Inputs = Annotated[list[str], typer.Argument(help="A text, a file (one text a line), or - for standard input.")]
-ModelFolder = Annotated[str, typer.Option("--model", "-m", help="ner or seg, which come along, or a model's folder.")]
+ModelFolder = Annotated[str, typer.Option("--model", "-m", help="A bundled model, ner or seg, or a model's folder.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="A file to write; without it, standard output.")]
 IsText = Annotated[bool, typer.Option("--text", help="Every input is a text, even if a file has that name.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts read at a time; without it 1024, on a GPU 4096.")]
@@ -30,7 +34,7 @@ Fast = Annotated[bool, typer.Option("--fast", help="On a GPU: rounded factors, f
 def begin(
     inputs: Sequence[str], is_text: bool, out: Path | None, lexicons: Sequence[Path] | None, model: str
 ) -> tuple[Iterator[str], Path]:
-    """The texts of all inputs and the model's folder, once it is known that the output takes the place of neither."""
+    """The texts of all inputs and the model's folder, after a check that the output replaces none of them."""
     folder = find_named(model)
     texts = read_texts(inputs, is_text)
     check_out(out, inputs, is_text, lexicons, folder)
@@ -38,7 +42,7 @@ def begin(
 
 
 def read_texts(inputs: Sequence[str], is_text: bool) -> Iterator[str]:
-    """The texts of all inputs. What is no file, and cannot be meant as a text, is told at once, before any is read."""
+    """The texts of all inputs. A missing file is reported before any text is read."""
     sources = [_source(each, is_text) for each in inputs]
     return (line for source in sources for line in source())
 
@@ -49,7 +53,7 @@ def at_once(inputs: Sequence[str], batch_size: int | None) -> int | None:
 
 
 def write_results(inputs: Sequence[str], results: Iterable[str], out: Path | None) -> None:
-    """Each result into a file, or to standard output; there at once if the texts are typed."""
+    """Write results to a file or to standard output; to the latter one by one if a person types the texts."""
     if out is None:
         _write(sys.stdout.buffer, results, _is_typed(inputs))
     else:
@@ -58,7 +62,7 @@ def write_results(inputs: Sequence[str], results: Iterable[str], out: Path | Non
 
 
 def for_screen(results: Iterable[str], out: Path | None) -> Iterable[str]:
-    """At a terminal, what it would obey is an escape; files and pipes get every character as it is."""
+    """Control characters as escapes if a terminal shows the results; files and pipes get every character as it is."""
     return (visible(result, "\n\t") for result in results) if is_screen(out) else results
 
 
@@ -70,9 +74,46 @@ def is_screen(out: Path | None) -> bool:
 def check_out(
     out: Path | None, inputs: Sequence[str], is_text: bool, lexicons: Sequence[Path] | None, model: Path
 ) -> None:
-    """The output takes the place of nothing that is read: texts, dictionaries, the model."""
+    """Refuse an output that would replace an input: a text, a dictionary, a file of the model."""
     texts = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
     check_output(out, [*texts, *(lexicons or ()), *model_files(model)])
+
+
+def share_out(
+    work: Callable[[list[str]], list[str]],
+    texts: Iterable[str],
+    batch_size: int,
+    threads: int,
+    ahead: bool = True,
+) -> Iterator[str]:
+    """The results of `work` for all texts, in their order, computed by this many threads, each with texts of its own.
+
+    Most of the time is spent in C, which lets other threads run, so these threads hardly wait for each other. Threads
+    inside an operation wait busily at the end of each one, and other programs on the same cores slow them down more.
+
+    With `ahead` the next group is read while threads are busy. Without it the results of a group come before the next
+    is waited for: somebody who answers line by line needs that.
+    """
+    from hanlattice.predict import chunks
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="hanlattice")
+    pending: deque[Future[list[str]]] = deque()
+    try:
+        for group in chunks(texts, batch_size):
+            pending.extend(pool.submit(work, share) for share in shares(group, threads))
+            while len(pending) > (threads if ahead else 0):
+                yield from pending.popleft().result()
+        for last in pending:
+            yield from last.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def shares(texts: Sequence[str], count: int) -> list[list[str]]:
+    """The texts in at most `count` runs of about equally many characters; none is empty."""
+    ends = list(accumulate(len(text) + 1 for text in texts))  # an empty text is work too
+    cuts = [bisect_left(ends, ends[-1] * nth / count) + 1 for nth in range(1, count)]
+    return [list(texts[low:high]) for low, high in pairwise([0, *cuts, len(texts)]) if low < high]
 
 
 def _is_typed(inputs: Sequence[str]) -> bool:
@@ -89,7 +130,7 @@ def _write(file: IO[bytes], results: Iterable[str], flush: bool) -> None:
 
 def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
     """What an argument stands for: standard input, a file, or the text itself."""
-    is_text = is_text or not given  # an empty string would else be the name of this folder
+    is_text = is_text or not given  # Path("") is the current folder
     if not is_text and given == "-":
         return lambda: (line for _, line in decode_lines(sys.stdin.buffer, "standard input", errors="surrogateescape"))
     if not is_text and _is_file(given):
@@ -102,14 +143,14 @@ def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
 
 
 def _is_file(given: str) -> bool:
-    """Whether there is something of this name, or it is standard input."""
+    """Whether this is an existing path, or standard input."""
     with contextlib.suppress(OSError, ValueError):  # a long text, or one with NUL, cannot be a name
         return given == "-" or Path(given).exists()
     return False
 
 
 def _looks_like_a_path(given: str) -> bool:
-    """Whether this is more likely the mistyped name of a file than a text, which seldom ends in `.txt`."""
+    """Whether this is more likely a mistyped file name than a text, which seldom ends in `.txt`."""
     if given.isascii() and not any(map(str.isspace, given)):
         return bool(Path(given).suffix or "/" in given or "\\" in given)
     return given.startswith(("/", "./", "../", "~/")) or given.lower().endswith(_SUFFIXES)

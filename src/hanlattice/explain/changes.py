@@ -1,31 +1,85 @@
-"""What changes in a text without one of its words, said in a line."""
+"""What changes in a text without one of its words: found by reading it again for each, and reported in a line."""
 
 from __future__ import annotations
 
-from hanlattice.explain.glyphs import chance
-from hanlattice.explain.values import Explanation
-from hanlattice.text.display import counted, visible
-from hanlattice.text.spans import WORD, Span
+from collections.abc import Iterator
+from dataclasses import replace
 
-LEAST = 0.01  # a smaller change of a probability is not told
+import numpy as np
+
+from hanlattice.batch import Examples
+from hanlattice.explain.values import Explanation, Without, chance
+from hanlattice.models.checkpoint import Model
+from hanlattice.models.decode import BOUNDS, Decoded, Running, rows_of
+from hanlattice.text.display import counted, visible
+from hanlattice.text.lattice import Ints
+from hanlattice.text.lexicon import Matches
+from hanlattice.text.spans import WORD, Span
+from hanlattice.text.tags import FlatSpans
+
+LEAST = 0.01  # a smaller change of a probability is not reported
+
+
+def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, trust: float) -> tuple[Without, ...]:
+    """For each word of one text, in the lattice's order. `found` are its spans, counted in characters that are read.
+
+    A batch at a time, so that memory stays bounded.
+    """
+    tagger, names = model.tagger, model.indexer.tag_ids.labels
+    device = tagger.output.weight.device
+    columns = (array.tolist() for array in found[1:])
+    asked = [Span(start, end, names[label]) for start, end, label in zip(*columns, strict=True)]
+    made: list[Without] = []
+    for words in _turns(examples, *BOUNDS[device.type]):
+        fewer = _without(examples, words)
+        running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust)
+        spans, scores = running.read(model.indexer.tag_ids, True)
+        there = rows_of(Decoded(fewer.in_characters(spans), scores.cpu().numpy()), [text] * len(words), names)
+        chances = tagger.crf.span_scores(running.emissions, running.there, [asked] * len(words))
+        made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
+    return tuple(made)
+
+
+def _turns(examples: Examples, most: int, characters: int) -> Iterator[Ints]:
+    """The indices of the words, as many at a time as a batch may have sentences."""
+    count, size = int(examples.matches.counts[0]), max(1, min(most, characters // max(1, int(examples.lengths[0]))))
+    return (np.arange(low, min(low + size, count)) for low in range(0, count, size))
+
+
+def _without(examples: Examples, words: Ints) -> Examples:
+    """The text once for each of these words, without that word."""
+    times = len(words)
+    counts, *columns = examples.matches
+    stays = np.arange(counts[0]) != words[:, None]  # [times, W]
+    fewer = Matches(np.repeat(counts - 1, times), *(np.tile(column, (times, 1))[stays] for column in columns))
+    return replace(
+        examples,
+        lengths=np.repeat(examples.lengths, times),
+        chars=np.tile(examples.chars, times),
+        matches=fewer,
+        symbols=None if examples.symbols is None else np.tile(examples.symbols, times),
+        states=None if examples.states is None else np.tile(examples.states, (times, 1)),
+        extra_ids={name: np.tile(numbers, times) for name, numbers in examples.extra_ids.items()},
+        offsets=None if examples.offsets is None else np.tile(examples.offsets, times),
+    )
 
 
 def changes(explanation: Explanation) -> dict[int, str]:
-    """What changes without each word, by its place in `words`: the largest change first, and none that is small."""
+    """What changes without each word, by its index in `words`: the largest change first, small ones left out."""
     sizes = {nth: _size(explanation, nth) for nth in range(len(explanation.without))}
-    told = sorted((nth for nth, size in sizes.items() if size >= LEAST), key=lambda nth: -sizes[nth])
-    return {nth: _told(explanation, nth) for nth in told}
+    large = sorted((nth for nth, size in sizes.items() if size >= LEAST), key=lambda nth: -sizes[nth])
+    return {nth: _described(explanation, nth) for nth in large}
 
 
-def others(explanation: Explanation, told: int) -> str:
-    """What there is to say of the words that are not told."""
-    rest = len(explanation.without) - told
-    which = counted(rest, "other word" if told else "word")
+def others(explanation: Explanation, reported: int) -> str:
+    """A line about the words whose change is not reported."""
+    rest = len(explanation.without) - reported
+    which = counted(rest, "other word" if reported else "word")
     return f"without any of {which}: no change of 1% or more" if rest else ""
 
 
 def _size(explanation: Explanation, nth: int) -> float:
-    """The largest change of a probability; where something else would be found, 1 more."""
+    """The largest change of a probability, plus 1 if other spans would be found."""
     there, before = explanation.without[nth], _before(explanation, nth)
     pairs = zip(before, there.scores, strict=True)
     largest = max((abs((span.score or 0.0) - score) for span, score in pairs), default=0.0)
@@ -41,7 +95,7 @@ def _places(spans: tuple[Span, ...]) -> list[tuple[int, int, str]]:
     return [(span.start, span.end, span.label) for span in spans]
 
 
-def _told(explanation: Explanation, nth: int) -> str:
+def _described(explanation: Explanation, nth: int) -> str:
     there, before = explanation.without[nth], _before(explanation, nth)
     was, now = _places(before), _places(there.spans)
     parts = [
@@ -54,7 +108,7 @@ def _told(explanation: Explanation, nth: int) -> str:
 
 
 def _name(span: Span, among: tuple[Span, ...]) -> str:
-    """Its text and label; and where it stands, if the same is found elsewhere too."""
+    """Its text and label; also its offset, if the same is found elsewhere too."""
     is_one_of_several = sum((each.text, each.label) == (span.text, span.label) for each in among) > 1
     name = span.text if span.label == WORD else f"{span.text} {span.label}"
     return visible(f"{name} at {span.start}" if is_one_of_several else name)

@@ -1,21 +1,20 @@
-"""Explanations as one page that stands alone: the picture of each, a table of its words, one of its characters."""
+"""Explanations as one HTML page: the picture of each, a table of its words, one of its characters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
 from hanlattice.explain.changes import changes
-from hanlattice.explain.colours import FONTS, style
-from hanlattice.explain.draw import picture, span_label
-from hanlattice.explain.glyphs import percent, shown, xml
-from hanlattice.explain.values import DIRECTIONS, Direction, Explanation, Share
+from hanlattice.explain.drawing import shown, span_label
+from hanlattice.explain.svg import picture, rules, xml
+from hanlattice.explain.values import DIRECTIONS, Direction, Explanation, Share, percent
+from hanlattice.style import INKS, light_and_dark, page_shell
 
 STEPS = 10  # of heat
-_PAGE = (
-    ":root{color-scheme:light dark;--ink:#1f2328;--page:#fff;--edge:#d0d7de;--heat:74,114,176}"
-    "@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--page:#0d1117;--edge:#3d444d;--heat:110,155,216}}"
-    f"body{{margin:24px auto;max-width:1000px;padding:0 16px;font:15px/1.5 {FONTS};"
-    "color:var(--ink);background:var(--page)}"
+_LIGHT, _DARK = (f":root{{--heat:{','.join(map(str, bytes.fromhex(colour[1:])))}}}" for colour in INKS["word"][:2])
+_RULES = (
+    f"{light_and_dark(_LIGHT, _DARK)}"
+    "body{max-width:1000px;font-size:15px;line-height:1.5}"
     "section{margin:0 0 48px}h2{font-size:18px;overflow-wrap:anywhere}"
     ".wide{overflow-x:auto}svg{max-width:100%;height:auto}"
     "table{border-collapse:collapse;font-size:13px;margin:8px 0}summary{cursor:pointer;margin-top:8px}"
@@ -28,14 +27,7 @@ _PAGE = (
 
 def page(explanations: Iterable[Explanation], layer: int = 1, title: str = "What the lattice does") -> Iterator[str]:
     """The page in parts, one explanation at a time. The pictures show the shares of one layer; the tables, of all."""
-    yield (
-        '<!DOCTYPE html>\n<html lang="zh">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        f"<title>{xml(title)}</title>\n<style>{_PAGE}{style()}</style>\n</head>\n<body>\n"
-    )
-    for explanation in explanations:
-        yield section(explanation, layer)
-    yield "</body>\n</html>\n"
+    return page_shell(title, f"{_RULES}{rules()}", (section(explanation, layer) for explanation in explanations))
 
 
 def section(explanation: Explanation, layer: int = 1) -> str:
@@ -64,14 +56,14 @@ def _words(explanation: Explanation) -> str:
     heads = [
         f"{name}{f', layer {n}' if many else ''}" for n in range(1, len(explanation.layers) + 1) for name in DIRECTIONS
     ]
-    told = changes(explanation)
+    changed = changes(explanation)
     rows = [_row("th", ["word", "from", "to", "lexicon", *heads, *(["without it"] if explanation.without else [])])]
     for nth, word in enumerate(explanation.words):
         shares = [getattr(layer, name).words[nth] for layer in explanation.layers for name in DIRECTIONS]
         source = f"{word.source}, added" if word.chosen else word.source
         cells = [f"<td>{xml(each)}</td>" for each in (str(word.start), str(word.end), source)]
         cells += [_warm(share.mean, f"{percent(share.mean)} ± {percent(share.spread)}") for share in shares]
-        cells += [f'<td class="text">{xml(told.get(nth, ""))}</td>'] if explanation.without else []
+        cells += [f'<td class="text">{xml(changed.get(nth, ""))}</td>'] if explanation.without else []
         rows.append(f"<tr><td>{xml(word.word)}</td>{''.join(cells)}</tr>")
     return _table(rows)
 
@@ -121,7 +113,7 @@ def _chance(probability: float | None, is_chosen: bool) -> str:
 
 
 def _warm(share: float, text: str) -> str:
-    """A cell that is the darker the larger the number is; `text` is HTML already."""
+    """A cell that is darker for a larger number; `text` is HTML already."""
     step = round(min(1.0, max(0.0, share)) * STEPS)
     return f'<td class="h{step}">{text}</td>' if step else f"<td>{text}</td>"
 

@@ -1,4 +1,4 @@
-"""From a model and a text to an Explanation: the text is tagged as ever, and its lattice is watched beside it."""
+"""From a model and a text to an Explanation: the text is tagged as usual, and its lattice is traced as well."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from hanlattice.batch import Batch, Examples
 from hanlattice.errors import ModelError
+from hanlattice.explain.changes import without_each
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
-from hanlattice.explain.without import without_each
 from hanlattice.models.checkpoint import Model
 from hanlattice.models.decode import Decoded, Running, rows_of
 from hanlattice.nn.baselines import WordLSTM
@@ -40,7 +40,7 @@ def explain(
     """What the model finds in a text, and why; with `without`, also what it would find without each of the words.
 
     `limit` and `trust` are the Predictor's: a longer text is read in pieces; the tags of a user's words score more.
-    `read` turns texts into numbers, and sees to it that all their words have vectors.
+    `read` turns texts into examples; the Predictor's makes sure that all their words have vectors.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
@@ -52,7 +52,7 @@ def explain(
 
 
 def _piece(model: Model, text: str, trust: float, read: Reader, without: bool) -> Explanation:
-    """A text that the model reads at once."""
+    """The explanation of a text that is short enough to be read whole."""
     indexer, device = model.indexer, model.tagger.output.weight.device
     examples = read([text])
     batch = examples.batch([0]).to(device)
@@ -61,7 +61,7 @@ def _piece(model: Model, text: str, trust: float, read: Reader, without: bool) -
     spans: list[Span] = []
     chances: list[tuple[float, ...]] = []
     fewer: tuple[Without, ...] = ()
-    if offsets:  # a CRF takes no sentence of nothing
+    if offsets:  # a CRF cannot take an empty sentence
         running = Running(model.tagger, indexer, examples, np.zeros(1, dtype=np.int64), device, trust)
         tags = [indexer.tags[tag] for tag in running.tags[0].tolist()]
         chances = _marginals(model, running.emissions, batch)
@@ -90,7 +90,7 @@ def _offsets(examples: Examples) -> list[int]:
 
 
 def _spread(values: Sequence[Thing], offsets: Sequence[int], length: int) -> tuple[Thing | None, ...]:
-    """Values of the characters that were read, in the places of all."""
+    """The values of the characters that were read, at their offsets; None elsewhere."""
     places: list[Thing | None] = [None] * length
     for at, value in zip(offsets, values, strict=True):
         places[at] = value
@@ -141,14 +141,14 @@ def _layer(both: Both, batch: Batch, offsets: Sequence[int], length: int) -> Lay
 
 
 def _direction(traced: Traced, filled: set[int], offsets: Sequence[int], length: int) -> Direction:
-    """`filled` are the characters into which words pour."""
+    """`filled` are the characters whose cells words enter."""
     before = [None if at in filled else share for at, share in enumerate(_shares(traced.before[0]))]
     own = _spread(_shares(traced.own[0]), offsets, length)
     return Direction(tuple(_shares(traced.words)), own, _spread(before, offsets, length))
 
 
 def _shares(each: Tensor) -> list[Share]:
-    """[N, H] → what there is to say of each row."""
+    """[N, H] → the share of each row."""
     rows = each.double()
     if not len(rows):
         return []

@@ -1,14 +1,31 @@
-"""A sketch of a lattice as SVG: characters in boxes, words as arcs above and below them, spans as coloured bands."""
+"""Explanations, and lattices without a model, as SVG: characters in boxes, words as arcs, spans as coloured bands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+from xml.sax.saxutils import escape
 
-from hanlattice.explain.colours import FONTS, style
-from hanlattice.explain.glyphs import columns, ems, is_wide, xml
-from hanlattice.explain.layout import NARROW, WIDE, Interval, Reach, by_row, edges, levels, rows, touches
-from hanlattice.explain.sketch import Arc, Band, Cell, Sketch
+from rich.cells import cell_len
+
+from hanlattice.explain.drawing import (
+    KINDS,
+    Arc,
+    Band,
+    Cell,
+    Interval,
+    Sketch,
+    by_row,
+    edges,
+    glyph_width,
+    rows,
+    shown,
+    sketch,
+)
+from hanlattice.explain.values import Explanation
+from hanlattice.style import FONTS, INKS, TONES, light_and_dark
+from hanlattice.text.display import visible
 
 WIDTH = 960.0  # of the widest picture
 MARGIN, GUTTER, BETWEEN = 20.0, 30.0, 34.0  # around all; left of each row, for the arrows; between rows
@@ -18,12 +35,33 @@ LEVEL, FOOT = 31.0, 24.0  # the height of a level of arcs; between the lowest an
 THICK, THIN = 12.0, 0.8  # the arc of a word that has all of a cell, and the thinnest
 BIG, SMALL, TINY = 30.0, 13.0, 12.0  # fonts
 ROUND = 14.0  # the corners of an arc
+WIDE, NARROW = 64.0, 44.0  # cells
+ROOM = 5.0  # between arcs of one level
+PLAIN = 0.22  # the thickness of arcs that have no weight
+_NARROW_EM = 0.62  # the width of a narrow character, in that of a wide one: digits of a broad font
 APART = 18.0  # between entries of the legend
 
 
-def svg(sketch: Sketch, most: float = WIDTH, with_style: bool = True) -> str:
+def picture(explanation: Explanation, layer: int = 1, most: float = WIDTH, with_style: bool = True) -> str:
+    """The lattice of a text as SVG, with the shares of one layer, counted from 1, the lowest."""
+    return draw(sketch(explanation, layer), most, with_style)
+
+
+def notebook_svg(explanation: Explanation) -> str | None:
+    """What a notebook shows of an explanation: its picture, if there is anything to draw."""
+    return picture(explanation) if explanation.text else None
+
+
+def lattice(text: str, words: Iterable[tuple[int, int, str]], most: float = WIDTH) -> str:
+    """The words of a text as arcs above it, without weights: (start, end, word), as `Lexicon.match` gives them."""
+    arcs = tuple(Arc(start, end, word, PLAIN, "word") for start, end, word in words)
+    cells = tuple(Cell(shown(character), f"character {at}", is_bare=True) for at, character in enumerate(text))
+    return draw(Sketch(text, cells, arcs), most)
+
+
+def draw(sketch: Sketch, most: float = WIDTH, with_style: bool = True) -> str:
     """One <svg> element. The same sketch gives the same bytes."""
-    widths = [WIDE if is_wide(cell.glyph[0]) or columns(cell.glyph) > 1 else NARROW for cell in sketch.cells]
+    widths = [WIDE if glyph_width(cell.glyph) > 1 else NARROW for cell in sketch.cells]
     arcs = [Interval(arc.start, arc.end) for arc in (*sketch.above, *sketch.below)]
     bands = [Interval(band.start, band.end) for band in sketch.bands]
     found = rows(widths, most - 2 * MARGIN - GUTTER, bands, arcs, sketch.breaks)
@@ -40,15 +78,29 @@ def svg(sketch: Sketch, most: float = WIDTH, with_style: bool = True) -> str:
 
 
 def _least(legend: Sequence[tuple[str, str]], most: float) -> float:
-    """A width in which the legend is no tower: what colours mean fits on one line."""
+    """The width that the legend needs to have the meanings of colours on one line."""
     longest = max((ems(text) * TINY + 20 for _, text in legend), default=0.0)
-    coloured = sum(_long(*entry) + APART for entry in legend if entry[0])
+    coloured = sum(_entry_width(*entry) + APART for entry in legend if entry[0])
     return min(max(longest, coloured, 420.0 if legend else 0.0), most - 2 * MARGIN - GUTTER)
 
 
-def _long(colour: str, text: str) -> float:
-    """The width of an entry of the legend."""
+def _entry_width(colour: str, text: str) -> float:
     return ems(text) * TINY + (18 if colour else 0)
+
+
+def rules() -> str:
+    """The CSS of a picture: only of classes, since a notebook puts pictures into a page of its own."""
+    shared = ".halo{stroke-width:4;stroke-linejoin:round}"
+    return shared + light_and_dark(_rules(0), _rules(1))
+
+
+def _rules(side: int) -> str:
+    ink = {name: colour[side] for name, colour in INKS.items()}
+    fills = "".join(f".f-{name}{{fill:{colour}}}" for name, colour in ink.items())
+    arcs = "".join(f".s-{name}{{stroke:{ink[name]};stroke-opacity:.85;fill:none}}" for name in KINDS)
+    spans = "".join(f".t{at}{{fill:{tone[side]}}}" for at, tone in enumerate(TONES))
+    edge, halo = f".s-edge{{stroke:{ink['edge']};fill:none}}", f".halo{{fill:{ink['page']};stroke:{ink['page']}}}"
+    return f"{fills}{arcs}{edge}{spans}{halo}"
 
 
 def _head(title: str, width: float, height: float, with_style: bool) -> Iterator[str]:
@@ -56,13 +108,13 @@ def _head(title: str, width: float, height: float, with_style: bool) -> Iterator
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{xml(FONTS)}" text-anchor="middle" role="img">'
     yield f"<title>{xml(title)}</title>"
     if with_style:
-        yield f"<style>{style()}</style>"
+        yield f"<style>{rules()}</style>"
     yield f'<rect class="f-page" width="{_n(width)}" height="{_n(height)}" rx="8"/>'
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a row has of the arcs on one side."""
+class ArcSide:
+    """The arcs of a row on one side."""
 
     arcs: list[Arc]
     ends: list[tuple[float, float]]
@@ -74,7 +126,7 @@ class Part:
         return FOOT + LEVEL * (max(self.levels) + 1) if self.arcs else 0.0
 
 
-def _part(arcs: list[Arc], lefts: Sequence[float], first: int) -> Part:
+def _part(arcs: list[Arc], lefts: Sequence[float], first: int) -> ArcSide:
     ends = touches([Interval(arc.start, arc.end) for arc in arcs], lefts, first)
     middles, reaches = [], []
     for arc, (low, high) in zip(arcs, ends, strict=True):
@@ -82,16 +134,16 @@ def _part(arcs: list[Arc], lefts: Sequence[float], first: int) -> Part:
         middle = min(max((low + high) / 2, lefts[0] + half - GUTTER / 2), max(lefts[-1] - half, half))
         middles.append(middle)
         reaches.append(Reach(min(low, middle - half), max(high, middle + half), arc.end - arc.start))
-    return Part(arcs, ends, levels(reaches), middles)
+    return ArcSide(arcs, ends, levels(reaches), middles)
 
 
 @dataclass(frozen=True)
-class Row:
+class CellRow:
     start: int
     lefts: list[float]
     cells: Sequence[Cell]
-    above: Part
-    below: Part
+    above: ArcSide
+    below: ArcSide
     bands: list[Band]
 
     @property
@@ -135,7 +187,7 @@ class Row:
         yield _text((left + right) / 2, y - 4, size, band.label) + "</g>"
 
 
-def _rows(sketch: Sketch, widths: Sequence[float], found: Sequence[Interval]) -> Iterator[Row]:
+def _rows(sketch: Sketch, widths: Sequence[float], found: Sequence[Interval]) -> Iterator[CellRow]:
     sides = [
         by_row([Interval(each.start, each.end) for each in all_], found)
         for all_ in (sketch.above, sketch.below, sketch.bands)
@@ -147,7 +199,7 @@ def _rows(sketch: Sketch, widths: Sequence[float], found: Sequence[Interval]) ->
             for arcs, side in ((sketch.above, sides[0]), (sketch.below, sides[1]))
         )
         bands = [sketch.bands[at] for at in sides[2][nth]]
-        yield Row(row.start, lefts, sketch.cells[row.start : row.end], above, below, bands)
+        yield CellRow(row.start, lefts, sketch.cells[row.start : row.end], above, below, bands)
 
 
 def _cell(cell: Cell, left: float, right: float) -> Iterator[str]:
@@ -168,7 +220,7 @@ def _cell(cell: Cell, left: float, right: float) -> Iterator[str]:
     yield "</g>"
 
 
-def _side(part: Part, up: int, base: float, lefts: Sequence[float], first: int) -> Iterator[str]:
+def _side(part: ArcSide, up: int, base: float, lefts: Sequence[float], first: int) -> Iterator[str]:
     """The arcs on one side, the furthest first, then their labels over all of them. `up` is −1 above the cells.
 
     The halo of a label is a text of its own below it: not every program that shows SVG knows `paint-order`.
@@ -195,7 +247,7 @@ def _thick(arc: Arc) -> float:
 def _arc(
     arc: Arc, ends: tuple[float, float], up: int, base: float, level: int, first: int, beyond: int
 ) -> Iterator[str]:
-    """The line of a word. In a row where it does not begin, or end, it runs to the edge."""
+    """The line of a word. It runs to the edge of a row in which it does not begin, or end."""
     (low, high), thick = ends, _thick(arc)
     begins, closes = arc.start >= first, arc.end <= beyond
     y = base + up * (FOOT + LEVEL * level + 4)
@@ -218,12 +270,61 @@ def _arc(
     yield "</g>"
 
 
+class Reach(NamedTuple):
+    """From where to where something stands in a row, and how long it is for the order of levels."""
+
+    left: float
+    right: float
+    length: float
+
+
+def levels(reaches: Sequence[Reach]) -> list[int]:
+    """The level of each, from 0: the shortest lie lowest, then the first; those of one level stand apart."""
+    taken: list[list[Reach]] = []
+    found = [0] * len(reaches)
+    for at in sorted(range(len(reaches)), key=lambda at: (reaches[at].length, at)):
+        mine = reaches[at]
+        free = (n for n, level in enumerate(taken) if not any(_meet(mine, other) for other in level))
+        level = next(free, len(taken))
+        if level == len(taken):
+            taken.append([])
+        taken[level].append(mine)
+        found[at] = level
+    return found
+
+
+def _meet(one: Reach, other: Reach) -> bool:
+    return one.left < other.right + ROOM and other.left < one.right + ROOM
+
+
+def touches(spans: Sequence[Interval], lefts: Sequence[float], first: int) -> list[tuple[float, float]]:
+    """Where each arc touches its first and its last cell, so that no two touch at the same place.
+
+    At one cell those that come from the left stand left, the shortest outermost; those that go to the right stand
+    right, the shortest outermost likewise: then arcs of one cell do not cross each other. `lefts` are the edges of
+    the cells from character `first` on; an arc that begins or ends in another row goes to the edge of this one.
+    """
+    ends: dict[int, list[tuple[tuple[int, int, int], int, int]]] = {}  # cell → (order, arc, 0 its start, 1 its end)
+    for at, (start, end) in enumerate(spans):
+        ends.setdefault(end - 1, []).append(((0, end - start, at), at, 1))
+        ends.setdefault(start, []).append(((1, start - end, -at), at, 0))
+    found = [[lefts[0], lefts[-1]] for _ in spans]
+    for cell, here in ends.items():
+        if not first <= cell < first + len(lefts) - 1:
+            continue
+        left, right = lefts[cell - first], lefts[cell - first + 1]
+        step = (right - left) / (len(here) + 1)
+        for nth, (_, at, side) in enumerate(sorted(here), start=1):
+            found[at][side] = left + nth * step
+    return [(low, high) for low, high in found]
+
+
 def _legend(entries: Sequence[tuple[str, str]], wide: float, y: float) -> tuple[list[str], float]:
-    """What arcs mean and, on a new line, what colours do; in as many lines as it takes. And where it ends."""
+    """The meaning of arcs and, from a new line on, of colours; and where the legend ends."""
     found, x = [], MARGIN
     y += TINY if entries else 0.0
     for at, (colour, text) in enumerate(entries):
-        long = _long(colour, text)
+        long = _entry_width(colour, text)
         turns = at > 0 and bool(colour) != bool(entries[at - 1][0])
         if x > MARGIN and (turns or x + long > wide - MARGIN):
             x, y = MARGIN, y + TINY + 7
@@ -242,3 +343,13 @@ def _text(x: float, y: float, size: float, text: str, ink: str = "", anchor: str
 
 def _n(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0").replace("-0.0", "0")
+
+
+def ems(text: str) -> float:
+    """About how wide a visible text is, in the size of its font."""
+    return sum((0.0, _NARROW_EM, 1.0)[cell_len(character)] for character in text)
+
+
+def xml(text: str) -> str:
+    """Any text as the content of an element or a quoted attribute. What XML cannot hold becomes a visible escape."""
+    return escape(visible(text, "\n"), {'"': "&quot;", "'": "&#39;"})

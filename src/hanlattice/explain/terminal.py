@@ -1,6 +1,6 @@
 """An explanation as lines of text: the characters in a row, a line a word below them, its shares beside or below it.
 
-Pieces carry the name of a style, in the words of rich, which the command line applies; without it nothing is lost.
+Pieces carry a rich style, which the command line applies; the text says everything without it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,30 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from hanlattice.explain.changes import changes, others
-from hanlattice.explain.colours import TONES, WORDS
-from hanlattice.explain.draw import choose_layer, kind, span_label, tones_of
-from hanlattice.explain.glyphs import columns, shown, wrapped
-from hanlattice.explain.layout import Interval, by_row, edges, rows
+from hanlattice.explain.drawing import (
+    Interval,
+    by_row,
+    choose_layer,
+    edges,
+    glyph_width,
+    kind,
+    label_tones,
+    rows,
+    shown,
+    span_label,
+    why_no_arcs,
+)
 from hanlattice.explain.values import DIRECTIONS, Explanation, Layer, Share, Word
+from hanlattice.style import INKS, TONES
 from hanlattice.text.display import visible
 from hanlattice.text.spans import WORD, Span
 
 BAR = 8  # columns of a share's bar
 SHARE = BAR + 10  # with its numbers
-NARROWEST = 2 * SHARE + 4  # lines are never shorter: both shares below a word take so much
+NARROWEST = 2 * SHARE + 4  # the least width: both shares below a word need it
 LEAST, NAME = 18, 16  # the shortest row of a long text beside shares, and the widest column of words
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -42,7 +54,7 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
     if not explanation.text:
         yield [Piece("this text is empty", "dim")]
         return
-    widths = [float(max(3, columns(shown(character)) + 1)) for character in explanation.text]
+    widths = [float(max(3, glyph_width(shown(character)) + 1)) for character in explanation.text]
     spans, words = (
         [Interval(each.start, each.end) for each in all_] for all_ in (explanation.spans, explanation.words)
     )
@@ -61,21 +73,18 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
 
 def _without(explanation: Explanation, width: int) -> Iterator[Line]:
     """A line for each word without which something changes."""
-    told = changes(explanation)
+    changed = changes(explanation)
     names = Counter(word.word for word in explanation.words)
-    for nth, what in told.items():
+    for nth, what in changed.items():
         word = explanation.words[nth]
         which = visible(word.word) if names[word.word] == 1 else f"{visible(word.word)} at {word.start}"
         yield from ([Piece(line)] for line in wrapped(f"without {which}: {what}", width))
-    yield from _dim(others(explanation, len(told)), width)
+    yield from _dim(others(explanation, len(changed)), width)
 
 
 def _note(explanation: Explanation, layer: int) -> str:
-    if not explanation.has_lattice:
-        return "this model has no lexicon: it reads characters alone"
-    if not explanation.words:
-        return "no word of the lexicon stands in this text"
-    return f"shares of layer {layer} of {len(explanation.layers)}" if len(explanation.layers) > 1 else ""
+    many = f"shares of layer {layer} of {len(explanation.layers)}" if len(explanation.layers) > 1 else ""
+    return why_no_arcs(explanation) or many
 
 
 def _dim(text: str, width: int) -> Iterator[Line]:
@@ -94,15 +103,15 @@ class _Frame(NamedTuple):
 
 def _frame(explanation: Explanation, long: float, width: int) -> _Frame:
     """How to lay out a text whose characters take so many columns in all."""
-    name = min(NAME, max((columns(visible(word.word)) for word in explanation.words), default=0))
+    name = min(NAME, max((cell_len(visible(word.word)) for word in explanation.words), default=0))
     below = width - name - 2
     beside = below - 2 * SHARE - 4
     is_wide = beside >= min(LEAST, long)
-    return _Frame(width, beside if is_wide else below, name, is_wide, tones_of(explanation))
+    return _Frame(width, beside if is_wide else below, name, is_wide, label_tones(explanation))
 
 
 class _Block(NamedTuple):
-    """A row of characters and what is said of it."""
+    """A row of characters and the lines below it."""
 
     explanation: Explanation
     layer: Layer | None
@@ -129,9 +138,9 @@ class _Block(NamedTuple):
             yield from self._own(direction)
 
     def _noted(self, line: Line, note: str) -> Iterator[Line]:
-        """A line and what is said of it: to the right of all rows if it fits there, else below."""
-        column, used = self.room + 2, sum(columns(piece.text) for piece in line)
-        if column + columns(note) <= self.frame.width:
+        """A line and a note on it: to the right of all rows if it fits there, else below."""
+        column, used = self.room + 2, sum(cell_len(piece.text) for piece in line)
+        if column + cell_len(note) <= self.frame.width:
             yield [*line, Piece(" " * (column - used)), Piece(note, "dim")]
         else:
             yield line
@@ -145,7 +154,7 @@ class _Block(NamedTuple):
         for at in range(self.row.start, self.row.end):
             style = "dim" if self.explanation.tags[at] is None else styles[at]
             glyph = shown(self.explanation.text[at])
-            pieces += [Piece(glyph, style), Piece(" " * (self._left(at + 1) - self._left(at) - columns(glyph)))]
+            pieces += [Piece(glyph, style), Piece(" " * (self._left(at + 1) - self._left(at) - glyph_width(glyph)))]
         return pieces
 
     def _left(self, at: int) -> int:
@@ -155,19 +164,19 @@ class _Block(NamedTuple):
         return f"color({TONES[self.frame.tones[span.label]].terminal})"
 
     def _brackets(self, spans: Sequence[Span]) -> Iterator[Line]:
-        pieces, column, untold = [], 0, []
+        pieces, column, unfitting = [], 0, []
         for span in spans:
             left, right = self._left(span.start), self._left(span.end) - 1
             pieces.append(Piece(" " * (left - column)))
             first = "└" if span.start >= self.row.start else "─"
             last = "┘" if span.end <= self.row.end else "─"
             label, inside = "" if span.label == WORD else visible(span_label(span)), right - left - 2
-            if columns(label) > inside:
-                untold.append(f"{visible(span.text)} {label}")
-            fitting = (each for each in (label, visible(span.label), "") if columns(each) <= inside)
+            if cell_len(label) > inside:
+                unfitting.append(f"{visible(span.text)} {label}")
+            fitting = (each for each in (label, visible(span.label), "") if cell_len(each) <= inside)
             pieces.append(Piece(f"{first}{_centred(next(fitting, ''), inside)}{last}", self._tone(span)))
             column = right
-        return self._noted(pieces, " · ".join(untold))
+        return self._noted(pieces, " · ".join(unfitting))
 
     def _chances(self, spans: Sequence[Span]) -> Iterator[Line]:
         """The probability of each word under its first character; two digits, since a word may have three columns."""
@@ -181,14 +190,14 @@ class _Block(NamedTuple):
         left, right = self._left(word.start), self._left(word.end) - 1
         first = "├" if word.start >= self.row.start else "╌"
         last = "┤" if word.end <= self.row.end else "╌"
-        style = f"{'bold ' if word.chosen else ''}color({WORDS[kind(word)]})"
+        style = f"{'bold ' if word.chosen else ''}color({INKS[kind(word)].terminal})"
         arc = f"{first}{'─' * (right - left - 2)}{last}"
         assert self.layer is not None
         shares = (self.layer.forward.words[at], self.layer.backward.words[at])
-        told = Piece("  " + "  ".join(_share(share) for share in shares).rstrip())
+        numbers = Piece("  " + "  ".join(_share(share) for share in shares).rstrip())
         name = " " * (self.room + 2 - right) + _fitted(visible(word.word), self.frame.name)
         line = [Piece(" " * left), Piece(arc, style), Piece(name, style)]
-        yield from [[*line, told]] if self.frame.is_wide else [line, [told]]
+        yield from [[*line, numbers]] if self.frame.is_wide else [line, [numbers]]
 
     def _own(self, direction: str) -> Iterator[Line]:
         assert self.layer is not None
@@ -200,18 +209,33 @@ class _Block(NamedTuple):
         return self._noted([Piece(text.rstrip(), "dim")], f"a character's own share in %, {direction}")
 
 
+def wrapped(text: str, most: int) -> Iterator[str]:
+    """A visible text in lines of at most this many columns, broken at spaces; a longer word is cut."""
+    line = ""
+    for word in text.split(" "):
+        if line and cell_len(f"{line} {word}") > most:
+            yield line
+            line = ""
+        line = f"{line} {word}" if line else word
+        while cell_len(line) > most:
+            end = max(end for end in range(1, most + 1) if cell_len(line[:end]) <= most)
+            yield line[:end]
+            line = line[end:]
+    yield line
+
+
 def _centred(text: str, width: int) -> str:
-    left = (width - columns(text)) // 2
-    return "─" * left + text + "─" * (width - columns(text) - left)
+    left = (width - cell_len(text)) // 2
+    return "─" * left + text + "─" * (width - cell_len(text) - left)
 
 
 def _fitted(text: str, width: int) -> str:
-    """The text in so many columns, cut or filled."""
-    if columns(text) <= width:
-        return text + " " * (width - columns(text))
-    while columns(text) > width - 1:
+    """The text in exactly this many columns, cut or padded."""
+    if cell_len(text) <= width:
+        return text + " " * (width - cell_len(text))
+    while cell_len(text) > width - 1:
         text = text[:-1]
-    return text + "…" + " " * (width - columns(text) - 1)
+    return text + "…" + " " * (width - cell_len(text) - 1)
 
 
 def _share(share: Share) -> str:

@@ -1,11 +1,11 @@
-"""Explanation: a text, what was found in it, and of what the cells at each of its characters were mixed."""
+"""Explanation: a text, what was found in it, and the shares that were mixed into the cell of each character."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 from hanlattice.text.display import rounded
 from hanlattice.text.spans import Span
@@ -16,7 +16,7 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The share that something has of a cell, from 0 to 1, over the hidden units: each unit has one of its own."""
+    """A share of a cell, from 0 to 1: each hidden unit has its own, and this is their distribution."""
 
     mean: float
     spread: float  # standard deviation
@@ -38,7 +38,7 @@ class Word:
     chosen: bool  # whether a user added it
 
     def at(self, direction: str) -> int:
-        """The character into whose cell it pours: its last, or its first for who reads from right to left."""
+        """The character whose cell it enters: its last; for the backward direction, its first."""
         return self.end - 1 if direction == "forward" else self.start
 
 
@@ -46,16 +46,16 @@ class Word:
 class Direction:
     """Shares of the cells of one direction. At each character they sum to one."""
 
-    words: tuple[Share, ...]  # in the order of `Explanation.words`, each where it pours in
+    words: tuple[Share, ...]  # in the order of `Explanation.words`, each at the cell that it enters
     own: tuple[Share | None, ...]  # of each character's own input; None where the model reads nothing
-    before: tuple[Share | None, ...]  # of the cell before; None where words pour in, which then is shut out
+    before: tuple[Share | None, ...]  # of the previous cell; None where words enter, since they replace it
 
 
 @dataclass(frozen=True)
 class Without:
-    """What becomes of a text, or of the piece in which the word stands, when one word is missing from its lattice."""
+    """What would be found in a text, or in the word's piece of it, if one word were missing from its lattice."""
 
-    first: int  # the place in `Explanation.spans` of the piece's first span
+    first: int  # the index in `Explanation.spans` of the piece's first span
     scores: tuple[float, ...]  # how probable each span from there on would be
     spans: tuple[Span, ...]  # what would be found there
 
@@ -68,10 +68,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All offsets are code points of the text as given; what stands by character has an entry for each of them.
+    """All offsets are code points of the text as given; tuples by character have an entry for each of them.
 
-    White space is not read: there `tags` and `marginals` are None. Layers stand from the lowest up. A
-    model without lexicon has neither words nor layers, and `has_lattice` is False.
+    White space is not read: there `tags` and `marginals` are None. The lowest layer comes first. A model
+    without a lexicon has neither words nor layers, and `has_lattice` is False.
     """
 
     text: str
@@ -81,16 +81,18 @@ class Explanation:
     layers: tuple[Layer, ...]
     tag_names: tuple[str, ...]
     marginals: tuple[tuple[float, ...] | None, ...]  # by character, in the order of tag_names
-    pieces: tuple[tuple[int, int], ...]  # parts of a long text, each read as if it were a text of its own
+    pieces: tuple[tuple[int, int], ...]  # parts of a long text, each read by itself
     has_lattice: bool
-    without: tuple[Without, ...] = ()  # for each of `words`, if it was asked for
+    without: tuple[Without, ...] = ()  # for each of `words`, if requested
+
+    _repr_svg_: ClassVar[Callable[[Explanation], str | None]]  # for notebooks; set in explain/__init__, above pictures
 
     def into(self, at: int, direction: str) -> tuple[int, ...]:
-        """The places in `words` of those that pour into a character."""
+        """The indices in `words` of those that enter the cell of a character."""
         return tuple(nth for nth, word in enumerate(self.words) if word.at(direction) == at)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain dicts, lists, strings and numbers, as JSON takes them."""
+        """Everything as dicts, lists, strings and numbers, for JSON."""
         return {
             "text": self.text,
             "spans": [span.as_dict() for span in self.spans],
@@ -99,12 +101,6 @@ class Explanation:
             "pieces": [list(piece) for piece in self.pieces],
             "has_lattice": self.has_lattice,
         }
-
-    def _repr_svg_(self) -> str | None:
-        """What a notebook shows."""
-        from hanlattice.explain.draw import picture
-
-        return picture(self) if self.text else None
 
     def _word(self, nth: int, word: Word) -> dict[str, Any]:
         record = {name: getattr(word, name) for name in ("start", "end", "word", "source", "chosen")}
@@ -138,7 +134,7 @@ def _shares(direction: Direction, at: int) -> dict[str, Any]:
 
 
 def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, int]]) -> Explanation:
-    """What was explained piece by piece, in the places of the whole text."""
+    """The explanations of all pieces as one, with the offsets of the whole text."""
     at = [start for start, _ in pieces]
     spans = [span.shifted(by) for part, by in zip(parts, at, strict=True) for span in part.spans]
     words = [_moved(word, by) for part, by in zip(parts, at, strict=True) for word in part.words]
@@ -175,3 +171,14 @@ def _direction(parts: Sequence[Direction]) -> Direction:
         own=tuple(share for part in parts for share in part.own),
         before=tuple(share for part in parts for share in part.before),
     )
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def chance(probability: float) -> str:
+    """A probability in percent. Only 1 is 100%, and only 0 is 0%."""
+    if 0 < probability < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= probability < 1 else percent(probability)

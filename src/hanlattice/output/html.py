@@ -7,60 +7,51 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from unicodedata import category
 
-from hanlattice.explain.colours import TONES, tones
 from hanlattice.output.lines import parts_of
 from hanlattice.predict import Document
-from hanlattice.text.display import visible
+from hanlattice.style import TONES, light_and_dark, page_shell, tones
+from hanlattice.text.display import counted, visible
 from hanlattice.text.spans import Span
 
 KEPT = "\n\t\u200c\u200d"  # line ends and TABs, and what holds letters or emoji apart or together
 STYLE = """
-:root { color-scheme: light dark; --ground: #fff; --ink: #1d1d1f; --quiet: #6b6b70; }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #17181a; --ink: #e8e8ea; --quiet: #9a9aa0; }
-}
-body { display: flex; flex-direction: column; max-width: 46rem; margin: 2rem auto; padding: 0 1rem;
-  background: var(--ground); color: var(--ink);
-  font: 1.05rem/2 "Noto Sans SC", "PingFang SC", "Microsoft YaHei", sans-serif; }
+body { display: flex; flex-direction: column; max-width: 46rem; font-size: 1.05rem; line-height: 2; }
 p { margin: 0 0 .5rem; min-height: 2em; white-space: pre-wrap; overflow-wrap: anywhere; }
 mark { margin: 0 .08em; padding: .1em .2em; border-radius: .25em; color: inherit; unicode-bidi: isolate;
   background: #80808033; border-bottom: .12em solid #808080;
   box-decoration-break: clone; -webkit-box-decoration-break: clone; }
 mark[data-label]::after { content: attr(data-label); margin-left: .35em;
   font-size: .62em; font-weight: 600; opacity: .75; }
-footer { order: -1; margin-bottom: 1rem; color: var(--quiet); font-size: .85rem; }
+footer { order: -1; margin-bottom: 1rem; color: var(--faint); font-size: .85rem; }
 footer mark { color: var(--ink); }
 """.strip()
 
 
 def html_page(documents: Iterable[Document], labels: Sequence[str], title: str = "hanlattice") -> Iterator[str]:
-    """The page piece by piece, a document at a time. `labels` are those of the model: each has its own colour.
+    """The page piece by piece, a document at a time. `labels` are those of the model: each has its own colour."""
+    return page_shell(title, f"{STYLE}\n{_tones()}", _body(documents, tones(labels)))
 
-    The legend comes last, when everything is counted, and stands first on the page.
-    """
-    places = tones(labels)
+
+def _body(documents: Iterable[Document], places: dict[str, int]) -> Iterator[str]:
+    """The legend comes last, when everything is counted, and stands first on the page."""
     counts: Counter[str] = Counter()
     texts = 0
-    yield (
-        '<!doctype html>\n<html lang="zh">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_escaped(title)}</title>\n<style>\n{STYLE}\n{_tones()}\n</style>\n</head>\n<body>\n<main>\n"
-    )
+    yield "<main>\n"
     for document in documents:
         parts = (_escaped(text) if span is None else _mark(text, span, places) for text, span in parts_of(document))
         yield f'<p dir="auto">{"".join(parts)}</p>\n'
         counts.update(span.label for span in document.spans)
         texts += 1
-    yield f"</main>\n{_legend(counts, places, texts)}\n</body>\n</html>\n"
+    yield f"</main>\n{_legend(counts, places, texts)}\n"
 
 
 def _tones() -> str:
-    """The colours of marks: a tint and a line, light and, where the reader's system is, dark."""
+    """The colours of marks: a tint and a line."""
     light, dark = (
         "".join(f".t{at} {{ background: {tone[n]}33; border-color: {tone[n]}; }}\n" for at, tone in enumerate(TONES))
         for n in (0, 1)
     )
-    return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}"
+    return light_and_dark(light, f"\n{dark}")
 
 
 def _mark(text: str, span: Span, places: dict[str, int]) -> str:
@@ -70,18 +61,18 @@ def _mark(text: str, span: Span, places: dict[str, int]) -> str:
 
 
 def _look(label: str, places: dict[str, int]) -> str:
-    """The class of a label; one that the model was not said to have is grey."""
+    """The class of a label; one that is not among the model's labels is grey."""
     return f' class="t{places[label]}"' if label in places else ""
 
 
 def _legend(counts: Counter[str], places: dict[str, int], texts: int) -> str:
     labels = (*places, *sorted(counts.keys() - set(places)))
     each = [f"<mark{_look(label, places)}>{_escaped(label)}</mark> {counts[label]:,}" for label in labels]
-    return f"<footer>{' · '.join([*each, f'{texts:,} text' + ('' if texts == 1 else 's')])}</footer>"
+    return f"<footer>{' · '.join([*each, counted(texts, 'text')])}</footer>"
 
 
 def _escaped(text: str) -> str:
-    """Text for a page. What no page can carry or show is an escape, but for white space and what joins emoji."""
+    """Text for a page. What a page cannot hold or show becomes an escape, except white space and what joins emoji."""
     if not text.isprintable():
         text = "".join(c if c in KEPT or category(c) == "Zs" else visible(c) for c in text)
     return html.escape(text)

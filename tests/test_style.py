@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.explain.colours import _INKS, TONES, WORDS, tones
-from hanlattice.explain.draw import picture, sketch
+from hanlattice.explain.drawing import sketch
 from hanlattice.explain.html import page
+from hanlattice.explain.svg import picture
 from hanlattice.explain.terminal import lines
 from hanlattice.output import html_page, terminal_lines
 from hanlattice.predict import Document
+from hanlattice.style import INKS, TONES, page_shell, tones
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import tag_set
 from tests.explain.explanations import explained
@@ -114,24 +115,31 @@ def test_a_label_has_one_colour_in_all_pictures(labels):
 def test_labels_can_be_read_in_a_picture():
     """A label stands on the page, its own tint, and the colour of the cell over both."""
     for dark in (0, 1):
-        page_colour, cell = parsed(_INKS["page"][dark]), parsed(_INKS["cell"][dark])
+        page_colour, cell = parsed(INKS["page"][dark]), parsed(INKS["cell"][dark])
         for tone in TONES:
             ink = parsed(tone[dark])
             assert contrast(ink, over(cell, over(ink, page_colour, 0.17), 0.6)) >= 4.5, tone
 
 
 def test_text_can_be_read_on_its_mark():
-    style = "".join(html_page([], ["LOC"]))
-    grounds = re.findall(r"--ground: (#\w+); --ink: (#\w+)", style)
-    assert len(grounds) == 2
-    for dark, (ground, ink) in enumerate(grounds):
-        ground = {"#fff": "#ffffff"}.get(ground, ground)
+    for dark in (0, 1):
+        page_colour, ink = parsed(INKS["page"][dark]), parsed(INKS["ink"][dark])
         for tone in TONES:
-            assert contrast(parsed(ink), over(parsed(tone[dark]), parsed(ground), 0x33 / 255)) >= 7, tone
+            assert contrast(ink, over(parsed(tone[dark]), page_colour, 0x33 / 255)) >= 7, tone
+
+
+def test_a_page_has_the_palette_and_escapes_its_title():
+    head, *body, end = page_shell("<title>&\x00", "p{color:var(--faint)}", ["<p>一</p>", "<p>二</p>"])
+    assert "<title>&lt;title&gt;&amp;\\x00</title>" in head
+    assert "p{color:var(--faint)}" in head
+    for name, colour in INKS.items():
+        assert re.findall(rf"--{name}:(#\w+);", head) == [colour.light, colour.dark]
+    assert (body, end) == (["<p>一</p>", "<p>二</p>"], "</body>\n</html>\n")
 
 
 def test_a_terminal_may_be_light_or_dark():
-    for number in [tone.terminal for tone in TONES] + list(WORDS.values()):
+    numbers = [colour.terminal for colour in (*TONES, *INKS.values()) if colour.terminal is not None]
+    for number in numbers:
         assert contrast(of_terminal(number), WHITE) >= 3.5, number
         assert contrast(of_terminal(number), BLACK) >= 3.5, number
-    assert len({*(tone.terminal for tone in TONES), *WORDS.values()}) == len(TONES) + len(WORDS)
+    assert len(set(numbers)) == len(numbers) == len(TONES) + 3  # words, subwords, added words

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 
 from hanlattice.explain import Without
 from hanlattice.explain.changes import changes, others
-from hanlattice.explain.draw import picture
 from hanlattice.explain.html import section
+from hanlattice.explain.svg import picture
 from hanlattice.explain.terminal import lines
 from hanlattice.models import decode
 from hanlattice.predict import Predictor, load

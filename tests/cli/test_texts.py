@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.cli.shares import share_out, shares
+from hanlattice.cli.texts import share_out, shares
 
 TEXTS = st.lists(st.text("好", max_size=9), max_size=30)
 

@@ -1,0 +1,276 @@
+"""What a picture of a lattice shows, before it is SVG or lines of a terminal: its parts, their rows, their texts."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from hanlattice.errors import InputError
+from hanlattice.explain.changes import changes
+from hanlattice.explain.values import Direction, Explanation, Layer, Share, Word, chance, percent
+from hanlattice.style import tones
+from hanlattice.text.display import visible
+from hanlattice.text.spans import WORD, Span
+from hanlattice.text.tags import labels_of
+
+SPACE, CIRCLE, LEFT_TO_RIGHT = "␣", "◌", "\u200e"
+KINDS = ("word", "subword", "chosen")  # the colours of arcs
+LOOSE = 1.2  # how much longer than even a row may be
+_BARS = (("own", "share of the character itself"), ("word", "of words"), ("before", "of the cell before"))
+
+
+@dataclass(frozen=True)
+class Arc:
+    """A word over [start, end), as thick as its share; `kind` is a colour."""
+
+    start: int
+    end: int
+    label: str
+    share: float
+    kind: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A character; the bars above and below it have parts (share, colour) that fill them from left to right."""
+
+    glyph: str
+    title: str = ""
+    above: tuple[tuple[float, str], ...] = ()
+    below: tuple[tuple[float, str], ...] = ()
+    is_read: bool = True
+    is_bare: bool = False  # it has neither bars nor bands, so that the character stands in the middle
+
+
+@dataclass(frozen=True)
+class Band:
+    """A span over [start, end)."""
+
+    start: int
+    end: int
+    label: str
+    tone: int
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Everything in a picture. Arcs above lead to the last cell of a word, arcs below to its first."""
+
+    title: str
+    cells: tuple[Cell, ...]
+    above: tuple[Arc, ...] = ()
+    below: tuple[Arc, ...] = ()
+    bands: tuple[Band, ...] = ()
+    breaks: tuple[int, ...] = ()  # where a new row must begin
+    legend: tuple[tuple[str, str], ...] = ()  # (a colour or "", its meaning)
+
+
+def sketch(explanation: Explanation, layer: int = 1) -> Sketch:
+    """The picture of an explanation, with the shares of one layer, counted from 1, the lowest."""
+    chosen = choose_layer(explanation, layer)
+    return Sketch(
+        title=explanation.text,
+        cells=tuple(_cell(explanation, chosen, at) for at in range(len(explanation.text))),
+        above=() if chosen is None else _arcs(explanation, chosen.forward, "forward"),
+        below=() if chosen is None else _arcs(explanation, chosen.backward, "backward"),
+        bands=_bands(explanation),
+        breaks=tuple(start for start, _ in explanation.pieces[1:]),
+        legend=_legend(explanation, layer),
+    )
+
+
+def choose_layer(explanation: Explanation, layer: int) -> Layer | None:
+    """The layer of this number; None for a model without a lattice, which has no layers with words."""
+    if not explanation.has_lattice:
+        return None
+    count = len(explanation.layers)
+    if not 1 <= layer <= count:
+        layers = "one layer, 1" if count == 1 else f"layers 1 to {count}"
+        raise InputError(f"the model has {layers}; there is no layer {layer}")
+    return explanation.layers[layer - 1]
+
+
+def label_tones(explanation: Explanation) -> dict[str, int]:
+    """The tones of the labels that the model knows, found in this text or not."""
+    return tones({*labels_of(explanation.tag_names), *(span.label for span in explanation.spans)})
+
+
+def span_label(span: Span) -> str:
+    """Label and probability; only the probability for the words of a segmenter, which all have the same label."""
+    number = "" if span.score is None else chance(span.score)
+    return number if span.label == WORD and number else f"{span.label} {number}".strip()
+
+
+def kind(word: Word) -> str:
+    """The colour of a word."""
+    return "chosen" if word.chosen else word.source.removesuffix("s")
+
+
+def why_no_arcs(explanation: Explanation) -> str:
+    """What to say of a text without arcs; empty where there are some."""
+    if not explanation.has_lattice:
+        return "this model has no lexicon: it reads characters alone"
+    return "" if explanation.words else "no word of the lexicon stands in this text"
+
+
+def _bands(explanation: Explanation) -> tuple[Band, ...]:
+    of = label_tones(explanation)
+    return tuple(
+        Band(span.start, span.end, span_label(span), of[span.label], f"{span.text}: {span_label(span)}")
+        for span in explanation.spans
+    )
+
+
+def _arcs(explanation: Explanation, direction: Direction, name: str) -> tuple[Arc, ...]:
+    sharers = Counter(word.at(name) for word in explanation.words)
+    without = {nth: f"; without it: {what}" for nth, what in changes(explanation).items()}
+    return tuple(
+        Arc(
+            word.start,
+            word.end,
+            labelled(word.word, percent(share.mean)),
+            share.mean,
+            kind(word),
+            f"{word.word}, {name}: {_in_words(share)} of the cell of {explanation.text[word.at(name)]}; "
+            f"an even share would be {percent(1 / (1 + sharers[word.at(name)]))}{without.get(nth, '')}",
+        )
+        for nth, (word, share) in enumerate(zip(explanation.words, direction.words, strict=True))
+    )
+
+
+def _in_words(share: Share) -> str:
+    return f"{percent(share.mean)} ± {percent(share.spread)} (most units {percent(share.low)} to {percent(share.high)})"
+
+
+def _cell(explanation: Explanation, layer: Layer | None, at: int) -> Cell:
+    glyph, tag = shown(explanation.text[at]), explanation.tags[at]
+    title = f"{glyph}, character {at}: "
+    if tag is None:
+        return Cell(glyph, title + "white space, which the model does not read", is_read=False)
+    title += f"{tag} {chance(dict(zip(explanation.tag_names, explanation.marginals[at] or (), strict=True))[tag])}"
+    if layer is None:
+        return Cell(glyph, title)
+    above, below = (_bar(direction, at) for direction in (layer.forward, layer.backward))
+    title += f"; own share {percent(above[0][0])} forward, {percent(below[0][0])} backward"
+    return Cell(glyph, title, above, below)
+
+
+def _bar(direction: Direction, at: int) -> tuple[tuple[float, str], ...]:
+    """Own input first; the rest is either of words or of the cell before."""
+    own, before = direction.own[at], direction.before[at]
+    assert own is not None
+    return (own.mean, "own"), (1 - own.mean, "word" if before is None else "before")
+
+
+def _legend(explanation: Explanation, layer: int) -> tuple[tuple[str, str], ...]:
+    if why := why_no_arcs(explanation):
+        return (("", why), *(_BARS if explanation.has_lattice else ()))
+    of = f"layer {layer} of {len(explanation.layers)}; " if len(explanation.layers) > 1 else ""
+    kinds = {kind(word) for word in explanation.words}
+    entries = [
+        ("", "above: read from left to right, words pour into their last character"),
+        ("", "below: read from right to left, words pour into their first"),
+        ("", f"{of}% and thickness: the share of that character's cell"),
+        *(("chosen", "words that were added"),) * ("chosen" in kinds),
+        *(("subword", "subwords"),) * ("subword" in kinds),
+    ]
+    return (*entries, *_BARS)
+
+
+# ---- rows
+
+
+class Interval(NamedTuple):
+    """Characters [start, end)."""
+
+    start: int
+    end: int
+
+
+def rows(
+    widths: Sequence[float], most: float, keep: Sequence[Interval], soft: Sequence[Interval], breaks: Sequence[int]
+) -> list[Interval]:
+    """Runs of cells of at most this width, about equally long, never across one of `breaks`.
+
+    In the last third of a full row it ends where it cuts the fewest of `keep`, then of `soft`, and then furthest right.
+    """
+    found = []
+    kept, softly = _crossings(keep, len(widths)), _crossings(soft, len(widths))
+    for low, high in pairwise(sorted({0, len(widths), *breaks})):
+        start = low
+        while start < high:
+            left = sum(widths[start:high])
+            even = left / math.ceil(left / most)  # rows of this width leave no short one at the end
+            end = _fitting(widths, start, high, min(most, even * LOOSE))
+            if end < high:
+                least = start + max(1, (end - start) * 2 // 3)
+                end = min(range(least, end + 1), key=lambda at: (kept[at], softly[at], -at))
+            found.append(Interval(start, end))
+            start = end
+    return found or [Interval(0, 0)]
+
+
+def _fitting(widths: Sequence[float], start: int, high: int, most: float) -> int:
+    """The end of the longest run of cells that fits, of one cell at least."""
+    total, end = 0.0, start
+    while end < high and (end == start or total + widths[end] <= most):
+        total += widths[end]
+        end += 1
+    return end
+
+
+def _crossings(intervals: Sequence[Interval], length: int) -> list[int]:
+    """For each gap between characters, from 0 to `length`, how many intervals a cut there would part."""
+    steps = [0] * (length + 2)
+    for start, end in intervals:
+        steps[start + 1] += 1
+        steps[end] -= 1
+    return list(accumulate(steps))[: length + 1]
+
+
+def by_row(intervals: Sequence[Interval], found: Sequence[Interval]) -> list[list[int]]:
+    """For each row the places of the intervals that it has a part of."""
+    starts = [row.start for row in found]
+    places: list[list[int]] = [[] for _ in found]
+    for at, (start, end) in enumerate(intervals):
+        for row in range(bisect_right(starts, start) - 1, bisect_left(starts, end)):
+            places[row].append(at)
+    return places
+
+
+def edges(widths: Sequence[float], row: Interval) -> list[float]:
+    """The left edge of each cell of a row, and the right edge of the last."""
+    return [0.0, *accumulate(widths[row.start : row.end])]
+
+
+# ---- texts
+
+
+def shown(character: str) -> str:
+    """A character by itself: a sign for a space, a circle under a combining mark, an escape for what cannot be seen."""
+    if character in (" ", "\u3000"):
+        return SPACE
+    if unicodedata.category(character) in ("Mn", "Me", "Mc"):
+        return CIRCLE + character
+    return visible(character)
+
+
+def glyph_width(glyph: str) -> int:
+    """The columns of a character by itself: an emoji's skin tone, which has no width after its emoji, takes two."""
+    return cell_len(glyph) or 2
+
+
+def labelled(word: str, number: str) -> str:
+    """A word and a number after it; also after a word that is written from right to left."""
+    turns = any(unicodedata.bidirectional(character) in ("R", "AL") for character in word)
+    return f"{visible(word)}{LEFT_TO_RIGHT if turns else ''} {number}"

@@ -25,7 +25,7 @@ from hanlattice.batch.buckets import training_batches
 from hanlattice.batch.prefetch import prefetch
 from hanlattice.config import read_config
 from hanlattice.models.build import build
-from hanlattice.models.checkpoint import Model
+from hanlattice.models.folder import Model
 from hanlattice.predict import Predictor
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import PACE

@@ -430,7 +430,7 @@ def test_settings_of_the_tokenizer_that_make_no_sense(spacy, seg_folder, lattice
         ({"batch_size": "3"}, TypeError, "batch_size must be an int, not str"),
         ({"trust": -1.0}, ValueError, "trust must be from 0 to 1000"),
         ({"model": str(tmp_path / "none")}, HanlatticeError, "no such model"),
-        ({"model": str(lattice_folder)}, InputError, "finds entities; the tokenizer wants a model that cuts text"),
+        ({"model": str(lattice_folder)}, InputError, "finds entities; the tokenizer needs a model that cuts text"),
         ({"lexicon": [str(tmp_path / "no.txt")]}, InputError, "no such file"),
         ({"lexicon": "words.txt"}, ValueError, "lexicon"),
         ({"modle": "seg"}, ValueError, "modle"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hanlattice.config import Config
 from hanlattice.models.build import build
-from hanlattice.models.checkpoint import save_frame, save_weights
+from hanlattice.models.folder import save_frame, save_weights
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 

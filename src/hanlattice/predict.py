@@ -1,46 +1,41 @@
-"""From text to spans: what the command line, a server and a Python program all use."""
+"""From text to spans: used by the command line, the spaCy component and Python programs alike."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
-from threading import Lock
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 import torch
 
-from hanlattice.batch.batch import Examples
 from hanlattice.errors import ModelError
 from hanlattice.explain import Explanation, explain
-from hanlattice.models.asked import Asked, checked_count, checked_number, checked_text, checked_texts
-from hanlattice.models.checkpoint import Model, load_model
-from hanlattice.models.compose import compose, learn_from
-from hanlattice.models.decode import Decoded, find_candidates, find_spans
-from hanlattice.models.readings import find_readings, joined
-from hanlattice.models.shipped import find_model
+from hanlattice.models import find_model
+from hanlattice.models.decode import Decoded, find_candidates, find_readings, find_spans, join_readings, make_spans
+from hanlattice.models.folder import Model, load_model
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import FlatSpans
 
-TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has what it does
+TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has the effect
 LIMIT = 512  # characters that the model reads at once, and no word is longer; longer texts are cut at sentence ends
-CHUNK = 1 << 18  # characters that are turned into numbers at a time
-TEXTS = {"cpu": 1024, "cuda": 4096}  # that are tagged at a time: enough for full batches of sentences of one length
-_PREPARING = Lock()  # one for all predictors, since several may share a model
+CHUNK = 1 << 18  # characters that are indexed at a time
+TEXTS = {"cpu": 1024, "cuda": 4096}  # texts tagged at a time: enough for full batches of sentences of one length
 
 
 @dataclass(frozen=True)
 class Document:
     """A text as it was given, and the spans found in it, from left to right.
 
-    Where they were asked for, `candidates` are its most probable spans, by falling probability. Of `readings`, `score`
-    is the probability of these spans and no others.
+    `candidates`, if they were asked for, are its most probable spans, the best first. `score`, only in the documents
+    of `Predictor.readings`, is the probability that the text has exactly these spans.
     """
 
     text: str
@@ -49,33 +44,39 @@ class Document:
     score: float | None = None
 
 
-def load(model: str | Path, device: str = "cpu", fast: bool = False) -> Predictor:
-    """A model, ready to tag: `ner` or `seg`, which come with the package, or the folder of one's own.
+class Request(NamedTuple):
+    """What is wanted of each text."""
 
-    On a GPU it finds what it finds on a CPU; with `fast` it takes some two thirds of the time, and scores may differ.
+    scores: bool = True
+    min_score: float = 0.0
+    candidates: int = 0
+
+
+def load(model: str | Path, device: str = "cpu", fast: bool = False) -> Predictor:
+    """Load a model: `ner` or `seg`, which are bundled with the package, or the folder of your own.
+
+    `device` is `cpu`, `cuda` or `cuda:1`. A GPU finds the same spans as a CPU; with `fast` it takes about two thirds
+    of the time, and scores may differ.
     """
     return Predictor(load_model(find_model(model), device, fast))
 
 
 class Predictor:
-    """`tagger(text)` gives a Document, `tagger(texts)` a list of them, `tagger.pipe(texts)` a stream.
+    """A loaded model. `tagger(text)` returns a Document, `tagger(texts)` a list, `tagger.pipe(texts)` an iterator.
 
-    A text longer than `limit` is read in pieces, each as if it were a text of its own: words and spans end where a
-    piece does. Pieces are cut at sentence ends where there are any, so that seldom splits one. Whatever the limit, a
-    lexicon has no words of more than 512 characters.
+    A text longer than `limit` characters is read in pieces, each as a text of its own, so words and spans end where a
+    piece does. Pieces are cut at sentence ends where possible, which seldom splits a span.
 
-    Threads may share one, and its lexicon: a word that one of them adds counts from the others' next texts on.
+    A segmenter prefers words that a user added to its lexicon: each tag that makes one of them a word scores `trust`
+    more, as the logarithm of its odds (3 by default). With 0 they count as the model's own words, as added words
+    always do in a model that finds entities.
 
-    Of a segmenter, words that were added to the lexicon count more than those it came with: each tag that makes one of
-    them a word scores `trust` more, in the logarithm of its odds: 3, unless it is given. With 0 they are words of the
-    lattice like the others, as they always are for a model that finds entities.
+    Threads may share a predictor and its lexicon: a word that one of them adds counts from the others' next texts on.
     """
 
     def __init__(self, model: Model, limit: int = LIMIT, trust: float | None = None) -> None:
-        usual = TRUST if model.indexer.cuts else 0.0
         self.model, self.limit = model, limit
-        self.trust = usual if trust is None else trust
-        self._composer = model.composer
+        self.trust = trust if trust is not None else TRUST if model.indexer.cuts else 0.0
 
     def __repr__(self) -> str:
         indexer = self.model.indexer
@@ -89,19 +90,19 @@ class Predictor:
 
     @property
     def trust(self) -> float:
-        """How much more words count that were added to a segmenter's lexicon; 0 is no more than others."""
+        """How much more a segmenter scores words that were added to its lexicon, from 0 to 1000."""
         return self._trust
 
     @trust.setter
     def trust(self, value: float) -> None:
-        trust = checked_number(value, "trust", TRUST_MOST)
+        trust = _check_number(value, "trust", TRUST_MOST)
         if trust and not self.model.indexer.cuts:
             raise ModelError("trust is for a model that cuts text into words, and this one finds entities")
         self._trust = trust
 
     @property
     def lexicon(self) -> Lexicon:
-        """The words that the model looks for; a change takes effect on the next call."""
+        """The words that the model looks up; a change takes effect on the next call. Only lattice models have one."""
         if self.model.indexer.lexicon is None:
             raise ModelError("this model has no lexicon; a lattice model has one")
         return self.model.indexer.lexicon
@@ -111,8 +112,9 @@ class Predictor:
     @overload
     def __call__(self, text: list[str] | tuple[str, ...], *, min_score: float = 0.0) -> list[Document]: ...
     def __call__(self, text: str | list[str] | tuple[str, ...], *, min_score: float = 0.0) -> Document | list[Document]:
+        """Tag a text, or a list of texts at once. Spans less probable than `min_score` are left out."""
         if isinstance(text, (str, bytes)) or not isinstance(text, Collection):
-            return self._tag([checked_text(text)], self._asked(min_score=min_score))[0]
+            return self._tag([_check_text(text)], self._request(min_score=min_score))[0]
         return list(self.pipe(text, max(1, len(text)), min_score=min_score))
 
     def pipe(
@@ -124,124 +126,93 @@ class Predictor:
         min_score: float = 0.0,
         candidates: int = 0,
     ) -> Iterator[Document]:
-        """Tag any number of texts in bounded memory, `batch_size` at a time; documents come in the texts' order.
+        """Tag any number of texts in bounded memory; documents come in the order of the texts.
 
-        The first document comes when so many texts are there, or all of them. Without `batch_size`: `TEXTS`. Without
-        `scores` spans have no probability, which is quicker. Spans less probable than `min_score` are left out. With
-        `candidates`, each document has so many of its most probable spans besides.
+        Args:
+            texts: Any iterable, such as the lines of a file.
+            batch_size: Texts that are tagged at a time, so the first document comes after so many texts have been
+                read. By default 1024, on a GPU 4096.
+            scores: Without them spans have no probability, which is quicker.
+            min_score: Spans less probable than this are left out.
+            candidates: How many of its most probable spans each document has in `candidates`.
         """
-        size = TEXTS[self._device.type] if batch_size is None else checked_count(batch_size, name="batch_size")
-        stream, asked = checked_texts(texts), self._asked(scores, min_score, candidates)
-        return (document for chunk in chunks(stream, size) for document in self._tag(chunk, asked))
+        size = TEXTS[self._device.type] if batch_size is None else _check_count(batch_size, "batch_size")
+        stream, request = _check_texts(texts), self._request(scores, min_score, candidates)
+        return (document for chunk in chunks(stream, size) for document in self._tag(chunk, request))
 
     def candidates(self, text: str, n: int = 10, min_score: float = 0.0) -> tuple[Span, ...]:
-        """The n most probable spans of a text, in its best tagging or not, overlapping ones too; the best first.
+        """The n most probable spans of a text, the best first, whether or not they overlap or are in its best tagging.
 
-        A score is exactly the probability of these characters with this label, whatever stands around them.
+        A score is the exact probability of these characters with this label, summed over all taggings of the text.
         """
-        asked = Asked(True, checked_number(min_score, "min_score"), checked_count(n))
-        return self._tag([checked_text(text)], asked)[0].candidates or ()
+        request = Request(True, _check_number(min_score, "min_score"), _check_count(n, _MANY))
+        return self._tag([_check_text(text)], request)[0].candidates or ()
 
     def readings(self, text: str, n: int = 10) -> list[Document]:
         """The n most probable ways to tag the whole text, the best first; the `score` of each is its probability."""
-        n, model, cuts = checked_count(n), self.model, pieces(checked_text(text), self.limit)
-        examples = self._read([text[start:end] for start, end in cuts])
-        rows = find_readings(model.tagger, model.indexer, examples, n, self.trust)
-        offsets = (start for start, _ in cuts)
-        return [
-            Document(
-                text,
-                tuple(Span(span.start, span.end, span.label, text=text[span.start : span.end]) for span in spans),
-                score=math.exp(log_probability),
-            )
-            for log_probability, spans in joined(zip(offsets, rows, strict=True), n)
-        ]
+        n, model, cuts = _check_count(n, _MANY), self.model, pieces(_check_text(text), self.limit)
+        parts = [text[start:end] for start, end in cuts]
+        rows = find_readings(model.tagger, model.indexer, model.indexer.read(parts), parts, n, self.trust)
+        best = join_readings(zip((start for start, _ in cuts), rows, strict=True), n)
+        return [Document(text, spans, score=math.exp(log_probability)) for log_probability, spans in best]
 
-    def _asked(self, scores: bool = True, min_score: float = 0.0, candidates: int = 0) -> Asked:
-        min_score = checked_number(min_score, "min_score")
+    def explain(self, text: str, without: bool = False) -> Explanation:
+        """The spans of a text, the lexicon's words in it, and the share that each word has of the LSTM's cells.
+
+        With `without`, the text is also tagged once without each word, which shows what the word changes.
+        """
+        return explain(self.model, text, self.limit, self.trust, without=without)
+
+    def _request(self, scores: bool = True, min_score: float = 0.0, candidates: int = 0) -> Request:
+        min_score = _check_number(min_score, "min_score")
         if min_score and self.model.indexer.cuts:
             raise ModelError("min_score leaves spans out, and the words of a segmenter cover the text: use 0")
         if min_score and not scores:
             raise ValueError(f"min_score={min_score} needs scores")
-        return Asked(scores, min_score, checked_count(candidates, 0))
+        return Request(scores, min_score, _check_count(candidates, _MANY, least=0))
 
-    def explain(self, text: str, without: bool = False) -> Explanation:
-        """Why: the spans of a text, the words of its lattice, and what share each has of the cells it pours into.
-
-        With `without`, the text is read again for each word, without that word: what it changes shows what it does.
-        """
-        return explain(self.model, text, self.limit, self.trust, self._read, without)
-
-    def _tag(self, texts: Sequence[str], asked: Asked) -> list[Document]:
+    def _tag(self, texts: Sequence[str], request: Request) -> list[Document]:
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]
-        spans: list[list[Span]] = [[] for _ in texts]
-        candidates: list[list[Span]] = [[] for _ in texts]
         sizes = np.array([end - start for _, start, end in cuts], dtype=np.int64)
         edges = np.flatnonzero(np.diff(np.cumsum(sizes) // CHUNK)) + 1
+        spans: list[list[Span]] = [[] for _ in texts]
+        candidates: list[list[Span]] = [[] for _ in texts]
         for low, high in pairwise([0, *edges.tolist(), len(cuts)]):
-            self._add_spans(texts, cuts[low:high], asked, spans, candidates)
+            found, others = self._find(texts, cuts[low:high], request)
+            self._extend(spans, found, texts, request.scores)
+            if others is not None:
+                self._extend(candidates, others, texts)
         documents = [Document(text, tuple(row)) for text, row in zip(texts, spans, strict=True)]
-        if not asked.candidates:
+        if not request.candidates:
             return documents
-        best = [tuple(sorted(row, key=by_score)[: asked.candidates]) for row in candidates]
+        best = [tuple(sorted(row, key=by_score)[: request.candidates]) for row in candidates]
         return [Document(each.text, each.spans, row) for each, row in zip(documents, best, strict=True)]
 
-    def _add_spans(
-        self,
-        texts: Sequence[str],
-        cuts: Sequence[tuple[int, int, int]],
-        asked: Asked,
-        spans: Sequence[list[Span]],
-        candidates: Sequence[list[Span]],
-    ) -> None:
-        """Put what is found in pieces (text, start, end) into the lists of their texts."""
+    def _find(
+        self, texts: Sequence[str], cuts: Sequence[tuple[int, int, int]], request: Request
+    ) -> tuple[Decoded, Decoded | None]:
+        """Spans and candidates of pieces (text, start, end), counted in their texts."""
         tagger, indexer = self.model.tagger, self.model.indexer
-        examples = self._read([texts[at][start:end] for at, start, end in cuts])
-        if not asked.candidates:
-            found = find_spans(tagger, indexer, examples, asked.scores, self.trust)
+        examples = indexer.read([texts[at][start:end] for at, start, end in cuts])
+        text, by, _ = np.array(cuts, dtype=np.int64).reshape(-1, 3).T
+        if not request.candidates:
+            found = find_spans(tagger, indexer, examples, request.scores, self.trust)
+            others = None
         else:
-            found, others = find_candidates(tagger, indexer, examples, asked.candidates, asked.min_score, self.trust)
-            self._put(texts, cuts, others, candidates)
-        if asked.min_score:
-            high = found.scores >= asked.min_score
-            found = Decoded(FlatSpans(*(array[high] for array in found.spans)), found.scores[high])
-        self._put(texts, cuts, found, spans, asked.scores)
+            n, least = request.candidates, request.min_score
+            found, others = find_candidates(tagger, indexer, examples, n, least, self.trust)
+            others = others.moved(text, by)
+        if request.min_score:
+            found = found.at_least(request.min_score)
+        return found.moved(text, by), others
 
-    def _put(
-        self,
-        texts: Sequence[str],
-        cuts: Sequence[tuple[int, int, int]],
-        found: Decoded,
-        rows: Sequence[list[Span]],
-        scores: bool = True,
-    ) -> None:
-        text, offset, _ = np.array(cuts, dtype=np.int64).reshape(-1, 3)[found.spans.text].T
-        start, end, names = found.spans.start + offset, found.spans.end + offset, self.model.indexer.tag_ids.labels
-        columns = [array.tolist() for array in (text, start, end, found.spans.label)]
-        each = found.scores.tolist() if scores else [None] * len(text)
-        for at, low, high, label, score in zip(*columns, each, strict=True):
-            rows[at].append(Span(low, high, names[label], score, texts[at][low:high]))
-
-    def _read(self, texts: Sequence[str]) -> Examples:
-        """Texts as numbers. Only then are there vectors for all of their words: one may join meanwhile."""
-        examples = self.model.indexer.read(texts)
-        self.prepare()
-        return examples
-
-    def prepare(self) -> None:
-        """Give words that joined the lexicon a vector, as the next call would; the first of them may take seconds."""
-        table, lexicon = self.model.tagger.lexicon, self.model.indexer.lexicon
-        if table is None or lexicon is None or len(lexicon.words) <= len(table):
-            return
-        with _PREPARING:
-            if new := lexicon.folded(len(table)):  # there are none where another thread was quicker
-                if self._composer is None:
-                    self._composer = learn_from(lexicon, table)
-                table.append(compose(new, lexicon, table, self._composer))
+    def _extend(self, rows: list[list[Span]], found: Decoded, texts: Sequence[str], scores: bool = True) -> None:
+        for row, new in zip(rows, make_spans(found, texts, self.model.indexer.tag_ids.labels, scores), strict=True):
+            row += new
 
 
 def by_score(span: Span) -> tuple[float, Span]:
-    """What spans are sorted by so that the most probable comes first; of equals, the one further left."""
+    """A sort key that puts the most probable span first; of equals, the one further left."""
     return -(span.score or 0.0), span
 
 
@@ -250,7 +221,7 @@ def chunks(texts: Iterable[str], batch_size: int) -> Iterator[list[str]]:
     chunk: list[str] = []
     size = 0
     for text in texts:
-        checked_text(text)
+        _check_text(text)
         if chunk and size + len(text) > CHUNK:
             yield chunk
             chunk, size = [], 0
@@ -261,3 +232,40 @@ def chunks(texts: Iterable[str], batch_size: int) -> Iterator[list[str]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+_MANY = "the number of candidates or readings"
+
+
+def _check_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text must be a str, not {type(value).__name__}: {value!r}")
+    return value
+
+
+def _check_texts(value: Iterable[str]) -> Iterator[str]:
+    """An iterator over the texts, of which none is read yet. A single text is refused."""
+    if isinstance(value, str):
+        raise TypeError("pipe takes texts, such as a list or a file's lines; for one text call the tagger itself")
+    is_stream = isinstance(value, Iterable) or hasattr(value, "__getitem__")
+    if not is_stream or isinstance(value, (bytes, bytearray, memoryview)):  # which are streams of numbers
+        raise TypeError(f"pipe takes texts, such as a list of str or a file's lines, not {type(value).__name__}")
+    return iter(value)
+
+
+def _check_number(value: float, name: str, most: float = 1.0) -> float:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r}")
+    if not 0 <= value <= most:
+        raise ValueError(f"{name} must be from 0 to {most:g}, not {value}")
+    return float(value)
+
+
+def _check_count(value: int, name: str, least: int = 1) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {value!r}") from None
+    if count < least:
+        raise ValueError(f"{name} must be {least} or more, not {value}")
+    return count

@@ -1,6 +1,6 @@
 """For spaCy: the component `hanlattice`, which sets `doc.ents`, and the tokenizer `hanlattice.words`.
 
-spaCy finds both by their entry points, so nobody needs to import this. It comes with the extra `spacy`.
+spaCy finds both through entry points, so there is no need to import this module. It needs the extra `spacy`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.predict import TRUST, Document, Predictor, by_score, load
-from hanlattice.text.lexicon import read_words
 from hanlattice.text.spans import Span
 
 try:
@@ -48,11 +47,10 @@ def make_component(
     alignment: str,
     overwrite_ents: bool,
 ) -> HanlatticeComponent:
-    """What spaCy calls with the settings of a pipeline, which it keeps in the pipeline's own configuration."""
-    tagger = load(model, device)
+    """Called by spaCy with the component's settings from the configuration of the pipeline."""
+    tagger = _load(model, device, lexicon)
     if tagger.model.indexer.cuts:
-        raise InputError(f"{model} cuts text into words; the component wants a model that finds entities")
-    _add_words(tagger, lexicon)
+        raise InputError(f"{model} cuts text into words; the component needs a model that finds entities")
     return HanlatticeComponent(tagger, min_score, batch_size, alignment, overwrite_ents)
 
 
@@ -63,29 +61,30 @@ def make_tokenizer(
     trust: float = TRUST,
     batch_size: int | None = None,
 ) -> Callable[[Language], HanlatticeTokenizer]:
-    """What spaCy calls with the settings of `nlp.tokenizer`, to get what makes the tokenizer of a pipeline."""
+    """Called by spaCy with the settings of `nlp.tokenizer`; it calls the result to make a pipeline's tokenizer."""
 
     def make(nlp: Language) -> HanlatticeTokenizer:
-        segmenter = load(model, device)
+        segmenter = _load(model, device, lexicon)
         if not segmenter.model.indexer.cuts:
-            raise InputError(f"{model} finds entities; the tokenizer wants a model that cuts text into words")
-        _add_words(segmenter, lexicon)
+            raise InputError(f"{model} finds entities; the tokenizer needs a model that cuts text into words")
         segmenter.trust = trust
         return HanlatticeTokenizer(nlp.vocab, segmenter, batch_size)
 
     return make
 
 
-def _add_words(predictor: Predictor, dictionaries: Iterable[str]) -> None:
+def _load(model: str, device: str, dictionaries: Iterable[str]) -> Predictor:
+    predictor = load(model, device)
     for path in dictionaries:
-        predictor.lexicon.update(read_words(Path(path)))
+        predictor.lexicon.load(path)
+    return predictor
 
 
 class HanlatticeComponent:
     """Sets `doc.ents`; `ent._.score` is the probability of an entity.
 
-    `doc._.hanlattice` has everything that was found, in characters: also what no token's border fits, and what had to
-    give way in `doc.ents`, where no token can belong to two entities.
+    `doc._.hanlattice` has all spans found, in characters: also those that do not fit the tokens, and those that are
+    not in `doc.ents` because a token can belong to only one entity.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class HanlatticeComponent:
     ) -> None:
         if alignment not in ALIGNMENTS:
             raise ValueError(f"alignment must be one of {', '.join(ALIGNMENTS)}, not {alignment!r}")
-        tagger.pipe((), batch_size, min_score=min_score)  # its checks, before there is any text
+        tagger.pipe((), batch_size, min_score=min_score)  # checks the settings before there is any text
         self.tagger, self.min_score, self.batch_size = tagger, min_score, batch_size
         self.alignment, self.overwrite_ents = alignment, overwrite_ents
 
@@ -106,7 +105,7 @@ class HanlatticeComponent:
         return self._set(doc, self.tagger(doc.text, min_score=self.min_score))
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 256) -> Iterator[Doc]:
-        """Many documents, tagged together; `batch_size` is spaCy's, unless the component has its own."""
+        """Tag many documents together; the component's own `batch_size` takes precedence over spaCy's."""
         left = iter(stream)
         while docs := list(islice(left, self.batch_size or batch_size)):
             tagged = self.tagger([doc.text for doc in docs], min_score=self.min_score)
@@ -121,18 +120,18 @@ class HanlatticeComponent:
         first, second = (ours, doc.ents) if self.overwrite_ents else (doc.ents, ours)
         kept = _apart([*first, *second])
         doc.ents = kept
-        winners = set(map(id, kept))  # spaCy keeps a score by place: what lost that place must not write there
+        winners = set(map(id, kept))  # spaCy stores a score by place, which an entity that was dropped must not set
         for entity, score in found:
             if id(entity) in winners:
                 entity._.score = score
         return doc
 
     def _on_tokens(self, doc: Doc, spans: Sequence[Span]) -> list[tuple[Entity, float | None]]:
-        """Those that tokens can carry, and their scores; the most probable first."""
+        """The spans as entities over tokens, where that is possible, and their scores; the most probable first."""
         mode = self.alignment
         if mode == "split":
             _cut(doc, {border for span in spans for border in (span.start, span.end)})
-            mode = "expand"  # the space after a token is no part of it, and cannot be cut off
+            mode = "expand"  # the space after a token is not part of it and cannot be split off
         found = []
         for span in sorted(spans, key=by_score):
             entity = doc.char_span(span.start, span.end, label=span.label, alignment_mode=mode)
@@ -142,7 +141,7 @@ class HanlatticeComponent:
 
 
 def _apart(entities: Sequence[Entity]) -> list[Entity]:
-    """Those that overlap none before them, from left to right."""
+    """The entities that do not overlap an earlier one of the list, sorted from left to right."""
     taken: set[int] = set()
     kept = []
     for entity in entities:
@@ -154,7 +153,7 @@ def _apart(entities: Sequence[Entity]) -> list[Entity]:
 
 
 def _cut(doc: Doc, borders: Collection[int]) -> None:
-    """Make tokens of the parts of each token that has a border inside; entities stay where they are."""
+    """Split every token that has a border inside; existing entities stay where they are."""
     if len(doc) and _is_annotated(doc):
         raise ValueError(
             "alignment='split' cuts tokens, and these already have tags, lemmas, heads, sentences or spans: "
@@ -174,33 +173,33 @@ def _cut(doc: Doc, borders: Collection[int]) -> None:
 
 def _is_annotated(doc: Doc) -> bool:
     each = doc.to_array(["TAG", "POS", "MORPH", "LEMMA", "DEP", "SENT_START"])  # [tokens, 6]
-    each[0, -1] = 0  # the first token begins a sentence whether or not there are any
+    each[0, -1] = 0  # the first token always starts a sentence
     return bool(each.any() or doc.spans)
 
 
 class HanlatticeTokenizer:
-    """The words of a segmenter as tokens. `doc.text` is the text as given: white space between words is kept.
+    """The words of a segmenter as tokens. `doc.text` is the text as given, white space included.
 
-    As always in spaCy, one space after a token belongs to it; any other white space is a token of its own.
+    As usual in spaCy, one space after a token belongs to it; any other white space is a token of its own.
     """
 
     def __init__(self, vocab: Vocab, segmenter: Predictor, batch_size: int | None = None) -> None:
-        segmenter.pipe((), batch_size)  # its checks
+        segmenter.pipe((), batch_size)  # checks the setting
         self.vocab, self.segmenter, self.batch_size = vocab, segmenter, batch_size
 
     def __call__(self, text: str) -> Doc:
         return next(self.pipe([text]))
 
     def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Doc]:
-        """Many texts, cut together; `nlp.pipe` gives a tokenizer one at a time, but takes what comes from here."""
+        """Cut many texts together. `nlp.pipe` gives a tokenizer one text at a time, but accepts these documents."""
         documents = self.segmenter.pipe(texts, batch_size or self.batch_size, scores=False)
         return (Doc(self.vocab, *_tokens(document)) for document in documents)
 
     def score(self, examples: Iterable[Any], **_: Any) -> dict[str, Any]:
-        """What `nlp.evaluate` says of tokens."""
+        """The scores of tokens in `nlp.evaluate`."""
         return dict(Scorer.score_tokenization(examples))
 
-    # spaCy wants these of every tokenizer. There is nothing to keep: the settings are the pipeline's own.
+    # spaCy requires these of every tokenizer. There is nothing to save: the pipeline's configuration has the settings.
 
     def to_bytes(self, **_: Any) -> bytes:
         return b""
@@ -216,7 +215,7 @@ class HanlatticeTokenizer:
 
 
 def _tokens(document: Document) -> tuple[list[str], list[bool]]:
-    """Words and runs of white space, in order, and which of them one space follows that belongs to it."""
+    """Words and runs of white space in order, and for each whether the one space after it belongs to it."""
     tokens: list[str] = []
     spaces: list[bool] = []
     text, at = document.text, 0

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from hanlattice import models as shipped
 from hanlattice.batch.indexer import words_of
 from hanlattice.data.corpus import read_corpus
-from hanlattice.models import shipped
-from hanlattice.models.folder import record_digest
+from hanlattice.models.checksums import record_digest
 from hanlattice.text.segmenter import make_segmenter
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.vocab import bigrams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hanlattice.models import shipped
+from hanlattice import models as shipped
 from hanlattice.training.pack import OF_ANOTHER
 from tests.cli.command import hanlattice
 from tests.made import sentences

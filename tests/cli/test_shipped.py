@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.models import shipped
+from hanlattice import models as shipped
 from tests.cli.command import hanlattice
 
 TEXT = "王小明在青石镇工作。"

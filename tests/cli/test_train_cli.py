@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from hanlattice.models.checkpoint import load_model
-from hanlattice.models.folder import load_tensors
+from hanlattice.models.checksums import load_tensors
+from hanlattice.models.folder import load_model
 from tests.cli.command import hanlattice, run, start
 from tests.made import made_tree, write_made, write_toml
 

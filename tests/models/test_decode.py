@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hanlattice.models import decode as module
-from hanlattice.models.checkpoint import Model, load_model
 from hanlattice.models.decode import decode, find_spans
+from hanlattice.models.folder import Model, load_model
 from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, ModelError
 from hanlattice.models.build import build
-from hanlattice.models.checkpoint import load_model, save_frame, save_weights
-from hanlattice.models.folder import record_digest, write_record
+from hanlattice.models.checksums import record_digest, write_record
+from hanlattice.models.folder import load_model, save_frame, save_weights
 from hanlattice.nn.embeddings import TwoSources, WordEmbedding
 from hanlattice.predict import Predictor, load
 from hanlattice.text.spans import WORD

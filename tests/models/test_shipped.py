@@ -15,9 +15,9 @@ from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, ModelError
 from hanlattice.evaluation.ner import score
 from hanlattice.evaluation.segmentation import score_segmentation
-from hanlattice.models.checkpoint import load_model
+from hanlattice.models import SHIPPED, find_model
 from hanlattice.models.decode import decode
-from hanlattice.models.shipped import SHIPPED, find_model
+from hanlattice.models.folder import load_model
 from hanlattice.predict import Predictor, load
 from hanlattice.text.sentence import Sentence
 
@@ -118,7 +118,7 @@ def test_a_new_word_has_a_vector_at_once(models, monkeypatch):
     def never(*_: object) -> None:
         raise AssertionError("it learns to compose though the file says how")
 
-    monkeypatch.setattr("hanlattice.predict.learn_from", never)
+    monkeypatch.setattr("hanlattice.models.vocabulary.learn_from", never)
     for name in SHIPPED:
         model = models[name].model
         assert model.composer is not None
@@ -128,7 +128,7 @@ def test_a_new_word_has_a_vector_at_once(models, monkeypatch):
         count = len(lexicon.words)
         assert lexicon.add("龙泉青石谷")
         try:
-            models[name].prepare()
+            models[name]("龙泉青石谷")
             assert len(table) == count + 1
             new, others = table.rows(torch.tensor([count])), table.rows(torch.arange(count))
             assert 0.1 < new.norm() / others.norm(dim=1).mean() < 2
@@ -150,11 +150,11 @@ def test_a_folder_of_ones_own_with_its_name(name, lattice_folder, tmp_path, monk
 
 def test_names_that_are_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wanted = "ner and seg come with the package, and other models are named by their folder"
+    wanted = "ner and seg are bundled with the package; name any other model by its folder"
     for given in ("NER", "ner2", "nee"):
         with pytest.raises(ModelError, match=f"^{given}: there is no such model folder; {wanted}$"):
             load(given)
-    with pytest.raises(ModelError, match=f"^a model has a name: {wanted}$"):
+    with pytest.raises(ModelError, match=f"^the model's name is empty: {wanted}$"):
         load("")
     for given in ("./nee", "nee/", Path("nee"), str(tmp_path / "nee")):
         assert find_model(given) == Path(given)

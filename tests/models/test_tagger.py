@@ -1,4 +1,4 @@
-"""A training step of the whole model: it is the same with every backend, and on a GPU the host never waits for it."""
+"""Taggers of every kind: a training step is the same with every backend; they learn, are saved, and tag raw text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import hanlattice
 from hanlattice.batch import Batch
 from hanlattice.config import Config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.models.build import build
+from hanlattice.models.decode import decode
+from hanlattice.models.folder import load_model
 from hanlattice.models.tagger import Tagger
+from hanlattice.training.loop import train
 from tests.gpu import run_without_waiting
 from tests.made import made_config
 
 HAS_GPU = torch.cuda.is_available()
-VARIANTS: dict[str, dict[str, Any]] = {
+STEPS: dict[str, dict[str, Any]] = {
     "lattice": {},
     "lattice beside": {"model__bichar": True, "model__softword": True, "softwords__pos": True},
     "lattice of two layers": {"model__layers": 2},
@@ -72,10 +76,10 @@ def test_a_gpu_gives_the_same_step(made: Path, backend: str) -> None:
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="no CUDA device here")
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", STEPS)
 def test_a_gpu_gives_the_same_step_for_every_kind(made: Path, variant: str) -> None:
-    expected = gradients(*make(made_config(made, **VARIANTS[variant])))
-    tagger, batch = make(made_config(made, **VARIANTS[variant]))
+    expected = gradients(*make(made_config(made, **STEPS[variant])))
+    tagger, batch = make(made_config(made, **STEPS[variant]))
     found = gradients(tagger.cuda(), batch.to("cuda"))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -83,9 +87,9 @@ def test_a_gpu_gives_the_same_step_for_every_kind(made: Path, variant: str) -> N
         assert error < 0.03, f"{name}: relative error {error:.1e}"  # products in half precision, or as TF32
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", STEPS)
 def test_every_weight_has_a_part_in_the_loss(made: Path, variant: str) -> None:
-    tagger, batch = make(made_config(made, **VARIANTS[variant]))
+    tagger, batch = make(made_config(made, **STEPS[variant]))
     found = gradients(tagger, batch)
     trained = {name for name, weight in tagger.named_parameters() if weight.requires_grad and weight.numel()}
     assert {name for name, gradient in found.items() if gradient.any()} == trained
@@ -93,9 +97,9 @@ def test_every_weight_has_a_part_in_the_loss(made: Path, variant: str) -> None:
 
 @pytest.mark.skipif(not HAS_GPU, reason="no CUDA device here")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # it warns that it may miss some
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", STEPS)
 def test_the_host_never_waits_for_a_gpu(made: Path, variant: str) -> None:
-    tagger, batch = make(made_config(made, **VARIANTS[variant]))
+    tagger, batch = make(made_config(made, **STEPS[variant]))
     tagger.cuda().train()
     optimizer = torch.optim.AdamW(tagger.parameters(), fused=True)
     weights = [weight for weight in tagger.parameters() if weight.requires_grad]
@@ -112,3 +116,74 @@ def test_the_host_never_waits_for_a_gpu(made: Path, variant: str) -> None:
         tagger.decode(there)
 
     run_without_waiting(step)
+
+
+# ---- every kind of tagger learns the made corpus, loads as it was saved, and tags raw text
+
+CHAR = {"model__encoder": "char"}
+WORD = {"model__encoder": "word"}
+BICHAR, SOFTWORD = {"model__bichar": True}, {"model__softword": True}
+POS = {"softwords__pos": True}
+LSTM, SENTENCE_LSTM, CNN = ({"model__char_features": name} for name in ("lstm", "sentence-lstm", "cnn"))
+
+# What a variant must reach on the test part, in per cent. Word models cannot find what the segmenter cuts elsewhere.
+TRAINED = {
+    "char": (CHAR, 98),
+    "char-bichar-softword-pos": (CHAR | BICHAR | SOFTWORD | POS, 98),
+    "char-2-layers": (CHAR | {"model__layers": 2}, 98),
+    "word": (WORD, 94),
+    "word-lstm-bichar": (WORD | LSTM | BICHAR, 94),
+    "word-sentence-lstm": (WORD | SENTENCE_LSTM, 94),
+    "word-cnn": (WORD | CNN, 94),
+    "word-lstm-2-layers": (WORD | LSTM | {"model__layers": 2}, 94),
+    "lattice-bichar-softword-pos": (BICHAR | SOFTWORD | POS, 98),
+    "lattice-uncoupled": ({"model__coupled": False}, 98),
+    "lattice-2-layers": ({"model__layers": 2, "train__lr": 0.01, "train__epochs": 8}, 98),
+}
+# The variants that differ only in which of these parts they combine are not trained each.
+VARIANTS = {name: changes for name, (changes, _) in TRAINED.items()} | {
+    "char-softword": CHAR | SOFTWORD,
+    "word-sentence-lstm-bichar": WORD | SENTENCE_LSTM | BICHAR,
+    "word-cnn-bichar": WORD | CNN | BICHAR,
+    "lattice": {},
+    "lattice-subwords": {"model__sources": "subwords"},
+    "lattice-both": {"model__sources": "both"},
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_it_learns_and_comes_back(name, made, tmp_path):
+    changes, enough = TRAINED[name]
+    config = made_config(made, **{"train__epochs": 6, **changes})
+    result = train(config, tmp_path / "run")
+    assert 100 * result.scores["test"]["overall"]["f1"] >= enough
+    test = read_corpus(made / "test.bmes").sentences
+    model = load_model(result.folder)
+    examples = model.indexer.examples(test)
+    found = decode(model.tagger, model.indexer, examples)
+    gold = sum(len(sentence.spans or ()) for sentence in test)
+    overall = result.scores["test"]["overall"]
+    assert overall["gold"] == gold  # those that cross a word's border are missed, not left out
+    correct = sum(
+        len({(s.start, s.end, s.label) for s in mine} & {(s.start, s.end, s.label) for s in sentence.spans or ()})
+        for mine, sentence in zip(found, test, strict=True)
+    )
+    assert (overall["correct"], overall["predicted"]) == (correct, sum(map(len, found)))
+    documents = hanlattice.load(result.folder)([sentence.text for sentence in test])
+    assert [[(s.start, s.end, s.label) for s in document.spans] for document in documents] == [
+        [(s.start, s.end, s.label) for s in mine] for mine in found
+    ]
+    assert all(0 < span.score <= 1.0001 for document in documents for span in document.spans)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_batch_changes_nothing(name, made):
+    """Each sentence by itself has the scores that it has among others."""
+    config = made_config(made, subwords__vectors=str(made / "subwords.vec"), **VARIANTS[name])
+    test = read_corpus(made / "test.bmes").sentences[:7]
+    built = build(config, test)
+    tagger, examples = built.tagger.eval().double(), built.indexer.examples(test)
+    whole = tagger.emissions(examples.batch(range(len(test))))
+    for at in range(len(test)):
+        alone = tagger.emissions(examples.batch([at]))[0]
+        torch.testing.assert_close(whole[at, : len(alone)], alone, rtol=1e-9, atol=1e-9)

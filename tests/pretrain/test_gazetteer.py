@@ -14,7 +14,7 @@ from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import InputError
 from hanlattice.models.build import Built, build
-from hanlattice.models.checkpoint import load_model
+from hanlattice.models.folder import load_model
 from hanlattice.pretrain import gazetteer, tally
 from hanlattice.pretrain.gazetteer import Gazetteer, check_request, make_gazetteer, write_gazetteer
 from hanlattice.pretrain.tally import Share

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hanlattice.config import make_config
-from hanlattice.models.checkpoint import load_model
-from hanlattice.models.shipped import find_model
+from hanlattice.models import find_model
+from hanlattice.models.folder import load_model
 from hanlattice.training.card import BEFORE, about_of, kind_of, write_card
 from hanlattice.training.loop import train
 from tests.cutting import cutting_tree

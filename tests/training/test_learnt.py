@@ -9,7 +9,7 @@ import pytest
 
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.jsonl import write_jsonl
-from hanlattice.models.checkpoint import Model, load_model
+from hanlattice.models.folder import Model, load_model
 from hanlattice.training.learnt import own_training, training_files
 from tests.made import made_config, sentences
 from tests.untrained import write_untrained

@@ -16,8 +16,8 @@ from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
-from hanlattice.models.checkpoint import load_model
-from hanlattice.models.folder import load_tensors
+from hanlattice.models.checksums import load_tensors
+from hanlattice.models.folder import load_model
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training import loop

@@ -15,8 +15,8 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import InputError, ModelError, OutputError
 from hanlattice.evaluation.ner import score
-from hanlattice.models.checkpoint import Model, load_model
-from hanlattice.models.folder import load_tensors
+from hanlattice.models.checksums import load_tensors
+from hanlattice.models.folder import Model, load_model
 from hanlattice.predict import Predictor, load
 from hanlattice.training import pack as module
 from hanlattice.training.card import about_of
@@ -94,7 +94,6 @@ def test_the_first_words_are_kept(lattice_folder, tmp_path):
     removed = load(lattice_folder)
     for word in model.indexer.lexicon.words[9:]:
         removed.lexicon.remove(word)
-    removed.prepare()
     assert found(packed) == found(removed.model)  # as if the user had taken the others out
     everything = pack(lattice_folder, tmp_path / "all", words=10_000)
     assert everything.indexer.lexicon.words == model.indexer.lexicon.words
@@ -105,7 +104,7 @@ def test_new_words_get_the_vectors_that_all_words_say(lattice_folder, tmp_path, 
     few, whole = pack(lattice_folder, tmp_path / "few", words=5), pack(lattice_folder, tmp_path / "whole")
     for name, tensor in few.composer.tensors().items():
         assert torch.equal(tensor, whole.composer.tensors()[name]), name
-    monkeypatch.setattr("hanlattice.predict.learn_from", None)
+    monkeypatch.setattr("hanlattice.models.vocabulary.learn_from", None)
     tagger = Predictor(few)
     tagger.lexicon.add("青石镇")
     tagger("王小明在青石镇工作。")

@@ -13,8 +13,8 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
-from hanlattice.models.checkpoint import load_model
 from hanlattice.models.decode import decode
+from hanlattice.models.folder import load_model
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training import scored

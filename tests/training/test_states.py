@@ -14,8 +14,8 @@ from hanlattice.batch import Examples
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import ModelError, OutputError
 from hanlattice.models.build import Built, build
-from hanlattice.models.checkpoint import load_model
-from hanlattice.models.folder import load_tensors
+from hanlattice.models.checksums import load_tensors
+from hanlattice.models.folder import load_model
 from hanlattice.training import states as module
 from hanlattice.training.loop import train
 from hanlattice.training.states import states_file, with_states

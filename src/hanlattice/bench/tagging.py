@@ -22,7 +22,7 @@ from hanlattice.bench.inputs import (
 )
 from hanlattice.bench.timing import medians
 from hanlattice.config import Config
-from hanlattice.models.checkpoint import Model
+from hanlattice.models.folder import Model
 from hanlattice.models.tagger import Tagger
 from hanlattice.predict import Document, Predictor
 from hanlattice.text.lexicon import Lexicon

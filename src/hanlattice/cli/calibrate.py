@@ -12,14 +12,14 @@ from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, shown, writing
-from hanlattice.models.shipped import model_files
+from hanlattice.models import model_files
 from hanlattice.style import check_plot
 from hanlattice.text.display import counted, visible
 
 if TYPE_CHECKING:
     from hanlattice.data.corpus import Corpus
     from hanlattice.evaluation.calibration import Calibration
-    from hanlattice.models.checkpoint import Model
+    from hanlattice.models.folder import Model
 
 LEAST = 0.01  # the lowest probability of a candidate
 MOST = 1 << 20  # candidates of a sentence: no limit
@@ -44,8 +44,8 @@ def calibrate(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """Scores against gold labels: how many spans with a score near 0.9 are right, and what --min-score would do."""
-    from hanlattice.models.checkpoint import load_model
     from hanlattice.models.device import use_threads
+    from hanlattice.models.folder import load_model
     from hanlattice.training.labelled import read_for
 
     folder = find_named(model)
@@ -79,12 +79,12 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
 
 def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool) -> Calibration:
     from hanlattice.evaluation.calibration import calibrate
-    from hanlattice.models.decode import decode, find_candidates, rows
+    from hanlattice.models.decode import decode, find_candidates, make_spans
 
     examples = read_examples(model, corpus, file)
     if candidates:
         flat = find_candidates(model.tagger, model.indexer, examples, MOST, LEAST)[1]
-        found = rows(flat, len(examples), model.indexer.tag_ids.labels)
+        found = make_spans(flat, [""] * len(examples), model.indexer.tag_ids.labels)
     else:
         found = decode(model.tagger, model.indexer, examples, scores=True)
     return calibrate([sentence.spans or () for sentence in corpus.sentences], found)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hanlattice.batch.batch import Examples, Words
     from hanlattice.data.corpus import Corpus
     from hanlattice.evaluation.ner import Report
-    from hanlattice.models.checkpoint import Model
+    from hanlattice.models.folder import Model
     from hanlattice.text.spans import Span
 
 WORDS = 20  # missed words that are shown of a segmenter
@@ -48,8 +48,8 @@ def evaluate(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the bakeoff counts."""
-    from hanlattice.models.checkpoint import load_model
     from hanlattice.models.device import use_threads
+    from hanlattice.models.folder import load_model
     from hanlattice.training.labelled import read_for
 
     check_trust(trust, lexicon)
@@ -101,7 +101,6 @@ def _add_words(model: Model, dictionaries: list[Path] | None, trust: float | Non
         return 0.0
     predictor = Predictor(model)
     add_words(predictor, dictionaries, trust)
-    predictor.prepare()
     return predictor.trust
 
 
@@ -110,11 +109,10 @@ def _report(
 ) -> dict[str, Any]:
     """The model's spans against those of the corpus."""
     from hanlattice.evaluation.segmentation import score_segmentation
-    from hanlattice.models.decode import find_spans, rows
+    from hanlattice.models.decode import decode
 
     examples = read_examples(model, corpus, file)
-    flat = find_spans(model.tagger, model.indexer, examples, trust=trust)
-    found = rows(flat, len(examples), model.indexer.tag_ids.labels, scores=False)
+    found = decode(model.tagger, model.indexer, examples, trust=trust)
     gold = [sentence.spans or () for sentence in corpus.sentences]
     report = _scores(corpus, gold, found, loose).as_dict()
     if examples.segments is not None:

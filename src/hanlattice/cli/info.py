@@ -14,7 +14,7 @@ from hanlattice.text.display import counted, visible
 from hanlattice.text.tags import labels_of
 
 if TYPE_CHECKING:
-    from hanlattice.models.checkpoint import Model
+    from hanlattice.models.folder import Model
 
 
 def info(
@@ -27,7 +27,7 @@ def info(
     from hanlattice.data.jsonl import to_json
     from hanlattice.evaluation.report import Table
     from hanlattice.evaluation.segmentation import score_table
-    from hanlattice.models.checkpoint import load_model
+    from hanlattice.models.folder import load_model
     from hanlattice.training.card import BEFORE
 
     folder = find_named(model)

@@ -11,12 +11,12 @@ import typer
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.errors import InputError
 from hanlattice.files import BOM, check_output, opening, reason, shown, writing
-from hanlattice.models.shipped import model_files
+from hanlattice.models import model_files
 from hanlattice.text.display import counted, visible
 
 if TYPE_CHECKING:
     from hanlattice.evaluation.mistakes import Mistakes
-    from hanlattice.models.checkpoint import Model
+    from hanlattice.models.folder import Model
     from hanlattice.text.lexicon import Lexicon
     from hanlattice.text.sentence import Sentence
 
@@ -49,9 +49,9 @@ def mistakes(
     """What two models get differently: by type, length, lexicon and training, with the sentences."""
     from hanlattice.data.download import resolve
     from hanlattice.evaluation.mistakes import compare
-    from hanlattice.models.checkpoint import load_model
     from hanlattice.models.decode import decode
     from hanlattice.models.device import use_threads
+    from hanlattice.models.folder import load_model
     from hanlattice.training.learnt import own_training, training_files
 
     use_threads(threads)

@@ -17,7 +17,7 @@ import typer
 from hanlattice.cli.console import find_named
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, read_lines, writing
-from hanlattice.models.shipped import model_files
+from hanlattice.models import model_files
 from hanlattice.text.display import visible
 
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")

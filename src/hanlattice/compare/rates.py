@@ -21,9 +21,9 @@ from hanlattice.compare.matrix import Row
 from hanlattice.compare.records import Record, keep
 from hanlattice.compare.work import compared_sentences
 from hanlattice.events import Listener, ignore
-from hanlattice.models.checkpoint import load_model
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
+from hanlattice.models.folder import load_model
 from hanlattice.text.lattice import Ints
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import PACE, Run, prepare

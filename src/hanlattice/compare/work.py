@@ -16,8 +16,8 @@ from hanlattice.errors import ModelError
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.significance import Counts, sentence_counts
 from hanlattice.events import Listener
-from hanlattice.models.checkpoint import CONFIG, load_model
 from hanlattice.models.decode import decode
+from hanlattice.models.folder import CONFIG, load_model
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import LOG, train

@@ -9,8 +9,8 @@ import numpy as np
 
 from hanlattice.batch import Examples
 from hanlattice.explain.values import Explanation, Without, chance
-from hanlattice.models.checkpoint import Model
-from hanlattice.models.decode import BOUNDS, Decoded, Running, rows_of
+from hanlattice.models.decode import BOUNDS, Decoded, Running, make_spans
+from hanlattice.models.folder import Model
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Matches
@@ -27,14 +27,13 @@ def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, 
     """
     tagger, names = model.tagger, model.indexer.tag_ids.labels
     device = tagger.output.weight.device
-    columns = (array.tolist() for array in found[1:])
-    asked = [Span(start, end, names[label]) for start, end, label in zip(*columns, strict=True)]
+    (asked,) = make_spans(Decoded(found, np.empty(0)), [""], names, scores=False)
     made: list[Without] = []
     for words in _turns(examples, *BOUNDS[device.type]):
         fewer = _without(examples, words)
         running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust)
         spans, scores = running.read(model.indexer.tag_ids, True)
-        there = rows_of(Decoded(fewer.in_characters(spans), scores.cpu().numpy()), [text] * len(words), names)
+        there = make_spans(Decoded(fewer.in_characters(spans), scores.cpu().numpy()), [text] * len(words), names)
         chances = tagger.crf.span_scores(running.emissions, running.there, [asked] * len(words))
         made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
     return tuple(made)

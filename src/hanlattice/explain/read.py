@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -13,8 +13,8 @@ from hanlattice.batch import Batch, Examples
 from hanlattice.errors import ModelError
 from hanlattice.explain.changes import without_each
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
-from hanlattice.models.checkpoint import Model
-from hanlattice.models.decode import Decoded, Running, rows_of
+from hanlattice.models.decode import Decoded, Running, make_spans
+from hanlattice.models.folder import Model
 from hanlattice.nn.baselines import WordLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops import crf
@@ -25,7 +25,6 @@ from hanlattice.text.spans import Span
 LOW, HIGH = 0.1, 0.9  # the quantiles of a share over the hidden units
 
 Thing = TypeVar("Thing")
-Reader = Callable[[Sequence[str]], Examples]
 
 
 @torch.no_grad()
@@ -34,27 +33,24 @@ def explain(
     text: str,
     limit: int,
     trust: float = 0.0,
-    read: Reader | None = None,
     without: bool = False,
 ) -> Explanation:
     """What the model finds in a text, and why; with `without`, also what it would find without each of the words.
 
     `limit` and `trust` are the Predictor's: a longer text is read in pieces; the tags of a user's words score more.
-    `read` turns texts into examples; the Predictor's makes sure that all their words have vectors.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
     if isinstance(model.tagger.encoder, WordLSTM):
         raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
     cuts = pieces(text, limit)
-    read = read or model.indexer.read
-    return joined(text, [_piece(model, text[low:high], trust, read, without) for low, high in cuts], cuts)
+    return joined(text, [_piece(model, text[low:high], trust, without) for low, high in cuts], cuts)
 
 
-def _piece(model: Model, text: str, trust: float, read: Reader, without: bool) -> Explanation:
+def _piece(model: Model, text: str, trust: float, without: bool) -> Explanation:
     """The explanation of a text that is short enough to be read whole."""
     indexer, device = model.indexer, model.tagger.output.weight.device
-    examples = read([text])
+    examples = model.indexer.read([text])
     batch = examples.batch([0]).to(device)
     offsets = _offsets(examples)
     tags: list[str] = []
@@ -67,7 +63,7 @@ def _piece(model: Model, text: str, trust: float, read: Reader, without: bool) -
         chances = _marginals(model, running.emissions, batch)
         found, scores = running.read(indexer.tag_ids, True)
         decoded = Decoded(examples.in_characters(found), scores.cpu().numpy())
-        (spans,) = rows_of(decoded, [text], indexer.tag_ids.labels)
+        (spans,) = make_spans(decoded, [text], indexer.tag_ids.labels)
         fewer = without_each(model, text, examples, found, trust) if without else ()
     return Explanation(
         text=text,

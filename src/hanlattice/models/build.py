@@ -1,26 +1,21 @@
-"""From a configuration and a training corpus to a model that is ready to train: the only place where the two meet."""
+"""From a configuration and a training corpus to a model ready to train: vocabularies, initial vectors, modules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hanlattice.batch import Indexer
-from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing
-from hanlattice.config import Config
+from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing, words_of
+from hanlattice.config import BicharsConfig, CharsConfig, Config, WordsConfig, no_words
+from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
-from hanlattice.models.tables import (
-    bichar_table,
-    character_table,
-    lexicon_table,
-    pos_table,
-    position_table,
-    word_table,
-)
 from hanlattice.models.tagger import Encoder, Tagger
 from hanlattice.nn.baselines import FEATURES, CharLSTM, WordLSTM
 from hanlattice.nn.crf import CRF
@@ -28,11 +23,15 @@ from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.segmenter import Cuts, make_segmenter
+from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.segmenter import PLACES, Cuts, make_segmenter
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import WORD
 from hanlattice.text.tags import tag_set
-from hanlattice.text.vocab import Vocab
+from hanlattice.text.vectors import Vectors, read_vectors
+from hanlattice.text.vocab import Vocab, bigrams, is_bigram
+
+Row = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class Built:
 
 @dataclass
 class Vocabs:
-    """What the model knows by name, as far as it knows it."""
+    """The symbols of each kind that a model reads; None for a kind that it does not read."""
 
     chars: Vocab = field(default_factory=lambda: Vocab(()))
     lexicon: Lexicon | None = None
-    subwords: Lexicon | None = None  # of a lattice that has words besides
+    subwords: Lexicon | None = None  # only of a lattice that has words too
     bichars: Vocab | None = None
     words: Vocab | None = None
     pos: Vocab | None = None
@@ -56,7 +55,7 @@ class Vocabs:
 
 @dataclass
 class Tables:
-    """The vectors of what it knows."""
+    """Their vectors."""
 
     chars: Tensor | None = None
     words: WordEmbedding | None = None
@@ -85,7 +84,7 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
 
 
 def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
-    """Every tag of the labels. Words cover a text: a model that finds nothing else has no tag for what is outside."""
+    """Every tag of the labels. Words cover a text, so a model that finds only words has no tag for outside."""
     tags = tuple(tag_set(labels, config.model.scheme))
     if labels != [WORD]:
         return tags
@@ -97,17 +96,16 @@ def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
 def make_indexer(
     config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None
 ) -> Indexer:
-    """What turns text into the numbers that this model wants."""
+    """The indexer that reads text for this model."""
     segmenter = None
     if config.reads_segments:
         segmenter = make_segmenter(config.segment.by, vocabs.pos is not None)
-    symbols = lm.vocab if lm else None
     return Indexer(
         vocab=vocabs.chars,
         lexicon=vocabs.lexicon,
         tags=tags,
         scheme=scheme,
-        symbols=symbols,
+        symbols=lm.vocab if lm else None,
         bichars=vocabs.bichars,
         segmenter=segmenter,
         words=vocabs.words,
@@ -124,7 +122,7 @@ def assemble(
     backend: str = "auto",
     fresh: bool = True,
 ) -> Tagger:
-    """The modules around tables and a language model that exist already; not `fresh` where weights will be loaded."""
+    """The modules around existing tables and language model; not `fresh` where weights are loaded afterwards."""
     model, chars = config.model, None
     dim = sum(table.dim for table in tables.beside.values())
     if tables.chars is not None:
@@ -161,7 +159,7 @@ def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None,
 def _tables(
     config: Config, train: Sequence[Sentence], seen: Sequence[Sentence], notices: list[str]
 ) -> tuple[Vocabs, Tables]:
-    """In an order that stays: the random numbers of one table follow those of the others."""
+    """In a fixed order: the tables draw their random numbers one after the other."""
     model, vocabs, tables = config.model, Vocabs(), Tables()
     if config.reads_characters:
         vocabs.chars, tables.chars = character_table(config.chars, seen, notices)
@@ -177,10 +175,11 @@ def _tables(
     if model.bichar:
         vocabs.bichars, tables.beside[BICHARS] = bichar_table(config.bichars, seen, notices)
     if model.softword:
-        soft = config.softwords
-        tables.beside[POSITIONS] = position_table(soft.dim, soft.dropout)
-        if soft.pos:
-            vocabs.pos, tables.beside[POS] = pos_table(_cut(config, train)[1], soft.dim, soft.dropout)
+        dim, dropout = config.softwords.dim, config.softwords.dropout
+        tables.beside[POSITIONS] = CharEmbedding(random_vectors(len(PLACES), dim), dropout=dropout)
+        if config.softwords.pos:
+            vocabs.pos = Vocab(dict.fromkeys(_cut(config, train)[1].pos or ()))
+            tables.beside[POS] = CharEmbedding(random_vectors(len(vocabs.pos), dim), dropout=dropout)
     return vocabs, tables
 
 
@@ -195,3 +194,146 @@ def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
     spans = [sentence.spans or () for sentence in train]
     crossing, total = count_crossing(spans, cuts.counts, cuts.start, cuts.end), sum(map(len, spans))
     return f"segmentation: {crossing:,} of the {total:,} spans begin or end inside a word: they count as missed"
+
+
+# ---- vocabularies and their initial vectors, from the training corpus and vector files
+
+
+def character_table(config: CharsConfig, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
+    """The characters of the texts and of the vector file."""
+    text = dict.fromkeys(character for sentence in sentences for character in sentence.characters)
+    known: dict[str, Row] = {}
+    if config.vectors:
+        known = _known(config.vectors, fold_digits, lambda word: len(word) == 1, notices)
+        if not known:
+            raise InputError("no vector of a single character in it", config.vectors)
+    vocab, vectors, _ = _draw("characters", text, known, config, notices)
+    return vocab, vectors
+
+
+def bichar_table(
+    config: BicharsConfig, sentences: Iterable[Sentence], notices: list[str]
+) -> tuple[Vocab, WordEmbedding]:
+    """The bigrams of the texts and of the vector file."""
+    text = dict.fromkeys(bigram for sentence in sentences for bigram in bigrams(sentence.text))
+    known: dict[str, Row] = {}
+    if config.vectors:
+        known = _known(config.vectors, fold_digits, is_bigram, notices)
+        if not known:
+            raise InputError("no vector of a bigram in it: expected two characters, or one and -null-", config.vectors)
+    return _partly_trained("bigrams", text, known, config, notices)
+
+
+def word_table(
+    config: WordsConfig, texts: Sequence[str], cuts: Cuts, notices: list[str]
+) -> tuple[Vocab, WordEmbedding]:
+    """The words that cover the training texts and those of the vector file, for a word model."""
+    text = dict.fromkeys(words_of(texts, cuts))
+    known = _known(config.vectors, fold, lambda _: True, notices) if config.vectors else {}
+    return _partly_trained("words", text, known, config, notices)
+
+
+def lexicon_table(source: WordsConfig, train: Sequence[Sentence], notices: list[str]) -> tuple[Lexicon, WordEmbedding]:
+    """The lexicon of the vector file and its table: first the words of the training text, the most frequent first."""
+    lexicon, known = _known_words(source, notices)
+    counts = np.bincount(lexicon.match_many([sentence.folded for sentence in train]).word, minlength=len(lexicon))
+    met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
+    notices.append(f"lexicon: {len(lexicon):,} {source.called}, {len(met):,} of them occur in the training text")
+    trained = len(met) if source.fine_tune else 0
+    reordered = Lexicon(lexicon.words[at] for at in order)
+    return reordered, WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, source.dropout)
+
+
+def random_vectors(rows: int, dim: int) -> Tensor:
+    """Initial vectors where none are known: uniform, with a mean square length of 1."""
+    vectors: Tensor = (torch.rand(rows, dim) * 2 - 1) * (3 / dim) ** 0.5
+    return vectors
+
+
+def _known(
+    name: str, seen: Callable[[str], str], is_wanted: Callable[[str], bool], notices: list[str]
+) -> dict[str, Row]:
+    """The vectors of a file by the symbols that a model looks up; the first of several for one symbol counts."""
+    vectors = _read(name, notices)
+    known: dict[str, Row] = {}
+    for word, row in zip(vectors.words, vectors.matrix, strict=True):
+        if is_wanted(word):
+            known.setdefault(seen(word), row)
+    return known
+
+
+def _draw(
+    kind: str,
+    text: Collection[str],
+    known: dict[str, Row],
+    config: CharsConfig | BicharsConfig | WordsConfig,
+    notices: list[str],
+) -> tuple[Vocab, Tensor, int]:
+    """A vocabulary, a vector for each symbol, and how many symbols come first: unknown and those of the text.
+
+    Row 0, unknown, is the mean of all; a symbol without a vector gets a random one with the same mean and spread.
+    """
+    met = Vocab(text)
+    vocab = Vocab([*met.symbols, *known])
+    dim = next((len(row) for row in known.values()), config.dim)
+    table = random_vectors(len(vocab), dim)
+    if known:
+        rows = _scaled(np.stack(list(known.values())), config.norm)
+        spread = rows.std(0, correction=min(1, len(rows) - 1))  # 0 for a single row
+        table = torch.randn(len(vocab), dim) * spread + rows.mean(0)
+        table[vocab.ids(list(known))] = rows
+        missing = sum(symbol not in known for symbol in met.symbols[1:])
+        without = f", of which {missing:,} of the text have no vector in the file" if missing else ""
+        notices.append(f"{kind}: {len(vocab) - 1:,}{without}")
+    if len(vocab) > 1:
+        table[0] = table[1:].mean(0)
+    return vocab, table, len(met)
+
+
+def _partly_trained(
+    kind: str, text: Collection[str], known: dict[str, Row], config: BicharsConfig | WordsConfig, notices: list[str]
+) -> tuple[Vocab, WordEmbedding]:
+    """Only the symbols of the text are ever trained; without training, those that have no vector stay unknown.
+
+    Vectors that are never trained are rounded to half precision, which halves their table.
+    """
+    if known and not config.fine_tune:
+        some = [symbol for symbol in text if symbol in known]
+        notices.append(f"{kind}: {len(text) - len(some):,} of the text have no vector in the file, and get none")
+        text = some
+    vocab, vectors, met = _draw(kind, text, known, config, notices)
+    trained = met if config.fine_tune else 0
+    rounded = vectors[trained:].half().float()
+    if rounded.isfinite().all():
+        vectors = torch.cat([vectors[:trained], rounded])
+    return vocab, WordEmbedding.from_vectors(vectors, trained, config.dropout)
+
+
+def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tensor]:
+    """The words that the configuration names, and a vector for each: from the vector file, or random."""
+    lexicon, name = Lexicon(), source.vectors or source.lexicon
+    if source.vectors:
+        vectors = _read(name, notices)
+        rows = np.flatnonzero(lexicon.add_many(vectors.words))
+    elif source.lexicon:
+        lexicon.load(resolve(name))
+    else:
+        raise ConfigError([no_words(source)])
+    if not len(lexicon):
+        raise InputError("no word of two characters or more in it", name)
+    if source.vectors:
+        return lexicon, _scaled(vectors.matrix[rows], source.norm)
+    return lexicon, random_vectors(len(lexicon), source.dim).half().float()  # half precision holds the fixed rows
+
+
+def _read(name: str, notices: list[str]) -> Vectors:
+    vectors = read_vectors(resolve(name))
+    notices += [notice for notice in vectors.notices if notice not in notices]  # two tables may read one file
+    return vectors
+
+
+def _scaled(rows: npt.NDArray[np.float32], norm: float) -> Tensor:
+    """The rows with this mean norm, which decides how much vectors weigh at first; with 0, unchanged."""
+    mean = np.linalg.norm(rows, axis=1).mean()
+    return torch.from_numpy(rows * np.float32(norm / mean) if norm and mean else rows)

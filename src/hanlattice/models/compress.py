@@ -1,7 +1,7 @@
 """Weights in fewer bytes on disk: a byte for each number, and half a byte for those of fixed vectors.
 
-Numbers become whole ones, from −127 to 127 or from −7 to 7, times a scale: of each row where the tensor is a table of
-vectors, of each column where it is a matrix. The scale stands beside it, under the same name and `.scale`.
+Numbers are rounded to integers, from −127 to 127 or from −7 to 7, times a scale: one for each row of a table of
+vectors, one for each column of a matrix. The scales are stored under the tensor's name with `.scale`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from torch import Tensor
 
 PRECISIONS = ("small", "half", "full")
 SCALE = ".scale"
-_TABLES = (".vectors", ".trained", ".fixed")  # what the names of tables of vectors end in
+_TABLES = (".vectors", ".trained", ".fixed")  # the endings of the names of tables of vectors
 _BYTE, _NIBBLE = 127, 7
-_LARGEST = 2.0**15  # what is larger than this, or no number, stays as it is: half precision might not hold it
-_TRIES = (1.0, 0.9, 0.8, 0.7)  # of the largest number: to cut off a few can be nearer to all the others
+_LARGEST = 2.0**15  # a tensor with larger numbers, or NaN, is not compressed: half precision might not hold it
+_TRIES = (1.0, 0.9, 0.8, 0.7)  # shares of the largest number: clipping a few numbers can reduce the total error
 
 
 def compressed(tensors: Mapping[str, Tensor], precision: str) -> dict[str, Tensor]:
-    """Fewer bytes for matrices. Vectors of one column, such as biases, and the CRF's scores are few: they stay."""
+    """The tensors with compressed matrices. Biases and the CRF's scores stay: they are few."""
     small: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if precision == "full" or name.startswith("crf.") or not _can_be_small(tensor):
@@ -38,7 +38,7 @@ def compressed(tensors: Mapping[str, Tensor], precision: str) -> dict[str, Tenso
 
 
 def expanded(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What `compressed` was given, as far as it can tell. Fixed vectors stay in half precision."""
+    """The tensors that `compressed` was given, up to rounding. Fixed vectors stay in half precision."""
     full: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name.endswith(SCALE) and name.removesuffix(SCALE) in tensors:
@@ -59,7 +59,7 @@ def _can_be_small(tensor: Tensor) -> bool:
 
 
 def _rounded(table: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """[R, E] → whole numbers [R, E], int8, and each row's scale, [R, 1], in half precision: the best of a few."""
+    """[R, E] → integers [R, E], int8, and each row's scale, [R, 1], in half precision: the best of a few."""
     table = table.float()
     largest = table.abs().amax(1, keepdim=True) if table.shape[1] else table.new_zeros(len(table), 1)
     best, error, kept = table.to(torch.int8), torch.full_like(largest, torch.inf), largest.half()

@@ -1,8 +1,9 @@
-"""Spans of many sentences, in batches of similar length, given back in the order in which they came."""
+"""From examples to spans, candidates and readings: batches of similar length, results in the order of the examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,40 +28,47 @@ class Decoded(NamedTuple):
     spans: FlatSpans
     scores: npt.NDArray[np.float64]
 
+    def at_least(self, score: float) -> Decoded:
+        """Without the spans that are less probable."""
+        high = self.scores >= score
+        return Decoded(FlatSpans(*(array[high] for array in self.spans)), self.scores[high])
 
-def decode(tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False) -> list[list[Span]]:
-    """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
-    found = find_spans(tagger, indexer, examples, scores)
-    return rows(found, len(examples), indexer.tag_ids.labels, scores)
-
-
-def rows_of(found: Decoded, texts: Sequence[str], labels: Sequence[str]) -> list[list[Span]]:
-    """Flat spans as lists, one for each text, each span with what stands there."""
-    each = zip(texts, rows(found, len(texts), labels), strict=True)
-    return [
-        [Span(span.start, span.end, span.label, span.score, text[span.start : span.end]) for span in row]
-        for text, row in each
-    ]
+    def moved(self, text: Ints, by: Ints) -> Decoded:
+        """Spans of pieces as spans of whole texts: piece p begins at character `by[p]` of `text[p]`."""
+        piece, start, end, label = self.spans
+        return Decoded(FlatSpans(text[piece], start + by[piece], end + by[piece], label), self.scores)
 
 
-def rows(found: Decoded, count: int, labels: Sequence[str], scores: bool = True) -> list[list[Span]]:
-    """Flat spans as lists, one for each of `count` sentences."""
-    made: list[list[Span]] = [[] for _ in range(count)]
+class Reading(NamedTuple):
+    """All spans of one way to tag a text, and the logarithm of its probability."""
+
+    log_probability: float
+    spans: tuple[Span, ...]
+
+
+def make_spans(found: Decoded, texts: Sequence[str], labels: Sequence[str], scores: bool = True) -> list[list[Span]]:
+    """The only place where flat arrays become spans: a list for each text. Give empty texts where none are needed."""
+    rows: list[list[Span]] = [[] for _ in texts]
     columns = [array.tolist() for array in found.spans]
-    each = found.scores.tolist() if scores else [None] * len(columns[0])
-    for at, start, end, label, score in zip(*columns, each, strict=True):
-        made[at].append(Span(start, end, labels[label], score))
-    return made
+    values = found.scores.tolist() if scores else [None] * len(columns[0])
+    for at, start, end, label, score in zip(*columns, values, strict=True):
+        rows[at].append(Span(start, end, labels[label], score, texts[at][start:end]))
+    return rows
+
+
+def decode(
+    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0
+) -> list[list[Span]]:
+    """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
+    found = find_spans(tagger, indexer, examples, scores, trust)
+    return make_spans(found, [""] * len(examples), indexer.tag_ids.labels, scores)
 
 
 @torch.no_grad()
 def find_spans(
     tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0
 ) -> Decoded:
-    """`decode`, as flat arrays.
-
-    With `trust`, every tag that makes a word of the user's own a word of the text scores so much more.
-    """
+    """`decode`, as flat arrays. With `trust`, each tag that makes a user's word a word of the text scores more."""
     parts = [each.read(indexer.tag_ids, scores) for each in running(tagger, indexer, examples, trust)]
     return _in_order(parts, examples)
 
@@ -69,7 +77,7 @@ def find_spans(
 def find_candidates(
     tagger: Tagger, indexer: Indexer, examples: Examples, n: int, min_score: float = 0.0, trust: float = 0.0
 ) -> tuple[Decoded, Decoded]:
-    """What `find_spans` finds, with scores; and the n most probable spans of each sentence, by falling probability."""
+    """The result of `find_spans`, with scores, and the n most probable spans of each sentence, the best first."""
     spans, candidates = [], []
     for each in running(tagger, indexer, examples, trust):
         spans.append(each.read(indexer.tag_ids, True))
@@ -77,8 +85,37 @@ def find_candidates(
     return _in_order(spans, examples), _in_order(candidates, examples)
 
 
+@torch.no_grad()
+def find_readings(
+    tagger: Tagger, indexer: Indexer, examples: Examples, texts: Sequence[str], n: int, trust: float = 0.0
+) -> list[list[Reading]]:
+    """The n best readings of each sentence, the best first; fewer where there are fewer. `texts` are the sentences."""
+    found = [[Reading(0.0, ())] for _ in range(len(examples))]  # the one reading of an empty sentence
+    for batch in running(tagger, indexer, examples, trust):
+        flat, log_probability = batch.readings(indexer.tag_ids, n)
+        places = np.repeat(batch.places, n)
+        flat = examples.in_characters(flat._replace(text=places[flat.text]))._replace(text=flat.text)
+        each = [texts[at] for at in places.tolist()]
+        spans = make_spans(Decoded(flat, np.empty(0)), each, indexer.tag_ids.labels, scores=False)
+        readings = [Reading(*pair) for pair in zip(log_probability, map(tuple, spans), strict=True)]
+        for nth, place in enumerate(batch.places.tolist()):
+            row = readings[nth * n : (nth + 1) * n]
+            found[place] = [reading for reading in row if reading.log_probability > -np.inf]
+    return found
+
+
+def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[Reading]:
+    """The n best readings of a text from those of its independent pieces, which begin at these offsets."""
+    best = [Reading(0.0, ())]
+    for offset, row in pieces:
+        moved = [Reading(each.log_probability, tuple(span.shifted(offset) for span in each.spans)) for each in row]
+        pairs = (Reading(left[0] + right[0], left[1] + right[1]) for left in best for right in moved)
+        best = heapq.nlargest(n, pairs, key=lambda reading: reading.log_probability)
+    return best
+
+
 def running(tagger: Tagger, indexer: Indexer, examples: Examples, trust: float) -> Iterator[Running]:
-    """The sentences in batches. One is given only when the next is under way: a GPU does not wait while it is read."""
+    """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy while it is read."""
     device = tagger.output.weight.device
     most, characters = BOUNDS[device.type]
     full = np.flatnonzero(examples.lengths)
@@ -108,15 +145,13 @@ class Running:
             self.copied.record(torch.cuda.current_stream(self.emissions.device))  # which need not be the current device
 
     def read(self, tag_ids: TagIds, scores: bool) -> tuple[FlatSpans, Tensor]:
-        """Wait for the tags; the spans, of sentences by their places in the whole, and scores that are under way.
+        """Wait for the tags; the spans, counted in tags, and their scores, which may still be in computation.
 
-        Starts and ends are counted in tags.
+        The sentence of a span is its place among all examples.
         """
         if self.copied is not None:
             self.copied.synchronize()
-        tags = self.tags.numpy()
-        inside = np.arange(tags.shape[1]) < self.units[:, None]
-        spans = tag_ids.spans(tags[inside], self.units)
+        spans = _spans(tag_ids, self.tags.numpy(), self.units)
         values = torch.full((len(spans.text),), torch.nan, dtype=torch.float64)
         if scores:
             where = (torch.from_numpy(array) for array in (spans.text, spans.start, spans.end))
@@ -124,13 +159,24 @@ class Running:
         return spans._replace(text=self.places[spans.text]), values
 
     def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Tensor]:
-        """The n most probable spans of each sentence, likewise."""
+        """The n most probable spans of each sentence, in the same form."""
         found = self.crf.candidates(self.emissions, self.there, n, min_score)
         return FlatSpans(self.places[found.sentence], *found[1:4]), torch.from_numpy(found.score)
 
+    def readings(self, tag_ids: TagIds, n: int) -> tuple[FlatSpans, list[float]]:
+        """The spans of the n best taggings of each sentence, each counted as a text, and their log probabilities."""
+        tags, log_probability = (x.cpu().numpy() for x in self.crf.readings(self.emissions, self.there, n))
+        spans = _spans(tag_ids, tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
+        return spans, log_probability.ravel().tolist()
+
+
+def _spans(tag_ids: TagIds, tags: npt.NDArray[np.integer], lengths: Ints) -> FlatSpans:
+    """Of padded tags, [rows, T]."""
+    return tag_ids.spans(tags[np.arange(tags.shape[1]) < lengths[:, None]], lengths)
+
 
 def _in_order(parts: list[tuple[FlatSpans, Tensor]], examples: Examples) -> Decoded:
-    """The spans of all batches, by sentence, in characters."""
+    """The spans of all batches, by sentence, counted in characters."""
     if not parts:
         nothing = np.empty(0, dtype=np.int64)
         return Decoded(FlatSpans(nothing, nothing, nothing, nothing), np.empty(0))

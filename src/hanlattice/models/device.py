@@ -1,4 +1,4 @@
-"""The device and the threads that a user names."""
+"""Devices and threads by the names that a user gives."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def find_device(name: str) -> torch.device:
 
 
 def use_threads(count: int) -> None:
-    """So many CPU threads in one operation; 0 leaves the choice to torch.
+    """Use so many CPU threads in one operation; 0 leaves the choice to torch.
 
-    The C code gives each thread whole sentences, and they meet once a batch; each of torch's own operations ends in a
-    wait for the slowest. On an idle machine more threads gain; where other programs want the cores, one is faster.
+    The C code gives each thread whole sentences and synchronises once a batch; each of torch's own operations waits
+    for its slowest thread. More threads are faster on an idle machine; one is faster where other programs run.
     """
     if count:
         torch.set_num_threads(count)

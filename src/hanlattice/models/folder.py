@@ -1,93 +1,242 @@
-"""Folders that know when they were changed: a JSON record with checksums of itself and of the files that it lists, and
-safetensors files with a checksum of their own."""
+"""A model and its folder of plain files, which docs/formats.md describes.
+
+Training replaces only the weights, in one rename, so the folder is complete at every moment.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import struct
-from collections.abc import Collection, Iterable, Mapping
+import shutil
+from collections.abc import Collection, Mapping, Sized
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from hanlattice.errors import ModelError
-from hanlattice.files import reason, sha256, writing
+from hanlattice.batch import Indexer
+from hanlattice.batch.indexer import BICHARS, POS, POSITIONS
+from hanlattice.config import Config, make_config
+from hanlattice.errors import ConfigError, InputError, ModelError
+from hanlattice.files import opening, writing
+from hanlattice.models.build import Tables, Vocabs, assemble, make_indexer
+from hanlattice.models.checksums import load_tensors, read_record, save_tensors, write_record
+from hanlattice.models.compose import Composer
+from hanlattice.models.compress import expanded
+from hanlattice.models.device import find_device
+from hanlattice.models.language_model import LanguageModel, language_model_files, load_language_model
+from hanlattice.models.tagger import Tagger
+from hanlattice.models.vocabulary import Vocabulary
+from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.segmenter import PLACES, segmenter_version
+from hanlattice.text.vocab import Vocab
+
+FORMAT = 1
+EXACT, FAST = "auto-fp32", "auto"  # how a loaded model computes its lattice LSTM
+CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
+WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
+_COMPOSER = "composer."  # the prefix of the names of its tensors
+FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM)  # what does not change while the model trains
 
 
-def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str]) -> None:
-    """A record that lists these files of its folder, with a checksum of each and of itself."""
-    record = {**record, "files": {name: sha256(path.parent / name) for name in files}}
-    with writing(path) as file:
-        json.dump(record | {"sha256": record_digest(record)}, file, ensure_ascii=False, indent=2)
-        file.write("\n")
+@dataclass(frozen=True)
+class Model:
+    tagger: Tagger
+    indexer: Indexer
+    config: Config
+    data: Mapping[str, Any] = field(default_factory=dict)  # where training data and vectors came from
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    segmenter: Mapping[str, Any] = field(default_factory=dict)  # name and version of what cut the training text
+    composer: Composer | None = None  # makes the vectors of new words; None in a model that was not packed
+
+    def __post_init__(self) -> None:
+        if self.indexer.lexicon is not None and self.tagger.lexicon is not None:
+            Vocabulary(self.indexer.lexicon, self.tagger.lexicon, self.composer)  # the lexicon keeps it
+
+    def other_segmenter(self) -> str:
+        """A notice that another version of the segmenter cut the training text; "" if it did not, or is unknown."""
+        name, then = self.segmenter.get("name", ""), self.segmenter.get("version")
+        now = segmenter_version(name)
+        if not then or not now or then == now:
+            return ""
+        return f"the model was trained with words by {name} {then}, and {name} {now} may cut otherwise"
 
 
-def read_record(path: Path, version: int, keys: Collection[str], what: str) -> dict[str, Any]:
-    """Such a record, once it and the files that it lists are known to be whole."""
-    folder, name = path.parent, path.name
-    if not folder.is_dir():
-        raise ModelError(f"{folder}: there is no such {what} folder")
+def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any], lm: Path | None = None) -> None:
+    """Write everything but the weights: what does not change while the model trains.
+
+    The language model is copied from where the configuration says, or from `lm`, so that the folder can be moved.
+    """
+    vocabs = {CHARS: indexer.vocab, WORDS: indexer.words, BIGRAMS: indexer.bichars, SPEECH: indexer.pos}
+    names = []
+    for name, vocab in vocabs.items():
+        if vocab is not None:
+            vocab.save(folder / name)
+            names.append(name)
+    for name, lexicon in ((LEXICON, indexer.lexicon), (SUBWORDS, indexer.subwords)):
+        if lexicon is not None:
+            lexicon.save(folder / name)
+            names.append(name)
+    if config.lm.model:
+        names += [f"{LM}/{name}" for name in language_model_files()]
+        for name in language_model_files():
+            source = (lm or Path(config.lm.model)) / name
+            with opening(source) as file, writing(folder / LM / name, binary=True) as copy:
+                shutil.copyfileobj(file, copy)
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "config": config.as_dict(),
+        "tags": indexer.tags,
+        "scheme": indexer.scheme,
+        "data": data,
+    }
+    if indexer.segmenter is not None:
+        record["segmenter"] = {"name": config.segment.by, "version": segmenter_version(config.segment.by)}
+    write_record(folder / CONFIG, record, names)
+
+
+def save_weights(
+    folder: Path, tensors: Mapping[str, Tensor], scores: Mapping[str, Any], composer: Composer | None = None
+) -> None:
+    """Write the weights, their scores and, if given, the composer of vectors for new words into one file."""
+    more = {} if composer is None else {_COMPOSER + name: tensor for name, tensor in composer.tensors().items()}
+    save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": json.dumps(scores, ensure_ascii=False)})
+
+
+def load_model(folder: str | Path, device: str = "cpu", fast: bool = False) -> Model:
+    """Read a model folder, check all of it, and return the model in evaluation mode.
+
+    On a GPU it finds what it finds on a CPU, since it multiplies in float32 there too. `fast` rounds the factors of
+    the lattice LSTM's products to bf16, as training does.
+    """
+    folder, place = Path(folder), find_device(device)
+    if fast and place.type == "cpu":
+        raise InputError("fast is for a GPU: on a CPU there is one precision")
+    record = read_record(folder / CONFIG, FORMAT, ["config", "tags", "scheme", "data"], "model")
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{folder}: not a {what} folder, {name} is missing") from None
-    except (ValueError, OSError, RecursionError) as error:
-        raise ModelError(f"{path}: cannot be read as JSON: {error}") from None
-    found = record.get("format") if isinstance(record, dict) else None
-    if found != version:
-        raise ModelError(f"{folder}: its format version is {found}, and this hanlattice reads {version}")
-    if record.pop("sha256", None) != record_digest(record):
-        raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
-    if missing := {*keys, "files"} - record.keys():
-        raise ModelError(f"{path}: {', '.join(sorted(missing))} is missing in it")
-    for listed, digest in record["files"].items():
-        if not (folder / listed).is_file():
-            raise ModelError(f"{folder}: {listed} is missing; copy the folder again")
-        if sha256(folder / listed) != digest:
-            raise ModelError(f"{folder / listed}: its content does not match its checksum in {name}; copy it again")
-    return dict(record)
+        config = make_config(record["config"], f"{folder / CONFIG}")
+        tags, scheme = tuple(record["tags"]), record["scheme"]
+        _check_files(folder, config, record["files"])
+        vocabs = _load_vocabs(folder, record["files"])
+        lm = load_language_model(folder / LM) if config.lm.model else None
+    except ConfigError as error:
+        raise ModelError(str(error)) from None
+    if fast and config.model.encoder != "lattice":
+        raise InputError("fast is for lattice models, and this is not one", folder)
+    tensors, metadata = load_tensors(folder / WEIGHTS)
+    composer = _take_composer(tensors, folder)
+    indexer = make_indexer(config, vocabs, tags, scheme, lm)
+    tagger = _with_weights(config, indexer, tensors, folder, lm, FAST if fast else EXACT)
+    _check_composer(composer, tagger, folder)
+    tagger.to(place).eval()
+    scores, segmenter = json.loads(metadata.get("scores", "{}")), record.get("segmenter", {})
+    return Model(tagger, indexer, config, record["data"], scores, segmenter, composer)
 
 
-def record_digest(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """A safetensors file whose metadata has a checksum over names, shapes, values and the rest of the metadata."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with writing(path, binary=True) as file:
-        file.write(save(plain, {**metadata, "sha256": _digest(plain, metadata)}))
-
-
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read such a file and check it; a file that is missing, cut short or changed is a ModelError."""
+def _take_composer(tensors: dict[str, Tensor], folder: Path) -> Composer | None:
+    """The composer, if there is one; its tensors are removed from `tensors`."""
+    parts = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_COMPOSER)}
+    if not parts:
+        return None
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise ModelError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot read: {reason(error)}") from None
-    except SafetensorError as error:
-        raise ModelError(f"{path}: cut short or not a safetensors file ({error}); copy it again") from None
-    expected = metadata.pop("sha256", None)
-    if expected != _digest(tensors, metadata):
-        raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
-    return tensors, metadata
+        return Composer.from_tensors({name.removeprefix(_COMPOSER): tensor for name, tensor in parts.items()})
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{folder / WEIGHTS}: {error}") from None
 
 
-def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(struct.pack("<q", tensor.numel()))
-        if tensor.numel():
-            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+def _check_composer(composer: Composer | None, tagger: Tagger, folder: Path) -> None:
+    width = None if tagger.lexicon is None else tagger.lexicon.dim
+    if composer is not None and composer.dim != width:
+        raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
+
+
+def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
+    """Whether all vocabularies that a model with this configuration needs are listed."""
+    model = config.model
+    wanted = {
+        CHARS: True,
+        LEXICON: model.encoder == "lattice",
+        SUBWORDS: len(config.lattice_sources) > 1,
+        WORDS: model.encoder == "word",
+        BIGRAMS: model.bichar,
+        SPEECH: model.softword and config.softwords.pos,
+    }
+    for name, is_wanted in wanted.items():
+        if is_wanted and name not in names:
+            raise ModelError(f"{folder / CONFIG}: a model by its configuration has {name}, and its files lack it")
+
+
+def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
+    """The vocabularies of the listed files."""
+    chars, words, bichars, pos = (
+        Vocab.load(folder / name) if name in names else None for name in (CHARS, WORDS, BIGRAMS, SPEECH)
+    )
+    lexicons: dict[str, Lexicon] = {}
+    for name in (LEXICON, SUBWORDS):
+        if name in names:
+            lexicons[name] = Lexicon()
+            lexicons[name].load(folder / name)
+            lexicons[name].settle()
+    return Vocabs(chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos)
+
+
+def _with_weights(
+    config: Config,
+    indexer: Indexer,
+    tensors: dict[str, Tensor],
+    folder: Path,
+    lm: LanguageModel | None,
+    backend: str,
+) -> Tagger:
+    try:
+        tensors = expanded(tensors)
+        tables = _tables(config, indexer, tensors)
+        _check_rows(tables, indexer, folder)
+        tagger = assemble(config, indexer, tables, lm, backend, fresh=False)
+        tagger.load_state_dict(tensors)
+    except (LookupError, RuntimeError) as error:
+        raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
+    return tagger
+
+
+def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> Tables:
+    """The tables of `build`, from the loaded tensors."""
+    tables = Tables(tensors["chars.vectors"] if config.reads_characters else None)
+    if indexer.subwords is not None:
+        tables.words = _word_embedding(tensors, "words.words", config.words.dropout)
+        tables.subwords = _word_embedding(tensors, "words.subwords", config.subwords.dropout)
+    elif indexer.lexicon is not None or indexer.words is not None:
+        source = config.lattice_sources[0] if indexer.words is None else config.words
+        tables.words = _word_embedding(tensors, "words", source.dropout)
+    if indexer.bichars is not None:
+        tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
+    for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
+        if there:
+            tables.beside[name] = CharEmbedding(tensors[f"beside.{name}.vectors"], dropout=config.softwords.dropout)
+    return tables
+
+
+def _word_embedding(tensors: Mapping[str, Tensor], name: str, dropout: float) -> WordEmbedding:
+    return WordEmbedding(tensors[f"{name}.trained"], tensors[f"{name}.fixed"], dropout)
+
+
+def _check_rows(tables: Tables, indexer: Indexer, folder: Path) -> None:
+    """Each vocabulary must have as many symbols as vectors; else the files belong to different models."""
+    words = indexer.lexicon if indexer.words is None else indexer.words
+    pairs: list[tuple[str, Sized | None, Sized | None]] = [
+        ("characters", tables.chars, indexer.vocab if tables.chars is not None else None),
+        ("words", tables.words, words),
+        ("subwords", tables.subwords, indexer.subwords),
+        ("bigrams", _rows(tables, BICHARS), indexer.bichars),
+        ("parts of speech", _rows(tables, POS), indexer.pos),
+        ("places in a word", _rows(tables, POSITIONS), PLACES),
+    ]
+    for name, vectors, symbols in pairs:
+        if vectors is not None and symbols is not None and len(vectors) != len(symbols):
+            raise ModelError(f"{folder}: {len(vectors)} rows of vectors for {len(symbols)} {name}")
+
+
+def _rows(tables: Tables, name: str) -> Sized | None:
+    table = tables.beside.get(name)
+    return table.vectors if isinstance(table, CharEmbedding) else table

@@ -1,9 +1,4 @@
-"""A language model on disk: a folder of plain files. docs/formats.md describes it.
-
-    lm.json                the sizes of the model, and a checksum of the file below
-    chars.txt              its symbols
-    forward.safetensors    the weights of one direction, in half precision; the metadata has what is known of them
-    backward.safetensors   and of the other, on mirrored text
+"""A character language model and its folder of plain files, which docs/formats.md describes.
 
 Each direction is trained on its own and may be missing.
 """
@@ -23,8 +18,8 @@ from torch import Tensor
 
 from hanlattice.errors import ModelError
 from hanlattice.files import sha256
+from hanlattice.models.checksums import load_tensors, read_record, save_tensors, write_record
 from hanlattice.models.device import find_device
-from hanlattice.models.folder import load_tensors, read_record, save_tensors, write_record
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.text.vocab import Vocab
 
@@ -36,7 +31,7 @@ BREAK = "\n"  # stands before the first character of a paragraph and after its l
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the shapes of the weights."""
+    """The sizes of a language model: they determine the shapes of its weights."""
 
     embedding: int
     hidden: int
@@ -46,7 +41,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """Both directions, or one of them, in evaluation mode, and what is known of each."""
+    """One or both directions, in evaluation mode, with the facts recorded about each."""
 
     vocab: Vocab
     settings: Settings
@@ -64,13 +59,13 @@ def weights_file(direction: str) -> str:
 
 
 def save_language_model_frame(folder: Path, vocab: Vocab, settings: Settings) -> None:
-    """What both directions share. Two trainings may write it at the same time, since they write the same."""
+    """Write what both directions share. Two trainings may do so at once, since they write the same."""
     vocab.save(folder / CHARS)
     write_record(folder / RECORD, {"format": FORMAT, "settings": dataclasses.asdict(settings)}, [CHARS])
 
 
 def save_direction(folder: Path, direction: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """The weights of one direction, in half precision."""
+    """Write the weights of one direction, in half precision."""
     half = {name: tensor.detach().to(torch.float16) for name, tensor in tensors.items()}
     save_tensors(folder / weights_file(direction), half, {"facts": json.dumps(facts, ensure_ascii=False)})
 
@@ -78,7 +73,7 @@ def save_direction(folder: Path, direction: str, tensors: Mapping[str, Tensor], 
 def load_language_model(
     folder: str | Path, device: str = "cpu", directions: Iterable[str] = DIRECTIONS
 ) -> LanguageModel:
-    """Read a folder, check everything, and give these directions in evaluation mode."""
+    """Read a folder, check all of it, and return these directions in evaluation mode."""
     folder, place = Path(folder), find_device(device)
     record = read_record(folder / RECORD, FORMAT, ["settings"], "language model")
     vocab, settings = Vocab.load(folder / CHARS), Settings(**record["settings"])
@@ -93,12 +88,12 @@ def load_language_model(
 
 
 def language_model_files() -> list[str]:
-    """The names of the files that a whole language model has."""
+    """The names of the files of a complete language model."""
     return [RECORD, CHARS, *map(weights_file, DIRECTIONS)]
 
 
 def language_model_digest(folder: str | Path) -> str:
-    """A checksum over a whole language model."""
+    """A checksum over all files of a language model."""
     digests = [sha256(Path(folder) / name) for name in language_model_files()]
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 

@@ -20,10 +20,10 @@ Encoder = LatticeLSTM | CharLSTM | WordLSTM | Stack
 
 
 class Tagger(nn.Module):
-    """A batch in, a loss or tags out: of characters, or of words where the encoder is of words.
+    """From a batch to a loss or to tags: of characters, or of words if the encoder reads words.
 
-    `chars` is None for a model that sees whole words alone, `words` for one that sees none, `lm` without language
-    model. `beside` has tables for further numbers of each character, by their names in the batch.
+    `chars` is None for a model that reads only whole words, `words` for one that reads none, `lm` for one without a
+    language model. `beside` has the tables for further ids of each character, by their names in the batch.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Tagger(nn.Module):
 
     @property
     def lexicon(self) -> WordEmbedding | None:
-        """The vectors of the lexicon that a user may add to."""
+        """The vectors of the lexicon to which a user may add words."""
         return self.words.words if isinstance(self.words, TwoSources) else self.words
 
     def emissions(self, batch: Batch) -> Tensor:
@@ -56,14 +56,14 @@ class Tagger(nn.Module):
         return scores
 
     def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Tensor:
-        """The emissions, with `trust` more for each tag of own words, and under what is known of gaps."""
+        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""
         emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
         if own is not None:
             emissions = self.crf.boost(emissions, WORD, *own, trust)
         return emissions if gaps is None else self.crf.constrain(emissions, gaps)
 
     def inputs(self, batch: Batch) -> Tensor | None:
-        """[B, T, D]: the character embedding, and beside it whatever else is known of the character."""
+        """[B, T, D]: for each character its own vector, those of its further ids, and the language model's states."""
         if self.chars is None:
             return None
         parts: list[Tensor] = [self.chars(batch.chars)]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from hanlattice.errors import ModelError
-from hanlattice.models.folder import load_tensors, save_tensors
+from hanlattice.models.checksums import load_tensors, save_tensors
 
 Matrix = npt.NDArray[np.float32]
 

@@ -20,8 +20,8 @@ from hanlattice.errors import InputError, OutputError
 from hanlattice.events import Listener, ignore
 from hanlattice.extras import extra, peak_memory, versions
 from hanlattice.files import sha256, shown
-from hanlattice.models.checkpoint import WEIGHTS
 from hanlattice.models.device import use_threads
+from hanlattice.models.folder import WEIGHTS
 from hanlattice.pretrain.kinds import Unit
 from hanlattice.pretrain.outputs import Outputs, read_record
 from hanlattice.pretrain.sentences import Sentences

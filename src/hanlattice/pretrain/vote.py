@@ -19,7 +19,7 @@ from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.events import Listener, ignore
 from hanlattice.files import check_output, writing
-from hanlattice.models.shipped import find_model, model_files
+from hanlattice.models import find_model, model_files
 from hanlattice.predict import Predictor, load
 from hanlattice.text.boundaries import sentences
 from hanlattice.text.normal import fold

@@ -9,7 +9,7 @@ beside the lexicon. Dictionary files have a word a line, `word TAB anything`, or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import RLock
@@ -117,6 +117,7 @@ class Lexicon:
         self._removed = Marks()
         self._chosen: Marks | None = None  # those named since `settle`
         self._parts: Parts = ()  # what matches the words that were there when they were last looked for
+        self.on_growth: Callable[[Lexicon], None] | None = None  # called before new words can be found
         self._lock = RLock()
         self.update(words)
 
@@ -243,7 +244,13 @@ class Lexicon:
     def _ready(self) -> Parts:
         """Matchers of the words that are there now, made when they are first needed."""
         with self._lock:
-            self._parts = extend(self._parts, len(self.words), self._last)
+            before, self._parts = self._parts, extend(self._parts, len(self.words), self._last)
+            if self.on_growth is not None and self._parts is not before:
+                try:
+                    self.on_growth(self)  # which may match words itself
+                except BaseException:
+                    self._parts = before
+                    raise
             return self._parts
 
     def _last(self, count: int) -> list[str]:

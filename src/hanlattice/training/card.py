@@ -11,7 +11,7 @@ from hanlattice.config import Config
 from hanlattice.evaluation.report import percent
 from hanlattice.evaluation.segmentation import named_scores
 from hanlattice.files import read_text, writing
-from hanlattice.models.checkpoint import Model
+from hanlattice.models.folder import Model
 from hanlattice.text.display import counted
 from hanlattice.text.tags import labels_of
 from hanlattice.training.corpora import PARTS

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hanlattice.data.corpus import Corpus, read_corpus
 from hanlattice.data.download import resolve
-from hanlattice.models.checkpoint import Model
+from hanlattice.models.folder import Model
 
 
 def read_for(models: Iterable[Model], file: str, format: str = "auto", scheme: str = "auto") -> Corpus:

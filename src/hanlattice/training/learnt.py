@@ -10,7 +10,7 @@ from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
 from hanlattice.evaluation.segmentation import words_in
 from hanlattice.files import sha256, shown
-from hanlattice.models.checkpoint import Model
+from hanlattice.models.folder import Model
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import hold_out, without_empty
 

@@ -25,9 +25,9 @@ from hanlattice.evaluation.ner import Report, score
 from hanlattice.events import Listener, Log, ignore
 from hanlattice.files import sha256
 from hanlattice.models.build import Built, build
-from hanlattice.models.checkpoint import FRAME, LM, WEIGHTS, load_model, save_frame, save_weights
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
+from hanlattice.models.folder import FRAME, LM, WEIGHTS, load_model, save_frame, save_weights
 from hanlattice.models.language_model import language_model_digest
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints

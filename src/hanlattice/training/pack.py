@@ -11,9 +11,9 @@ from hanlattice.config import make_config
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import sha256
-from hanlattice.models.checkpoint import LM, Model, load_model, save_frame, save_weights
 from hanlattice.models.compose import learn_from
 from hanlattice.models.compress import compressed
+from hanlattice.models.folder import LM, Model, load_model, save_frame, save_weights
 from hanlattice.nn.embeddings import TwoSources
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence

@@ -9,8 +9,8 @@ from hanlattice.config import Config
 from hanlattice.errors import InputError
 from hanlattice.evaluation.ner import score
 from hanlattice.evaluation.segmentation import cut, score_segmentation, words_in
-from hanlattice.models.checkpoint import Model
 from hanlattice.models.decode import decode
+from hanlattice.models.folder import Model
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import PARTS, Corpora
 

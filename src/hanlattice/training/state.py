@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.errors import HanlatticeError, ModelError
-from hanlattice.models.folder import load_tensors, save_tensors
+from hanlattice.models.checksums import load_tensors, save_tensors
 from hanlattice.training.optim import Average
 
 STATE = "state.safetensors"

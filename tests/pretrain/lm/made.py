@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hanlattice.models.folder import load_tensors
+from hanlattice.models.checksums import load_tensors
 from hanlattice.models.language_model import LanguageModel, Settings, make_vocab
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.pretrain.lm import curve

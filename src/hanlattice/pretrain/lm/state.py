@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hanlattice.errors import ModelError
-from hanlattice.models.folder import load_tensors, save_tensors
+from hanlattice.models.checksums import load_tensors, save_tensors
 from hanlattice.nn.language_model import CharLanguageModel, State
 from hanlattice.training.state import finite_loss, load_optimizer, optimizer_tensors
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from hanlattice.plain import exit_code
 from torch import Tensor
 
 from hanlattice.bench.timing import machine, versions
@@ -26,7 +27,6 @@ from hanlattice.data.download import resolve
 from hanlattice.models.compose import compose, known_ends, learn
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import WordEmbedding
-from hanlattice.plain import exit_code
 from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors

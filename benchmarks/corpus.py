@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -30,6 +31,7 @@ from hanlattice.predict import Predictor
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import PACE
 from hanlattice.training.optim import make_optimizer
+from hanlattice.training.step import Training, tagger_gradients
 
 
 def median_seconds(work: Callable[[int], object], rounds: int, device: torch.device) -> float:
@@ -61,8 +63,7 @@ def main() -> None:
     examples = built.indexer.examples(corpora.train)
     matched = time.perf_counter() - begin
     tagger = built.tagger.to(device)
-    optimizer = make_optimizer(tagger, config.train)
-    weights = [p for p in tagger.parameters() if p.requires_grad]
+    run = Training(tagger, make_optimizer(tagger, config.train), config.train.clip)
 
     def make(places: object) -> Batch:
         return examples.batch(places).to(device)  # type: ignore[arg-type]
@@ -71,10 +72,7 @@ def main() -> None:
         order = training_batches(examples.lengths, options.batch, 1, n)
         with closing(prefetch(make, order, PACE[device.type][0])) as batches:
             for batch in batches:
-                optimizer.zero_grad(set_to_none=True)
-                tagger.loss(batch).mean().backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(weights, config.train.clip)
-                optimizer.step()
+                run.step(partial(tagger_gradients, tagger, batch))
 
     tagger.train()
     training = median_seconds(epoch, options.rounds, device)

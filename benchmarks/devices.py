@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hanlattice.plain import Parser, exit_code
 
 from hanlattice.bench.timing import machine, medians, versions
 from hanlattice.evaluation.ner import score
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device
-from hanlattice.plain import Parser, exit_code
 from hanlattice.predict import Predictor, load
 from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.training.labelled import read_for
+from hanlattice.training.corpora import read_for
 
 Found = list[list[Span]]
 

@@ -21,19 +21,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hanlattice.plain import exit_code
+
+from hanlattice.data.corpus import hold_out
 from hanlattice.data.segmented import read_segmented
 from hanlattice.errors import HanlatticeError
 from hanlattice.evaluation.ner import Score, score
 from hanlattice.evaluation.segmentation import words_in
 from hanlattice.models.device import use_threads
-from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
 from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.training.corpora import hold_out
 
 TRUSTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
 Found = Sequence[Sequence[Span]]

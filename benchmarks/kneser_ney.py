@@ -38,8 +38,7 @@ from hanlattice.events import ignore
 from hanlattice.files import sha256, shown, writing
 from hanlattice.models.language_model import DIRECTIONS
 from hanlattice.pretrain.lm.recipe import MIN_COUNT, Recipe
-from hanlattice.pretrain.lm.source import read_source
-from hanlattice.pretrain.lm.text import BREAK_ID, Lines, hold_out, read_lines_of
+from hanlattice.pretrain.lm.text import BREAK_ID, Lines, hold_out, read_lines_of, read_source
 from hanlattice.text.vocab import Vocab, seen_as
 
 UNKNOWN_ID = 0

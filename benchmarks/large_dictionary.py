@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from hanlattice.plain import exit_code
 
 from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import HanlatticeError
 from hanlattice.files import read_text
 from hanlattice.models.device import use_threads
-from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
 from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon

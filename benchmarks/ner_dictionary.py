@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hanlattice.plain import exit_code
 
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
@@ -29,7 +30,6 @@ from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.ner import Report, Score, score
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import TwoSources, WordEmbedding
-from hanlattice.plain import exit_code
 from hanlattice.predict import Predictor, load
 from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon, read_words

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from hanlattice.bench.timing import Timing, machine, medians, versions
+from hanlattice.data.corpus import hold_out
 from hanlattice.data.segmented import from_words, read_segmented
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.report import percent
@@ -37,7 +38,6 @@ from hanlattice.evaluation.segmentation import SegmentationReport, score_segment
 from hanlattice.extras import installed
 from hanlattice.files import read_lines, sha256, writing
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.corpora import hold_out
 
 OURS = "from hanlattice.cli import main; main()"
 JIEBA = r"""

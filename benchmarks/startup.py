@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hanlattice.plain import exit_code
 
 from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import HanlatticeError
 from hanlattice.models.device import use_threads
-from hanlattice.plain import exit_code
 from hanlattice.predict import load
 from hanlattice.pretrain.outputs import Outputs
 

@@ -1,4 +1,4 @@
-"""`hanlattice pretrain lm`, `lm score` and `lm sample`, as a user types them; and their twin that needs no typer."""
+"""`hanlattice pretrain lm`, `lm score` and `lm sample`, as a user types them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,12 +17,11 @@ import pytest
 from hanlattice.cli import lm as cli_lm
 from hanlattice.cli.pretrain_lm import pretrain_lm
 from hanlattice.models.language_model import load_language_model
-from hanlattice.pretrain.__main__ import main as plain_main
 from hanlattice.pretrain.lm import train as lm_train
 from hanlattice.pretrain.lm.recipe import HELP, Recipe
 from hanlattice.pretrain.lm.score import text_surprise
 from hanlattice.pretrain.lm.train import train_language_model
-from tests.cli.command import ENVIRONMENT, hanlattice, run
+from tests.cli.command import hanlattice, run
 from tests.pretrain.lm.made import TINY, files_of_any_size, limit_files, tiny
 
 OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
@@ -55,53 +52,20 @@ def test_a_language_model_is_trained_and_says_how_well(folder, text, tmp_path):
     assert (tmp_path / "lm" / "lm.json").read_bytes() == (folder / "lm.json").read_bytes()
 
 
-def test_both_command_lines_have_the_options_of_the_recipe_and_its_defaults():
+def test_the_options_are_those_of_the_recipe_with_its_defaults():
     given = inspect.signature(pretrain_lm).parameters
     names = [option.name for option in dataclasses.fields(Recipe)]
     assert sorted(HELP) == sorted(names)
     assert {name: given[name].default for name in names} == dataclasses.asdict(Recipe())
     assert sorted(given) == sorted([*names, "files", "out", "direction", "resume"])
-    with mock.patch("hanlattice.pretrain.__main__.train_language_model") as train:
-        with mock.patch.object(sys, "argv", ["x", "lm", "a.txt", "b.txt", "--out", "there"]):
-            assert plain_main() == 0
-        with mock.patch.object(
-            sys, "argv", ["x", "lm", "a.txt", "-o", "there", "--from=base", "--hidden=7", "--resume"]
-        ):
-            assert plain_main() == 0
-    (first, second) = train.call_args_list
-    assert first.args == (Recipe(), [Path("a.txt"), Path("b.txt")], Path("there"), "both")
-    assert first.kwargs["resume"] is False
-    assert second.args[0] == Recipe(start_from=Path("base"), hidden=7)
-    assert second.kwargs["resume"] is True
 
 
-def test_it_runs_with_torch_numpy_and_safetensors_alone(text, tmp_path):
-    code = (
-        "import sys, runpy\n"
-        "others = ('typer', 'rich', 'gensim', 'matplotlib', 'tokenizers', 'rjieba', 'daachorse')\n"
-        "for name in others: sys.modules[name] = None\n"
-        "runpy.run_module('hanlattice.pretrain', run_name='__main__')\n"
-    )
-    arguments = [sys.executable, "-c", code, "lm", str(text), "-o", str(tmp_path / "lm"), *OPTIONS, "--epochs=1"]
-    environment = {**ENVIRONMENT, "PYTHONWARNINGS": "default"}
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "forward: perplexity" in done.stderr
-    assert set(load_language_model(tmp_path / "lm").directions) == {"forward", "backward"}
-
-
-def test_a_mistake_is_one_line_in_the_plain_twin_too(tmp_path, capsys):
-    with mock.patch.object(sys, "argv", ["x", "lm", str(tmp_path / "none.txt"), "-o", str(tmp_path / "lm")]):
-        assert plain_main() == 2
-    assert capsys.readouterr().err == f"error: {tmp_path}/none.txt: cannot read: there is no such file or folder\n"
-
-
-def test_ctrl_c_says_how_to_go_on(text, tmp_path):
+def test_ctrl_c_says_how_to_continue(text, tmp_path):
     with mock.patch.object(lm_train, "train_language_model", side_effect=KeyboardInterrupt):
         done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", "--epochs", "3")
     assert done.code == 130
     expected = shlex.join(["hanlattice", "pretrain", "lm", str(text), "--out", str(tmp_path / "lm"), "--epochs", "3"])
-    assert f"stopped; go on with: {expected} --resume" in done.err
+    assert f"stopped; continue with: {expected} --resume" in done.err
 
 
 def test_what_cannot_be_trained_on_is_refused(folder, text, tmp_path):
@@ -124,7 +88,7 @@ def test_what_cannot_be_trained_on_is_refused(folder, text, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_told(text, tmp_path):
+def test_a_full_disk_is_reported(text, tmp_path):
     """A log that leads to a full disk."""
     (tmp_path / "lm").mkdir()
     (tmp_path / "lm" / "log-forward.jsonl").symlink_to("/dev/full")
@@ -132,7 +96,7 @@ def test_a_full_disk_is_told(text, tmp_path):
     done.refused("cannot write", "log-forward.jsonl")
 
 
-def test_no_room_for_the_first_state_is_told(text, tmp_path):
+def test_no_room_for_the_first_state_is_reported(text, tmp_path):
     command = ("pretrain", "lm", text, *OPTIONS, "--direction", "forward", "--out", tmp_path / "lm")
     with files_of_any_size():
         limit_files(4000)
@@ -143,7 +107,7 @@ def test_no_room_for_the_first_state_is_told(text, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_scores_that_cannot_be_written_are_told(folder):
+def test_scores_that_cannot_be_written_are_reported(folder):
     with open("/dev/full", "wb") as full:
         done = run("lm", "score", "-m", folder, "王小明去了", stdout=full)
     done.refused("cannot write the output: the disk is full")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from hanlattice.config import make_config
 from hanlattice.models import find_model
 from hanlattice.models.folder import load_model
-from hanlattice.training.card import BEFORE, about_of, kind_of, write_card
+from hanlattice.training.card import kind_of, write_card
 from hanlattice.training.loop import train
 from tests.cutting import cutting_tree
 from tests.made import made_config
-from tests.strategies import any_text, shares_folder
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 KINDS: list[tuple[dict[str, Any], str]] = [
     ({}, "lattice LSTM–CRF"),
     ({"encoder": "char"}, "character LSTM–CRF"),
@@ -91,38 +91,23 @@ def test_the_card_of_a_segmenter(made, tmp_path):
         assert f"| - OOV ({100 * oov['rate']:.2f} %) | – | {100 * oov['recall']:.2f} | – | {oov['gold']} |" in card
 
 
-def carried(text: str) -> bool:
-    """Whether a file gives it back as it was."""
-    return "\r" not in text and text.encode("utf-8", "ignore").decode("utf-8") == text
-
-
-about_texts = st.lists(
-    st.sampled_from(["## Limits", "", "| a | b |", "|---|---|", "## Scores", "### Before it", "- News."])
-    | any_text.filter(carried),
-    max_size=6,
-).map("\n".join)
-
-
-@shares_folder
-@given(about=about_texts, own=st.sets(st.sampled_from(["dev", "test"])), before=st.sets(st.sampled_from(["dev"])))
-@example(about="| a | precision |\n|---|---|", own={"dev"}, before=set())
-@example(about="## Scores\n\nOthers.\n\n| x | y |", own=set(), before={"dev"})
-def test_what_its_maker_said_is_found_at_the_end_of_any_card(char_folder, tmp_path, about, own, before):
+@pytest.mark.parametrize("about", ["", "## Limits\n\n| a | b |\n|---|---|\n\n## Scores\n\nNews."])
+def test_the_makers_own_text_comes_last(char_folder, tmp_path, about):
     model = load_model(char_folder)
-    scores = {part: report for part, report in model.scores.items() if part in own}
-    scores |= {BEFORE: {part: model.scores[part] for part in before}} if before else {}
-    write_card(tmp_path, model, scores, about)
-    assert about_of(tmp_path) == about.strip()
-
-
-def test_what_is_no_card_says_nothing(tmp_path):
-    assert about_of(tmp_path) == ""
-    (tmp_path / "README.md").write_text("# Mine\n\nA model.\n", "utf-8")
-    assert about_of(tmp_path) == ""
+    cards = []
+    for packed in ({"precision": "full"}, {"precision": "full", "about": about}):
+        write_card(tmp_path, replace(model, data={**model.data, "packed": packed}), model.scores)
+        cards.append((tmp_path / "README.md").read_text("utf-8"))
+    assert cards[1] == (f"{cards[0]}\n{about}\n" if about else cards[0])
 
 
 @pytest.mark.parametrize("name", ["ner", "seg"])
-def test_what_is_said_of_the_models_that_come_along(name):
-    about = about_of(find_model(name))
+def test_the_cards_of_the_bundled_models_are_what_would_be_written_now(name, tmp_path):
+    """With the text of configs/NAME.md at the end, by which they were packed."""
+    folder = find_model(name)
+    model, about = load_model(folder), (CONFIGS / f"{name}.md").read_text("utf-8").strip()
     assert about.startswith("## How it was made\n")
-    assert "\n## Limits\n" in about
+    model = replace(model, data={**model.data, "packed": {**model.data["packed"], "about": about}})
+    (tmp_path / name).mkdir()
+    write_card(tmp_path / name, model, model.scores)
+    assert (tmp_path / name / "README.md").read_bytes() == (folder / "README.md").read_bytes()

@@ -1,20 +1,26 @@
-"""The corpora of a run: dev held out of train, exactly and the same every time."""
+"""The corpora of a training: dev is held out of train exactly; finished models find theirs again."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.config import DataConfig, make_config
+from hanlattice.data.corpus import even_steps, hold_out, read_corpus
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import InputError
+from hanlattice.models.folder import Model, load_model
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.training.corpora import Corpora, even_steps, hold_out, read_corpora
+from hanlattice.training.corpora import Corpora, own_training, read_corpora, training_files
+from tests.made import made_config, sentences
+from tests.untrained import write_untrained
 
 
 def numbered(count: int) -> list[Sentence]:
@@ -58,7 +64,7 @@ def test_every_sentence_is_in_one_part_in_its_order_and_dev_is_spread(count, sha
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_a_share_that_is_no_sentence_is_told(tmp_path, count):
+def test_a_share_below_one_sentence_is_refused(tmp_path, count):
     write_jsonl(tmp_path / "t.jsonl", numbered(count))
     with pytest.raises(
         InputError, match=rf"t\.jsonl: data\.holdout = 0\.2 of {count} sentences is not one sentence; take"
@@ -96,7 +102,7 @@ def write_more(folder):
 
 
 @pytest.mark.parametrize("where", ["all", "end"])
-def test_what_there_is_beside_train_is_learnt_and_never_dev(tmp_path, where):
+def test_more_is_trained_on_and_never_dev(tmp_path, where):
     write_jsonl(tmp_path / "t.jsonl", numbered(8))
     data = DataConfig(
         train=str(tmp_path / "t.jsonl"), more=write_more(tmp_path), holdout=0.5, holdout_from=where, limit=6
@@ -104,7 +110,7 @@ def test_what_there_is_beside_train_is_learnt_and_never_dev(tmp_path, where):
     corpora = read_corpora(data)
     assert (len(corpora.train), len(corpora.dev)) == (3, 3)  # neither counts more, nor does limit
     assert [sentence.text for sentence in corpora.more] == ["北京人", "上海"]
-    assert corpora.learnt == corpora.train + corpora.more
+    assert corpora.trained_on == corpora.train + corpora.more
     assert corpora.digests.keys() == {"train", "more"}
     facts = corpora.facts(make_config({"data": {"train": data.train, "more": data.more}}))
     assert facts["more"] == {
@@ -137,7 +143,7 @@ def test_more_may_have_another_scheme(tmp_path):
     assert corpora.more == corpora.train
 
 
-def test_more_that_is_not_there_is_told(tmp_path):
+def test_more_that_is_missing_is_reported(tmp_path):
     write_jsonl(tmp_path / "t.jsonl", numbered(8))
     with pytest.raises(InputError, match=r"gone\.jsonl: cannot read: there is no such file"):
         read_corpora(DataConfig(train=str(tmp_path / "t.jsonl"), more=str(tmp_path / "gone.jsonl"), holdout=0.5))
@@ -164,3 +170,39 @@ def test_where_vectors_of_words_came_from(model, words, subwords):
     bare = corpora.facts(make_config({"model": model}))["vectors"]
     assert [bool(bare[name]) for name in ("words", "subwords")] == [bool(words), bool(subwords)]
     assert {bare["words"], bare["subwords"]} <= {"", "random"}
+
+
+def model_of(folder: Path, made: Path, **changes: Any) -> Model:
+    config = made_config(made, model__encoder="char", model__hidden=2, **changes)
+    return load_model(write_untrained(folder, config, sentences(6, 1)))
+
+
+@pytest.mark.parametrize("changes", [{}, {"data__more": "m"}, {"data__limit": 7}, {"data__dev": "", "holdout": "end"}])
+def test_models_of_other_sentences_are_told_apart(made, tmp_path, changes):
+    plain = {"data__dev": "", "data__holdout": 0.25}
+    write_jsonl(tmp_path / "more.jsonl", sentences(3, 2))
+    other = {**plain, **changes}
+    if other.pop("holdout", ""):
+        other["data__holdout_from"] = "end"
+    if "data__more" in other:
+        other["data__more"] = str(tmp_path / "more.jsonl")
+    models = {"A": model_of(tmp_path / "a", made, **plain), "B": model_of(tmp_path / "b", made, **other)}
+    found, what = own_training(models, notes := [])
+    assert any("trained on different sentences" in note for note in notes) == bool(changes)
+    whole = read_corpus(made / "train.bmes").sentences
+    stays = [sentence for at, sentence in enumerate(whole) if at % 4 != 3]
+    if "data__limit" in other:
+        stays = [sentence for at, sentence in enumerate(whole[:7]) if at != 3]
+    if "data__holdout_from" in other:
+        stays = list(whole[:90])
+    assert list(found or ()) == stays
+    assert what.endswith(f"of B, {len(stays)} sentences")
+
+
+def test_all_training_files_are_known(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("HANLATTICE_CACHE", str(tmp_path))
+    models = [
+        model_of(tmp_path / "a", made, data__more=str(tmp_path / "more.jsonl")),
+        model_of(tmp_path / "b", made, data__train="@msra/train.bmes", data__more=""),
+    ]
+    assert training_files(models) == [made / "train.bmes", tmp_path / "more.jsonl"]

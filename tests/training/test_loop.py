@@ -1,4 +1,4 @@
-"""The training loop: it learns, it stops when told, and after any death it goes on as if nothing had happened."""
+"""The training loop: it learns, stops when told, resumes after any death; and the scores of a finished segmenter."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from typing import Any
 import pytest
 import torch
 
-from hanlattice.config import Config
+from hanlattice.config import Config, make_config
 from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
+from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.models.checksums import load_tensors
+from hanlattice.models.decode import decode
 from hanlattice.models.folder import load_model
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training import loop
+from hanlattice.training.corpora import read_corpora, training_words
 from hanlattice.training.loop import train
+from tests.cutting import cutting_tree, in_words
 from tests.made import made_config, sentences, write_made
 from tests.training.crash import killed_at_step, killed_at_write
 from tests.untrained import in_twos
@@ -155,7 +159,7 @@ def test_each_step_of_each_epoch_misses_other_words(tiny, tmp_path, monkeypatch)
     assert {(seed[0], seed[1]) for seed in seeds} == {(1, 0), (1, 1)}
 
 
-def test_more_sentences_are_learnt_and_the_words_they_have_are_met(tiny, tmp_path):
+def test_more_sentences_are_trained_on_and_their_words_met(tiny, tmp_path):
     write_jsonl(tmp_path / "more.jsonl", [Sentence("大海与沙漠，沙漠", (Span(0, 2, "SEA"),))] * 3)
     folder = train(config_of(tiny, train__epochs=1, data__more=str(tmp_path / "more.jsonl")), tmp_path / "run").folder
     model = load_model(folder)
@@ -167,7 +171,7 @@ def test_more_sentences_are_learnt_and_the_words_they_have_are_met(tiny, tmp_pat
     assert f"| more | {tmp_path / 'more.jsonl'} | 3 |" in (folder / "README.md").read_text("utf-8")
 
 
-def test_resume_wants_the_same_sentences_beside_train(tiny, tmp_path):
+def test_resume_needs_the_same_further_sentences(tiny, tmp_path):
     write_jsonl(tmp_path / "more.jsonl", sentences(8, 5))
     config = config_of(tiny, train__epochs=1, data__more=str(tmp_path / "more.jsonl"))
     assert killed_at_step(config, tmp_path / "run", 1)
@@ -199,15 +203,15 @@ def test_the_loss_is_saved_though_nobody_looked(tiny, tmp_path, monkeypatch):
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
-def test_a_loss_that_diverges_unseen_is_told_before_anything_is_kept(tiny, tmp_path, monkeypatch):
+def test_a_loss_that_diverges_unseen_is_reported_before_weights_are_kept(tiny, tmp_path, monkeypatch):
     at_the_pace_of_a_gpu(monkeypatch)
     config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=0.0)
-    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 5: .*lower train\.lr"):
+    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 5: .*lower the learning rate"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
-def test_a_batch_that_cannot_be_made_is_told(tiny, tmp_path, monkeypatch):
+def test_a_batch_that_cannot_be_made_is_reported(tiny, tmp_path, monkeypatch):
     at_the_pace_of_a_gpu(monkeypatch)
 
     def fail(run: loop.Run, places: Any) -> None:
@@ -253,7 +257,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(tiny, tmp_path, name):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / name).mkdir() if name == "sub" else (tmp_path / "mine" / name).write_text("mine", "utf-8")
     for resume in (False, True):
-        with pytest.raises(OutputError, match=f"holds {name}, which is not of a run: choose a new or empty folder"):
+        with pytest.raises(OutputError, match=f"holds {name}, which is not part of a run: choose a new"):
             train(config_of(tiny), tmp_path / "mine", resume=resume)
     assert [file.name for file in (tmp_path / "mine").iterdir()] == [name]
 
@@ -269,7 +273,7 @@ def test_a_folder_that_holds_a_run_is_refused(tiny, tmp_path, lattice_folder):
     assert killed_at_step(config_of(tiny), tmp_path / "run", 1)
     before = (tmp_path / "run" / "state.safetensors").read_bytes()
     for folder in (tmp_path / "run", lattice_folder):
-        with pytest.raises(OutputError, match="holds a run already: go on with it by --resume"):
+        with pytest.raises(OutputError, match="holds a run already: continue it with --resume"):
             train(config_of(tiny), folder)
     assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
 
@@ -290,7 +294,7 @@ CHANGES = [(False, c) for c in ("setting", "train.bmes", "dev.bmes", "words.bin"
 
 
 @pytest.mark.parametrize(("finished", "change"), CHANGES)
-def test_resume_wants_the_same_settings_and_data(tiny, tmp_path, change, finished):
+def test_resume_needs_the_same_settings_and_data(tiny, tmp_path, change, finished):
     data = Path(shutil.copytree(tiny, tmp_path / "data"))
     if finished:
         train(config_of(data, train__epochs=1), tmp_path / "run")
@@ -367,9 +371,9 @@ def test_the_best_epoch_is_kept_not_the_last(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("clip", [0.0, 5.0])
-def test_a_loss_that_diverges_is_told(tiny, tmp_path, clip):
+def test_a_loss_that_diverges_is_reported(tiny, tmp_path, clip):
     config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=clip)
-    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 2: .*lower train\.lr"):
+    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 2: .*lower the learning rate"):
         train(config, tmp_path / "run")
 
 
@@ -411,7 +415,7 @@ def test_limit_takes_the_first_sentences(tiny, tmp_path):
     assert load_model(folder).data["train"]["sentences"] == 7
 
 
-def test_everything_that_is_missing_is_told_at_once_and_first(tmp_path):
+def test_everything_that_is_missing_is_reported_together_and_first(tmp_path):
     with pytest.raises(ConfigError) as caught:
         train(Config(), tmp_path / "run")
     assert [problem.split()[0] for problem in caught.value.problems] == ["data.train", "data.dev", "words.vectors"]
@@ -426,7 +430,7 @@ def test_a_device_that_is_not_here_is_refused_before_any_work(tiny, tmp_path):
 
 @pytest.mark.parametrize("lacking", ["train", "dev", "test"])
 @pytest.mark.parametrize("changes", [{"model__encoder": "word"}, {"model__encoder": "char", "model__softword": True}])
-def test_gold_words_that_are_not_there_are_told_of_their_file_at_once(tiny, tmp_path, lacking, changes):
+def test_missing_gold_words_are_refused_with_their_file(tiny, tmp_path, lacking, changes):
     for part in ("train", "dev", "test"):
         found = read_corpus(tiny / f"{part}.bmes").sentences
         write_columns(tmp_path / f"{part}.bmes", found if part == lacking else [in_twos(each) for each in found])
@@ -440,3 +444,76 @@ def test_paper_vocab_is_announced(tiny, tmp_path):
     train(config_of(tiny, train__epochs=1, model__paper_vocab=True), tmp_path / "run")
     (start,) = events(tmp_path / "run", "start")
     assert any("paper_vocab" in notice for notice in start["notices"])
+
+
+def expected(folder: Path, sentences: Any, known: set[str]) -> dict[str, object]:
+    model = load_model(folder)
+    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences))
+    gold = [sentence.spans or () for sentence in sentences]
+    return score_segmentation([sentence.text for sentence in sentences], gold, found, known).as_dict(words=0)
+
+
+def test_dev_and_test_are_scored_against_what_was_not_held_out(made, tmp_path):
+    tree = cutting_tree(made, tmp_path, data__dev="", data__holdout=0.25, train__epochs=1)
+    events: list[dict[str, Any]] = []
+    result = train(make_config(tree), tmp_path / "run", listen=events.append)
+    corpora = read_corpora(make_config(tree).data)
+    known = words_in(corpora.train)
+    whole = words_in(read_corpus(tmp_path / "train.seg").sentences)
+    assert known < whole
+    assert result.scores["dev"]["segmentation"] == expected(result.folder, corpora.dev, known)
+    assert result.scores["test"]["segmentation"] == expected(result.folder, corpora.test, known)
+    assert result.scores["dev"]["segmentation"]["oov"]["gold"] > 0
+    assert load_model(result.folder).scores == result.scores
+    (epoch,) = [event for event in events if event["event"] == "epoch"]
+    assert epoch["dev"] == result.scores["dev"]["overall"]
+    notes: list[str] = []
+    assert training_words(load_model(result.folder), notes) == known
+    assert notes == []
+
+
+def test_scores_that_are_there_are_not_decoded_again(made, tmp_path, monkeypatch):
+    config = make_config(cutting_tree(made, tmp_path, train__epochs=1, model__hidden=4))
+    result = train(config, tmp_path / "run")
+    monkeypatch.setattr(loop, "decode", None)
+    corpora = read_corpora(config.data)
+    assert loop.complete_scores(load_model(result.folder), corpora) == result.scores
+    assert train(config, tmp_path / "run", resume=True).scores == result.scores
+
+
+@pytest.mark.parametrize("part", ["dev", "test"])
+def test_a_corpus_that_is_not_cut_into_words_is_refused_before_training(made, tmp_path, part):
+    bad = [in_words(sentences(1, 1)[0]), sentences(1, 1)[0]]
+    write_columns(tmp_path / "bad.bmes", bad)
+    tree = cutting_tree(made, tmp_path, **{f"data__{part}": str(tmp_path / "bad.bmes")})
+    with pytest.raises(InputError, match=rf"bad\.bmes: a segmenter .* sentence 2 of {part} .* no word covers"):
+        train(make_config(tree), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def spaced(sentence: Sentence) -> Sentence:
+    """With a blank before every second word, which is a gold word of its own."""
+    text, spans, words = "", [], []
+    for at, span in enumerate(sentence.spans or ()):
+        if at % 2:
+            words.append(Span(len(text), len(text) + 1, "WORD"))
+            text += " "
+        spans.append(Span(len(text), len(text) + span.end - span.start, "WORD"))
+        text += sentence.text[span.start : span.end]
+    return Sentence(text, tuple(spans), (*words, *spans))
+
+
+def test_white_space_in_the_corpus(made, tmp_path):
+    """Also a sentence of nothing else, and softwords by gold words, which cover white space too."""
+    path = tmp_path / "spaced.jsonl"
+    blank = Sentence(" \u3000", (), (Span(0, 2, "WORD"),))
+    write_jsonl(path, [blank, *(spaced(in_words(sentence)) for sentence in sentences(12, 3))])
+    changes = {"model__softword": True, "segment__by": "gold", "train__epochs": 1, "train__batch_size": 3}
+    tree = cutting_tree(made, tmp_path, **{f"data__{part}": str(path) for part in ("train", "dev", "test")}, **changes)
+    scores = train(make_config(tree), tmp_path / "run").scores["test"]
+    assert scores["overall"]["gold"] == scores["segmentation"]["bakeoff"]["gold"]
+
+
+def test_an_unused_section_may_name_missing_files(made, tmp_path):
+    tree = cutting_tree(made, tmp_path, train__epochs=1, words__vectors="no.bin", subwords__lexicon="no.txt")
+    assert train(make_config(tree), tmp_path / "run").scores["epoch"] == 1

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hanlattice.config import TrainConfig, make_config
-from hanlattice.training.optim import Average, learning_rate, make_optimizer, warmup_linear
+from hanlattice.models.build import build
+from hanlattice.training.optim import Average, learning_rate, make_optimizer
+from hanlattice.training.optim import warmup_linear as warmup_linear
+from tests.made import made_tree, sentences
 
 
 def settings(**changes: Any) -> TrainConfig:
@@ -41,7 +44,7 @@ def test_warm_up_rises_then_the_schedule_takes_over():
     assert found[4:] == pytest.approx([(20 - step) / 16 for step in range(4, 20)])
 
 
-def test_the_rate_rises_and_falls_to_nothing():
+def test_warmup_linear_rises_and_falls_to_nothing():
     found = [warmup_linear(1.0, 0.1, step, 100) for step in range(100)]
     assert found[:11] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0])
     assert found[10:] == sorted(found[10:], reverse=True)
@@ -60,25 +63,37 @@ def test_a_rate_is_above_0_and_at_most_lr(schedule: str, warmup: float, epochs: 
     assert all(0 < rate <= 1 + 1e-12 for rate in found)
 
 
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.chars, self.encoder, self.still = nn.Embedding(3, 2), nn.Linear(2, 2), nn.Linear(2, 2)
-        self.still.requires_grad_(False)
+MODELS: dict[str, dict[str, Any]] = {
+    "characters, bigrams, softwords": {"encoder": "char", "bichar": True, "softword": True},
+    "lattice of words and subwords": {"sources": "both", "bichar": True},
+    "words": {"encoder": "word", "char_features": "lstm", "bichar": True},
+}
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_weight_decay_is_for_matrices_that_are_not_vectors_of_words(optimizer: str) -> None:
-    net = Net()
-    groups = make_optimizer(net, settings(optimizer=optimizer, weight_decay=0.3)).param_groups
-    decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
-    others = {id(p) for group in groups if not group["weight_decay"] for p in group["params"]}
-    assert decayed == {id(net.encoder.weight)}
-    assert others == {id(net.chars.weight), id(net.encoder.bias)}
+@pytest.mark.parametrize("model", MODELS)
+def test_weight_decay_is_for_the_matrices_of_encoder_and_output(made, lm_folder, model, optimizer):
+    """Not for vectors of any kind, not for the CRF; and what is fixed is in no group."""
+    tree = made_tree(made, lm__model=str(lm_folder), train__optimizer=optimizer, train__weight_decay=0.3)
+    tree |= {"subwords": {"vectors": str(made / "subwords.vec")}, "softwords": {"pos": True}}
+    config = make_config({**tree, "model": {**tree["model"], **MODELS[model]}})
+    tagger = build(config, sentences(20, 1)).tagger
+    names = {id(parameter): name for name, parameter in tagger.named_parameters()}
+    decayed, others = (
+        [names[id(p)] for p in group["params"]] for group in make_optimizer(tagger, config.train).param_groups
+    )
+    assert {"output.weight", "lm.project.weight"} <= set(decayed)
+    assert {name.split(".")[0] for name in decayed} == {"encoder", "output", "lm"}
+    assert any(name.startswith("encoder.") for name in decayed)
+    assert "beside.bichars.trained" in others
+    assert "crf.transitions" in others
+    assert all(tagger.get_parameter(name).ndim == 2 for name in decayed)
+    assert not any(tagger.get_parameter(n).ndim == 2 and n.startswith(("encoder.", "output.")) for n in others)
+    assert {*decayed, *others} == {name for name, p in tagger.named_parameters() if p.requires_grad}
 
 
 def test_the_average_of_an_unchanging_weight_is_that_weight():
-    net = Net()
+    net = nn.Linear(2, 2)
     average = Average(net, 0.9)
     before = [weight.detach().clone() for weight in average.weights]
     for step in range(5):

@@ -235,23 +235,25 @@ def test_what_a_packed_model_scored_is_not_what_it_scores_when_it_is_packed_agai
     )
 
 
-def test_what_its_maker_said_stays_on_the_card_until_something_else_is_said(lattice_folder, tmp_path):
-    said = "## Limits\n\n| a | b |\n|---|---|\n| c | d |\n\nNews."
+def test_the_makers_text_is_kept_until_there_is_another(lattice_folder, tmp_path):
+    said = "## Limits\n\n| a | b |\n|---|---|\n| c | d |\n\n../News."
     pack(lattice_folder, tmp_path / "a", about=f"\n{said}\n\n")
+    assert (tmp_path / "a" / "README.md").read_text("utf-8").endswith(f"|\n\n{said}\n")
     kept = f"{OF_ANOTHER}\n\n{said}"
-    for source, about, expected in (("a", None, kept), ("ab", None, kept), ("abb", "Law.", "Law."), ("abb", "", "")):
-        out = tmp_path / f"{source}{'b' if about is None else about or '-'}"
-        pack(tmp_path / source, out, about=about)
-        assert about_of(out) == expected
-        assert (out / "README.md").read_text("utf-8").count("News.") == (expected == kept)
-    (tmp_path / "abb" / "README.md").unlink()
-    pack(tmp_path / "abb", tmp_path / "none")
-    assert about_of(tmp_path / "none") == ""
-    (tmp_path / "ab" / "README.md").write_bytes(b"\xff")
-    with pytest.raises(InputError, match=r"README\.md:1"):
-        pack(tmp_path / "ab", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    assert pack(tmp_path / "ab", tmp_path / "out", about="Law.").scores
+    for source, about, expected in (
+        ("a", None, kept),
+        ("ab", None, kept),
+        ("abb", "../Law", "../Law"),
+        ("abb", "", ""),
+    ):
+        out = tmp_path / f"{source}{'b' if about is None else 'c' if about else 'd'}"
+        packed = pack(tmp_path / source, out, about=about)
+        assert about_of(packed) == expected
+        assert ("about" in packed.data["packed"]) == bool(expected)
+        card = (out / "README.md").read_text("utf-8")
+        assert (card.count("News."), card.count("Law")) == (expected == kept, expected == "../Law")
+    (tmp_path / "abb" / "README.md").unlink()  # the text is in the model's data, not read from its card
+    assert about_of(pack(tmp_path / "abb", tmp_path / "without card")) == kept
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +300,7 @@ def test_places_of_its_makers_machine_stay_there(lattice_folder, tmp_path):
 
 def test_it_is_not_trained_on(lattice_folder, tmp_path):
     pack(lattice_folder, tmp_path / "p")
-    with pytest.raises(ModelError, match="it holds a packed model, which is not trained on"):
+    with pytest.raises(ModelError, match="it holds a packed model, which cannot be trained further"):
         train(load_model(lattice_folder).config, tmp_path / "p", resume=True)
 
 

@@ -20,6 +20,7 @@ from hanlattice.ops.lattice_lstm import runnable
 from hanlattice.text.lattice import Ints
 from hanlattice.training.loop import PACE
 from hanlattice.training.optim import make_optimizer
+from hanlattice.training.step import Training, tagger_gradients
 
 SENTENCES = 2048  # that batches are taken from
 
@@ -40,7 +41,8 @@ def _cell(settings: Settings, hidden: int, batch: int, device: torch.device) -> 
         for name in models_here(device):
             examples = make_examples(settings, SENTENCES, words=name != CHARACTER)
             batches = stack.enter_context(closing(new_batches(examples, batch, device)))
-            works[name] = partial(step, *ready(make_tagger(settings.dim, hidden, name).to(device)), batches)
+            tagger = make_tagger(settings.dim, hidden, name).to(device).train()
+            works[name] = partial(step, tagger, ready(tagger), batches)
         times = medians(works, settings.seconds, device)
     for name, timing in times.items():
         ratio = timing.seconds / times[CHARACTER].seconds
@@ -68,13 +70,9 @@ def _places(sentences: int, batch: int) -> Iterator[Ints]:
         yield rng.integers(0, sentences, size=batch)
 
 
-def ready(tagger: Tagger) -> tuple[Tagger, torch.optim.Optimizer]:
-    return tagger.train(), make_optimizer(tagger, TrainConfig())
+def ready(tagger: Tagger) -> Training:
+    return Training(tagger, make_optimizer(tagger, TrainConfig()), TrainConfig().clip)
 
 
-def step(tagger: Tagger, optimizer: torch.optim.Optimizer, batches: Iterator[Batch]) -> None:
-    batch = next(batches)
-    optimizer.zero_grad(set_to_none=True)
-    tagger.loss(batch).mean().backward()  # type: ignore[no-untyped-call]
-    torch.nn.utils.clip_grad_norm_(tagger.parameters(), TrainConfig().clip)
-    optimizer.step()
+def step(tagger: Tagger, training: Training, batches: Iterator[Batch]) -> None:
+    training.step(partial(tagger_gradients, tagger, next(batches)))

@@ -46,7 +46,7 @@ def calibrate(
     """Scores against gold labels: how many spans with a score near 0.9 are right, and what --min-score would do."""
     from hanlattice.models.device import use_threads
     from hanlattice.models.folder import load_model
-    from hanlattice.training.labelled import read_for
+    from hanlattice.training.corpora import read_for
 
     folder = find_named(model)
     _check(out, plot, files, folder)

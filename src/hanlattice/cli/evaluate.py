@@ -50,7 +50,7 @@ def evaluate(
     """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the bakeoff counts."""
     from hanlattice.models.device import use_threads
     from hanlattice.models.folder import load_model
-    from hanlattice.training.labelled import read_for
+    from hanlattice.training.corpora import read_for
 
     check_trust(trust, lexicon)
     use_threads(threads)
@@ -77,8 +77,7 @@ def _check(model: Model, corpus: Corpus, file: str, loose: bool, words: int | No
 def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
     """The words that a segmenter was trained on, if they can be found."""
     from hanlattice.evaluation.segmentation import words_in
-    from hanlattice.training.labelled import read_for
-    from hanlattice.training.learnt import training_words
+    from hanlattice.training.corpora import read_for, training_words
 
     if not model.indexer.cuts:
         if train is not None:

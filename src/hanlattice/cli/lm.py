@@ -1,4 +1,4 @@
-"""`hanlattice lm`: ask a language model what it thinks of a text, or for a text of its own."""
+"""`hanlattice lm`: score text with a language model, or sample text from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Score text with a character language model, or let it write.", no_args_is_help=True)
 
 _BLOCK = 1 << 20  # characters that are scored before anything more is read
-_SHOWN = 500  # characters up to which each is shown without being asked for
+_SHOWN = 500  # characters up to which each one is shown
 _COLOURS = ((2.0, "green"), (6.0, "yellow"), (float("inf"), "red"))  # up to so many bits
 
 Model = Annotated[Path, typer.Option("--model", "-m", help="The language model's folder.")]
@@ -43,9 +43,9 @@ def score(
     model: Model,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts, or - for standard input.")] = None,
     file: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", help="Raw text: plain, gz or xz. May come often.")
+        list[Path] | None, typer.Option("--file", "-f", help="Raw text: plain, gz or xz. May be repeated.")
     ] = None,
-    direction: Annotated[Direction | None, typer.Option(help="Without it, every direction that there is.")] = None,
+    direction: Annotated[Direction | None, typer.Option(help="Without it, every direction in the folder.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line of text, and one for all of them at the end.")
     ] = False,
@@ -85,21 +85,21 @@ def score(
 @app.command("sample")
 def sample(
     model: Model,
-    prompt: Annotated[str, typer.Option(help="What the text begins with; backward, what it ends with.")] = "",
-    length: Annotated[int, typer.Option(help="Characters that are made at most.")] = 100,
-    temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder; 0 takes the likeliest.")] = 0.8,
-    top: Annotated[int, typer.Option(help="Choose among so many of the likeliest characters; 0: among all.")] = 0,
+    prompt: Annotated[str, typer.Option(help="What the text begins with; backward: what it ends with.")] = "",
+    length: Annotated[int, typer.Option(help="At most so many new characters.")] = 100,
+    temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder; 0 takes the most probable.")] = 0.8,
+    top: Annotated[int, typer.Option(help="Choose among so many of the most probable characters; 0: among all.")] = 0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 1,
     count: Annotated[int, typer.Option("-n", help="How many texts.")] = 1,
     direction: Annotated[Direction, typer.Option(help="Which way the text is written.")] = Direction.forward,
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
-    """Text that the model makes up, one paragraph a line. Digits come as 0, which is how the model sees them all."""
+    """Text sampled from the model, one paragraph a line. Digits are 0, which is how the model sees all of them."""
     from hanlattice.models.device import use_threads
     from hanlattice.models.language_model import load_language_model
-    from hanlattice.pretrain.lm.sample import Sampling
-    from hanlattice.pretrain.lm.sample import sample as write
+    from hanlattice.pretrain.lm.score import Sampling
+    from hanlattice.pretrain.lm.score import sample as write
 
     sampling = Sampling(length, temperature, top, seed)
     use_threads(threads)
@@ -123,7 +123,7 @@ def _files(paths: Sequence[Path]) -> Iterator[str]:
 
 
 def _directions(folder: Path, asked: Direction | None) -> list[str]:
-    """Those asked for, or those that are there; a folder without any is for the loading to refuse."""
+    """The one asked for, or those in the folder; loading refuses a folder without any."""
     from hanlattice.models.language_model import DIRECTIONS, weights_file
 
     if asked is not None:

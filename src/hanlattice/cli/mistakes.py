@@ -52,7 +52,7 @@ def mistakes(
     from hanlattice.models.decode import decode
     from hanlattice.models.device import use_threads
     from hanlattice.models.folder import load_model
-    from hanlattice.training.learnt import own_training, training_files
+    from hanlattice.training.corpora import own_training, training_files
 
     use_threads(threads)
     notes: list[str] = []
@@ -87,7 +87,7 @@ def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folde
 
 
 def _read(models: Mapping[str, Model], file: str, format: str, scheme: str, notes: list[str]) -> tuple[Sentence, ...]:
-    from hanlattice.training.labelled import read_for
+    from hanlattice.training.corpora import read_for
 
     corpus = read_for(models.values(), file, format, scheme)
     notes += corpus.notices

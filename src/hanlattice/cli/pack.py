@@ -20,26 +20,26 @@ class Precision(StrEnum):
 
 
 def pack(
-    model: Annotated[str, typer.Argument(help="ner or seg, which come along, or a model's folder.")],
+    model: Annotated[str, typer.Argument(help="ner or seg, which are bundled, or a model's folder.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write: new or empty.")],
     words: Annotated[
-        int, typer.Option(min=0, help="Keep so many words: first those that training met most; 0 keeps all.")
+        int, typer.Option(min=0, help="Keep so many words, those that training met most first; 0 keeps all.")
     ] = 0,
     precision: Annotated[
         Precision, typer.Option(help="Bytes of a number: small 1, and ½ after 40,000 words; half 2; full as trained.")
     ] = Precision.small,
-    test: Annotated[str, typer.Option(help="A corpus; what the packed model scores on it goes into its card.")] = "",
+    test: Annotated[str, typer.Option(help="A corpus; the scores of the packed model on it go into its card.")] = "",
     about: Annotated[
         Path | None,
         typer.Option(
             help="Markdown for the end of the model's card: what it is good for, what it is not. "
-            "Without it, what MODEL's card has there stays; an empty file leaves it out."
+            "Without it, the text that MODEL was packed with is kept; an empty file leaves it out."
         ),
     ] = None,
 ) -> None:
-    """Write a model with fewer words and smaller numbers, to be sent or shipped. It reads and tags like any other.
+    """Write a model with fewer words and smaller numbers, to be sent or shipped. It is used like any other.
 
-    Its own scores are on its card only with --test; others there are of the trained model, also when packed again.
+    Its card has its own scores only with --test; other scores there are of the trained model, also when packed again.
     """
     from hanlattice.models.device import use_threads
     from hanlattice.training.pack import pack as run

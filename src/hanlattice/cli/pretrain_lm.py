@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from hanlattice.cli.console import EventMeter
 from hanlattice.cli.lm import Direction
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
-from hanlattice.pretrain.lm.report import report_line
 
 
 def _option(name: str, *flags: str, **limits: Any) -> Any:
@@ -27,7 +26,9 @@ def pretrain_lm(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the language model.")],
     direction: Annotated[
         Direction | None,
-        typer.Option(help="Without it both, one after the other. Two processes may train the two into one folder."),
+        typer.Option(
+            help="Without it both, one after the other. Two processes may train one each, into the same folder."
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     start_from: Annotated[Path | None, _option("start_from", "--from")] = Recipe.start_from,
@@ -50,7 +51,7 @@ def pretrain_lm(
     threads: Annotated[int, _option("threads")] = Recipe.threads,
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:
-    """Train a character language model. Stop it whenever you like: --resume goes on."""
+    """Train a character language model. It can be stopped at any time: --resume continues it."""
     given = locals()
     recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
     from hanlattice.pretrain.lm.train import BOTH, train_language_model
@@ -63,7 +64,7 @@ def pretrain_lm(
             )
     except KeyboardInterrupt:
         again = [each for each in sys.argv[1:] if each != "--resume"]
-        console.print(f"stopped; go on with: {shlex.join(['hanlattice', *again, '--resume'])}")
+        console.print(f"stopped; continue with: {shlex.join(['hanlattice', *again, '--resume'])}")
         raise
     console.print(f"the language model is in {out}")
 
@@ -91,7 +92,7 @@ class Meter(EventMeter):
         self._update("reading, MB", event["done"] // 1_000_000, event["size"] // 1_000_000, "")
 
     def _on_start(self, event: dict[str, Any]) -> None:
-        self.progress.reset(self.task, total=event["steps"])  # the time left is not that of the reading
+        self.progress.reset(self.task, total=event["steps"])  # or the time left would count the reading
 
     _on_resume = _on_start
 
@@ -103,3 +104,42 @@ class Meter(EventMeter):
 
     def _update(self, what: str, done: int, total: int, news: str) -> None:
         self.progress.update(self.task, description=what, completed=done, total=total, news=news)
+
+
+def report_line(event: dict[str, Any]) -> str | None:
+    """An event as one line, or None if it only moves the bar."""
+    words = {"start": _start, "resume": _resume, "evaluate": _evaluate, "done": _done}.get(event["event"])
+    return None if words is None else words(event)
+
+
+def _start(event: dict[str, Any]) -> str:
+    data = event["data"]
+    before = "" if event["before"] is None else f"; held-out perplexity at first {event['before']['perplexity']:.3f}"
+    return (
+        f"{event['direction']}: {data['train']['characters']:,} characters in {data['train']['lines']:,} lines to "
+        f"train on, {data['held_out']['characters']:,} in {data['held_out']['lines']:,} held out; "
+        f"{event['symbols']:,} symbols, {event['parameters']:,} weights, "
+        f"{event['steps']:,} steps in {event['epochs']} epochs on {event['device']}{before}"
+    )
+
+
+def _resume(event: dict[str, Any]) -> str:
+    return f"{event['direction']}: continuing at step {event['step'] + 1:,} of {event['steps']:,}"
+
+
+def _evaluate(event: dict[str, Any]) -> str:
+    mark = " (best)" if event["step"] == event["best_step"] else ""
+    return (
+        f"{event['direction']}, epoch {event['epoch'] + 1}, step {event['step']:,}: loss {event['loss']:.4f} nats, "
+        f"held-out perplexity {event['perplexity']:.3f} ({event['bits']:.4f} bits){mark}, "
+        f"{event['characters'] / max(event['seconds'], 1e-9):,.0f} characters/s, {event['seconds']:.0f} s"
+    )
+
+
+def _done(event: dict[str, Any]) -> str:
+    found = event["held_out"]
+    curve = event["curve"] or "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
+    return (
+        f"{event['direction']}: perplexity {found['perplexity']:.3f}, {found['bits']:.4f} bits a character, on "
+        f"{found['symbols']:,} held-out characters and line ends; the curve is in {curve}"
+    )

@@ -27,6 +27,7 @@ from hanlattice.models.folder import load_model
 from hanlattice.text.lattice import Ints
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import PACE, Run, prepare
+from hanlattice.training.step import tagger_gradients
 
 WARM, FEW = 20, 5  # steps that do not count, and that count at least
 
@@ -89,12 +90,7 @@ class Steps:
 
     def __call__(self) -> None:
         run, (places, batch) = self.run, next(self.batches)
-        run.optimizer.zero_grad(set_to_none=True)
-        run.tagger.loss(batch).mean().backward()  # type: ignore[no-untyped-call]
-        if run.config.clip:
-            torch.nn.utils.clip_grad_norm_(run.average.weights, run.config.clip)
-        run.optimizer.step()
-        run.average.update(0)
+        run.training.step(partial(tagger_gradients, run.tagger, batch))
         self.sentences += len(places)
         self.characters += int(run.examples.lengths[places].sum())
 

@@ -1,17 +1,18 @@
-"""Read a corpus in whichever of the three formats it is."""
+"""Read a corpus in any of the three formats, and hold out a share of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 from hanlattice.data.columns import read_columns
 from hanlattice.data.jsonl import read_jsonl
 from hanlattice.data.segmented import read_segmented
 from hanlattice.errors import InputError
-from hanlattice.text.sentence import Corpus
+from hanlattice.text.sentence import Corpus, Sentence
 
-__all__ = ["FORMATS", "Corpus", "read_corpus", "suffix_format"]
+__all__ = ["FORMATS", "Corpus", "even_steps", "hold_out", "read_corpus", "suffix_format"]
 
 FORMATS = ("columns", "segmented", "jsonl")
 _BY_SUFFIX = {".jsonl": "jsonl", ".json": "jsonl", ".seg": "segmented", ".segmented": "segmented"}
@@ -41,3 +42,23 @@ def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto",
     if not corpus.sentences:
         raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
     return corpus
+
+
+def hold_out(
+    sentences: Sequence[Sentence], share: float, where: str = "all"
+) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+    """(the rest, what is held out): exactly this share, rounded down, the same every time.
+
+    It is taken at even steps, or from the "end", where neighbours are of one document: the two then share fewer names.
+    """
+    taken = even_steps(len(sentences), share)
+    if where == "end":
+        taken.sort()
+    stay = tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if not out)
+    return stay, tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if out)
+
+
+def even_steps(count: int, share: float) -> list[bool]:
+    """For each of `count` items whether it is held out: this share, rounded down, at even steps."""
+    up, down = Fraction(str(share)).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
+    return [(at + 1) * up // down > at * up // down for at in range(count)]

@@ -1,1 +1,1 @@
-"""Training: one visible loop, its optimiser, its log, and the state from which a stopped run goes on."""
+"""Training: one visible loop, the step and the resumable state that it shares with others, corpora, card, packing."""

@@ -1,44 +1,40 @@
-"""The model card: README.md in a model folder, for the person who finds it."""
+"""The model card: README.md in a model folder, written from what the folder has as data."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hanlattice.config import Config
-from hanlattice.evaluation.report import percent
+from hanlattice.evaluation.report import Table, percent
 from hanlattice.evaluation.segmentation import named_scores
-from hanlattice.files import read_text, writing
+from hanlattice.files import writing
 from hanlattice.models.folder import Model
 from hanlattice.text.display import counted
 from hanlattice.text.tags import labels_of
 from hanlattice.training.corpora import PARTS
 
-BEFORE = "before_packing"  # where a packed model has the scores of the trained one that it comes from
+BEFORE = "before_packing"  # among a packed model's scores, those of the model as trained
 CARD = "README.md"
 _WORDS = (
     "The line `bakeoff` counts words as the SIGHAN bakeoff does; OOV are the words that train lacks, with their share "
     "of all, and IV those that it has. Boundaries are those between words."
 )
-_SCORES = re.compile(  # that part of a card; what its maker had to say follows
-    r"^## Scores\n\n.*\n(\n\| (dev|test) \| precision \| recall \|.*\n(\|.*\n)*|\n### Before packing\n\n.*\n)*", re.M
-)
 
 
-def write_card(folder: Path, model: Model, scores: Mapping[str, Any], about: str = "") -> None:
-    """What the model is, what it was trained on and what it scores; and what else its maker has to say about it."""
+def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
+    """What the model is, what it was trained on and what it scores; and its maker's own text, if it has one."""
+    about = about_of(model)
     with writing(folder / CARD) as file:
         file.write("\n".join([*_head(folder, model), "", *_data(model), "", *_scores(model, scores), ""]))
-        file.write(f"\n{about.strip()}\n" if about.strip() else "")
+        file.write(f"\n{about}\n" if about else "")
 
 
-def about_of(folder: Path) -> str:
-    """What the maker of a model had to say at the end of its card; "" where there is nothing, or no card."""
-    card = read_text(folder / CARD) if (folder / CARD).exists() else ""
-    scores = _SCORES.search(card)
-    return card[scores.end() :].strip() if scores else ""
+def about_of(model: Model) -> str:
+    """What the maker of a packed model wrote about it, in Markdown; "" for none."""
+    about: str = model.data.get("packed", {}).get("about", "")
+    return about
 
 
 def _head(folder: Path, model: Model) -> list[str]:
@@ -92,9 +88,9 @@ def kind_of(config: Config) -> str:
 
 
 def _data(model: Model) -> list[str]:
-    rows = [
-        f"| {name} | {facts['file'] or 'held out from train'} | {facts['sentences']:,} | {facts['characters']:,} "
-        f"| {facts['spans']:,} |"
+    counts = ("sentences", "characters", "spans")
+    corpora = [
+        (name, facts["file"] or "held out from train", *(f"{facts[count]:,}" for count in counts))
         for name, facts in model.data.items()
         if name in PARTS
     ]
@@ -102,9 +98,7 @@ def _data(model: Model) -> list[str]:
     return [
         "## Data",
         "",
-        "| part | file | sentences | characters | spans |",
-        "|---|---|---|---|---|",
-        *rows,
+        *Table("", ("part", "file", *counts), tuple(corpora)).markdown(plain=True),
         "",
         f"Character vectors: {vectors.get('chars') or 'random'}. Bigram vectors: {vectors.get('bichars') or 'none'}. "
         f"Word vectors: {vectors.get('words') or 'none'}. "
@@ -132,7 +126,9 @@ def _own(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tables(scores: Mapping[str, Any]) -> Iterator[str]:
     for part, report in scores.items():
-        yield from ("", f"| {part} | precision | recall | F1 | gold |", "|---|---|---|---|---|")
-        for name, score in named_scores(report):
-            ratios = " | ".join(percent(score.get(key)) for key in ("precision", "recall", "f1"))
-            yield f"| {name} | {ratios} | {score['gold']} |"
+        rows = tuple(
+            (name, *(percent(score.get(key)) for key in ("precision", "recall", "f1")), str(score["gold"]))
+            for name, score in named_scores(report)
+        )
+        yield ""
+        yield from Table("", (part, "precision", "recall", "F1", "gold"), rows).markdown(plain=True)

@@ -1,17 +1,19 @@
-"""The corpora of a run: read, cut and held out as the configuration says, with the facts that a model card states."""
+"""The corpora of a training: read, checked and held out; and those of finished models, found again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from hanlattice.config import Config, DataConfig
-from hanlattice.data.corpus import Corpus, read_corpus
+from hanlattice.data.corpus import Corpus, hold_out, read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
-from hanlattice.files import sha256
+from hanlattice.evaluation.segmentation import cut, words_in
+from hanlattice.files import sha256, shown
+from hanlattice.models.folder import Model
 from hanlattice.text.segmenter import NO_GOLD
 from hanlattice.text.sentence import Sentence
 
@@ -23,17 +25,16 @@ class Corpora:
     train: tuple[Sentence, ...]
     dev: tuple[Sentence, ...]
     test: tuple[Sentence, ...]
-    more: tuple[Sentence, ...]  # what is trained on beside train
+    more: tuple[Sentence, ...]  # trained on in addition to train
     digests: dict[str, str]  # sha256 of each file
     notices: tuple[str, ...]
 
     @property
-    def learnt(self) -> tuple[Sentence, ...]:
-        """Everything that is trained on."""
+    def trained_on(self) -> tuple[Sentence, ...]:
         return self.train + self.more
 
     def facts(self, config: Config) -> dict[str, Any]:
-        """Where everything came from, for the model folder."""
+        """Where corpora and vectors came from, for the model folder."""
         named = {name: getattr(self, name) for name in PARTS}
         facts: dict[str, Any] = {
             name: {"file": getattr(config.data, name), "sha256": self.digests.get(name, ""), **counts(sentences)}
@@ -42,12 +43,12 @@ class Corpora:
         }
         chars = config.chars.vectors if config.reads_characters else "none"
         bichars = config.model.bichar and (config.bichars.vectors or "random")
-        facts["vectors"] = {"chars": chars, "bichars": bichars or "", **_of_words(config), "lm": config.lm.model}
+        facts["vectors"] = {"chars": chars, "bichars": bichars or "", **_word_vectors(config), "lm": config.lm.model}
         return facts
 
 
 def read_corpora(config: DataConfig) -> Corpora:
-    """Train, dev and test, and what there is beside train. Without a dev file a share of train becomes dev."""
+    """Train, more, dev and test. Without a dev file a share of train becomes dev."""
     corpora: dict[str, Corpus] = {}
     digests: dict[str, str] = {}
     for name in PARTS:
@@ -73,8 +74,8 @@ def read_part(config: DataConfig, name: str) -> Corpus:
     return read_corpus(path, format=config.format, scheme=config.scheme)
 
 
-def check_words(config: Config, corpora: Corpora) -> None:
-    """Gold words that are wanted and not there are told of the file that lacks them, and of test not at the end."""
+def check_gold_words(config: Config, corpora: Corpora) -> None:
+    """Refuse a corpus without the gold words that the configuration asks for, naming its file."""
     if not config.reads_segments or config.segment.by != "gold":
         return
     for name in PARTS:
@@ -82,32 +83,23 @@ def check_words(config: Config, corpora: Corpora) -> None:
             raise InputError(NO_GOLD, getattr(config.data, name) or config.data.train)
 
 
-def hold_out(
-    sentences: Sequence[Sentence], share: float, where: str = "all"
-) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """(what stays, what is held out): exactly this share, rounded down, the same every time.
-
-    It is taken at even steps, or from the "end", where neighbours are of one document: the two then share fewer names.
-    """
-    taken = even_steps(len(sentences), share)
-    if where == "end":
-        taken.sort()
-    stay = tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if not out)
-    return stay, tuple(sentence for sentence, out in zip(sentences, taken, strict=True) if out)
-
-
-def even_steps(count: int, share: float) -> list[bool]:
-    """Which of so many are held out: this share, rounded down, at even steps."""
-    up, down = Fraction(str(share)).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
-    return [(at + 1) * up // down > at * up // down for at in range(count)]
+def check_segmented(config: Config, corpora: Corpora) -> None:
+    """Refuse a corpus for a segmenter that is not cut into words, naming its file and sentence."""
+    for name in PARTS:
+        for at, sentence in enumerate(getattr(corpora, name), start=1):
+            try:
+                cut(sentence.text, sentence.spans or ())
+            except InputError as error:
+                message = f"a segmenter learns from words, and sentence {at} of {name} is not cut into words: {error}"
+                raise InputError(message, getattr(config.data, name) or config.data.train) from None
 
 
 def without_empty(corpus: Corpus) -> tuple[Sentence, ...]:
     return tuple(sentence for sentence in corpus.sentences if len(sentence))
 
 
-def _of_words(config: Config) -> dict[str, str]:
-    """Where the vectors of words and subwords came from; "" for what the model has not."""
+def _word_vectors(config: Config) -> dict[str, str]:
+    """Where the vectors of words and subwords came from; "" for those that the model does without."""
     sources = (config.words,) if config.model.encoder == "word" else config.lattice_sources
     origins = {
         source.called: source.vectors or (source.lexicon and f"random, of {source.lexicon}") or "random"
@@ -122,3 +114,79 @@ def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
         "characters": sum(map(len, sentences)),
         "spans": sum(len(sentence.spans or ()) for sentence in sentences),
     }
+
+
+# ---- of finished models
+
+
+def read_for(models: Iterable[Model], file: str, format: str = "auto", scheme: str = "auto") -> Corpus:
+    """A labelled file. If neither suffix nor `format` tells its format, it is that of the models' training files,
+    provided that the models agree."""
+    usual = {_training_format(model) for model in models}
+    otherwise = usual.pop() if len(usual) == 1 else "columns"
+    return read_corpus(resolve(file), format=format, scheme=scheme, otherwise=otherwise)
+
+
+def _training_format(model: Model) -> str:
+    if model.config.data.format != "auto":
+        return model.config.data.format
+    return "segmented" if model.indexer.cuts else "columns"
+
+
+def training_files(models: Iterable[Model]) -> list[Path]:
+    """The training files that the models' configurations name and that are here."""
+    found = []
+    for file in (file for model in models for file in (model.config.data.train, model.config.data.more) if file):
+        try:
+            found.append(resolve(file))
+        except InputError:  # a download that is not here
+            continue
+    return found
+
+
+def own_training(models: Mapping[str, Model], notes: list[str]) -> tuple[tuple[Sentence, ...] | None, str]:
+    """The sentences that B, or else A, was trained on, if they can be found, and a description of them."""
+    if _training_origin(models["A"]) != _training_origin(models["B"]):
+        named = " and ".join(f"{shown(model.config.data.train)} ({name})" for name, model in models.items())
+        notes.append(f"A and B were trained on different sentences, of {named}")
+    problems = []
+    for name in ("B", "A"):
+        try:
+            sentences = _training_sentences(models[name], name, notes)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        return sentences, f"{shown(models[name].config.data.train)}, of {name}, {len(sentences):,} sentences"
+    notes.append(f"no breakdown by what was seen in training ({problems[0]}); --train names the file")
+    return None, ""
+
+
+def training_words(model: Model, notes: list[str]) -> set[str] | None:
+    """The words of the sentences that a segmenter was trained on, if they can be found."""
+    try:
+        return words_in(_training_sentences(model, "the model", notes))
+    except InputError as error:
+        notes.append(f"no OOV and IV recall, since the words of training are not known ({error}); --train names them")
+        return None
+
+
+def _training_origin(model: Model) -> tuple[object, ...]:
+    """What decides the training sentences: the files, by checksum if it is known, and the part of train."""
+    data = model.config.data
+    files = (model.data.get(name, {}).get("sha256") or getattr(data, name) for name in ("train", "more"))
+    return *files, data.limit, *((0, "") if data.dev else (data.holdout, data.holdout_from))
+
+
+def _training_sentences(model: Model, name: str, notes: list[str]) -> tuple[Sentence, ...]:
+    """The sentences of train as training took them: the first `limit`, without those that were held out."""
+    data = model.config.data
+    if not data.train:
+        raise InputError(f"the configuration of {name} names no training file")
+    path = resolve(data.train)
+    corpus = read_corpus(path, format=data.format, scheme=data.scheme)
+    notes += [f"train: {notice}" for notice in corpus.notices]
+    digest = model.data.get("train", {}).get("sha256")
+    if digest and digest != sha256(path):
+        notes.append(f"{shown(data.train)} has changed since {name} was trained on it")
+    kept = without_empty(corpus)[: data.limit or None]
+    return kept if data.dev else hold_out(kept, data.holdout, data.holdout_from)[0]

@@ -6,14 +6,12 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from hanlattice.batch import Batch, Examples, Indexer
 from hanlattice.batch.buckets import training_batches
@@ -22,26 +20,27 @@ from hanlattice.config import Config, TrainConfig, lacking
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
+from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.events import Listener, Log, ignore
 from hanlattice.files import sha256
 from hanlattice.models.build import Built, build
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
-from hanlattice.models.folder import FRAME, LM, WEIGHTS, load_model, save_frame, save_weights
+from hanlattice.models.folder import FRAME, LM, WEIGHTS, Model, load_model, save_frame, save_weights
 from hanlattice.models.language_model import language_model_digest
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.card import write_card
-from hanlattice.training.corpora import Corpora, check_words, read_corpora
-from hanlattice.training.optim import Average, learning_rate, make_optimizer
-from hanlattice.training.scored import check_cut, complete_scores
-from hanlattice.training.state import STATE, Progress, load_state, save_state
-from hanlattice.training.states import with_states
+from hanlattice.training.corpora import Corpora, check_gold_words, check_segmented, read_corpora
+from hanlattice.training.lm_cache import with_states
+from hanlattice.training.optim import learning_rate, make_optimizer
+from hanlattice.training.step import Progress, Training, tagger_gradients
 
+STATE = "state.safetensors"
 LOG = "log.jsonl"
-# Batches that are made and sent while the device computes, and seconds between two looks at the loss. A GPU has to be
-# waited for to look at it; a CPU that computes has no time to spare for batches.
+# Batches that are made and sent while the device computes, and seconds between two reads of the loss. Reading it waits
+# for a GPU; a CPU that computes has no time to spare for batches.
 PACE = {"cpu": (0, 0.0), "cuda": (3, 0.25)}
 
 
@@ -52,7 +51,7 @@ class Result:
 
 
 def train(config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore) -> Result:
-    """Train a model into a folder. With `resume`, go on where an earlier run in that folder was stopped."""
+    """Train a model into a folder. With `resume`, continue where an earlier run in that folder was stopped."""
     folder = Path(folder)
     _check(config, folder, resume)
     use_threads(config.train.threads)
@@ -64,7 +63,7 @@ def train(config: Config, folder: str | Path, *, resume: bool = False, listen: L
     return _finish(folder, corpora, run.log, config.train.device)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
     """Everything that the loop works with."""
 
@@ -73,66 +72,57 @@ class Run:
     identity: str
     tagger: Tagger
     indexer: Indexer
-    optimizer: torch.optim.Optimizer
-    average: Average
-    progress: Progress
+    training: Training
     log: Log
     examples: Examples
     dev: Sequence[Sentence]
     dev_examples: Examples
-    loss: Tensor  # [], float64: the sum of this epoch's losses. It stays on the device, since to read it is to wait
 
     def make_batch(self, places: Ints) -> Batch:
-        seed = (self.config.seed, self.progress.epoch, *places[:8])  # a resumed run leaves out the same words
+        seed = (self.config.seed, self.training.progress.epoch, *places[:8])  # a resumed run leaves out the same words
         batch = self.examples.batch(places, self.config.missing_words, seed)
-        return batch.to(self.loss.device)  # a thread may have another current device
+        return batch.to(self.training.device)  # a thread may have another current device
 
     def save(self) -> None:
-        """Write the state from which the run can go on."""
-        self.progress.hear(float(self.loss))
-        self.progress.log_size = self.log.size
-        save_state(self.folder, self.identity, self.tagger, self.optimizer, self.average, self.progress)
+        """Write the state from which the run can be resumed."""
+        self.training.progress.log_size = self.log.size
+        self.training.save(self.folder / STATE, self.identity)
 
 
 def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener) -> Run:
-    """Build the model and everything around it, or bring a stopped run back."""
-    check_words(config, corpora)
-    learnt = corpora.learnt
-    built = build(config, learnt, (*corpora.dev, *corpora.test))
+    """Build the model and everything around it, or restore a stopped run."""
+    check_gold_words(config, corpora)
+    built = build(config, corpora.trained_on, (*corpora.dev, *corpora.test))
     if built.indexer.cuts:
-        check_cut(config, corpora)
-    learnt = tuple(sentence for sentence in learnt if not sentence.text.isspace())  # there is nothing to learn
+        check_segmented(config, corpora)
+    sentences = [sentence for sentence in corpora.trained_on if not sentence.text.isspace()]  # nothing to learn there
     tagger = built.tagger.to(config.train.device)
-    optimizer, average = make_optimizer(tagger, config.train), Average(tagger, config.train.average)
-    identity, progress = _identity(config, corpora), Progress()
-    going_on = resume and (folder / STATE).exists()
-    if going_on:
-        progress = load_state(folder, identity, tagger, optimizer, average)
+    training = Training(tagger, make_optimizer(tagger, config.train), config.train.clip, config.train.average)
+    identity = _identity(config, corpora)
+    resumed = resume and (folder / STATE).exists()
+    if resumed:
+        training.load(folder / STATE, identity)
     save_frame(folder, config, built.indexer, corpora.facts(config))
-    log = Log(folder / LOG, listen, progress.log_size)
     run = Run(
         config=config.train,
         folder=folder,
         identity=identity,
         tagger=tagger,
         indexer=built.indexer,
-        optimizer=optimizer,
-        average=average,
-        progress=progress,
-        log=log,
-        examples=_examples(config, built, learnt),
+        training=training,
+        log=Log(folder / LOG, listen, training.progress.log_size),
+        examples=_examples(config, built, sentences),
         dev=corpora.dev,
         dev_examples=_examples(config, built, corpora.dev),
-        loss=torch.tensor(progress.loss, dtype=torch.float64, device=config.train.device),
     )
-    if not going_on:
+    if not resumed:
         run.save()  # from now to the end there is a state: weights without one are those of a finished run
     _announce(run, corpora, built)
     return run
 
 
 def _examples(config: Config, built: Built, sentences: Sequence[Sentence]) -> Examples:
-    """A corpus as numbers, and with the language model's states if they are to be kept."""
+    """A corpus as numbers, with the language model's states if they are cached."""
     examples, lm = built.indexer.examples(sentences), built.tagger.lm
     if lm is None or not config.lm.cache:
         return examples
@@ -140,44 +130,36 @@ def _examples(config: Config, built: Built, sentences: Sequence[Sentence]) -> Ex
 
 
 def _epochs(run: Run) -> None:
-    config, progress, tagger, optimizer = run.config, run.progress, run.tagger, run.optimizer
-    depth, pause = PACE[run.loss.device.type]
+    config, tagger, training, progress = run.config, run.tagger, run.training, run.training.progress
+    depth, pause = PACE[training.device.type]
     started, saved, told = time.monotonic() - progress.seconds, time.monotonic(), float("-inf")
     while progress.epoch < config.epochs and not _out_of_patience(progress, config.patience):
         order = training_batches(run.examples.lengths, config.batch_size, config.seed, progress.epoch)
         tagger.train()
         with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
             for batch in batches:
-                for group in optimizer.param_groups:
-                    group["lr"] = learning_rate(config, progress.step, len(order))
-                optimizer.zero_grad(set_to_none=True)
-                losses = tagger.loss(batch)
-                losses.mean().backward()  # type: ignore[no-untyped-call]
-                if config.clip:
-                    torch.nn.utils.clip_grad_norm_(run.average.weights, config.clip)
-                optimizer.step()
-                run.average.update(progress.step)
-                run.loss += losses.detach().sum()
+                rate = learning_rate(config, progress.step, len(order))
+                training.step(partial(tagger_gradients, tagger, batch), rate)  # loss, backward, clip, step
                 progress.advance(len(batch), int(batch.lattice.lengths.sum()))
                 progress.seconds = time.monotonic() - started
                 if time.monotonic() - told >= pause:
-                    progress.hear(float(run.loss))
+                    training.record_loss()
                     run.log.tell("step", batches=len(order), **_rates(progress))
                     told = time.monotonic()
                 if time.monotonic() - saved > config.checkpoint_minutes * 60:
                     run.save()
                     saved = time.monotonic()
-        progress.hear(float(run.loss))
+        training.record_loss()
         progress.epoch, progress.batch = progress.epoch + 1, 0
-        with run.average.in_place():
+        with training.average.in_place():
             report = evaluate(tagger, run.indexer, run.dev, run.dev_examples)
-            if report.overall.f1 > progress.best:
-                progress.best, progress.best_epoch = report.overall.f1, progress.epoch
+            if progress.best is None or report.overall.f1 > progress.best:
+                progress.best, progress.best_at = report.overall.f1, progress.epoch
                 save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, "dev": report.as_dict()})
         progress.seconds = time.monotonic() - started
         run.log.keep("epoch", dev=report.as_dict()["overall"], **_rates(progress))
-        progress.loss, progress.sentences, progress.characters = 0.0, 0, 0
-        run.loss.zero_()
+        training.reset_loss()
+        progress.characters = 0
         run.save()
         saved = time.monotonic()
 
@@ -191,24 +173,50 @@ def evaluate(
     return score([sentence.spans or () for sentence in sentences], predicted)
 
 
+def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
+    """The model's scores with those that are missing: test, and for a segmenter the scores that count words."""
+    scores = dict(model.scores)
+    known = words_in(corpora.train) if model.indexer.cuts else None  # without the sentences that were held out
+    for part, sentences in (("dev", corpora.dev), ("test", corpora.test)):
+        if sentences and not _is_complete(scores.get(part), known):
+            scores[part] = {**part_scores(model, sentences, known), **scores.get(part, {})}
+    return scores
+
+
+def _is_complete(scores: Mapping[str, Any] | None, known: Collection[str] | None) -> bool:
+    return scores is not None and (known is None or "segmentation" in scores)
+
+
+def part_scores(model: Model, sentences: Sequence[Sentence], known: Collection[str] | None) -> dict[str, Any]:
+    """Exact spans; for a segmenter also its words, `known` being those of its training."""
+    model.tagger.eval()
+    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences))
+    gold = [sentence.spans or () for sentence in sentences]
+    report = score(gold, found).as_dict()
+    if model.indexer.cuts:
+        texts = [sentence.text for sentence in sentences]
+        report["segmentation"] = score_segmentation(texts, gold, found, known).as_dict(words=0)
+    return report
+
+
 def _rates(progress: Progress) -> dict[str, Any]:
     return {
         "epoch": progress.epoch,
         "batch": progress.batch,
-        "loss": progress.loss / max(1, progress.sentences),
-        "best": max(0.0, progress.best),
-        "best_epoch": progress.best_epoch,
+        "loss": progress.mean_loss,
+        "best": progress.best or 0.0,
+        "best_epoch": progress.best_at,
         "characters": progress.characters,
         "seconds": round(progress.seconds, 2),
     }
 
 
 def _out_of_patience(progress: Progress, patience: int) -> bool:
-    return bool(patience) and progress.epoch - progress.best_epoch >= patience
+    return bool(patience) and progress.epoch - progress.best_at >= patience
 
 
 def _check(config: Config, folder: Path, resume: bool) -> None:
-    """Refuse at once what cannot end well."""
+    """Refuse what cannot be trained, before any work, and remove files that a killed run left half written."""
     if problems := lacking(config):
         raise ConfigError(problems)
     find_device(config.train.device)
@@ -218,24 +226,26 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
     half = {name for name in names if re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", name)}
     if not names & {STATE, WEIGHTS}:
         for other in sorted(names - half - {*FRAME, LOG}):
-            raise OutputError(f"{folder} holds {other}, which is not of a run: choose a new or empty folder for --out")
+            raise OutputError(
+                f"{folder} holds {other}, which is not part of a run: choose a new or empty folder for --out"
+            )
     elif not resume:
-        raise OutputError(f"{folder} holds a run already: go on with it by --resume, or choose another --out")
-    for name in half:  # what a killed run was writing
+        raise OutputError(f"{folder} holds a run already: continue it with --resume, or choose another --out")
+    for name in half:
         (folder / name).unlink()
     for part in folder.glob(f"{LM}/.*.part"):
         part.unlink()
 
 
 def _identity(config: Config, corpora: Corpora) -> str:
-    """What must be the same for a stopped run to go on: settings and the content of data and vectors."""
+    """What must be the same when a run is resumed: settings and the content of data and vectors."""
     others = [sha256(resolve(name)) for name in config.vector_files]
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
     return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """The settings that decide what comes out."""
+    """The settings that decide the result."""
     settings = config.as_dict()
     settings.pop("compare")
     settings["train"].pop("checkpoint_minutes")
@@ -244,16 +254,16 @@ def _settings(config: Config) -> dict[str, Any]:
 
 
 def _announce(run: Run, corpora: Corpora, built: Built) -> None:
-    if run.progress.step:
-        run.log.keep("resume", epochs=run.config.epochs, **_rates(run.progress))
+    if run.training.progress.step:
+        run.log.keep("resume", epochs=run.config.epochs, **_rates(run.training.progress))
         return
     run.log.keep(
         "start",
-        train=len(corpora.learnt),
+        train=len(corpora.trained_on),
         dev=len(corpora.dev),
         test=len(corpora.test),
         characters=len(run.examples.chars),
-        parameters=sum(weight.numel() for weight in run.average.weights),
+        parameters=sum(weight.numel() for weight in run.training.average.weights),
         epochs=run.config.epochs,
         notices=[*corpora.notices, *built.notices],
     )
@@ -264,10 +274,10 @@ def _is_finished(folder: Path) -> bool:
 
 
 def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
-    """The scores of a run that has ended, if it is the one that was asked for."""
+    """The scores of a finished run, if its settings and data are the same."""
     model = load_model(folder)
     if "packed" in model.data:
-        raise ModelError(f"{folder}: it holds a packed model, which is not trained on; choose another --out")
+        raise ModelError(f"{folder}: it holds a packed model, which cannot be trained further; choose another --out")
     digests = {name: model.data[name]["sha256"] for name in corpora.digests if name in model.data}
     if _settings(model.config) != _settings(config) or digests != corpora.digests:
         raise ModelError(
@@ -277,7 +287,7 @@ def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
 
 
 def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
-    """Score the best weights on test, once; write that into the model; clear away what only a stopped run needs."""
+    """Score the best weights on test, once, and write that into the model; remove the state."""
     model = load_model(folder, device)
     scores = complete_scores(model, corpora)
     if scores != model.scores:

@@ -9,16 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.config import TrainConfig
+from hanlattice.nn.crf import CRF
+from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+
+NOT_DECAYED = (CharEmbedding, WordEmbedding, CRF)  # tables of vectors, wherever in a model they are, and transitions
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors of words."""
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    matrices = [p for name, p in named if p.ndim == 2 and not name.startswith(("chars.", "words.", "crf."))]
+    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors or the CRF."""
+    spared = {id(p) for module in model.modules() if isinstance(module, NOT_DECAYED) for p in module.parameters()}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim == 2 and id(p) not in spared]
     chosen = {id(p) for p in matrices}
     groups = [
         {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": [p for _, p in named if id(p) not in chosen], "weight_decay": 0.0},
+        {"params": [p for p in trained if id(p) not in chosen], "weight_decay": 0.0},
     ]
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)
@@ -36,7 +41,7 @@ def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float
 
 
 def warmup_linear(lr: float, warmup: float, step: int, total: int) -> float:
-    """The rate of one step (from 0) of so many: up to `lr` in a straight line, then down to nothing in another."""
+    """The rate of one step (from 0) of so many: up to `lr` and then down to 0, both linearly."""
     rising = int(warmup * total)
     if step < rising:
         return lr * (step + 1) / rising

@@ -1,4 +1,4 @@
-"""A finished model in fewer bytes: fewer words, smaller numbers, and what gives new words their vectors beside them."""
+"""A finished model in fewer bytes: fewer words, smaller numbers, and with them what gives new words their vectors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ from hanlattice.nn.embeddings import TwoSources
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.card import BEFORE, about_of, write_card
-from hanlattice.training.corpora import Corpora, check_words, counts, without_empty
-from hanlattice.training.labelled import read_for
-from hanlattice.training.learnt import training_words
-from hanlattice.training.scored import check_cut, score_again
+from hanlattice.training.corpora import (
+    Corpora,
+    check_gold_words,
+    check_segmented,
+    counts,
+    read_for,
+    training_words,
+    without_empty,
+)
+from hanlattice.training.loop import part_scores
 
 OF_ANOTHER = "*Written about the model that this one was packed from:*"
 FINE = 40_000  # words whose vectors get a byte for each number in a small model; the others get half a byte
@@ -30,19 +36,19 @@ FINE = 40_000  # words whose vectors get a byte for each number in a small model
 def pack(
     folder: Path, out: Path, words: int = 0, precision: str = "small", test: str = "", about: str | None = None
 ) -> Model:
-    """Write the model of a folder into another one, and give it as it is read from there.
+    """Write the model of a folder into another folder, and return it as it is read from there.
 
-    With `words`, only so many are kept: first those that training met most. With `test`, a corpus, it has the scores
-    of the model as it was written; those of the trained model are kept as what they are, from before packing. `about`
-    is Markdown for the end of its card; without it, that of the card in `folder` stays, and says whose it is.
+    With `words`, only so many are kept, those that training met most first. With `test`, a corpus, the packed model is
+    scored; scores of the trained model are kept as those before packing. `about` is Markdown for the end of its card;
+    without it, that of the model in `folder` is kept, marked as written about another model.
 
-    A model that was packed already may be packed again. What it scored is no longer true, and is left out; what the
-    trained model scored stays, and the card says that it was packed several times.
+    A packed model may be packed again. Its own scores are left out, since they are no longer true; those of the trained
+    model stay, and the card says that the model was packed several times.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
     model = load_model(folder)
-    about = _kept(about_of(folder)) if about is None else about
+    about = _about_another(about_of(model)) if about is None else about.strip()
     sentences = _read(test, model) if test else ()
     data = _facts(model, precision)
     if test:
@@ -54,20 +60,23 @@ def pack(
     elif words:
         raise InputError("this model has no lexicon, so there are no words to leave out", folder)
     config = make_config(without_places(model.config.as_dict()))
-    save_frame(out, config, model.indexer, without_places(data), folder / LM)
+    data = without_places(data)
+    data["packed"] |= {"about": about} if about else {}
+    save_frame(out, config, model.indexer, data, folder / LM)
     tensors = compressed(model.tagger.state_dict(), precision)
     scores = _from_before(model, ("dev",) if test else ("dev", "test"))
     save_weights(out, tensors, scores, composer)
     if test:
-        scores = score_again(load_model(out), sentences, training_words(model, []) if model.indexer.cuts else None)
+        known = training_words(model, []) if model.indexer.cuts else None
+        scores = {**scores, "test": part_scores(load_model(out), sentences, known)}
         save_weights(out, tensors, scores, composer)
     packed = load_model(out)
-    write_card(out, packed, scores, about)
+    write_card(out, packed, scores)
     return packed
 
 
 def without_places(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record in which paths that lead out of the working folder are names of files: the rest is no one else's."""
+    """A record in which paths that lead out of the working folder are only file names: elsewhere they mean nothing."""
     return {key: _without_place(value) for key, value in record.items()}
 
 
@@ -79,23 +88,23 @@ def _without_place(value: Any) -> Any:
 
 
 def _read(test: str, model: Model) -> tuple[Sentence, ...]:
-    """The corpus, in which the model finds what it reads: of a segmenter words, of a model of gold words those."""
+    """The sentences to score on, checked for the words that a segmenter, or a model of gold words, needs."""
     sentences = without_empty(read_for([model], test, scheme=model.config.data.scheme))
     config = replace(model.config, data=replace(model.config.data, test=test))
     corpora = Corpora(train=(), dev=(), test=sentences, more=(), digests={}, notices=())
-    check_words(config, corpora)
+    check_gold_words(config, corpora)
     if model.indexer.cuts:
-        check_cut(config, corpora)
+        check_segmented(config, corpora)
     return sentences
 
 
-def _kept(about: str) -> str:
-    """What was said of a model, in the card of one that is made from it; it may not be true of that one."""
+def _about_another(about: str) -> str:
+    """A text about the model that this one is made from; it may not be true of this one."""
     return about if not about or about.startswith(OF_ANOTHER) else f"{OF_ANOTHER}\n\n{about}"
 
 
 def _facts(model: Model, precision: str) -> dict[str, Any]:
-    """Where the model came from, and how it is packed, and was; without a test of which no score will be left."""
+    """Where the model came from, its precision and earlier ones; without a test whose score is dropped."""
     facts, packed = dict(model.data), model.data.get("packed")
     if packed and "test" in model.scores:
         facts.pop("test", None)
@@ -104,7 +113,7 @@ def _facts(model: Model, precision: str) -> dict[str, Any]:
 
 
 def _from_before(model: Model, parts: Sequence[str]) -> dict[str, Any]:
-    """The scores of the trained model, which are no longer its own; a packed one has them as those from before."""
+    """The scores of the trained model, as those before packing; a packed model already has them so."""
     scores = model.scores
     trained = scores.get(BEFORE, {}) if "packed" in model.data else scores
     before = {part: trained[part] for part in parts if part in trained}
@@ -115,7 +124,7 @@ def _from_before(model: Model, parts: Sequence[str]) -> dict[str, Any]:
 
 
 def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model:
-    """The model with the first so many words of its lexicon, of which the first `fine` are in the finer table."""
+    """The model with the first `count` words of its lexicon, the first `fine` of them in the finer table."""
     lexicon, table, words = model.indexer.lexicon, model.tagger.lexicon, model.tagger.words
     assert lexicon is not None
     assert table is not None

@@ -12,16 +12,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanlattice.data import corpus
 from hanlattice.errors import InputError
 from hanlattice.events import ignore
 from hanlattice.models.language_model import make_vocab
 from hanlattice.pretrain.lm import text as text_module
-from hanlattice.pretrain.lm.source import read_source
-from hanlattice.pretrain.lm.streams import Streams
-from hanlattice.pretrain.lm.text import BREAK_ID, Lines, frequent, hold_out, mirrored, read_lines_of
+from hanlattice.pretrain.lm.text import (
+    BREAK_ID,
+    Lines,
+    Streams,
+    frequent,
+    hold_out,
+    mirrored,
+    read_lines_of,
+    read_source,
+)
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vocab import seen_as
-from hanlattice.training import corpora
 from tests.pretrain.lm.made import lines_of, text_of, tiny
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), min_size=1, max_size=12)
@@ -103,7 +110,7 @@ def test_an_empty_file_is_refused(tmp_path):
 @given(st.integers(1, 300), st.sampled_from([0.01, 0.1, 0.29, 0.5, 0.003, 0.123456789, 0.9]))
 def test_the_same_lines_are_held_out_as_in_training_taggers(count, share):
     names = [f"第{at}行" for at in range(count)]
-    stay, out = corpora.hold_out(names, share)  # type: ignore[arg-type]
+    stay, out = corpus.hold_out(names, share)  # type: ignore[arg-type]
     if not out:
         with pytest.raises(InputError, match="is not one line; take a larger share"):
             hold_out(lines_of(*names), share)

@@ -1,15 +1,17 @@
-"""The folder of a language model while it is trained. Two processes may train the two directions into one folder."""
+"""The folder of a language model in training: checks, log, card and curve. Two processes may share it."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import ModelError, OutputError
+from hanlattice.evaluation.report import Table
 from hanlattice.files import shown, writing
 from hanlattice.models.language_model import (
     CHARS,
@@ -19,7 +21,8 @@ from hanlattice.models.language_model import (
     save_language_model_frame,
     weights_file,
 )
-from hanlattice.pretrain.lm.source import Source
+from hanlattice.pretrain.lm.text import Source
+from hanlattice.style import BLUE, RED, can_plot, plot, tidy
 
 CARD = "README.md"
 
@@ -33,10 +36,10 @@ def log_file(direction: str) -> str:
 
 
 def check_folder(folder: Path, direction: str, resume: bool) -> None:
-    """Refuse at once what cannot end well, and clear away what a killed run was writing."""
+    """Refuse a folder that cannot be used, before any work, and remove files that a killed run left half written."""
     if shown(folder) != str(folder):
-        raise OutputError(f"{folder}: its name is not UTF-8, and safetensors reads no such names; choose another --out")
-    # Path.exists would raise for a name that is too long, which is told when it is written
+        raise OutputError(f"{folder}: its name is not UTF-8, and safetensors cannot read it; choose another --out")
+    # Path.exists would raise for a name that is too long, which is reported when it is written
     there = next(part for part in (folder, *folder.absolute().parents) if os.path.exists(part))  # noqa: PTH110
     if not there.is_dir():
         raise OutputError(f"{there} is a file; --out must name a folder, old or new")
@@ -45,18 +48,20 @@ def check_folder(folder: Path, direction: str, resume: bool) -> None:
     ours = {CHARS, *map(log_file, DIRECTIONS), *half}
     if RECORD not in names:
         for other in sorted(names - ours):
-            raise OutputError(f"{folder} holds {other}, which is not of a language model: choose a new or empty folder")
+            raise OutputError(
+                f"{folder} holds {other}, which is not part of a language model: choose a new or empty folder"
+            )
     if not resume and names & {weights_file(direction), state_file(direction)}:
         raise OutputError(
-            f"{folder} holds a {direction} language model already: go on with it by --resume, or choose another --out"
+            f"{folder} holds a {direction} language model already: continue it with --resume, or choose another --out"
         )
     for name, whole in half.items():
-        if direction in whole:  # what both directions write may be the other's, at work right now
+        if direction in whole:  # what both directions write may be the other's, which may be running
             (folder / name).unlink(missing_ok=True)
 
 
 def write_frame(folder: Path, source: Source) -> None:
-    """What both directions share. If weights or a state of either are there, it must be the same already."""
+    """What both directions share. If there are weights or a state of either, it must be the same already."""
     kept = [folder / name(direction) for name in (weights_file, state_file) for direction in DIRECTIONS]
     if any(file.exists() for file in kept):
         there = load_language_model(folder, directions=())
@@ -74,19 +79,25 @@ def is_finished(folder: Path, direction: str) -> bool:
 
 
 def finished_facts(folder: Path, direction: str, identity: str) -> dict[str, Any]:
-    """What is known of a direction whose training has ended, if it is the one that was asked for."""
+    """The facts of a finished direction, if its options and text are the same."""
     facts = dict(load_language_model(folder, directions=(direction,)).facts[direction])
     if facts.get("identity") != identity:
         raise ModelError(f"{folder}: its {direction} direction was trained with other options or other text")
     return facts
 
 
+def read_log(folder: Path, direction: str) -> list[dict[str, Any]]:
+    """The events that a training has written."""
+    text = (folder / log_file(direction)).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.split("\n") if line]  # a file's name may have other line ends in it
+
+
 def write_card(folder: Path) -> None:
-    """README.md: what the model is, what it was trained on and how well it predicts, for the person who finds it."""
+    """README.md: what the model is, what it was trained on and how well it predicts."""
     there = [name for name in DIRECTIONS if (folder / weights_file(name)).exists()]
     model = load_language_model(folder, directions=there)
-    facts = model.facts[there[0]]
-    sizes = model.settings
+    facts, sizes = model.facts[there[0]], model.settings
+    options = ", ".join(f"{name} {value}" for name, value in facts["recipe"].items() if value is not None)
     lines = [
         f"# {shown(folder.resolve().name)}",
         "",
@@ -96,51 +107,86 @@ def write_card(folder: Path) -> None:
         f"of width {sizes.embedding}, {len(model.vocab):,} symbols",
         '- use it: `hanlattice lm score -m FOLDER "…"`, `hanlattice lm sample -m FOLDER`',
         "",
-        *_data(facts),
-        *_directions(model.facts),
-        *_options(facts),
+        *_data_lines(facts),
+        "",
+        "## Held-out text",
+        "",
+        "Each line by itself, its end counted.",
+        "",
+        *_direction_table(model.facts).markdown(plain=True),
+        "",
+        "## Options",
+        "",
+        options,
     ]
     with writing(folder / CARD) as file:
         file.write("\n".join(lines) + "\n")
 
 
-def _data(facts: Mapping[str, Any]) -> list[str]:
-    data = facts["data"]
+def _data_lines(facts: Mapping[str, Any]) -> list[str]:
+    data, start = facts["data"], facts["from"]
     rows = [
-        f"| {name} | {data[part]['lines']:,} | {data[part]['characters']:,} |"
+        (name, f"{data[part]['lines']:,}", f"{data[part]['characters']:,}")
         for name, part in (("trained on", "train"), ("held out", "held_out"))
     ]
-    base = [] if facts["from"] is None else ["", _base(facts["from"])]
     files = ", ".join(Path(each["file"]).name for each in data["files"])
-    head = ["## Data", "", f"From {files}.", "", "| part | lines | characters |", "|---|---|---|"]
+    table = Table("", ("part", "lines", "characters"), tuple(rows))
     unknown = f"{data['unknown']:,} of these characters are too rare to be known, and count as one symbol."
-    return [*head, *rows, "", unknown, *base, ""]
-
-
-def _base(start: Mapping[str, Any]) -> str:
-    return (
+    lines = ["## Data", "", f"From {files}.", "", *table.markdown(plain=True), "", unknown]
+    if start is None:
+        return lines
+    return [
+        *lines,
+        "",
         f"It began with the weights of {start['folder']}, for which the held-out text that is scored while it trains "
-        f"had perplexity {start['held_out']['perplexity']:.3f}."
-    )
+        f"had perplexity {start['held_out']['perplexity']:.3f}.",
+    ]
 
 
-def _directions(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    head = ["## Held-out text", "", "Each line by itself, its end counted.", ""]
-    head += ["| direction | bits a character | perplexity | epochs | characters read | seconds | on |"]
+def _direction_table(facts: Mapping[str, Mapping[str, Any]]) -> Table:
+    headings = ("direction", "bits a character", "perplexity", "epochs", "characters read", "seconds", "on")
     rows = [
-        f"| {name} | {each['held_out']['bits']:.4f} | {each['held_out']['perplexity']:.3f} | {each['epoch']:.2f} "
-        f"| {each['trained_on']:,} | {each['seconds']:.0f} | {each['device']} |"
+        (
+            name,
+            f"{each['held_out']['bits']:.4f}",
+            f"{each['held_out']['perplexity']:.3f}",
+            f"{each['epoch']:.2f}",
+            f"{each['trained_on']:,}",
+            f"{each['seconds']:.0f}",
+            each["device"],
+        )
         for name, each in facts.items()
     ]
-    return [*head, "|---|---|---|---|---|---|---|", *rows, ""]
+    return Table("", headings, tuple(rows))
 
 
-def _options(facts: Mapping[str, Any]) -> list[str]:
-    chosen = ", ".join(f"{name} {value}" for name, value in facts["recipe"].items() if value is not None)
-    return ["## Options", "", chosen]
+def write_curve(folder: Path, direction: str, events: Iterable[dict[str, Any]]) -> str | None:
+    """curve-DIRECTION.json, and the name of the plot beside it; None without matplotlib."""
+    names = ("characters", "loss", "perplexity", "seconds")
+    points = [{name: event[name] for name in names} for event in events if event["event"] == "evaluate"]
+    with writing(folder / f"curve-{direction}.json") as file:
+        json.dump({"direction": direction, "points": points}, file, indent=1)
+        file.write("\n")
+    if not can_plot():
+        return None
+    name = f"curve-{direction}.svg"
+    _draw(points, direction, folder / name)
+    return name
 
 
-def read_log(folder: Path, direction: str) -> list[dict[str, Any]]:
-    """The events that a training has kept."""
-    text = (folder / log_file(direction)).read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.split("\n") if line]  # a file's name may have other line ends in it
+def _draw(points: list[dict[str, Any]], direction: str, path: Path) -> None:
+    """Perplexity of the text that was trained on (with dropout) since the point before, and of held-out text."""
+    from matplotlib.ticker import ScalarFormatter
+
+    read = [point["characters"] / 1e6 for point in points]
+    trained = [math.exp(min(point["loss"], 50.0)) for point in points]
+    with plot(path, 5.6, 3.6) as figure:
+        axis = figure.subplots()
+        axis.plot(read, trained, color=BLUE, marker=".", label="trained on, with dropout")
+        axis.plot(read, [point["perplexity"] for point in points], color=RED, marker=".", label="held out")
+        axis.set(xlabel="characters read, in millions", ylabel="perplexity of a character", yscale="log")
+        for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+            set_formatter(ScalarFormatter())  # 20, not 2 × 10¹
+        axis.set_title(f"Language model, {direction}", fontsize=10)
+        tidy(axis)
+        axis.legend(frameon=False, fontsize=8)

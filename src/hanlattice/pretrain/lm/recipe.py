@@ -1,4 +1,4 @@
-"""How a language model is trained: every option, its default and what it means. Both command lines read it here."""
+"""How a language model is trained: every option, its default and what it means. No torch in here: the CLI reads it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ HELP = {
     "embedding": "width of a character's embedding, 512 if not given",
     "hidden": "H, hidden units of a layer, 1024 if not given",
     "layers": "LSTM layers, 1 if not given",
-    "dropout": "share of embeddings and of hidden states that is dropped while training",
-    "batch_size": "B, streams of text that are read side by side",
+    "dropout": "share of embeddings and of hidden states that is dropped in training",
+    "batch_size": "B, streams of text that are read in parallel",
     "length": "T, characters over which gradients flow back",
-    "epochs": "times that all the text is read",
+    "epochs": "times that the whole text is read",
     "lr": "the highest learning rate",
     "warmup": "share of the steps in which the learning rate rises; then it falls to 0, linearly",
     "weight_decay": "weight decay of the matrices",
-    "clip": "longest gradient that a step takes; 0 takes any",
-    "min_count": "how often a character must come to be known, 5 if not given",
+    "clip": "largest norm of a gradient; 0 does not clip",
+    "min_count": "how often a character must occur to be known, 5 if not given",
     "held_out": "share of the lines, at even steps, that is scored and never trained on",
-    "evaluate": "times an epoch that held-out text is scored",
+    "evaluate": "how often held-out text is scored in an epoch",
     "seed": "decides the first weights and the order of the lines",
     "device": "cpu or cuda",
     "threads": "CPU threads; 0 leaves the choice to torch",
-    "checkpoint_minutes": "minutes between two states for --resume",
+    "checkpoint_minutes": "minutes between two saved states for --resume",
     "start_from": "a language model's folder, to begin with its weights and characters",
 }
 RESUME = (
-    "Go on with the stopped run in --out. "
+    "Continue the stopped run in --out. "
     "It ends with the same weights, bit for bit, on a CPU with the same number of threads."
 )
 _MANY = (1 << 31) - 1
@@ -87,7 +87,7 @@ class Recipe:
         if not 0 < self.held_out < 1:
             raise InputError(f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}")
         if self.start_from is not None and self.min_count is not None:
-            raise InputError("--min-count does not fit --from, whose model brings its characters; leave it out")
+            raise InputError("--min-count does not fit --from, whose model has its own characters; leave it out")
 
     def sizes(self, start_from: Mapping[str, int] | None = None) -> dict[str, int]:
         """Embedding, hidden and layers: those given, else those of the model to start from, else the defaults."""
@@ -101,7 +101,7 @@ class Recipe:
         return {**(start_from or SIZES), **given}
 
     def decisive(self) -> dict[str, Any]:
-        """The options that decide what comes out. Threads decide no more than how sums are rounded."""
+        """The options that decide the result. Threads only decide how sums are rounded."""
         chosen = dataclasses.asdict(self)
         del chosen["checkpoint_minutes"], chosen["threads"]
         if self.start_from is None:

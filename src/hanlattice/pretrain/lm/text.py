@@ -1,23 +1,36 @@
-"""Raw text as a language model reads it: paragraphs as one flat array of ids, each with a break after it.
-
-A character is never looked at by itself: files come in blocks, and tables answer for whole arrays. No torch in here.
-"""
+"""What a language model is trained on: raw text as one flat array of ids, and the streams of an epoch."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
+from hanlattice.data.corpus import even_steps
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
+from hanlattice.events import Listener
+from hanlattice.files import sha256, shown
+from hanlattice.models.language_model import (
+    LanguageModel,
+    Settings,
+    load_language_model,
+    make_vocab,
+    weights_file,
+)
 from hanlattice.pretrain.groups import groups
+from hanlattice.pretrain.lm.recipe import SIZES, Recipe
 from hanlattice.text.normal import Codes, code_points, fold_digits
-from hanlattice.training.corpora import even_steps
+from hanlattice.text.vocab import Vocab, seen_as
 
 Ids = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
@@ -85,7 +98,7 @@ def _blocks(raw: RawText, listen: Progress) -> Iterator[Codes]:
 
 
 def hold_out(lines: Lines, share: float) -> tuple[Lines, Lines]:
-    """(what stays, what is held out): this share of the lines at even steps, as taggers hold out sentences."""
+    """(the rest, what is held out): this share of the lines at even steps, as taggers hold out sentences."""
     taken = np.array(even_steps(len(lines), share), dtype=bool)
     if not taken.any():
         raise InputError(f"--held-out {share} of {len(lines)} lines is not one line; take a larger share or more text")
@@ -93,7 +106,7 @@ def hold_out(lines: Lines, share: float) -> tuple[Lines, Lines]:
 
 
 def frequent(lines: Lines, min_count: int) -> list[str]:
-    """The characters, as the model sees them, that come `min_count` times or more: the commonest first."""
+    """The characters, as the model sees them, that occur `min_count` times or more, most frequent first."""
     counts: Counter[str] = Counter()
     codes = np.bincount(_used(lines))
     codes[_BREAK_CODE : _BREAK_CODE + 1] = 0
@@ -104,9 +117,113 @@ def frequent(lines: Lines, min_count: int) -> list[str]:
 
 
 def _used(lines: Lines) -> Ids:
-    """[symbols]: the ids of these lines and of their breaks, and of no others, by their places in the array."""
+    """[symbols]: the ids of these lines and of their breaks, and no others."""
     edges = np.zeros(len(lines.ids) + 1, dtype=np.int8)
     edges[lines.starts] += 1  # a line begins
     edges[lines.starts + lines.lengths + 1] -= 1  # its break is over
     inside: npt.NDArray[np.bool_] = np.cumsum(edges[:-1], dtype=np.int8).astype(bool)
     return lines.ids[inside]
+
+
+@dataclass(frozen=True)
+class Source:
+    vocab: Vocab
+    settings: Settings
+    train: Lines
+    held_out: Lines
+    start: LanguageModel | None
+    data: dict[str, Any]  # where the text came from, for the model folder
+    digests: dict[str, str]  # of the weights to start from, by direction
+
+    def lines(self, direction: str) -> tuple[Lines, Lines]:
+        """(to train on, held out), as this direction reads them."""
+        if direction == "forward":
+            return self.train, self.held_out
+        train, held_out = mirrored(self.train, self.held_out)
+        return train, held_out
+
+    def identity(self, recipe: Recipe, direction: str) -> str:
+        """What must be the same when a run is resumed: the options and the content of everything that is read."""
+        read = [each["sha256"] for each in self.data["files"]], self.digests.get(direction)
+        options = {**recipe.decisive(), "start_from": None}  # its content counts, not its place
+        return hashlib.sha256(json.dumps([options, direction, read], sort_keys=True).encode()).hexdigest()
+
+
+def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequence[str], listen: Listener) -> Source:
+    """Read everything; text that is too small for one batch is an InputError."""
+    start, digests = None, {}
+    if recipe.start_from is not None:
+        start = load_language_model(recipe.start_from, directions=directions)
+        digests = {each: sha256(recipe.start_from / weights_file(each)) for each in directions}
+    sizes = recipe.sizes({name: getattr(start.settings, name) for name in SIZES} if start else None)
+    text = read_lines_of(files, lambda done, size: listen({"event": "read", "done": done, "size": size}))
+    train, held_out = hold_out(text, recipe.held_out)
+    _check_size(train, recipe)
+    vocab = start.vocab if start else make_vocab(frequent(train, recipe.least_count))
+    if len(vocab) <= BREAK_ID + 1:
+        raise InputError(f"no character occurs {recipe.least_count} times in the text; lower --min-count")
+    ids = seen_as(vocab)(text.ids)
+    train, held_out = (Lines(ids, part.starts, part.lengths) for part in (train, held_out))
+    data = {
+        "files": [{"file": shown(file), "sha256": sha256(file)} for file in files],
+        "train": {"lines": len(train), "characters": int(train.lengths.sum())},
+        "held_out": {"lines": len(held_out), "characters": int(held_out.lengths.sum())},
+        "unknown": int(np.count_nonzero(ids == 0)),  # characters of both parts that the model does not know
+    }
+    return Source(vocab, Settings(**sizes, dropout=recipe.dropout), train, held_out, start, data, digests)
+
+
+def _check_size(train: Lines, recipe: Recipe) -> None:
+    needed = recipe.batch_size * recipe.length
+    if train.symbols < needed:
+        raise InputError(
+            f"there are {train.symbols:,} characters to train on, line ends counted, and one batch of "
+            f"--batch-size {recipe.batch_size} × --length {recipe.length} takes {needed:,}; lower one of them"
+        )
+
+
+def source_facts(source: Source, recipe: Recipe, direction: str) -> dict[str, Any]:
+    """What is known of a direction before it is trained."""
+    base = None
+    if recipe.start_from is not None:
+        base = {"folder": shown(recipe.start_from), "sha256": source.digests[direction]}
+    return {
+        "direction": direction,
+        "recipe": {**recipe.decisive(), **asdict(source.settings)},
+        "data": source.data,
+        "symbols": len(source.vocab),
+        "from": base,
+        "identity": source.identity(recipe, direction),
+    }
+
+
+class Streams:
+    """The lines on a device, and the streams of each epoch.
+
+    A stream has as many symbols as the others, so fewer than B symbols at the end of an epoch's order are left out.
+    """
+
+    def __init__(self, lines: Lines, batch_size: int, device: torch.device) -> None:
+        self.lines, self.batch_size = lines, batch_size
+        self.ids = torch.from_numpy(lines.ids).to(device)  # [N], int32; on a CPU no copy of them
+        self.steps = lines.symbols // batch_size  # targets of one stream
+
+    def epoch(self, seed: int, epoch: int) -> Tensor:
+        """[B, steps + 1], int32: at each place the input, and one further on the target.
+
+        Seed and epoch decide the order of the lines. The last target of a stream is the first input of the next.
+        """
+        order = np.random.default_rng([seed, epoch]).permutation(len(self.lines))
+        text = self._joined(order)[: self.steps * self.batch_size + 1]
+        return text.unfold(0, self.steps + 1, self.steps).contiguous()
+
+    def _joined(self, order: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Tensor:
+        """[symbols + 1]: a break, then line after line, each with its break."""
+        device = self.ids.device
+        starts = torch.from_numpy(self.lines.starts[order]).to(device)
+        sizes = torch.from_numpy(self.lines.lengths[order]).to(device) + 1
+        before = sizes.cumsum(0) - sizes
+        places = (starts - before).repeat_interleave(sizes)
+        places += torch.arange(len(places), device=device)
+        first = torch.full((1,), BREAK_ID, dtype=self.ids.dtype, device=device)
+        return torch.cat([first, self.ids[places]])

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.events import Listener, ignore
+from hanlattice.events import Listener, Log, ignore
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.language_model import DIRECTIONS, load_language_model, save_direction
-from hanlattice.pretrain.lm.curve import write_curve
-from hanlattice.pretrain.lm.folder import check_folder, finished_facts, is_finished, read_log, state_file, write_card
+from hanlattice.nn.language_model import CharLanguageModel, State
+from hanlattice.pretrain.lm.folder import (
+    check_folder,
+    finished_facts,
+    is_finished,
+    log_file,
+    read_log,
+    state_file,
+    write_card,
+    write_curve,
+    write_frame,
+)
 from hanlattice.pretrain.lm.recipe import Recipe
-from hanlattice.pretrain.lm.run import Run, prepare
-from hanlattice.pretrain.lm.score import score
-from hanlattice.pretrain.lm.source import Source, read_source
-from hanlattice.pretrain.lm.step import add_gradients, forgetful
+from hanlattice.pretrain.lm.score import SOFTMAX, score
+from hanlattice.pretrain.lm.text import Lines, Source, Streams, read_source, source_facts
 from hanlattice.training.optim import warmup_linear
+from hanlattice.training.step import Progress, Training
 
 BOTH = "both"
-PAUSE = {"cpu": 0.0, "cuda": 0.25}  # seconds between two looks at the loss: a GPU has to be waited for to look at it
+PAUSE = {"cpu": 0.0, "cuda": 0.25}  # seconds between two reads of the loss: reading it waits for a GPU
+SCORED = 200_000  # characters of held-out text that are scored during training; at the end all of it is
+# A tagger reads each text from an empty state; training starts from one only once an epoch. So that the model learns
+# to, a stream is reset with this probability at the beginning of a chunk.
+FORGET = 0.02
 
 
 def train_language_model(
@@ -36,9 +55,9 @@ def train_language_model(
     resume: bool = False,
     listen: Listener = ignore,
 ) -> dict[str, dict[str, Any]]:
-    """Train one direction, or both one after the other, into a folder; what is known of each comes back.
+    """Train one direction, or both one after the other, into a folder, and return the facts of each.
 
-    With `resume`, go on where an earlier run in that folder was stopped.
+    With `resume`, continue where an earlier run in that folder was stopped.
     """
     if direction not in (BOTH, *DIRECTIONS):
         raise InputError(f"no direction is called {direction!r}: expected {', '.join(DIRECTIONS)} or {BOTH}")
@@ -58,98 +77,240 @@ def _train_direction(
         return finished_facts(folder, direction, source.identity(recipe, direction))
     run = None
     try:
-        run = prepare(recipe, source, folder, direction, resume, listen)
+        run = _prepare(recipe, source, folder, direction, resume, listen)
         _epochs(run)
         return _finish(run)
     except RuntimeError as error:
         if not _is_shortage(error):
             raise
         state = folder / state_file(direction)
-        if run is not None and not run.position.step:
-            state.unlink(missing_ok=True)  # there was no step: the folder is free for a run of other sizes
-        raise HanlatticeError(_shortage(state.exists())) from None
+        if run is not None and not run.progress.step:
+            state.unlink(missing_ok=True)  # no step was done: the folder is free for a run of other sizes
+        advice = "there is not enough memory: lower --batch-size, --length, --hidden, --embedding or --layers"
+        if state.exists():
+            advice += ", with another --out, or continue with --resume where there is more"
+        raise HanlatticeError(advice) from None
 
 
 def _is_shortage(error: RuntimeError) -> bool:
-    """Whether memory ran out. Of a CPU's, torch says so in words only."""
+    """Whether memory ran out. For that of a CPU, torch has no error class of its own."""
     words = r"can't allocate memory|not enough memory|ALLOC_FAILED"
     return isinstance(error, torch.OutOfMemoryError) or re.search(words, str(error)) is not None
 
 
-def _shortage(stopped: bool) -> str:
-    """What to do about it."""
-    advice = "there is not enough memory: lower --batch-size, --length, --hidden, --embedding or --layers"
-    return f"{advice}, with another --out, or go on by --resume where there is more" if stopped else advice
+@dataclass
+class Run:
+    """Everything that the loop works with."""
+
+    recipe: Recipe
+    folder: Path
+    direction: str
+    facts: dict[str, Any]
+    model: CharLanguageModel
+    training: Training
+    streams: Streams
+    held_out: Lines
+    scored: Lines  # the part of it that is scored during training
+    carried: State
+    log: Log
+
+    @property
+    def progress(self) -> Progress:
+        return self.training.progress
+
+    @property
+    def chunks(self) -> int:
+        """Steps of an epoch. The last chunk may be shorter than the others."""
+        return -(-self.streams.steps // self.recipe.length)
+
+    def add_gradients(self, chunk: Tensor) -> Tensor:
+        """Read a chunk, [B, T + 1], add the gradients of its mean loss, and give the sum of its losses, in nats."""
+        factors = torch.bfloat16 if chunk.is_cuda else None
+        hidden, (h, c) = self.model(chunk[:, :-1], forgetful(self.carried), factors)
+        self.carried = (h.detach(), c.detach())
+        return add_gradients(self.model, hidden, chunk[:, 1:])
+
+    def save(self) -> None:
+        """Write the state from which the run can be resumed."""
+        self.progress.log_size = self.log.size
+        path = self.folder / state_file(self.direction)
+        self.training.save(path, self.facts["identity"], dict(zip("hc", self.carried, strict=True)))
+
+    def rates(self) -> dict[str, Any]:
+        """The progress, for an event."""
+        progress = self.progress
+        return {
+            "direction": self.direction,
+            "epoch": progress.epoch,
+            "step": progress.step,
+            "characters": progress.characters,
+            "loss": progress.mean_loss,
+            "best": progress.best,
+            "best_step": progress.best_at,
+            "seconds": round(progress.seconds, 2),
+        }
+
+
+def _prepare(recipe: Recipe, source: Source, folder: Path, direction: str, resume: bool, listen: Listener) -> Run:
+    """Make the model and everything around it, or restore a stopped run. Nothing is written before all is made."""
+    device = find_device(recipe.device)
+    model = _make_model(recipe, source, direction, device)
+    training = Training(model, make_optimizer(model, recipe), recipe.clip)
+    train, held_out = source.lines(direction)
+    streams = Streams(train, recipe.batch_size, device)
+    scored = held_out.take(np.arange(0, len(held_out), -(-held_out.symbols // SCORED)))  # at even steps
+    facts = _facts(recipe, source, direction, model, scored)
+    h = torch.zeros(model.layers, recipe.batch_size, model.hidden, device=device)
+    c = torch.zeros_like(h)
+    path = folder / state_file(direction)
+    resumed = resume and path.exists()
+    if resumed:
+        training.load(path, facts["identity"], {"h": h, "c": c})
+    write_frame(folder, source)
+    log = Log(folder / log_file(direction), listen, training.progress.log_size)
+    run = Run(recipe, folder, direction, facts, model, training, streams, held_out, scored, (h, c), log)
+    if not resumed:
+        run.save()  # from now to the end there is a state: weights without one are those of a finished run
+    _announce(run)
+    return run
+
+
+def _make_model(recipe: Recipe, source: Source, direction: str, device: torch.device) -> CharLanguageModel:
+    torch.manual_seed(recipe.seed)
+    model = CharLanguageModel(len(source.vocab), **asdict(source.settings))
+    if source.start is not None:
+        model.load_state_dict(source.start.directions[direction].state_dict())
+    return model.to(device)
+
+
+def make_optimizer(model: CharLanguageModel, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW; weight decay is for the matrices."""
+    weights = list(model.parameters())
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim == 2], "weight_decay": recipe.weight_decay},
+        {"params": [weight for weight in weights if weight.ndim != 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
+
+
+def _facts(recipe: Recipe, source: Source, direction: str, model: CharLanguageModel, scored: Lines) -> dict[str, Any]:
+    device = model.embedding.device
+    cpu = f"CPU, {torch.get_num_threads()} threads"
+    facts = source_facts(source, recipe, direction) | {
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
+        "torch": torch.__version__,
+    }
+    if source.start is not None:
+        facts["from"]["held_out"] = score(model.eval(), scored).as_dict()
+    return facts
+
+
+def _announce(run: Run) -> None:
+    facts, epochs = run.facts, run.recipe.epochs
+    if run.progress.step:
+        run.log.keep("resume", epochs=epochs, steps=run.chunks * epochs, **run.rates())
+        return
+    run.log.keep(
+        "start",
+        direction=run.direction,
+        epochs=epochs,
+        steps=run.chunks * epochs,
+        parameters=facts["parameters"],
+        symbols=facts["symbols"],
+        data=facts["data"],
+        before=None if facts["from"] is None else facts["from"]["held_out"],
+        scored=run.scored.symbols,
+        device=facts["device"],
+    )
 
 
 def _epochs(run: Run) -> None:
-    recipe, position, model, optimizer = run.recipe, run.position, run.model, run.optimizer
-    weights, T, chunks = list(model.parameters()), recipe.length, run.chunks
-    pause = PAUSE[run.loss.device.type]
-    factors = torch.bfloat16 if run.loss.is_cuda else None
-    started, saved, told = time.monotonic() - position.seconds, time.monotonic(), float("-inf")
-    model.train()
-    while position.epoch < recipe.epochs:
-        text = run.streams.epoch(recipe.seed, position.epoch)  # [B, steps + 1]
-        if not position.chunk:
+    recipe, training, progress = run.recipe, run.training, run.progress
+    T, chunks, steps = recipe.length, run.chunks, run.chunks * recipe.epochs
+    pause = PAUSE[training.device.type]
+    started, saved, told = time.monotonic() - progress.seconds, time.monotonic(), float("-inf")
+    run.model.train()
+    while progress.epoch < recipe.epochs:
+        text = run.streams.epoch(recipe.seed, progress.epoch)  # [B, steps + 1]
+        if not progress.batch:
             run.carried = (torch.zeros_like(run.carried[0]), torch.zeros_like(run.carried[1]))
-        while position.chunk < chunks:
-            for group in optimizer.param_groups:
-                group["lr"] = warmup_linear(recipe.lr, recipe.warmup, position.step, chunks * recipe.epochs)
-            optimizer.zero_grad(set_to_none=True)
-            chunk = text[:, position.chunk * T : (position.chunk + 1) * T + 1]  # [B, T + 1]
-            hidden, (h, c) = model(chunk[:, :-1], forgetful(run.carried), factors)
-            run.carried = (h.detach(), c.detach())
-            run.loss += add_gradients(model, hidden, chunk[:, 1:])
-            if recipe.clip:
-                torch.nn.utils.clip_grad_norm_(weights, recipe.clip)
-            optimizer.step()
-            position.advance(chunk[:, 1:].numel())
-            position.seconds = time.monotonic() - started
+        while progress.batch < chunks:
+            chunk = text[:, progress.batch * T : (progress.batch + 1) * T + 1]  # [B, T + 1]
+            rate = warmup_linear(recipe.lr, recipe.warmup, progress.step, steps)
+            training.step(partial(run.add_gradients, chunk), rate)  # loss, backward, clip, step
+            progress.advance(chunk[:, 1:].numel(), chunk[:, 1:].numel())
+            progress.seconds = time.monotonic() - started
             if time.monotonic() - told >= pause:
-                position.hear(float(run.loss))
-                run.log.tell("step", steps=chunks * recipe.epochs, **run.rates())
+                training.record_loss()
+                run.log.tell("step", steps=steps, **run.rates())
                 told = time.monotonic()
-            if _is_due(position.chunk, chunks, recipe.evaluate):
+            if _is_due(progress.batch, chunks, recipe.evaluate):
                 _evaluate(run, started)
             if time.monotonic() - saved > recipe.checkpoint_minutes * 60:
                 run.save()
                 saved = time.monotonic()
-        position.epoch, position.chunk = position.epoch + 1, 0
+        progress.epoch, progress.batch = progress.epoch + 1, 0
         run.save()
         saved = time.monotonic()
 
 
+def forgetful(carried: State) -> State:
+    """The state that a chunk begins with: that of the chunk before, but for a few streams an empty one."""
+    h, c = carried
+    kept = (torch.rand(1, h.shape[1], 1, device=h.device) >= FORGET).to(h.dtype)
+    return h * kept, c * kept
+
+
+def add_gradients(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Add the gradients of the mean loss to the weights', and give the sum of the losses, in nats.
+
+    The softmax is wide, so it is done and undone for some rows at a time: memory does not grow with the batch. On a GPU
+    its products are in bfloat16 and its losses in float32.
+    """
+    place, total = hidden.device.type, hidden.new_zeros((), dtype=torch.float64)
+    rows = max(1, SOFTMAX // len(model.embedding))
+    parts = [part.detach().requires_grad_() for part in torch.split(hidden.flatten(0, 1), rows)]  # [rows, H] each
+    for part, wanted in zip(parts, torch.split(targets.flatten().long(), rows), strict=True):
+        with torch.autocast(place, torch.bfloat16, enabled=place == "cuda"):
+            logits = model.logits(part)  # [rows, V]
+        loss = F.cross_entropy(logits.float(), wanted, reduction="sum")
+        (loss / targets.numel()).backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    gradients = [part.grad for part in parts if part.grad is not None]
+    hidden.backward(torch.cat(gradients).view_as(hidden))  # type: ignore[no-untyped-call]
+    return total
+
+
 def _is_due(chunk: int, chunks: int, times: int) -> bool:
-    """Whether held-out text is scored after so many chunks: at even steps, and always after the last."""
+    """Whether held-out text is scored after this chunk: `times` an epoch at even steps, and always after the last."""
     return chunk * times // chunks > (chunk - 1) * times // chunks
 
 
 def _evaluate(run: Run, started: float) -> None:
-    """Score held-out text, and keep the weights if none before them did better."""
-    position = run.position
-    position.hear(float(run.loss))
+    """Score held-out text, and keep the weights if they are the best so far."""
+    progress = run.progress
+    run.training.record_loss()
     run.model.eval()
     found = score(run.model, run.scored)
     run.model.train()
-    position.seconds = time.monotonic() - started
-    if found.perplexity < position.best:
-        position.best, position.best_step = found.perplexity, position.step
-        facts = {**run.facts, "step": position.step, "epoch": position.step / run.chunks, "held_out": found.as_dict()}
-        facts |= {"trained_on": position.symbols, "seconds": round(position.seconds, 2)}
+    progress.seconds = time.monotonic() - started
+    if found.perplexity < (math.inf if progress.best is None else progress.best):
+        progress.best, progress.best_at = found.perplexity, progress.step
+        facts = {**run.facts, "step": progress.step, "epoch": progress.step / run.chunks, "held_out": found.as_dict()}
+        facts |= {"trained_on": progress.characters, "seconds": round(progress.seconds, 2)}
         save_direction(run.folder, run.direction, run.model.state_dict(), facts)
     run.log.keep("evaluate", perplexity=found.perplexity, bits=found.bits, **run.rates())
-    position.loss, position.heard = 0.0, 0
-    run.loss.zero_()
+    run.training.reset_loss()
 
 
 def _finish(run: Run) -> dict[str, Any]:
-    """Score the best weights, as they are on disk, on all held-out text; clear away what only a stopped run needs."""
+    """Score the best weights, as they are on disk, on all held-out text; write card and curve; remove the state."""
     folder, direction = run.folder, run.direction
     loaded = load_language_model(folder, run.recipe.device, (direction,))
     model = loaded.directions[direction]
     facts = {**loaded.facts[direction], "held_out": score(model, run.held_out).as_dict()}
-    facts["seconds"] = round(run.position.seconds, 2)
+    facts["seconds"] = round(run.progress.seconds, 2)
     save_direction(folder, direction, model.state_dict(), facts)
     write_card(folder)
     picture = write_curve(folder, direction, read_log(folder, direction))

@@ -1,4 +1,4 @@
-"""States of a language model: kept on disk they are what is computed on the fly, and a tagger with them is whole."""
+"""Cached states of a language model are those computed on the fly, and a tagger with them stands alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hanlattice.errors import ModelError, OutputError
 from hanlattice.models.build import Built, build
 from hanlattice.models.checksums import load_tensors
 from hanlattice.models.folder import load_model
-from hanlattice.training import states as module
+from hanlattice.training import lm_cache as module
+from hanlattice.training.lm_cache import states_file, with_states
 from hanlattice.training.loop import train
-from hanlattice.training.states import states_file, with_states
 from tests.made import made_config, write_language_model
 
 
@@ -32,7 +32,7 @@ def make(made: Path, lm: Path, encoder: str = "lattice") -> tuple[Built, Example
 
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 16])
 @pytest.mark.parametrize("encoder", ["lattice", "char"])
-def test_kept_states_give_what_states_on_the_fly_give(
+def test_cached_states_are_those_computed_on_the_fly(
     made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, encoder: str, chunk: int
 ) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
@@ -53,7 +53,7 @@ def test_states_decide(made: Path, lm_folder: Path, tmp_path: Path) -> None:
     assert not torch.allclose(other.tagger.emissions(batch), built.tagger.emissions(batch))
 
 
-def test_states_are_computed_once_and_kept_for_these_texts_and_this_model(
+def test_states_are_computed_once_for_these_texts_and_this_model(
     made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, examples = make(made, lm_folder)
@@ -70,7 +70,7 @@ def test_states_are_computed_once_and_kept_for_these_texts_and_this_model(
     assert np.array_equal(np.asarray(with_states(examples, built.tagger.lm, "x").states), first)
 
 
-def test_a_disk_that_is_full_is_told(made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built, examples = make(made, lm_folder)
 
     def full(*_: object) -> None:
@@ -119,7 +119,7 @@ def test_a_run_resumes_to_the_same_weights(made: Path, lm_folder: Path, tmp_path
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
 
 
-def test_a_run_does_not_go_on_with_another_language_model(
+def test_a_run_is_not_resumed_with_another_language_model(
     made: Path, lm_folder: Path, tmp_path: Path, cache: Path
 ) -> None:
     lm = Path(shutil.copytree(lm_folder, tmp_path / "lm"))
@@ -136,7 +136,7 @@ def test_a_run_does_not_go_on_with_another_language_model(
         train(config, tmp_path / "run", resume=True)
 
 
-def test_without_cache_nothing_is_kept(made: Path, lm_folder: Path, tmp_path: Path, cache: Path) -> None:
+def test_without_cache_nothing_is_written(made: Path, lm_folder: Path, tmp_path: Path, cache: Path) -> None:
     config = made_config(made, lm__model=str(lm_folder), lm__cache=False, train__epochs=1)
     train(config, tmp_path / "run")
     assert not cache.exists()

@@ -1,4 +1,4 @@
-"""The language model's states of a corpus, computed once and kept on disk, so that an epoch need not wait for them."""
+"""A cache on disk for the language model's states of a corpus, so that no epoch waits for them."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ States = npt.NDArray[np.float16]
 
 
 def with_states(examples: Examples, lm: LanguageModelStates, digest: str) -> Examples:
-    """The examples with their states, which stay on disk. `digest` says which language model it is."""
-    path = states_file(examples, lm, digest)
-    states = _kept(path, (len(examples.chars), lm.width))
+    """The examples with their states, which stay on disk. `digest` identifies the language model."""
+    path, shape = states_file(examples, lm, digest), (len(examples.chars), lm.width)
+    states = _cached(path, shape)
     if states is None:
         _write(path, examples, lm)
-        states = _kept(path, (len(examples.chars), lm.width))
+        states = _cached(path, shape)
     return replace(examples, states=states)
 
 
 def states_file(examples: Examples, lm: LanguageModelStates, digest: str) -> Path:
-    """Where the states of these texts are kept. A GPU rounds otherwise than a CPU, so each has its own."""
+    """Where the states of these texts are cached. CPU and GPU round differently, so each has its own file."""
     key = hashlib.sha256(f"{digest} {lm.project.weight.device.type} float16".encode())
     for numbers in (examples.lengths, examples.symbols):
         key.update(np.ascontiguousarray(numbers, dtype="<i8").tobytes())
     return cache_folder() / "lm-states" / f"{key.hexdigest()}.npy"
 
 
-def _kept(path: Path, shape: tuple[int, int]) -> States | None:
-    """What is on disk, mapped and not read; None if there is nothing of use."""
+def _cached(path: Path, shape: tuple[int, int]) -> States | None:
+    """The states on disk, memory-mapped; None if they are missing or damaged."""
     try:
         states = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -62,7 +62,7 @@ def _write(path: Path, examples: Examples, lm: LanguageModelStates) -> None:
 
 
 def _chunks(lengths: Ints) -> Iterator[tuple[int, int]]:
-    """(first sentence, the one after the last) of parts of about so many characters."""
+    """(first sentence, last sentence + 1) of parts of about CHUNK characters."""
     edges = np.flatnonzero(np.diff(np.cumsum(lengths) // CHUNK)) + 1
     yield from pairwise([0, *edges.tolist(), len(lengths)])
 

@@ -1,0 +1,149 @@
+"""One training step, and the state from which a stopped training goes on. Taggers and language models share both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hanlattice.batch import Batch
+from hanlattice.errors import HanlatticeError, ModelError
+from hanlattice.models.checksums import load_tensors, save_tensors
+from hanlattice.models.tagger import Tagger
+from hanlattice.training.optim import Average
+
+FORMAT = "2"  # of a state; before it, states of taggers and of language models had forms of their own and no number
+
+
+@dataclass
+class Progress:
+    """Where a training stands. `epoch` and `batch` are the next ones to do, from 0."""
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss: float = 0.0  # the sum over `counted` sentences or symbols
+    counted: int = 0
+    characters: int = 0
+    best: float | None = None  # the best score so far, and the epoch or step of it
+    best_at: int = 0
+    seconds: float = 0.0
+    log_size: int = 0
+
+    def advance(self, counted: int, characters: int) -> None:
+        """Count one more batch."""
+        self.batch += 1
+        self.step += 1
+        self.counted += counted
+        self.characters += characters
+
+    @property
+    def mean_loss(self) -> float:
+        return self.loss / max(1, self.counted)
+
+
+class Training:
+    """What a step changes: weights, their average, the optimiser, random numbers, the sum of losses, the progress."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, memory: float = 0.0) -> None:
+        """`clip` is the longest gradient that a step takes, 0 takes any; `memory` is that of the average."""
+        self.model, self.optimizer, self.clip = model, optimizer, clip
+        self.average = Average(model, memory)
+        self.progress = Progress()
+        self.device: torch.device = self.average.weights[0].device
+        self.loss = torch.zeros((), dtype=torch.float64, device=self.device)  # not read at each step: a GPU would wait
+
+    def step(self, add_gradients: Callable[[], Tensor], rate: float | None = None) -> None:
+        """One step. `add_gradients` adds those of the mean loss to the weights', and gives the sum of the losses."""
+        if rate is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = add_gradients()
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(self.average.weights, self.clip)
+        self.optimizer.step()
+        self.average.update(self.progress.step)
+        self.loss += loss
+
+    def record_loss(self) -> None:
+        """Read the sum of losses from the device. A loss that is not finite ends the training: it cannot go on."""
+        progress, loss = self.progress, float(self.loss)
+        if not loss < float("inf"):
+            raise HanlatticeError(
+                f"the loss is {loss} by epoch {progress.epoch + 1}, batch {progress.batch}: training has diverged; "
+                "lower the learning rate (lr) or clip the gradients (clip), and start again with another --out"
+            )
+        progress.loss = loss
+
+    def reset_loss(self) -> None:
+        """Begin a new sum of losses."""
+        self.loss.zero_()
+        self.progress.loss, self.progress.counted = 0.0, 0
+
+    def save(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
+        """Write the state. `identity` says which settings and data it belongs to; `carried` is passed on by batches."""
+        self.record_loss()
+        tensors = {**self._tensors(carried), **self._optimizer_tensors(), "rng.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        metadata = {"format": FORMAT, "identity": identity, "progress": json.dumps(asdict(self.progress))}
+        save_tensors(path, tensors, metadata)
+
+    def load(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
+        """Put everything back as it was when the state was written."""
+        tensors, metadata = load_tensors(path)
+        if metadata.get("format") != FORMAT:
+            raise ModelError(
+                f"{path}: another version of hanlattice wrote this state, and this version cannot resume from it; "
+                "resume with that version, or start again with another --out"
+            )
+        if metadata["identity"] != identity:
+            raise ModelError(
+                f"{path.parent}: its stopped run had another configuration or other data; resume with the same ones"
+            )
+        with torch.no_grad():
+            for name, tensor in self._tensors(carried).items():
+                if name not in tensors or tensors[name].shape != tensor.shape:
+                    raise ModelError(f"{path}: {name} does not fit the model; start again with another --out")
+                tensor.copy_(tensors[name])
+        self._load_optimizer(tensors)
+        torch.set_rng_state(tensors["rng.cpu"])
+        if self.device.type == "cuda" and "rng.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
+        self.progress = Progress(**json.loads(metadata["progress"]))
+        self.loss.fill_(self.progress.loss)
+
+    def _tensors(self, carried: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+        """What is written, and copied back in place."""
+        tensors: dict[str, Tensor] = {f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad}
+        tensors |= {f"average.{at}": mean for at, mean in enumerate(self.average.mean)}
+        return tensors | {f"carried.{name}": tensor for name, tensor in (carried or {}).items()}
+
+    def _optimizer_tensors(self) -> dict[str, Tensor]:
+        return {
+            f"optimizer.{at}.{name}": value
+            for at, slots in self.optimizer.state_dict()["state"].items()
+            for name, value in slots.items()
+            if value is not None
+        }
+
+    def _load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
+        slots: dict[int, dict[str, Any]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, at, slot = name.split(".", 2)
+                slots.setdefault(int(at), {})[slot] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
+
+
+def tagger_gradients(tagger: Tagger, batch: Batch) -> Tensor:
+    """Add the gradients of a batch's mean loss to the weights', and give the sum of its losses."""
+    losses = tagger.loss(batch)
+    losses.mean().backward()  # type: ignore[no-untyped-call]
+    return losses.detach().sum()

@@ -52,7 +52,7 @@ def test_neighbours_of_very_large_vectors(tmp_path):
 
 def test_no_such_word_or_file(file, tmp_path):
     hanlattice("vectors", "neighbours", "长江大桥", "-v", file).refused(
-        "no vector of '长江大桥'; near it are 大桥, 长江"
+        "no vector of '长江大桥'; similar words are 大桥, 长江"
     )
     hanlattice("vectors", "neighbours", "桥", "-v", tmp_path / "no").refused("no: cannot read")
 

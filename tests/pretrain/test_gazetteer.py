@@ -15,9 +15,8 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import InputError
 from hanlattice.models.build import Built, build
 from hanlattice.models.folder import load_model
-from hanlattice.pretrain import gazetteer, tally
-from hanlattice.pretrain.gazetteer import Gazetteer, check_request, make_gazetteer, write_gazetteer
-from hanlattice.pretrain.tally import Share
+from hanlattice.pretrain import gazetteer
+from hanlattice.pretrain.gazetteer import EntityShare, Gazetteer, check_request, make_gazetteer, write_gazetteer
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -77,10 +76,10 @@ def _same_entities(made: Gazetteer, corpus: list[Sentence], found: list[set[tupl
     assert list(made.overall.by_label) == labels
     for label in [None, *labels]:
         mine = [(text, known) for name, text, known in gold if label in (None, name)]
-        share = Share(len(mine), sum(known for _, known in mine), len({text for text, _ in mine}), 0)
+        share = EntityShare(len(mine), sum(known for _, known in mine), len({text for text, _ in mine}), 0)
         types_in = len({text for text, known in mine if known})
         told = made.overall.entities if label is None else made.overall.by_label[label]
-        assert told == Share(share.tokens, share.tokens_in, share.types, types_in)
+        assert told == EntityShare(share.tokens, share.tokens_in, share.types, types_in)
 
 
 def _right_rows(
@@ -111,19 +110,19 @@ def test_several_corpora_and_all_of_them_together():
     assert (made.overall.positions, made.overall.words, made.overall.sentences) == (8, 5, 6)
     assert made.vectors.words == ("南京", "京市", "长江", "王", "大桥", "江大")
     assert made.corpora[1].by_label == {
-        "GPE": Share(1, 1, 1, 1),
-        "LOC": Share(1, 1, 1, 1),
-        "PER": Share(1, 0, 1, 0),  # one character is no word of a lattice
+        "GPE": EntityShare(1, 1, 1, 1),
+        "LOC": EntityShare(1, 1, 1, 1),
+        "PER": EntityShare(1, 0, 1, 0),  # one character is no word of a lattice
     }
     assert made.corpora[2].entities is None
-    assert made.overall.entities == Share(5, 3, 4, 2)  # 南京市 长江 南京 南京 王
-    assert made.overall.by_label["LOC"] == Share(3, 2, 3, 2)
+    assert made.overall.entities == EntityShare(5, 3, 4, 2)  # 南京市 长江 南京 南京 王
+    assert made.overall.by_label["LOC"] == EntityShare(3, 2, 3, 2)
     assert (made.norm, made.norm_kept) == pytest.approx((np.mean([1, 2, 3, 4, 7, 8]), np.mean([2, 3, 4, 7, 8])))
 
 
 def test_a_blank_at_the_edge_of_an_entity_keeps_it_out_of_the_lexicon():
     corpus = [Sentence("去 南京", (Span(1, 4, "LOC"),)), Sentence("南京", (Span(0, 2, "LOC"),))]
-    assert make_gazetteer(numbered("南京"), [("c", corpus)]).overall.entities == Share(2, 1, 2, 1)
+    assert make_gazetteer(numbered("南京"), [("c", corpus)]).overall.entities == EntityShare(2, 1, 2, 1)
 
 
 def test_of_the_digits_the_first_is_kept_for_it_stands_for_all():
@@ -136,7 +135,7 @@ def test_the_size_of_a_part_changes_nothing(monkeypatch, size):
     corpus = [Sentence("南京市长江大桥" * n, (Span(0, 2, "X"),)) for n in range(1, 9)]
     vectors = numbered("南京", "桥南", "长江大桥", "江大")
     whole = make_gazetteer(vectors, [("c", corpus)])
-    monkeypatch.setattr(tally, "_PART", size)
+    monkeypatch.setattr(gazetteer, "_PART", size)
     told: list[int] = []
     parted = make_gazetteer(vectors, [("c", corpus)], listen=lambda event: told.append(event["characters"]))
     assert parted.overall == whole.overall
@@ -201,7 +200,7 @@ def compacted(made: Path, folder: Path, characters: str = "all", name: str = "sm
 
 
 def tree(made: Path, words: Path, chars: Path | None) -> dict[str, dict[str, object]]:
-    changes = {"words__vectors": str(words), "train__epochs": 2, "words__fine_tune": True}
+    changes = {"words__vectors": str(words), "train__epochs": 1, "words__fine_tune": True}
     return made_tree(made, **changes, **({"chars__vectors": str(chars)} if chars else {}))
 
 

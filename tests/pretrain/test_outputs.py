@@ -1,4 +1,4 @@
-"""Outputs: their names, and every way in which one would take the place of something that is not to be lost."""
+"""Outputs: their names, and every way in which one could replace an input or a file of another kind."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hanlattice.errors import InputError, OutputError
-from hanlattice.pretrain.groups import groups
 from hanlattice.pretrain.outputs import Outputs, check_readable, read_record
 
 SUFFIXES = (".txt", ".bpe.json", ".json")
@@ -41,7 +38,7 @@ def test_an_input_is_never_an_output(tmp_path, name, link):
 )
 def test_a_json_of_another_kind_stays(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content.encode("latin-1"))
-    with pytest.raises(OutputError, match=r"a.json is there already, and is no record of a run like this one"):
+    with pytest.raises(OutputError, match=r"a.json already exists and is not the record of a run like this one"):
         Outputs(tmp_path / "a", SUFFIXES).check([], "size")
 
 
@@ -55,23 +52,15 @@ def test_a_record_of_the_same_kind_may_be_replaced(tmp_path):
     assert read_record(tmp_path / "none.json") == {}
 
 
-def test_a_folder_in_the_way_is_told_before_any_work(tmp_path):
+def test_a_folder_in_the_way_is_reported(tmp_path):
     (tmp_path / "a.bpe.json").mkdir()
     with pytest.raises(OutputError, match=r"a.bpe.json: it is a folder"):
         Outputs(tmp_path / "a", SUFFIXES).check([], "size")
 
 
-def test_what_cannot_be_read_is_told_and_a_pipe_is_left_alone(tmp_path):
+def test_an_unreadable_file_is_reported_and_a_pipe_is_left_alone(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
     check_readable([tmp_path / "pipe", tmp_path / "file"])
     with pytest.raises(InputError, match=r"none: cannot read: there is no such file"):
         check_readable([tmp_path / "file", tmp_path / "none"])
-
-
-@given(texts=st.lists(st.text("江", max_size=9)), characters=st.integers(1, 20))
-def test_groups_lose_nothing_and_are_no_larger_than_they_must_be(texts, characters):
-    found = list(groups(texts, characters))
-    assert [text for group in found for text in group] == texts
-    assert all(sum(len(text) + 1 for text in group[:-1]) < characters for group in found)
-    assert all(sum(len(text) + 1 for text in group) >= characters for group in found[:-1])

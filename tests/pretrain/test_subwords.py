@@ -16,12 +16,9 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import ignore
-from hanlattice.pretrain.kinds import Unit
-from hanlattice.pretrain.paths import read_frequencies
-from hanlattice.pretrain.subwords import Settings, train_subwords
-from hanlattice.pretrain.units import Subwords
-from hanlattice.pretrain.vectors import Source, train_vectors
-from hanlattice.pretrain.word2vec import Settings as VectorSettings
+from hanlattice.pretrain.subwords import SubwordSettings, train_subwords
+from hanlattice.pretrain.units import Subwords, Unit, read_frequencies
+from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vectors
 from hanlattice.text.lexicon import Lexicon, read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.vectors import read_vectors
@@ -30,7 +27,7 @@ from tests.strategies import any_text
 
 
 def trained(raw: Path, out: Path, listen=ignore, **changes) -> dict:
-    return train_subwords((raw,), out, Settings(**{"size": 40, "min_count": 2, **changes}), listen=listen)
+    return train_subwords((raw,), out, SubwordSettings(**{"size": 40, "min_count": 2, **changes}), listen=listen)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +125,7 @@ def test_frequencies_are_those_of_the_cut(made_lexicon):
 def test_vectors_of_pieces(made_lexicon, tmp_path):
     raw = made_lexicon.parent / "raw.txt"
     settings = VectorSettings(Unit.subword, dim=4, epochs=1, min_count=1)
-    record = train_vectors(Source((raw,), made_lexicon), tmp_path / "v", settings)
+    record = train_vectors(VectorSource((raw,), made_lexicon), tmp_path / "v", settings)
     words = {*read_vectors(tmp_path / "v.bin").words}
     assert {*read_words(made_lexicon)} <= words
     assert any(len(word) == 1 for word in words), "a character that is left over has a vector too"
@@ -169,7 +166,7 @@ def test_a_bad_line_in_the_second_pass_too(tmp_path):
 
 def test_nothing_to_merge(tmp_path):
     (tmp_path / "raw.txt").write_text("一，二，三\n四1五\n", "utf-8")
-    with pytest.raises(InputError, match="the text is too small: no two characters stand side by side 2 times"):
+    with pytest.raises(InputError, match="the text is too small: no pair of characters occurs 2 times"):
         trained(tmp_path / "raw.txt", tmp_path / "s")
     assert not (tmp_path / "s.txt").exists()
 
@@ -179,7 +176,7 @@ def test_nothing_to_merge(tmp_path):
 )
 def test_settings_out_of_range(wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
-        Settings(**wrong)
+        SubwordSettings(**wrong)
 
 
 @pytest.mark.parametrize("wanted", [False, True])
@@ -188,7 +185,7 @@ def test_all_cores_or_one(tmp_path, monkeypatch, wanted):
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "as it was")
     raw, seen = write_text(tmp_path), set()
     record = train_subwords(
-        (raw,), tmp_path / "s", Settings(40, min_count=2), parallel=wanted,
+        (raw,), tmp_path / "s", SubwordSettings(40, min_count=2), parallel=wanted,
         listen=lambda event: seen.add(os.environ["TOKENIZERS_PARALLELISM"]),
     )  # fmt: skip
     assert seen == {"true" if wanted else "false"}

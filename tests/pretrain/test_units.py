@@ -1,9 +1,11 @@
-"""Units of text: nothing but white space is lost, and each kind is cut as it says."""
+"""Units of text: nothing but white space is lost, each kind is cut as documented, and a pass loses nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from itertools import pairwise, product
+from unittest import mock
 
 import pytest
 import rjieba
@@ -11,14 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice import Span
+from hanlattice.data.raw import RawText
 from hanlattice.data.segmented import write_segmented
 from hanlattice.errors import InputError
+from hanlattice.events import ignore
 from hanlattice.predict import Document
-from hanlattice.pretrain.kinds import Unit
-from hanlattice.pretrain.paths import BestPath, read_frequencies
-from hanlattice.pretrain.units import Characters, JiebaWords, LexiconWords, ModelWords, make_units, words_and_gaps
-from hanlattice.pretrain.vectors import Source, train_vectors
-from hanlattice.pretrain.word2vec import Settings
+from hanlattice.pretrain import units as units_module
+from hanlattice.pretrain.units import (
+    BestPath,
+    Characters,
+    JiebaWords,
+    LexiconWords,
+    ModelWords,
+    Unit,
+    UnitLists,
+    make_units,
+    read_frequencies,
+    split_line,
+    words_and_gaps,
+)
+from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vectors
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.vectors import read_vectors
@@ -96,7 +110,7 @@ def test_the_best_path_is_the_best_of_all(text, frequencies):
     assert score(found, frequencies) == pytest.approx(best)
 
 
-def test_a_frequency_that_is_no_number_of_this_world(tmp_path):
+def test_a_frequency_that_is_too_long_to_be_a_number(tmp_path):
     path = tmp_path / "d.txt"
     path.write_text(f"长江\t{'9' * 5000}\n大桥 {'9' * 5000} n\n南京\t7\n", "utf-8")
     assert read_frequencies(path) == {"长江": 1, "大桥": 1, "南京": 7}
@@ -135,7 +149,7 @@ def test_every_form_of_a_lexicon_is_read(tmp_path):
     expected = {"长江": 12, "大桥": 7, "南京": 1, "市长": 1, "AB": 7, "零": 1}
     assert read_frequencies(path) == expected, "a word with a blank in it is left out"
     path.write_text("\n \n", "utf-8")
-    with pytest.raises(InputError, match="there is no word in it"):
+    with pytest.raises(InputError, match="it contains no word"):
         BestPath.load(path)
 
 
@@ -174,8 +188,8 @@ def test_a_models_words_cover_the_text(segmenter):
 
 def test_vectors_of_a_models_words(segmenter, tmp_path):
     raw = write_text(tmp_path)
-    settings = Settings(Unit.word, dim=4, epochs=2, min_count=1)
-    record = train_vectors(Source((raw,), model=segmenter), tmp_path / "w", settings)
+    settings = VectorSettings(Unit.word, dim=4, epochs=2, min_count=1)
+    record = train_vectors(VectorSource((raw,), model=segmenter), tmp_path / "w", settings)
     words = {word for line in ModelWords(segmenter)(raw.read_text("utf-8").splitlines()) for word in line}
     assert {*read_vectors(tmp_path / "w.bin").words} == words
     assert record["model"] == str(segmenter)
@@ -196,7 +210,7 @@ def test_a_model_of_entities_is_refused(char_folder):
         ("bichar", "x", None, "--lexicon is for"),
         ("char", None, "x", "--model cuts text into words"),
         ("subword", "x", "x", "--model cuts text into words"),
-        ("word", "x", "x", "without --lexicon"),
+        ("word", "x", "x", "excludes --lexicon"),
         ("subword", None, None, "--unit subword needs --lexicon"),
     ],
 )
@@ -207,8 +221,66 @@ def test_options_that_do_not_go_together(unit, lexicon, model, why):
 
 def test_a_subword_lexicon_without_its_model(tmp_path):
     (tmp_path / "words.txt").write_text("长江\t3\n", "utf-8")
-    with pytest.raises(InputError, match=r"there is no words.bpe.json beside it"):
+    with pytest.raises(InputError, match=r"words.bpe.json is missing beside it"):
         make_units(Unit.subword, tmp_path / "words.txt")
     (tmp_path / "words.bpe.json").write_text("{}", "utf-8")
     with pytest.raises(InputError, match="not a BPE model"):
         make_units(Unit.subword, tmp_path / "words.txt")
+
+
+# ---- the lists that word2vec is given
+
+
+def test_long_lines_are_cut(tmp_path, monkeypatch):
+    """word2vec would leave out what comes after so many units."""
+    monkeypatch.setattr(units_module, "LONGEST_LIST", 4)
+    path = tmp_path / "a.txt"
+    path.write_text("一二三四五六七八九\n十\n", "utf-8")
+    lists = list(UnitLists(RawText([path]), Characters(), tmp_path, ignore))
+    assert lists == [list("一二三四"), list("五六七八"), ["九"], ["十"]]
+
+
+@given(line=st.text("江，。 A1", max_size=60), longest=st.integers(1, 9), back=st.integers(0, 9))
+def test_parts_join_to_the_line(line, longest, back):
+    """No part is too long, and a cut comes after punctuation or a blank if one is near."""
+    with mock.patch.multiple(units_module, _LONGEST_LINE=longest, _LOOK_BACK=back):
+        found = list(split_line(line))
+    assert "".join(found) == line
+    assert max(map(len, found)) <= longest or found == [line] == [""]
+    start = 0
+    for part in found[:-1]:
+        near = line[start : start + longest][max(0, longest - back) :]
+        assert not part[-1].isalnum() or near.isalnum() or not near
+        start += len(part)
+
+
+@pytest.mark.parametrize("unit", [Characters(), LexiconWords])
+def test_text_without_line_ends_comes_in_parts(tmp_path, monkeypatch, unit):
+    """What is worked on at a time is bounded, and nothing is lost."""
+    (tmp_path / "words.txt").write_text("长江\n", "utf-8")
+    units = unit if isinstance(unit, Characters) else unit(tmp_path / "words.txt")
+    monkeypatch.setattr(units_module, "_LONGEST_LINE", 100)
+    path = tmp_path / "a.txt"
+    path.write_text("长江大桥，" * 1000, "utf-8")
+    with contextlib.closing(UnitLists(RawText([path]), units, tmp_path, ignore)) as lists:
+        lengths = [len("".join(found)) for found in lists]
+    assert max(lengths) <= 100
+    assert sum(lengths) == 5000
+
+
+def test_slow_units_are_found_once(tmp_path):
+    path, words, calls = tmp_path / "a.txt", tmp_path / "words.txt", []
+    path.write_text("长江\x1c大 桥\n\u200b\n1长江\n", "utf-8")
+    words.write_text("长江\n", "utf-8")
+
+    class Counted(LexiconWords):
+        def __call__(self, lines):
+            calls.append(1)
+            return super().__call__(lines)
+
+    lists = UnitLists(RawText([path]), Counted(words), tmp_path, ignore)
+    next(iter(lists))  # a pass that is not whole is not kept
+    passes = [list(lists) for _ in range(3)]
+    lists.close()
+    assert passes == [[["长江", "大", "桥"], ["\u200b"], ["1", "长江"]]] * 3
+    assert len(calls) == 2

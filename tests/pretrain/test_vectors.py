@@ -1,33 +1,25 @@
-"""Training of vectors: what is written, that a seed decides it, and every way in which a run ends early."""
+"""Training of vectors: what is written, that it is deterministic, and every way in which a run ends early."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import gensim
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hanlattice.data.raw import RawText
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.events import ignore
-from hanlattice.pretrain import sentences as sentences_file
-from hanlattice.pretrain.kinds import Unit
-from hanlattice.pretrain.neighbours import Neighbours
-from hanlattice.pretrain.sentences import Sentences, parts
-from hanlattice.pretrain.units import Characters, LexiconWords
-from hanlattice.pretrain.vectors import Source, train_vectors
-from hanlattice.pretrain.word2vec import Settings
+from hanlattice.pretrain.inspection import Neighbours
+from hanlattice.pretrain.units import Unit
+from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vectors
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.vocab import END
@@ -43,7 +35,9 @@ def raw(tmp_path: Path) -> Path:
 
 
 def trained(raw: Path, out: Path, resume: bool = False, listen=ignore, lexicon: Path | None = None, **changes) -> Path:
-    train_vectors(Source((raw,), lexicon), out, Settings(**{**SMALL, **changes}), resume=resume, listen=listen)
+    train_vectors(
+        VectorSource((raw,), lexicon), out, VectorSettings(**{**SMALL, **changes}), resume=resume, listen=listen
+    )
     return out
 
 
@@ -83,7 +77,7 @@ def test_a_seed_decides_every_bit(raw, tmp_path):
 @pytest.mark.parametrize("cbow", [False, True])
 def test_what_stands_in_the_same_places_is_near(tmp_path, cbow):
     raw = write_topics(tmp_path)
-    out = trained(raw, tmp_path / "v", dim=8, epochs=20, sample=0, cbow=cbow)
+    out = trained(raw, tmp_path / "v", dim=8, epochs=8, sample=0, cbow=cbow)
     near = Neighbours(read_vectors(f"{out}.bin"))
     for topic in ("甲乙丙丁", "子丑寅卯"):
         for character in topic:
@@ -97,7 +91,7 @@ def test_bigrams_words_and_threads(raw, tmp_path):
     (tmp_path / "words.txt").write_text("天气\n工作\n", "utf-8")
     words = trained(raw, tmp_path / "w", unit=Unit.word, lexicon=tmp_path / "words.txt")
     assert {"天气", "工作"} <= {*read_vectors(f"{words}.vec").words}
-    train_vectors(Source((raw,)), tmp_path / "t", Settings(**SMALL, unit=Unit.word), threads=3)
+    train_vectors(VectorSource((raw,)), tmp_path / "t", VectorSettings(**SMALL, unit=Unit.word), threads=3)
     assert "今天天气" in "".join(read_vectors(tmp_path / "t.bin").words)
 
 
@@ -117,33 +111,37 @@ class StopError(Exception):
     pass
 
 
-@pytest.mark.parametrize("lexicon", [False, True], ids=["characters", "words kept on disk"])
-@pytest.mark.parametrize("moment", ["counted", 1, 2, 3])
-def test_a_stopped_run_goes_on_and_ends_the_same(raw, tmp_path, moment, lexicon):
+@pytest.mark.parametrize("lexicon", [False, True], ids=["characters", "words cached on disk"])
+def test_an_interrupted_run_continues_and_ends_the_same(raw, tmp_path, lexicon):
     changes = {}
     if lexicon:
         (tmp_path / "words.txt").write_text("天气\n工作\n", "utf-8")
         changes = {"unit": Unit.word, "lexicon": tmp_path / "words.txt"}
-
-    def stop(event):
-        if moment in (event["event"], event.get("epoch")):
-            raise StopError
-
-    with pytest.raises(StopError):
-        trained(raw, tmp_path / "a", listen=stop, **changes)
-    assert [path.name for path in tmp_path.glob("a*")] == ["a.state"]
-    trained(raw, tmp_path / "a", resume=True, **changes)
-    assert same(tmp_path / "a", trained(raw, tmp_path / "b", **changes))
-    assert not (tmp_path / "a.state").exists()
+    whole = trained(raw, tmp_path / "whole", **changes)
+    for moment in ("counted", 1, 2, 3):
+        out = tmp_path / f"stopped-{moment}"
+        with pytest.raises(StopError):
+            trained(raw, out, listen=partial(stop, moment), **changes)
+        assert [path.name for path in tmp_path.glob(f"{out.name}*")] == [f"{out.name}.state"]
+        trained(raw, out, resume=True, **changes)
+        assert same(out, whole), moment
+        assert not out.with_suffix(".state").exists()
 
 
-def test_a_killed_process_goes_on_in_another(raw, tmp_path):
+def stop(moment, event):
+    """At an event's name, or after an epoch."""
+    if moment in (event["event"], event.get("epoch")):
+        raise StopError
+
+
+def test_a_killed_process_continues_in_another(raw, tmp_path):
     """Nothing depends on the process, such as the seed of Python's hashes."""
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from hanlattice.pretrain.vectors import *; from hanlattice.pretrain.word2vec import Settings\n"
+        "from hanlattice.pretrain.vectors import *\n"
         "def die(event):\n    event.get('epoch') == 2 and os.kill(os.getpid(), 9)\n"
-        f"train_vectors(Source((Path({str(raw)!r}),)), sys.argv[1], Settings(dim=6, epochs=3, min_count=3), listen=die)"
+        f"source, settings = VectorSource((Path({str(raw)!r}),)), VectorSettings(dim=6, epochs=3, min_count=3)\n"
+        "train_vectors(source, sys.argv[1], settings, listen=die)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, str(tmp_path / "a")]
@@ -152,21 +150,16 @@ def test_a_killed_process_goes_on_in_another(raw, tmp_path):
     assert same(trained(raw, tmp_path / "a", resume=True), trained(raw, tmp_path / "b"))
 
 
-def test_a_stopped_run_is_neither_lost_nor_mixed_up(raw, tmp_path):
+def test_an_interrupted_run_is_neither_overwritten_nor_mixed_up(raw, tmp_path):
     with pytest.raises(StopError):
-        trained(raw, tmp_path / "a", listen=raise_stop)
-    with pytest.raises(OutputError, match=r"a.state is of a stopped run: go on with it by --resume"):
+        trained(raw, tmp_path / "a", listen=partial(stop, "counted"))
+    with pytest.raises(OutputError, match=r"a.state belongs to an interrupted run: continue it with --resume"):
         trained(raw, tmp_path / "a")
     with pytest.raises(ModelError, match="other settings or other text"):
         trained(raw, tmp_path / "a", resume=True, seed=9)
     raw.write_text(raw.read_text("utf-8") + "又\n", "utf-8")
     with pytest.raises(ModelError, match="other settings or other text"):
         trained(raw, tmp_path / "a", resume=True)
-
-
-def raise_stop(event):
-    if event["event"] == "counted":
-        raise StopError
 
 
 def test_a_finished_run_is_not_done_again(raw, tmp_path):
@@ -180,17 +173,16 @@ def test_a_finished_run_is_not_done_again(raw, tmp_path):
     assert (tmp_path / "a.bin").stat().st_mtime_ns > before
 
 
-@pytest.mark.parametrize("end", OUTPUTS)
-@pytest.mark.parametrize("how", ["gone", "changed"])
-def test_a_finished_run_whose_files_are_not_there_is_done_again(raw, tmp_path, end, how):
+def test_a_finished_run_with_missing_or_changed_files_is_done_again(raw, tmp_path):
     trained(raw, tmp_path / "a")
-    trained(raw, tmp_path / "b")
-    path = tmp_path / f"a{end}"
-    path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-1])
-    events = []
-    trained(raw, tmp_path / "a", resume=True, listen=events.append)
-    assert "finished" not in [event["event"] for event in events]
-    assert same(tmp_path / "a", tmp_path / "b")
+    before = {path: path.read_bytes() for path in (tmp_path / "a.vec", tmp_path / "a.bin")}
+    for path, content in before.items():
+        for missing in (True, False):
+            path.unlink() if missing else path.write_bytes(content[:-1])
+            events = []
+            trained(raw, tmp_path / "a", resume=True, listen=events.append)
+            assert "finished" not in [event["event"] for event in events]
+            assert {path: path.read_bytes() for path in before} == before
 
 
 # ---- what goes wrong
@@ -209,7 +201,7 @@ def test_an_error_in_gensims_thread_is_raised_here(raw, tmp_path):
 def test_too_little_text(tmp_path):
     raw = tmp_path / "raw.txt"
     raw.write_text("一一一二二三", "utf-8")
-    message = r"fewer than two characters come up 3 times or more \(the commonest, '一', 3 times\); lower --min-count"
+    message = r"fewer than two characters occur 3 times or more \(the most frequent, '一', 3 times\); lower --min-count"
     with pytest.raises(InputError, match=message):
         trained(raw, tmp_path / "a")
     events = []
@@ -225,7 +217,7 @@ def test_too_little_text(tmp_path):
 )  # fmt: skip
 def test_settings_out_of_range(wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
-        Settings(**wrong)
+        VectorSettings(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -250,61 +242,3 @@ def test_a_missing_library_says_how_to_get_it(raw, tmp_path, monkeypatch, packag
     with pytest.raises(HanlatticeError, match=message):
         trained(raw, tmp_path / "a", unit=unit)
     assert not (tmp_path / "a.state").exists()
-
-
-# ---- the lists that word2vec is given
-
-
-def test_long_lines_are_cut(tmp_path, monkeypatch):
-    """word2vec would leave out what comes after so many units."""
-    monkeypatch.setattr(sentences_file, "LONGEST", 4)
-    path = tmp_path / "a.txt"
-    path.write_text("一二三四五六七八九\n十\n", "utf-8")
-    lists = list(Sentences(RawText([path]), Characters(), tmp_path, ignore))
-    assert lists == [list("一二三四"), list("五六七八"), ["九"], ["十"]]
-
-
-@given(line=st.text("江，。 A1", max_size=60), longest=st.integers(1, 9), back=st.integers(0, 9))
-def test_parts_join_to_the_line(line, longest, back):
-    """No part is too long, and a cut is after a sign or a blank if one was near."""
-    with mock.patch.multiple(sentences_file, _LINE=longest, _BACK=back):
-        found = list(parts(line))
-    assert "".join(found) == line
-    assert max(map(len, found)) <= longest or found == [line] == [""]
-    start = 0
-    for part in found[:-1]:
-        near = line[start : start + longest][max(0, longest - back) :]
-        assert not part[-1].isalnum() or near.isalnum() or not near
-        start += len(part)
-
-
-@pytest.mark.parametrize("unit", [Characters(), LexiconWords])
-def test_text_without_line_ends_comes_in_parts(tmp_path, monkeypatch, unit):
-    """What is worked on at a time is bounded, and nothing is lost."""
-    (tmp_path / "words.txt").write_text("长江\n", "utf-8")
-    units = unit if isinstance(unit, Characters) else unit(tmp_path / "words.txt")
-    monkeypatch.setattr(sentences_file, "_LINE", 100)
-    path = tmp_path / "a.txt"
-    path.write_text("长江大桥，" * 1000, "utf-8")
-    with contextlib.closing(Sentences(RawText([path]), units, tmp_path, ignore)) as sentences:
-        lengths = [len("".join(found)) for found in sentences]
-    assert max(lengths) <= 100
-    assert sum(lengths) == 5000
-
-
-def test_slow_units_are_found_once(tmp_path):
-    path, words, calls = tmp_path / "a.txt", tmp_path / "words.txt", []
-    path.write_text("长江\x1c大 桥\n\u200b\n1长江\n", "utf-8")
-    words.write_text("长江\n", "utf-8")
-
-    class Counted(LexiconWords):
-        def __call__(self, lines):
-            calls.append(1)
-            return super().__call__(lines)
-
-    sentences = Sentences(RawText([path]), Counted(words), tmp_path, ignore)
-    next(iter(sentences))  # a pass that is not whole is not kept
-    passes = [list(sentences) for _ in range(3)]
-    sentences.close()
-    assert passes == [[["长江", "大", "桥"], ["\u200b"], ["1", "长江"]]] * 3
-    assert len(calls) == 2

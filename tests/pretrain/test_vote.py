@@ -17,7 +17,7 @@ from hanlattice.config import make_config
 from hanlattice.data.jsonl import read_jsonl, write_jsonl
 from hanlattice.errors import InputError, ModelError, OutputError
 from hanlattice.predict import load
-from hanlattice.pretrain.vote import LONGEST, SHARED, SHORTEST, Text, draw, elected, serves, stretches, vote
+from hanlattice.pretrain.vote import LONGEST, SHARED, SHORTEST, VoteText, draw, elected, is_usable, ngrams, vote
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -74,15 +74,15 @@ def test_half_is_not_enough_and_labels_count():
     ],
 )
 def test_a_chinese_sentence_of_a_fit_length(sentence, can):
-    assert serves(sentence) == can
+    assert is_usable(sentence) == can
 
 
 @given(st.text(st.sampled_from("天地玄黄１A"), max_size=30), st.text(st.sampled_from("天地玄黄１A"), max_size=30))
 def test_what_shares_so_many_characters_in_a_row_cannot_serve(left: str, right: str) -> None:
     parts = {fold(left)[at : at + SHARED] for at in range(len(left)) if at + SHARED <= len(left)}
-    assert stretches([fold(left)]) == parts
+    assert ngrams([fold(left)]) == parts
     shares = any(part in fold(right) for part in parts)
-    assert serves(right, stretches([fold(left)])) == (serves(right) and not shares)
+    assert is_usable(right, ngrams([fold(left)])) == (is_usable(right) and not shares)
 
 
 # ---- drawing
@@ -99,11 +99,11 @@ def test_every_sentence_once_by_the_seed(tmp_path):
     raw = write_raw(
         tmp_path / "a.txt", [lines[0] + lines[1], *lines[2:], lines[4], "short。", "no Chinese at all here."]
     )
-    first = draw(Text((raw,), seed=1))
+    first = draw(VoteText((raw,), seed=1))
     assert sorted(first) == sorted(lines)
     assert first != lines
-    assert draw(Text((raw,), seed=1)) == first
-    other = draw(Text((raw,), seed=2))
+    assert draw(VoteText((raw,), seed=1)) == first
+    other = draw(VoteText((raw,), seed=2))
     assert other != first
     assert sorted(other) == sorted(first)
 
@@ -112,7 +112,7 @@ def test_files_of_every_kind(tmp_path):
     plain = write_raw(tmp_path / "a.txt", [line(0), line(1)])
     packed = write_raw(tmp_path / "b.txt.xz", [line(2), line(1)])
     write_jsonl(tmp_path / "c.jsonl", [Sentence(line(3) + line(4), (Span(0, 2, "LOC"),)), Sentence(line(0), ())])
-    found = draw(Text((plain, packed, str(tmp_path / "c.jsonl"))))
+    found = draw(VoteText((plain, packed, str(tmp_path / "c.jsonl"))))
     assert sorted(found) == sorted(map(line, range(5)))
 
 
@@ -120,12 +120,12 @@ def test_so_many_characters_of_each_file(tmp_path):
     lines = [[line(n * 100 + at) for at in range(50)] for n in range(2)]
     files = tuple(write_raw(tmp_path / f"{n}.txt", lines[n]) for n in range(2))
     for limit in (1, 20, 21, 100, 999):
-        found = draw(Text(files, characters=limit))
+        found = draw(VoteText(files, characters=limit))
         for some in lines:
             characters = sum(len(sentence) for sentence in found if sentence in some)
             assert limit <= characters < limit + 20  # the last sentence stays whole
-    assert len(draw(Text(files, characters=10_000))) == len(draw(Text(files))) == 100
-    chosen = {tuple(sorted(draw(Text(files, characters=100, seed=seed)))) for seed in (1, 2, 3)}
+    assert len(draw(VoteText(files, characters=10_000))) == len(draw(VoteText(files))) == 100
+    chosen = {tuple(sorted(draw(VoteText(files, characters=100, seed=seed)))) for seed in (1, 2, 3)}
     assert len(chosen) == 3
 
 
@@ -139,16 +139,18 @@ def test_nothing_of_what_is_kept_apart(tmp_path):
             Sentence(line(2)[: SHARED - 1], ()),
         ],
     )
-    found = draw(Text((raw,), apart=(str(tmp_path / "test.jsonl"),)))
+    found = draw(VoteText((raw,), apart=(str(tmp_path / "test.jsonl"),)))
     assert sorted(found) == sorted(line(at) for at in range(2, 6))
 
 
 def test_text_of_which_nothing_can_serve_is_told(tmp_path):
     raw = write_raw(tmp_path / "a.txt", ["short", "in English, all of it."])
-    with pytest.raises(InputError, match=r"a\.txt: no sentence can serve: of 8 to 150 characters, mostly Chinese"):
-        draw(Text((raw,)))
+    with pytest.raises(
+        InputError, match=r"a\.txt: no sentence can be used: expected 8 to 150 characters, mostly Chinese"
+    ):
+        draw(VoteText((raw,)))
     with pytest.raises(InputError, match=r"gone\.txt: cannot read"):
-        draw(Text((raw, str(tmp_path / "gone.txt"))))
+        draw(VoteText((raw, str(tmp_path / "gone.txt"))))
 
 
 # ---- models that vote
@@ -164,9 +166,9 @@ def weak(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_file_has_what_most_find(lattice_folder, char_folder, weak, tmp_path):
     raw = write_raw(tmp_path / "a.txt", [sentence.text for sentence in sentences(60, 21)])
     folders, heard = [lattice_folder, str(char_folder), weak], []
-    result = vote(folders, Text((raw,)), tmp_path / "out.jsonl", listen=heard.append)
+    result = vote(folders, VoteText((raw,)), tmp_path / "out.jsonl", listen=heard.append)
     written = read_jsonl(tmp_path / "out.jsonl").sentences
-    assert [sentence.text for sentence in written] == draw(Text((raw,)))
+    assert [sentence.text for sentence in written] == draw(VoteText((raw,)))
     agreed, voters = 0, [load(folder) for folder in folders]
     for sentence in written:
         found = [[(s.start, s.end, s.label) for s in voter(sentence.text).spans] for voter in voters]
@@ -185,7 +187,7 @@ def test_the_file_has_what_most_find(lattice_folder, char_folder, weak, tmp_path
 def test_two_that_agree_are_as_one(lattice_folder, tmp_path):
     raw = write_raw(tmp_path / "a.txt", [sentence.text for sentence in sentences(12, 22)])
     twin = shutil.copytree(lattice_folder, tmp_path / "twin")
-    vote([lattice_folder, twin], Text((raw,)), tmp_path / "same.jsonl")
+    vote([lattice_folder, twin], VoteText((raw,)), tmp_path / "same.jsonl")
     same = read_jsonl(tmp_path / "same.jsonl").sentences
     spans_alone = [[(s.start, s.end) for s in d.spans] for d in load(lattice_folder)([s.text for s in same])]
     assert [[(s.start, s.end) for s in sentence.spans or ()] for sentence in same] == spans_alone
@@ -200,15 +202,19 @@ def test_what_cannot_vote_is_told_before_any_work(lattice_folder, made, tmp_path
     other = write_untrained(tmp_path / "other", made_config(made, model__encoder="char", model__hidden=4), named)
     heard: list[object] = []
     for folders, error, says in (
-        ([lattice_folder], InputError, "a vote needs two models or more, and 1 came"),
-        ([], InputError, "two models or more, and 0 came"),
-        ([lattice_folder, cutter], InputError, "cutter: this model cuts text into words; a vote is on entities"),
+        ([lattice_folder], InputError, "a vote needs two models or more, not 1"),
+        ([], InputError, "two models or more, not 0"),
+        (
+            [lattice_folder, cutter],
+            InputError,
+            "cutter: this model segments text into words; a vote needs models of entities",
+        ),
         ([lattice_folder, tmp_path / "nowhere"], ModelError, "no such model folder"),
         ([lattice_folder, tmp_path / "link"], InputError, "link: this model is given twice"),
         ([lattice_folder, other], InputError, "other: this model finds 组织, and .* finds LOC, PER"),
     ):
         with pytest.raises(error, match=says):
-            vote(folders, Text((raw,)), tmp_path / "out.jsonl", listen=heard.append)
+            vote(folders, VoteText((raw,)), tmp_path / "out.jsonl", listen=heard.append)
     assert not heard
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -216,7 +222,7 @@ def test_what_cannot_vote_is_told_before_any_work(lattice_folder, made, tmp_path
 def test_an_output_that_cannot_be_is_told_before_any_work(lattice_folder, char_folder, tmp_path, monkeypatch):
     raw = write_raw(tmp_path / "a.txt", [line(at) for at in range(4)])
     write_jsonl(tmp_path / "test.jsonl", [Sentence(line(5), ())])
-    text, heard = Text((raw,), apart=(str(tmp_path / "test.jsonl"),)), []
+    text, heard = VoteText((raw,), apart=(str(tmp_path / "test.jsonl"),)), []
     taken = lattice_folder / "README.md"
     kept = {path: path.read_bytes() for path in (Path(raw), tmp_path / "test.jsonl", taken)}
     for out, error, says in (

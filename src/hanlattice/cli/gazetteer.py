@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hanlattice.cli.console import note
+from hanlattice.evaluation.report import Table, percent
 from hanlattice.files import shown
 
 if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
     from hanlattice.data.raw import RawText
     from hanlattice.events import Event
     from hanlattice.pretrain.gazetteer import Gazetteer
@@ -32,9 +35,9 @@ def gazetteer(
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Keep the words of a vector file that occur in corpora, and say how much of the corpora they cover.
+    """Keep the words of a vector file that occur in corpora, and show how much of the corpora they cover.
 
-    Training on these corpora comes to the same with the small file; if chars.vectors names it too, --characters all.
+    Training on these corpora gives the same model with the small file; if chars.vectors names it too, --characters all.
     """
     from hanlattice.data.download import resolve
     from hanlattice.data.raw import RawText
@@ -44,7 +47,9 @@ def gazetteer(
     source, paths = resolve(vectors), [resolve(corpus) for corpus in corpora]
     check_request(out, [source, *paths], characters)
     named = list(zip(map(shown, corpora), paths, strict=True))
-    texts = [(name, RawText([path])) for name, path in named if raw]  # what is wrong with one is told at once
+    texts = [
+        (name, RawText([path])) for name, path in named if raw
+    ]  # an unreadable one is an error here, before any work
     known = read_vectors(source)
     made = _match_raw(known, texts, characters) if raw else _match(known, named, characters, format, scheme)
     for notice in made.notices:
@@ -58,7 +63,7 @@ def gazetteer(
 
 
 def _match(vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str, format: str, scheme: str) -> Gazetteer:
-    """Annotated corpora, one after the other, so that only one is in memory."""
+    """Annotated corpora, one after the other, so that only one is in memory at a time."""
     from hanlattice.data.corpus import read_corpus
     from hanlattice.pretrain.gazetteer import make_gazetteer
 
@@ -72,11 +77,12 @@ def _match(vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str,
 
 
 def _match_raw(vectors: Vectors, texts: Sequence[tuple[str, RawText]], characters: str) -> Gazetteer:
-    """Raw text, with a bar of progress on a terminal."""
+    """Raw text, with a progress bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from hanlattice.pretrain.gazetteer import make_gazetteer
+    from hanlattice.text.sentence import Sentence
 
     console = Console(stderr=True)
     columns = TextColumn("matching"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(compact=True)
@@ -86,14 +92,8 @@ def _match_raw(vectors: Vectors, texts: Sequence[tuple[str, RawText]], character
         def listen(_: Event) -> None:
             progress.update(task, completed=sum(text.done for _, text in texts))
 
-        corpora = ((name, _sentences(text)) for name, text in texts)
+        corpora = ((name, map(Sentence, text)) for name, text in texts)
         return make_gazetteer(vectors, corpora, characters=characters, listen=listen)
-
-
-def _sentences(lines: RawText) -> Iterator[Sentence]:
-    from hanlattice.text.sentence import Sentence
-
-    return map(Sentence, lines)
 
 
 def _facts(made: Gazetteer, name: str, size: int, out: Path) -> dict[str, Any]:
@@ -120,37 +120,17 @@ def _show(facts: dict[str, Any]) -> None:
     corpora = [*facts["corpora"], *([facts["all"]] if len(facts["corpora"]) > 1 else [])]
     names = _short_names([coverage["name"] for coverage in facts["corpora"]])
     named = list(zip([*names, "all"], corpora, strict=False))
-    console.print(_table("words of the lexicon in the text", _WORDS, [[_words_row(*pair) for pair in named]]))
-    sections = [list(_entity_rows(*pair)) for pair in named if pair[1]["entities"] is not None]
-    if sections:
-        console.print(_table("gold entities that are words of the lexicon", _ENTITIES, sections))
+    console.print(_words_table(named))
+    if annotated := [pair for pair in named if pair[1]["entities"] is not None]:
+        console.print(_entities_table(annotated))
     for what, side in (("read", facts["vectors"]), ("wrote", facts["out"])):
         single = f" and {side['characters']:,} characters" if "characters" in side else ""
         size = f"{side['bytes']:,} bytes, mean norm of the words {side['mean_norm']:.4g}"
         console.print(f"{what} {side['file']}: {side['words']:,} words{single}, {size}", markup=False, soft_wrap=True)
 
 
-_WORDS = ("corpus", "characters", "words", "positions", "per character", "covered %")
-_ENTITIES = ("corpus", "label", "tokens", "known", "%", "types", "known", "%")
-
-
-def _table(title: str, headings: Sequence[str], sections: Iterable[Iterable[Sequence[str]]]) -> Any:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        is_text = heading in ("corpus", "label")
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
-    for rows in sections:
-        for row in rows:
-            table.add_row(*map(escape, row))
-        table.add_section()
-    return table
-
-
 def _short_names(names: Sequence[str]) -> list[str]:
-    """Files without the folder that they share, so that a table stays narrow."""
+    """Paths without the folder that they share, which keeps the tables narrow."""
     parts = [Path(name).parts for name in names]
     shared = 0
     while all(len(part) > shared + 1 and part[shared] == parts[0][shared] for part in parts):
@@ -158,17 +138,38 @@ def _short_names(names: Sequence[str]) -> list[str]:
     return [str(Path(*part[shared:])) for part in parts]
 
 
-def _words_row(name: str, coverage: dict[str, Any]) -> tuple[str, ...]:
-    counts = [f"{coverage[what]:,}" for what in ("characters", "words", "positions")]
-    return name, *counts, f"{coverage['per_character']:.3f}", f"{100 * coverage['covered_share']:.2f}"
+def _words_table(named: Sequence[tuple[str, dict[str, Any]]]) -> RichTable:
+    headings = ("corpus", "characters", "words", "positions", "per character", "covered %")
+    rows = []
+    for name, coverage in named:
+        counts = [f"{coverage[what]:,}" for what in ("characters", "words", "positions")]
+        rows.append((name, *counts, f"{coverage['per_character']:.3f}", percent(coverage["covered_share"])))
+    return _rich(Table("words of the lexicon in the text", headings, tuple(rows)))
 
 
-def _entity_rows(name: str, coverage: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """A row for all labels together, then one for each."""
-    for label, share in {"all": coverage["entities"], **coverage["by_label"]}.items():
-        cells: list[str] = []
-        for what in ("tokens", "types"):
-            count, inside = share[what], share[f"{what}_in"]
-            cells += f"{count:,}", f"{inside:,}", f"{100 * inside / count:.2f}" if count else "–"
-        yield name, label, *cells
-        name = ""  # once is enough
+def _entities_table(named: Sequence[tuple[str, dict[str, Any]]]) -> RichTable:
+    """A section for each corpus: a row for all labels together, then one for each."""
+    headings = ("corpus", "label", "tokens", "known", "%", "types", "known", "%")
+    rows: list[tuple[str, ...]] = []
+    ends = []
+    for name, coverage in named:
+        for at, (label, share) in enumerate({"all": coverage["entities"], **coverage["by_label"]}.items()):
+            rows.append(("" if at else name, label, *_counts(share, "tokens"), *_counts(share, "types")))
+        ends.append(len(rows) - 1)
+    shown = _rich(Table("gold entities that are words of the lexicon", headings, tuple(rows), words=2))
+    for end in ends:
+        shown.rows[end].end_section = True
+    return shown
+
+
+def _counts(share: dict[str, int], what: str) -> tuple[str, ...]:
+    count, inside = share[what], share[f"{what}_in"]
+    return f"{count:,}", f"{inside:,}", percent(inside / count if count else None)
+
+
+def _rich(table: Table) -> RichTable:
+    """On a narrow terminal names are wrapped, numbers are not."""
+    shown = table.rich()
+    for column in shown.columns[table.words :]:
+        column.no_wrap = True
+    return shown

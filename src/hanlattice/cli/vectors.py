@@ -1,4 +1,4 @@
-"""`hanlattice vectors`: which words are near a word, and whether a file of vectors is sound."""
+"""`hanlattice vectors`: the neighbours of a word, and a check of a vector file."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hanlattice.data.download import resolve
+from hanlattice.evaluation.report import Table
 from hanlattice.files import shown
 
 if TYPE_CHECKING:
     from hanlattice.text.sentence import Sentence
 
-app = typer.Typer(help="Look into a file of vectors.", no_args_is_help=True)
+app = typer.Typer(help="Inspect a vector file.", no_args_is_help=True)
 _RAW = (".txt", ".text", ".gz", ".xz")
 
 
 @app.command("neighbours")
 def neighbours(
-    words: Annotated[list[str], typer.Argument(help="Words, or characters, that the file has a vector of.")],
+    words: Annotated[list[str], typer.Argument(help="Words or characters that have a vector in the file.")],
     vectors: Annotated[str, typer.Option("--vectors", "-v", help="A word2vec file, or @name/file.")],
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each word.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """The nearest words of each word, by the cosine of their vectors."""
-    from hanlattice.pretrain.neighbours import Neighbours
+    from hanlattice.pretrain.inspection import Neighbours
     from hanlattice.text.vectors import read_vectors
 
     near = Neighbours(read_vectors(resolve(vectors)))
@@ -45,18 +46,18 @@ def check(
     file: Annotated[str, typer.Argument(help="A word2vec file, text or binary, or @name/file.")],
     corpora: Annotated[
         list[str] | None,
-        typer.Option("--corpus", "-c", help="A corpus to cover, labelled or raw. May come often."),
+        typer.Option("--corpus", "-c", help="A corpus to cover, labelled or raw. May be given several times."),
     ] = None,
     format: Annotated[
         str, typer.Option(help="Of the corpora: auto (.txt, .gz and .xz are raw), raw, columns, segmented or jsonl.")
     ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Whether a file of vectors is sound, what is in it, and how much of a corpus it covers.
+    """Check a vector file: whether it is sound, what it contains, and how much of a corpus it covers.
 
-    Ends with 0 if the file can be used, broken rows left out, and with 2 if it cannot.
+    The exit code is 0 if the file can be used, without its broken rows, and 2 if it cannot.
     """
-    from hanlattice.pretrain.check import check_vectors, cover
+    from hanlattice.pretrain.inspection import check_vectors, cover
     from hanlattice.pretrain.outputs import check_readable
 
     named = [(shown(name), resolve(name)) for name in corpora or ()]
@@ -98,7 +99,7 @@ def _report_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         places = [str(place) for place, wrong in facts["broken"] if wrong == problem]
         what = "line" if facts["form"] == "text" else "row"
         yield "", f"{problem}: {count:,}, {what} {', '.join(places[:20])}{' …' if len(places) > 20 else ''}"
-    if facts["form"] == "binary":  # they say at which byte a row begins
+    if facts["form"] == "binary":  # its notices say at which byte a row begins
         yield from (("", notice) for notice in facts["notices"] if "skipped" in notice)
 
 
@@ -125,12 +126,7 @@ def _of(part: int, whole: int) -> str:
 
 def _show(rows: Iterable[tuple[str, str]], title: str) -> None:
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(show_header=False, title=escape(title), title_justify="left")
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, escape(value))
-    Console().print(table)
+    shown = Table(title, ("", ""), tuple(rows), words=2).rich(show_header=False)
+    shown.columns[0].no_wrap = True
+    Console().print(shown)

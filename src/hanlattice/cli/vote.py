@@ -1,4 +1,4 @@
-"""`hanlattice vote`: text without labels, tagged by what most of several models find."""
+"""`hanlattice vote`: raw text, labelled by the majority of several models."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def vote(
     apart: Annotated[
         list[str] | None,
         typer.Option(
-            help="A corpus for dev or test: sentences that share 13 characters in a row with it are left out."
+            help="A corpus for dev or test: sentences that share 13 consecutive characters with it are left out."
         ),
     ] = None,
-    characters: Annotated[int, typer.Option(min=0, help="Take so many of each file, at random; 0 is all.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of that choice.")] = 1,
+    characters: Annotated[int, typer.Option(min=0, help="Draw so many from each file, at random; 0 is all.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of that draw.")] = 1,
     device: Device = "cpu",
 ) -> None:
-    """Tag text without labels by the spans that more than half of several models find, to train one model on."""
-    from hanlattice.pretrain.vote import Text
+    """Label raw text with the spans that more than half of several models find, to train one model on."""
+    from hanlattice.pretrain.vote import VoteText
     from hanlattice.pretrain.vote import vote as run
 
     folders = [find_named(model) for model in models]
@@ -41,7 +41,7 @@ def vote(
         def listen(event: dict[str, Any]) -> None:
             progress.update(task, completed=event["number"] - 1 + event["done"] / event["size"])
 
-        result = run(folders, Text(tuple(files), tuple(apart or ()), characters, seed), out, device, listen)
+        result = run(folders, VoteText(tuple(files), tuple(apart or ()), characters, seed), out, device, listen)
     console.print(
         f"{visible(shown(out))}: {counted(result.sentences, 'sentence')}, {counted(result.characters, 'character')}, "
         f"{counted(result.spans, 'span')}; in {counted(result.agreed, 'sentence')} all models find the same"

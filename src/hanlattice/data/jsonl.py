@@ -1,4 +1,4 @@
-"""JSONL spans: one JSON object a line, with a text and its labelled spans. It carries any text whatever.
+"""JSONL spans: one JSON object a line, with a text and its labelled spans. Any text can be written.
 
 {"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
 
@@ -21,7 +21,7 @@ from hanlattice.text.sentence import Corpus, Sentence, check_words
 from hanlattice.text.spans import WORD, Span
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-_CONTROLS = re.compile("[\x7f-\x9f]")  # JSON may have them as they are, but terminals obey them
+_CONTROLS = re.compile("[\x7f-\x9f]")  # JSON allows them unescaped, but terminals obey them
 
 
 def read_jsonl(path: str | Path) -> Corpus:
@@ -44,14 +44,14 @@ def read_jsonl(path: str | Path) -> Corpus:
 
 
 def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
-    """Write one line a sentence; the file appears whole or not at all."""
+    """Write one line a sentence; the file is written atomically."""
     with writing(path) as file:
         for sentence in sentences:
             file.write(to_json_line(sentence.text, sentence.spans or (), sentence.words) + "\n")
 
 
 def to_json_line(text: str, spans: Iterable[Span], words: Iterable[Span] | None = None) -> str:
-    """One line without its end. Readable as it is, save that a lone surrogate makes the line ASCII escapes."""
+    """One line without its end, as `to_json` writes it."""
     record: dict[str, Any] = {
         "text": text,
         "spans": [span.as_dict() | {"text": text[span.start : span.end]} for span in spans],
@@ -62,7 +62,7 @@ def to_json_line(text: str, spans: Iterable[Span], words: Iterable[Span] | None 
 
 
 def to_json(record: object, indent: int | None = None) -> str:
-    """JSON that is readable as it is; a lone surrogate, which UTF-8 cannot carry, makes all of it ASCII escapes."""
+    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it ASCII escapes."""
     text = _encode(record) if indent is None else json.dumps(record, ensure_ascii=False, indent=indent)
     try:
         text.encode("utf-8")
@@ -72,7 +72,7 @@ def to_json(record: object, indent: int | None = None) -> str:
 
 
 def from_json_line(line: str) -> Sentence:
-    """The checked Sentence of one line; what is wrong with it is an InputError."""
+    """The checked Sentence of one line; an invalid line is an InputError."""
     try:
         record = json.loads(line, object_pairs_hook=_no_twins)
     except (ValueError, RecursionError) as error:
@@ -99,7 +99,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _words(items: Any, text: str) -> tuple[Span, ...] | None:
-    """The words that the line gives, if it gives any. A word may leave out its label."""
+    """The words of the line, if it has any. The label of a word is optional."""
     if items is None:
         return None
     if not isinstance(items, list):

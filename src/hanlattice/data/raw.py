@@ -1,25 +1,26 @@
-"""Raw text: any number of plain, gz or xz files, one paragraph a line, streamed. What is wrong says in which line."""
+"""Raw text: any number of plain, gz or xz files, one paragraph a line, streamed. Errors name the line."""
 
 from __future__ import annotations
 
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from hanlattice.errors import InputError
 from hanlattice.files import decode_lines, opening, reason
 
 _GZ, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_Sized = TypeVar("_Sized", bound=Sized)
 
 
 class RawText:
-    """The lines of some files that are not blank, as often as they are iterated. Compression is recognised by content.
+    """The lines of some files that are not blank; it can be iterated repeatedly. Content decides how a file is packed.
 
-    `size` is the bytes of all files on disk and `done` those that the present pass has read, for a bar of progress.
+    `size` is the bytes of all files on disk and `done` those that the current pass has read, for a progress bar.
     """
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
@@ -39,7 +40,7 @@ class RawText:
 
 
 def _size(path: Path) -> int:
-    """The file's bytes; a file that cannot be opened, or has nothing in it, is reported before any work begins."""
+    """The file's bytes; a file that cannot be opened, or is empty, is reported before any work begins."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError("it is a pipe or a device; raw text is read several times, so give a file", path)
     with opening(path) as file:
@@ -73,3 +74,20 @@ def _unpacked(file: BufferedReader) -> BinaryIO:
     if head.startswith(_XZ):
         return cast(BinaryIO, lzma.LZMAFile(file))
     return file
+
+
+def groups(texts: Iterable[_Sized], characters: int) -> Iterator[list[_Sized]]:
+    """Texts in groups of about so many characters, which bounds the memory that processing a group needs.
+
+    Each group has this many, counting one for the end of each text, or exceeds it by less than its last text.
+    """
+    group: list[_Sized] = []
+    size = 0
+    for text in texts:
+        group.append(text)
+        size += len(text) + 1
+        if size >= characters:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

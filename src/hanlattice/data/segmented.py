@@ -1,7 +1,7 @@
 """Segmented lines: one sentence a line, its words separated by white space.
 
-White space is what `str.isspace` says: space, TAB, the ideographic space (U+3000) of published corpora, U+00A0 and so
-on. No word contains any. Blank lines are passed over.
+White space is whatever `str.isspace` accepts: space, TAB, the ideographic space (U+3000) of published corpora, U+00A0
+and so on. No word contains any. Blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read_segmented(path: str | Path) -> Corpus:
 
 
 def write_segmented(path: str | Path, sentences: Iterable[Sentence]) -> None:
-    """Write sentences whose spans are their words, one space between words; the file appears whole or not at all."""
+    """Write sentences whose spans are their words, one space between words; the file is written atomically."""
     with writing(path, binary=True) as file:
         for number, sentence in enumerate(sentences, start=1):
             line = " ".join(words_of(sentence, path, number)) + "\n"
@@ -38,7 +38,7 @@ def write_segmented(path: str | Path, sentences: Iterable[Sentence]) -> None:
 
 
 def from_words(words: Sequence[str]) -> Sentence:
-    """The words in a row as a Sentence."""
+    """The Sentence that these words make."""
     spans, at = [], 0
     for word in words:
         spans.append(Span(at, at + len(word), LABEL))
@@ -47,7 +47,7 @@ def from_words(words: Sequence[str]) -> Sentence:
 
 
 def words_of(sentence: Sentence, path: str | Path | None = None, number: int = 1) -> list[str]:
-    """The words of a sentence whose spans cover it without a gap; what a line could not carry is an InputError."""
+    """The words of a sentence whose spans cover it without a gap; white space in a word is an InputError."""
     words, at = [], 0
     for span in sentence.spans or ():
         if span.start != at:
@@ -63,7 +63,7 @@ def words_of(sentence: Sentence, path: str | Path | None = None, number: int = 1
 
 
 def segmented_line(text: str, words: Iterable[Span]) -> str:
-    """The text with a space wherever a word begins or ends and there is no white space yet; nothing else changes."""
+    """The text with a space wherever a word begins or ends next to no white space; nothing else changes."""
     parts, at = [], 0
     for word in words:
         for edge in (word.start, word.end):

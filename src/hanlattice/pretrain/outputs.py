@@ -1,4 +1,4 @@
-"""Where outputs go: their names, and that none of them takes the place of something that is not to be lost."""
+"""Where outputs go: their names, and checks that none of them replaces an input or a file of another kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST = 1 << 20  # bytes; no record is larger
 
 
 class Outputs:
-    """The files OUT.SUFFIX, one for each suffix; `out` may have been written with one of them.
+    """The files OUT.SUFFIX, one for each suffix; `out` may be given with one of them.
 
     Among them is OUT.json, the record of how the others were made.
     """
@@ -30,13 +30,13 @@ class Outputs:
         return self.stem.with_name(self.stem.name + suffix)
 
     def check(self, inputs: Iterable[Path], setting: str) -> None:
-        """None of them is an input, and a record that is there already has this setting, so is of the same kind."""
+        """No output is an input, and an existing record has this setting: it is one of the same kind."""
         files = list(inputs)
         for suffix in self.suffixes:
             check_output(self[suffix], files)
         record = self[".json"]
         if record.exists() and setting not in read_record(record).get("settings", ()):
-            message = "is there already, and is no record of a run like this one; give --out another name"
+            message = "already exists and is not the record of a run like this one; give --out another name"
             raise OutputError(f"{record} {message}")
 
     def make_folder(self) -> None:
@@ -52,7 +52,7 @@ class Outputs:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What OUT.json says; nothing where it is no record, or is not there."""
+    """The record in OUT.json; empty where the file is missing or is something else."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return {}
@@ -63,7 +63,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def check_readable(inputs: Iterable[Path]) -> None:
-    """Say of a file that cannot be opened why, before long work begins; a pipe can be opened only once."""
+    """Report a file that cannot be opened before long work begins; a pipe is skipped, for it opens only once."""
     for path in inputs:
         if not path.is_fifo():
             with opening(path):

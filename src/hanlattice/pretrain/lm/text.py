@@ -16,18 +16,11 @@ import torch
 from torch import Tensor
 
 from hanlattice.data.corpus import even_steps
-from hanlattice.data.raw import RawText
+from hanlattice.data.raw import RawText, groups
 from hanlattice.errors import InputError
 from hanlattice.events import Listener
 from hanlattice.files import sha256, shown
-from hanlattice.models.language_model import (
-    LanguageModel,
-    Settings,
-    load_language_model,
-    make_vocab,
-    weights_file,
-)
-from hanlattice.pretrain.groups import groups
+from hanlattice.models.language_model import LanguageModel, Settings, load_language_model, make_vocab, weights_file
 from hanlattice.pretrain.lm.recipe import SIZES, Recipe
 from hanlattice.text.normal import Codes, code_points, fold_digits
 from hanlattice.text.vocab import Vocab, seen_as

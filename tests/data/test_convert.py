@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hanlattice.data import convert as msra
-from hanlattice.data import read_corpus
-from hanlattice.data.convert import convert_jieba, convert_msra, convert_pku, convert_simplechinese, read_word_pickle
+from hanlattice.data import convert, read_corpus
+from hanlattice.data.convert import (
+    convert_jieba,
+    convert_msra,
+    convert_pku,
+    convert_simplechinese,
+    read_word_pickle,
+)
 from hanlattice.errors import InputError
 from hanlattice.text.vectors import read_vectors
 
@@ -32,7 +37,7 @@ def spans(path: Path) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def test_msra_pieces_become_sentences(tmp_path, monkeypatch):
-    monkeypatch.setattr(msra, "_TEST_GOES_ON", frozenset({1, 3}))
+    monkeypatch.setattr(convert, "_TEST_CONTINUES", frozenset({1, 3}))
     body = bio("甲乙来，", "B-PER I-PER O O") + bio("去上海。", "O B-LOC I-LOC O") + bio("好；", "O O") + bio("对", "O")
     body += bio("张", "B-PER") + bio("万年。", "I-PER I-PER O") + bio("一，", "O O") + bio("二。", "O O")
     counts = convert_msra([member(tmp_path, body)], tmp_path, train_pieces=4)

@@ -1,0 +1,176 @@
+"""A look into a vector file: its contents and faults, how much of a corpus it covers, and the neighbours of a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hanlattice.errors import InputError
+from hanlattice.events import Listener, ignore
+from hanlattice.files import shown
+from hanlattice.pretrain.gazetteer import norms, tally_words
+from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.vectors import Vectors, examine_vectors
+
+_DIGITS = 6  # of a cosine that are right in float32: cosines that differ in later ones count as equal
+_SUGGESTIONS = 5  # words that an error proposes
+
+
+@dataclass(frozen=True)
+class VectorReport:
+    """`broken` has (the line, or in a binary file the row from 1; what is wrong) of every row that is left out."""
+
+    file: str
+    form: str  # text or binary
+    header: tuple[int, int] | None  # the count and width that it promises
+    rows: int
+    words: int
+    width: int
+    single_characters: int
+    repeated: int  # rows of a word that an earlier row has
+    skipped: int
+    broken: tuple[tuple[int, str], ...]
+    zero: int  # vectors that are all zeros
+    norms: dict[str, float]  # mean, min and max
+    notices: tuple[str, ...]
+
+    @property
+    def header_is_right(self) -> bool:
+        return self.header is None or self.header[0] == self.rows
+
+    @property
+    def sound(self) -> bool:
+        return self.header_is_right and not self.repeated and not self.skipped
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, with the verdict and the number of each problem."""
+        problems = dict(Counter(problem for _, problem in self.broken))
+        return {**asdict(self), "header_is_right": self.header_is_right, "sound": self.sound, "problems": problems}
+
+
+def check_vectors(path: str | Path) -> tuple[VectorReport, Vectors]:
+    """The report, and the vectors that can be used; a file that cannot be used is an InputError."""
+    vectors, found = examine_vectors(path)
+    lengths = norms(vectors)
+    report = VectorReport(
+        file=shown(path),
+        form=found.form,
+        header=found.header,
+        rows=found.rows,
+        words=len(vectors),
+        width=vectors.width,
+        single_characters=sum(len(word) == 1 for word in vectors.words),
+        repeated=found.repeated,
+        skipped=vectors.skipped,
+        broken=found.broken,
+        zero=int((lengths == 0).sum()),
+        norms={"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())},
+        notices=vectors.notices,
+    )
+    return report, vectors
+
+
+@dataclass(frozen=True)
+class CorpusCoverage:
+    """How much of a corpus has vectors. White space does not count as a character.
+
+    Positions count every character of the text, types each different one once. `words` is the `WordCoverage` of what
+    the lattice finds, with the size of its lexicon; None where no word of the file occurs.
+    """
+
+    name: str
+    positions: int
+    positions_in: int
+    types: int
+    types_in: int
+    missing: tuple[str, ...]  # the most frequent characters without a vector
+    words: dict[str, Any] | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def cover(vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Listener = ignore) -> CorpusCoverage:
+    """Read a corpus once, and count its characters and the words of the lattice in it."""
+    counts: Counter[str] = Counter()
+    found = tally_words(vectors.words, [(name, _counted(sentences, counts))], listen)
+    known = {fold_digits(word) for word in vectors.words if len(word) == 1}
+    met = {character: count for character, count in counts.most_common() if not character.isspace()}
+    if not met:
+        raise InputError("the corpus is empty: there is no character in it", name)
+    words = found.overall.coverage(found.lexicon)
+    missing = [character for character in met if character not in known]
+    return CorpusCoverage(
+        name=name,
+        positions=sum(met.values()),
+        positions_in=sum(count for character, count in met.items() if character in known),
+        types=len(met),
+        types_in=len(met) - len(missing),
+        missing=tuple(missing[:20]),
+        words={"lexicon": len(found.rows), **words.as_dict()} if words.positions else None,
+    )
+
+
+def _counted(sentences: Iterable[Sentence], counts: Counter[str]) -> Iterator[Sentence]:
+    for sentence in sentences:
+        counts.update(sentence.characters)
+        yield sentence
+
+
+class Neighbour(NamedTuple):
+    word: str
+    cosine: float
+
+
+class Neighbours:
+    """The words whose vectors are nearest to a word's by cosine. The vectors are kept with unit norm."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.words = vectors.words
+        self._rows = {word: at for at, word in enumerate(vectors.words)}
+        lengths = norms(vectors)
+        lengths[lengths == 0] = 1  # a zero vector stays, and is near nothing
+        self._unit = np.empty_like(vectors.matrix)  # [V, E]
+        np.divide(vectors.matrix, lengths[:, None], out=self._unit, casting="same_kind")
+
+    def __call__(self, word: str, count: int = 10) -> list[Neighbour]:
+        """The `count` nearest, the nearest first, without the word itself."""
+        row = self._row(word)
+        cosines = (self._unit @ self._unit[row]).round(_DIGITS) + 0.0  # [V]; no minus before a zero
+        cosines[row] = -np.inf
+        count = min(count, len(self.words) - 1)
+        if not count:
+            return []
+        least = np.partition(cosines, -count)[-count]
+        near = np.flatnonzero(cosines >= least)
+        near = near[np.argsort(-cosines[near], kind="stable")][:count]  # equal ones in the order of the file
+        return [Neighbour(self.words[at], round(float(cosines[at]), _DIGITS)) for at in near.tolist()]
+
+    def _row(self, word: str) -> int:
+        """The row of the word as it is written, or else as the tagger sees it."""
+        for form in (word, fold(word), fold_digits(word)):
+            if form in self._rows:
+                return self._rows[form]
+        raise InputError(f"there is no vector of {word!r}{self._advice(fold(word))}")
+
+    def _advice(self, word: str) -> str:
+        longest = max(map(len, islice(self.words, 1000)))
+        if len(word) > 1 and longest == 1:
+            return ": the file has single characters; ask for one of those"
+        near = list(islice(dict.fromkeys(self._similar(word)), _SUGGESTIONS))
+        return f"; similar words are {', '.join(near)}" if near else "; nothing in the file resembles it"
+
+    def _similar(self, word: str) -> Iterator[str]:
+        """Words that contain it, then words inside it, then words with its first and last character."""
+        yield from (other for other in self.words if word and word in other)
+        parts = {word[start:end] for start in range(len(word)) for end in range(start + 1, len(word) + 1)} - {word}
+        yield from sorted(parts & self._rows.keys(), key=lambda part: (-len(part), part))
+        ends = (word[:1], word[-1:])
+        yield from (other for other in self.words if len(other) > 1 and (other[0], other[-1]) == ends)

@@ -1,6 +1,6 @@
 """Rates on a real corpus: whole training epochs and decoding from raw text, with a fresh model of a configuration.
 
-    python benchmarks/corpus.py configs/resume-lattice.toml --device cuda --batch 128 [--set section.key=value …]
+    python benchmarks/corpus.py configs/resume.toml --device cuda --batch 128 [--set section.key=value …]
 
 An epoch is what training does: batches made and sent ahead, loss, backward, clipping, AdamW; the host waits once, at
 its end. Matching is done before, once for the whole run, and its time is told apart. Decoding goes from raw text to

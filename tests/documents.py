@@ -15,12 +15,11 @@ PAGES = sorted(
         *(ROOT / "src").rglob("README.md"),
     ]
 )
-_BLOCK = re.compile(r"^( *)```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^\1```$", flags=re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", flags=re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
     language: str
-    title: str
     text: str
 
 
@@ -30,7 +29,7 @@ def read(page: str | Path) -> str:
 
 def blocks(page: str | Path) -> list[Block]:
     """The fenced code of a page."""
-    return [Block(found[2], found[3] or "", textwrap.dedent(found[4])) for found in _BLOCK.finditer(read(page))]
+    return [Block(found[2], textwrap.dedent(found[3])) for found in _BLOCK.finditer(read(page))]
 
 
 def commands(page: str | Path) -> list[str]:

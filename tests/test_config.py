@@ -1,4 +1,4 @@
-"""The configuration: what is unknown, wrong or missing is told, all of it at once, with what to do."""
+"""The settings of one file: what is unknown, wrong, missing or unused is reported, all of it at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.config import BACKENDS, FEATURES, SEGMENTERS, Config, make_config, read_config
+from hanlattice.config import BACKENDS, FEATURES, SEGMENTERS, USED_WITH, Config, make_config, read_config, validate
 from hanlattice.errors import ConfigError, InputError
 from tests.strategies import any_text, shares_folder
 
@@ -23,15 +23,15 @@ SETTINGS = {
 }
 
 
-def config_file(tmp_path: Path, body: str) -> Path:
-    path = tmp_path / "c.toml"
+def config_file(tmp_path: Path, body: str, name: str = "c.toml") -> Path:
+    path = tmp_path / name
     path.write_bytes(body.encode())
     return path
 
 
-def problems_of(path: Path, *changes: str) -> list[str]:
+def problems_of(path: Path, *changes: str, complete: bool = False) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        read_config(path, changes)
+        read_config(path, changes, complete=complete)
     assert str(caught.value).startswith(f"{path} has {len(caught.value.problems)} problem")
     assert all(f"  - {problem}" in str(caught.value) for problem in caught.value.problems)
     return caught.value.problems
@@ -73,8 +73,18 @@ def test_nothing_near_lists_what_is_known():
     known = "data, chars, bichars, words, subwords, segment, softwords, lm, model, train, compare"
     with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
-    with pytest.raises(ConfigError, match=r"unknown key words\.qqq; known are vectors, lexicon, dim, norm"):
+    with pytest.raises(
+        ConfigError, match=r"unknown key words\.qqq; known are vectors, dim, norm, fine_tune, dropout, lexicon"
+    ):
         make_config({"words": {"qqq": 1}})
+
+
+@pytest.mark.parametrize("section", ["chars", "bichars"])
+def test_a_dictionary_is_for_words_only(section):
+    with pytest.raises(
+        ConfigError, match=rf"unknown key {section}\.lexicon; known are vectors, dim, norm, fine_tune, dropout"
+    ):
+        make_config({section: {"lexicon": "l"}})
 
 
 def test_a_key_outside_every_section(tmp_path):
@@ -184,9 +194,7 @@ def test_set_at_places_that_are_not_there(tmp_path):
 
 
 def complete_problems(path: Path, *changes: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        read_config(path, changes, complete=True)
-    return caught.value.problems
+    return problems_of(path, *changes, complete=True)
 
 
 COMPLETE = "[data]\ntrain = 't'\n{}\n[words]\nvectors = 'v'\n"
@@ -236,6 +244,133 @@ def test_words_come_from_one_file(tmp_path):
     for change in ("words.vectors=", "words.lexicon="):
         assert read_config(path, [change], complete=True)
     assert read_config(path, ["model.encoder=word", "words.lexicon="], complete=True)
+
+
+WORD, LATTICE = "[model]\nencoder = 'word'\n", "model.encoder=lattice"
+GIVEN = [  # (what a file says, what mends it, the setting that is unused without it)
+    ("[train]\nmomentum = 0.9\n", "train.optimizer=sgd", "train.momentum"),
+    ("[train]\ndecay = 0.05\n", "train.schedule=inverse", "train.decay"),
+    *(
+        (f"[{section}]\ndim = 50\nvectors = 'v'\n", f"{section}.vectors=", f"{section}.dim")
+        for section in ("chars", "bichars", "words", "subwords")
+    ),
+    *(
+        (f"[{section}]\nnorm = 12\n", f"{section}.vectors=v", f"{section}.norm")
+        for section in ("chars", "bichars", "words", "subwords")
+    ),
+    ("[data]\nholdout_from = 'end'\n", "data.holdout=0.1", "data.holdout_from"),
+    ("[data]\nholdout_from = 'all'\n", "data.holdout=0.1", "data.holdout_from"),
+    ("[lm]\ndim = 10\n", "lm.model=m", "lm.dim"),
+    ("[lm]\nnorm = 1\n", "lm.model=m", "lm.norm"),
+    ("[lm]\ndropout = 0.5\n", "lm.model=m", "lm.dropout"),
+    ("[lm]\ncache = false\n", "lm.model=m", "lm.cache"),
+    ("[lm]\ncache = true\n", "lm.model=m", "lm.cache"),
+    ("[train]\nbackend = 'batched'\n[model]\nencoder = 'char'\n", LATTICE, "train.backend"),
+    ("[train]\nbackend = 'auto'\n" + WORD, LATTICE, "train.backend"),
+    ("[train]\nmissing_words = 0.1\n" + WORD, LATTICE, "train.missing_words"),
+    (WORD + "coupled = true\n", LATTICE, "model.coupled"),
+    (WORD + "coupled = false\n", LATTICE, "model.coupled"),
+    (WORD + "sources = 'both'\n", LATTICE, "model.sources"),
+    (WORD + "char_width = 50\n", "model.char_features=cnn", "model.char_width"),
+]
+ON = [
+    (WORD + "bichar = true\n", "model.char_features=lstm", "model.bichar"),
+    (WORD + "paper_vocab = true\n", "model.char_features=lstm", "model.paper_vocab"),
+    (WORD + "[lm]\nmodel = 'm'\n", "model.char_features=cnn", "lm.model"),
+    (WORD + "softword = true\n", "model.encoder=char", "model.softword"),
+    ("[model]\nchar_features = 'lstm'\n", "model.encoder=word", "model.char_features"),
+    ("[softwords]\npos = true\n", "model.softword=true", "softwords.pos"),
+]
+
+
+def test_every_unused_setting_is_tried_here():
+    widths = {f"{section}.dim" for section in ("chars", "bichars", "words", "subwords")}
+    assert {setting for _, _, setting in GIVEN} == USED_WITH.keys() | widths
+
+
+@pytest.mark.parametrize(("body", "remedy", "setting"), [*GIVEN, *ON])
+def test_an_unused_setting_is_reported_with_the_one_that_it_needs(tmp_path, body, remedy, setting):
+    """In a file and by --set, even with its default value. In a model's folder all are given, and none is reported."""
+    path = config_file(tmp_path, body)
+    (problem,) = problems_of(path)
+    assert re.match(rf"{setting} is unused with(out)? ", problem)
+    assert remedy.partition("=")[0] in problem
+    assert read_config(path, [remedy])
+    changes = [
+        f"{section}.{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for section, values in tomllib.loads(body).items()
+        for key, value in values.items()
+    ]
+    assert problems_of(config_file(tmp_path, ""), *changes) == [problem]
+    assert make_config(tomllib.loads(body))
+
+
+def test_what_is_said_of_unused_settings(tmp_path):
+    body = "[train]\nmomentum = 0.9\n[chars]\nvectors = 'v'\ndim = 9\n[words]\nnorm = 2\n[softwords]\npos = true\n"
+    assert problems_of(config_file(tmp_path, body)) == [
+        "words.norm is unused without words.vectors: remove it, or set words.vectors",
+        "train.momentum is unused without train.optimizer=sgd: remove it, or set train.optimizer",
+        "chars.dim is unused with chars.vectors, which have their own width: remove one of them",
+        "softwords.pos is unused without model.softword: switch it off, or switch model.softword on",
+    ]
+
+
+@pytest.mark.parametrize(("body", "setting"), [(body, setting) for body, _, setting in ON])
+def test_an_unused_switch_prevents_a_training_wherever_it_comes_from(tmp_path, body, setting):
+    """From Python, and from a base, where only a value that switches it off can help."""
+    assert setting in [problem.setting for problem in validate(make_config(tomllib.loads(body)))]
+    config_file(tmp_path, body, "below.toml")
+    path = config_file(tmp_path, "base = 'below.toml'\n[data]\ntrain = 't'\ndev = 'd'\n[words]\nvectors = 'v'\n")
+    (problem,) = problems_of(path)
+    assert problem.startswith(f"{setting} is unused ")
+    assert complete_problems(path) == [problem]
+    off = {"lm.model": "", "model.char_features": "none"}.get(setting, "false")
+    assert read_config(path, [f"{setting}={off}"], complete=True)
+
+
+@pytest.mark.parametrize("body", [body for body, _, _ in GIVEN])
+def test_an_unused_setting_of_a_base_is_not_reported(tmp_path, body):
+    """It cannot be removed from the file that stands on it."""
+    config_file(tmp_path, body, "below.toml")
+    assert read_config(config_file(tmp_path, "base = 'below.toml'\n")) == make_config(tomllib.loads(body))
+
+
+def test_a_setting_that_is_unused_because_of_the_base_is_reported(tmp_path):
+    config_file(tmp_path, "[train]\noptimizer = 'adamw'\n", "below.toml")
+    path = config_file(tmp_path, "base = 'below.toml'\n[train]\nmomentum = 0.9\n")
+    assert [problem.split()[0] for problem in problems_of(path)] == ["train.momentum"]
+
+
+def test_what_is_off_is_never_unused(tmp_path):
+    """So that --set can switch off what a file has on."""
+    path = config_file(tmp_path, "[chars]\nvectors = 'v'\nnorm = 12\n[train]\noptimizer = 'sgd'\nmomentum = 0.9\n")
+    config = read_config(path, ["chars.vectors=", "chars.norm=0", "train.optimizer=adamw", "train.momentum=0"])
+    assert (config.chars.norm, config.train.momentum) == (0, 0)
+    body = "[model]\nbichar = true\nsoftword = true\npaper_vocab = true\n[lm]\nmodel = 'm'\n"
+    off = ["model.bichar=false", "model.softword=false", "model.paper_vocab=false", "lm.model="]
+    path = config_file(tmp_path, body)
+    assert len(problems_of(path, "model.encoder=word")) == 4
+    assert read_config(path, ["model.encoder=word", *off]).model == make_config({"model": {"encoder": "word"}}).model
+    assert read_config(config_file(tmp_path, "[model]\nchar_features = 'none'\n")) == Config()
+
+
+@pytest.mark.parametrize("encoder", ["lattice", "char", "word"])
+def test_sections_may_stay_beside_a_model_that_does_not_use_them(tmp_path, encoder):
+    vectors = "vectors = 'v'\nnorm = 3\n"
+    body = f"[chars]\n{vectors}[bichars]\n{vectors}[words]\n{vectors}[segment]\nby = 'gold'\n[softwords]\ndim = 5\n"
+    config = read_config(config_file(tmp_path, body), [f"model.encoder={encoder}"])
+    assert (config.chars.norm, config.bichars.norm, config.words.norm) == (3, 3, 3)
+    assert (config.segment.by, config.softwords.dim) == ("gold", 5)
+
+
+def test_what_follows_from_a_wrong_value_is_not_reported_as_well(tmp_path):
+    body = "[train]\noptimizer = 'sdg'\nmomentum = 0.9\n[chars]\ndim = 'wide'\nvectors = 'v'\n"
+    body += "[model]\nencoder = 'wrd'\nchar_features = 'lstm'\n"
+    assert [problem.split()[0] for problem in problems_of(config_file(tmp_path, body))] == [
+        "train.optimizer",
+        "chars.dim",
+        "model.encoder",
+    ]
 
 
 @pytest.mark.parametrize("features", FEATURES)

@@ -1,4 +1,4 @@
-"""The files in configs/: each loads, can be trained by, names its command, and has a row of its own."""
+"""The files in configs/: each is complete with every variant, names its command, and has rows of its own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
-from hanlattice.compare.matrix import read_rows
-from hanlattice.config import CompareConfig, Config, read_config
+from hanlattice.config import CompareConfig, Config, find_config, read_config, variant_names
 
-FILES = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.toml"))
+ROOT = Path(__file__).resolve().parents[1]
+VARIANTS = ROOT / "configs" / "variants.toml"
+FILES = sorted(path for path in VARIANTS.parent.glob("*.toml") if path != VARIANTS)
+RUNS = [(path, variant) for path in FILES for variant in variant_names(path) or ("",)]
 SHIPPED = {"ner": "ner/model", "ner-teacher": "ner/teacher-1", "seg": "seg/model"}  # several folders for one model
-CORPORA = ("resume", "weibo", "msra")
+ENTITIES = ("resume", "weibo", "msra")
 SECTIONS = [section.name for section in dataclasses.fields(Config)]
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
@@ -24,13 +27,15 @@ def raw(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def test_there_are_files():
-    assert len(FILES) > 3 * 17
+def by_corpus(*names: str) -> list[dict[str, Config]]:
+    """The variants of corpora, each by its name."""
+    files = [VARIANTS.with_name(f"{name}.toml") for name in names]
+    return [{name: read_config(file, variant=name) for name in variant_names(file)} for file in files]
 
 
-@each_file
-def test_it_is_enough_to_train_by(path):
-    read_config(path, complete=True)
+@pytest.mark.parametrize(("path", "variant"), RUNS, ids=lambda value: value if isinstance(value, str) else value.stem)
+def test_it_is_enough_to_train_by(path, variant):
+    read_config(path, variant=variant, complete=True)
 
 
 @each_file
@@ -42,8 +47,7 @@ def test_the_first_line_is_its_command(path):
 
 @each_file
 def test_sections_and_settings_are_in_the_order_of_the_page(path):
-    tree = raw(path)
-    tree.pop("base", None)
+    tree = {name: value for name, value in raw(path).items() if name in SECTIONS}
     assert list(tree) == sorted(tree, key=SECTIONS.index)
     for section, values in tree.items():
         order = [setting.name for setting in dataclasses.fields(getattr(Config(), section))]
@@ -51,39 +55,49 @@ def test_sections_and_settings_are_in_the_order_of_the_page(path):
 
 
 @each_file
-def test_its_row_and_the_published_figure_are_its_own(path):
-    """A base's figure beside another model would be a wrong claim."""
-    assert read_config(path).compare == CompareConfig(**raw(path).get("compare", {}))
+def test_variants_are_listed_in_the_order_of_their_file_and_the_file_itself_is_one(path):
+    order = list(raw(VARIANTS))
+    names = variant_names(path)
+    assert list(names) == sorted(names, key=order.index)
+    if names:
+        assert read_config(path) == read_config(path, variant=raw(path)["variants"]["default"])
 
 
-@each_file
-def test_what_stands_on_another_file_has_a_row_of_its_own(path):
-    tree = raw(path)
-    if "base" in tree and path.stem != "ner":  # which has other data than its teachers
-        assert tree["compare"]["row"]
-        assert read_config(path).data == read_config(path.parent / tree["base"]).data
+def test_every_variant_is_of_some_corpus():
+    assert {variant for _, variant in RUNS} - {""} == set(raw(VARIANTS))
 
 
-def test_all_of_them_can_be_compared_at_once():
-    """No two rows of one corpus have the same name."""
-    rows = read_rows(FILES)
-    assert len({(row.section, row.name) for row in rows}) == len(FILES)
+def test_there_are_as_many_as_models_of_the_papers():
+    assert [len(variants) for variants in by_corpus("resume", "weibo", "msra", "pku", "weibo-words")] == [
+        21,
+        22,
+        17,
+        6,
+        6,
+    ]
 
 
-def test_no_two_are_the_same_run():
-    found = defaultdict(list)
-    for path in FILES:
-        config = dataclasses.replace(read_config(path), compare=CompareConfig())
-        found[config].append(path.name)
-    assert [names for names in found.values() if len(names) > 1] == []
+def test_no_two_rows_of_a_corpus_have_the_same_name_and_no_two_runs_are_the_same():
+    rows, runs = defaultdict(list), defaultdict(list)
+    for path, variant in RUNS:
+        config = read_config(path, variant=variant)
+        rows[config.data.test or path.stem, config.compare.row or f"{path.stem}-{variant}"].append(variant)
+        runs[dataclasses.replace(config, compare=CompareConfig())].append((path.stem, variant))
+    assert [names for names in (*rows.values(), *runs.values()) if len(names) > 1] == []
 
 
-def test_each_corpus_has_the_same_models_under_the_same_names():
-    """All of those of MSRA, which has no others; the small corpora have more."""
-    rows = {path.stem: read_config(path).compare for path in FILES}
-    kinds = [stem.removeprefix("msra-") for stem in rows if stem.startswith("msra-")]
-    assert len(kinds) == 17
-    for kind in kinds:
-        same = [rows[f"{corpus}-{kind}"] for corpus in CORPORA]
-        assert len({row.row for row in same}) == 1
-        assert len({bool(row.paper) for row in same}) == 1, kind
+def test_corpora_of_entities_have_the_same_models_under_the_same_names_and_the_same_figures_are_published():
+    resume, weibo, msra = by_corpus(*ENTITIES)
+    for name in msra:
+        same = [variants[name].compare for variants in (resume, weibo, msra)]
+        assert len({row.row for row in same}) == 1, name
+        assert len({bool(row.paper) for row in same}) == 1, name
+    published = {name for name, config in resume.items() if config.compare.paper}
+    assert published == {"char", "char-bichar-softword", "word", "word-lstm-bichar", "lattice"}
+
+
+def test_the_wheel_has_the_files_and_an_editable_install_finds_them():
+    builder = WheelBuilder(str(ROOT))
+    carried = {Path(file.distribution_path) for file in builder.recurse_included_files()}
+    assert {Path("hanlattice", "configs", path.name) for path in (*FILES, VARIANTS)} <= carried
+    assert find_config("weibo").samefile(VARIANTS.with_name("weibo.toml"))

@@ -47,12 +47,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copy(ROOT / "README.md", clone)
     resume = top / "shared" / "data" / "ner" / "resume"
     write_made(resume)
+    (clone / "own").mkdir()
     for part in ("train.bmes", "test.bmes"):
-        shutil.copy(resume / part, clone / part)
-    for page in TRIED:
-        for block in blocks(page):
-            if block.title:
-                (clone / block.title).write_text(block.text, encoding="utf-8")
+        for folder in (clone, clone / "own"):
+            shutil.copy(resume / part, folder)
     with lzma.open(clone / "text.txt.xz", "wt", encoding="utf-8") as file:
         file.writelines(f"{sentence.text}\n" for sentence in sentences(3000, seed=3))
     put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(top)})

@@ -11,6 +11,7 @@ HanlatticeError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -36,10 +37,13 @@ class OutputError(HanlatticeError):
 
 
 class ConfigError(HanlatticeError):
-    def __init__(self, problems: list[str], source: str = "") -> None:
-        self.problems = problems
-        head = f"{source or 'the configuration'} has {len(problems)} problem{'s' if len(problems) > 1 else ''}:"
-        super().__init__("\n".join([head, *(f"  - {problem}" for problem in problems)]))
+    """Problems that are strings, or anything whose `str` is one; `problems` are those strings."""
+
+    def __init__(self, problems: Iterable[object], source: str = "") -> None:
+        self.problems = [str(problem) for problem in problems]
+        count = len(self.problems)
+        head = f"{source or 'the configuration'} has {count} problem{'s' if count > 1 else ''}:"
+        super().__init__("\n".join([head, *(f"  - {problem}" for problem in self.problems)]))
 
 
 class ModelError(HanlatticeError):

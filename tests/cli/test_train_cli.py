@@ -50,6 +50,28 @@ def test_a_model_and_its_scores(tiny, tmp_path):
     assert all(part in card for part in ("lattice LSTM–CRF", "LOC, PER", "train.bmes", "words.bin", "| dev |"))
 
 
+def test_a_variant(tiny, tmp_path):
+    config = toml(tiny, tmp_path / "c.toml", train__epochs=1)
+    (tmp_path / "variants.toml").write_text("[char]\nmodel.encoder = 'char'\n", "utf-8")
+    with config.open("a", encoding="utf-8") as file:
+        file.write("[variants]\nnames = ['char']\n")
+    assert hanlattice("train", config, "--variant", "char", "--out", tmp_path / "run").code == 0
+    assert load_model(tmp_path / "run").config.model.encoder == "char"
+    other = hanlattice("train", config, "--variant", "chra", "--out", tmp_path / "other")
+    other.refused("unknown variant 'chra': did you mean char?")
+
+
+def test_a_bundled_configuration_by_its_name(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sets = [f"data.{part}={tiny / part}.bmes" for part in ("train", "dev", "test")]
+    sets += [f"chars.vectors={tiny / 'chars.vec'}", f"words.vectors={tiny / 'words.bin'}", "train.epochs=1"]
+    options = [word for change in sets for word in ("--set", change)]
+    outcome = hanlattice("train", "weibo", "--variant", "lattice-uncoupled", "--out", "run", *options)
+    assert outcome.code == 0, outcome
+    assert not load_model("run").config.model.coupled
+    hanlattice("train", "wiebo", "--out", "x").refused("no bundled configuration of this name; these are demo, msra")
+
+
 def test_resume_of_a_finished_run_and_of_another_one(tiny, tmp_path):
     config = toml(tiny, tmp_path / "c.toml")
     first = hanlattice("train", config, "--out", tmp_path / "run")
@@ -71,7 +93,10 @@ def wait_for(path: Path, process: Any) -> None:
 
 def test_ctrl_c_says_how_to_go_on_and_going_on_ends_alike(tiny, tmp_path):
     config = toml(tiny, tmp_path / "c.toml", train__epochs=40, train__checkpoint_minutes=1e-3)
-    with start("train", config, "--out", tmp_path / "[run] 1", "--set", "train.lr = 0.01") as process:
+    with config.open("a", encoding="utf-8") as file:
+        file.write("[variants]\nwide.model.hidden = 5\n")
+    variant = ("--variant", "wide")
+    with start("train", config, *variant, "--out", tmp_path / "[run] 1", "--set", "train.lr = 0.01") as process:
         wait_for(tmp_path / "[run] 1" / "model.safetensors", process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -81,7 +106,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_ends_alike(tiny, tmp_path):
     (command,) = [line for line in err.decode().splitlines() if line.startswith("stopped; go on with: ")]
     _, *again = shlex.split(command.removeprefix("stopped; go on with: "))
     assert hanlattice(*again).code == 0
-    assert hanlattice("train", config, "--out", tmp_path / "whole", "--set", "train.lr=0.01").code == 0
+    assert hanlattice("train", config, *variant, "--out", tmp_path / "whole", "--set", "train.lr=0.01").code == 0
     assert same_weights(tmp_path / "[run] 1", tmp_path / "whole")
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hanlattice.batch.indexer import word_id
-from hanlattice.config import BicharsConfig, CharsConfig, WordsConfig, make_config
+from hanlattice.config import EmbeddingConfig, WordsConfig, make_config
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.build import (
     Built,
@@ -297,7 +297,7 @@ def cut(*words: str, part: str = "n") -> tuple[list[str], Cuts]:
 
 
 def test_bigrams_of_the_text_come_first_and_alone_are_trained(tmp_path):
-    config = BicharsConfig(vectors=write(tmp_path / "b.vec", ROWS | OTHERS))
+    config = EmbeddingConfig(vectors=write(tmp_path / "b.vec", ROWS | OTHERS))
     vocab, table = bichar_table(config, SENTENCES, notices := [])
     assert vocab.symbols[1:] == (*BIGRAMS, "长江")  # without what is no bigram; 京８ is 京0
     assert (len(table.trained), len(table.fixed), table.dim) == (7, 1, 2)
@@ -310,7 +310,7 @@ def test_bigrams_of_the_text_come_first_and_alone_are_trained(tmp_path):
 
 
 def test_without_training_a_bigram_without_a_vector_is_unknown(tmp_path):
-    config = BicharsConfig(vectors=write(tmp_path / "b.vec", ROWS), fine_tune=False)
+    config = EmbeddingConfig(vectors=write(tmp_path / "b.vec", ROWS), fine_tune=False)
     vocab, table = bichar_table(config, SENTENCES, notices := [])
     assert vocab.symbols[1:] == ("南京", "京0", f"京{END}", "长江")
     assert (vocab["大桥"], len(table.trained), len(table)) == (0, 0, 5)
@@ -320,7 +320,7 @@ def test_without_training_a_bigram_without_a_vector_is_unknown(tmp_path):
 
 def test_bigrams_without_a_file_are_random_and_trained(tmp_path):
     torch.manual_seed(3)
-    vocab, table = bichar_table(BicharsConfig(dim=6), SENTENCES, notices := [])
+    vocab, table = bichar_table(EmbeddingConfig(dim=6), SENTENCES, notices := [])
     assert vocab.symbols[1:] == tuple(BIGRAMS)
     assert (len(table.trained), len(table.fixed), table.dim, notices) == (7, 0, 6, [])
     torch.manual_seed(3)
@@ -331,7 +331,7 @@ def test_bigrams_without_a_file_are_random_and_trained(tmp_path):
 
 def test_random_bigrams_that_are_not_trained_keep_their_vectors():
     """There is no file that could leave them out: each has its own, drawn once."""
-    vocab, table = bichar_table(BicharsConfig(dim=6, fine_tune=False), SENTENCES, [])
+    vocab, table = bichar_table(EmbeddingConfig(dim=6, fine_tune=False), SENTENCES, [])
     assert (len(vocab), len(table.trained), len(table.fixed), table.fixed.dtype) == (7, 0, 7, torch.float16)
     assert len(set(map(tuple, all_rows(table).tolist()))) == 7
 
@@ -339,12 +339,12 @@ def test_random_bigrams_that_are_not_trained_keep_their_vectors():
 @pytest.mark.parametrize("rows", [OTHERS, {"长": [1.0]}, {"南京市": [1.0], END: [2.0]}])
 def test_a_file_without_bigrams_is_refused(tmp_path, rows):
     with pytest.raises(InputError, match=r"b\.vec: no vector of a bigram in it: expected two characters"):
-        bichar_table(BicharsConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
+        bichar_table(EmbeddingConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
 
 
 def test_norm_scales_the_vectors_of_the_file(tmp_path):
     rows = {"南京": [3.0, 4.0], "长江": [0.0, 15.0]}  # a mean norm of 10
-    config = BicharsConfig(vectors=write(tmp_path / "b.vec", rows), norm=2.0)
+    config = EmbeddingConfig(vectors=write(tmp_path / "b.vec", rows), norm=2.0)
     vocab, table = bichar_table(config, SENTENCES, [])
     torch.testing.assert_close(all_rows(table)[vocab["南京"]], torch.tensor([0.6, 0.8]))
     torch.testing.assert_close(all_rows(table)[vocab["长江"]], torch.tensor([0.0, 3.0]))
@@ -352,7 +352,7 @@ def test_norm_scales_the_vectors_of_the_file(tmp_path):
 
 def test_rows_that_are_never_trained_are_small_and_those_that_are_stay_exact(tmp_path):
     rows = {"南京": [0.1, 0.2], "长江": [0.1, 0.2]}
-    _, table = bichar_table(BicharsConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
+    _, table = bichar_table(EmbeddingConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
     assert table.fixed.dtype == torch.float16
     assert torch.equal(table.trained[1].detach(), torch.tensor([0.1, 0.2]))
     assert torch.equal(table.fixed[0], torch.tensor([0.1, 0.2]).half())
@@ -360,19 +360,19 @@ def test_rows_that_are_never_trained_are_small_and_those_that_are_stay_exact(tmp
 
 def test_a_number_that_half_precision_cannot_hold_stays(tmp_path):
     rows = {"南京": [1.0, 2.0], "长江": [1e6, 0.1]}
-    vocab, table = bichar_table(BicharsConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
+    vocab, table = bichar_table(EmbeddingConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
     assert torch.equal(all_rows(table)[vocab["长江"]], torch.tensor([1e6, 0.1]))
 
 
 @pytest.mark.parametrize("texts", [[], [""], [" \n"]])
 def test_a_corpus_without_a_bigram_makes_no_nan(texts):
-    vocab, table = bichar_table(BicharsConfig(dim=3), [Sentence(text) for text in texts], [])
+    vocab, table = bichar_table(EmbeddingConfig(dim=3), [Sentence(text) for text in texts], [])
     assert (len(vocab), len(table)) == (1, 1)
     assert all_rows(table).isfinite().all()
 
 
 def test_every_bigram_of_the_text_has_a_row_of_its_own():
-    vocab, _ = bichar_table(BicharsConfig(), SENTENCES, [])
+    vocab, _ = bichar_table(EmbeddingConfig(), SENTENCES, [])
     assert all(vocab[bigram] for text in TEXTS for bigram in bigrams(text))
 
 
@@ -441,7 +441,7 @@ def test_norm_scales_the_vectors_of_words(tmp_path):
 
 
 def test_characters_that_are_not_trained_keep_a_drawn_vector(tmp_path):
-    config = CharsConfig(vectors=write(tmp_path / "c.vec", {"南": [1.0, 2.0], "江": [3.0, 4.0]}), fine_tune=False)
+    config = EmbeddingConfig(vectors=write(tmp_path / "c.vec", {"南": [1.0, 2.0], "江": [3.0, 4.0]}), fine_tune=False)
     vocab, table = character_table(config, SENTENCES, notices := [])
     assert set("南京0大桥 江") == set(vocab.symbols[1:])
     assert table.isfinite().all()

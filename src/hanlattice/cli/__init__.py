@@ -19,6 +19,7 @@ from hanlattice.cli.evaluate import evaluate
 from hanlattice.cli.explain import explain
 from hanlattice.cli.gazetteer import gazetteer
 from hanlattice.cli.info import info
+from hanlattice.cli.init import init
 from hanlattice.cli.mistakes import mistakes
 from hanlattice.cli.pack import pack
 from hanlattice.cli.score import score
@@ -40,7 +41,7 @@ for name, group in (("data", data), ("pretrain", pretrain), ("vectors", vectors)
     app.add_typer(group.app, name=name)
 for verb in (
     *(tag, segment, explain),
-    *(train, evaluate, calibrate, info, pack, vote),
+    *(init, train, evaluate, calibrate, info, pack, vote),
     *(gazetteer, bench, compare, mistakes, score),
 ):
     app.command()(verb)

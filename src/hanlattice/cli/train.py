@@ -1,4 +1,4 @@
-"""`hanlattice train`: a configuration in, a model folder out, with a line of progress."""
+"""`hanlattice train`: a configuration in, a model folder out, with a progress line."""
 
 from __future__ import annotations
 
@@ -16,31 +16,40 @@ from hanlattice.text.display import visible
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="A TOML file, such as those in configs/.")],
+    config: Annotated[
+        Path, typer.Argument(help="A TOML file, or the name of a bundled one: resume, weibo, msra, pku, weibo-words, …")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run, which becomes the model's folder.")],
+    variant: Annotated[
+        str, typer.Option(help="A variant of the file, such as lattice-bichar; without it, the default one.")
+    ] = "",
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: section.key=value. May come often.")
+        list[str] | None, typer.Option("--set", help="Change a setting: section.key=value. Can be repeated.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the stopped run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
 ) -> None:
-    """Train a model. Stop it whenever you like: --resume goes on and ends with the same weights."""
+    """Train a model. It can be stopped at any time: --resume continues and ends with the same weights.
+
+    The configurations of the repository's configs/ are bundled: `hanlattice train weibo --variant char` finds one by
+    its name where there is no such file.
+    """
     from hanlattice.config import read_config
     from hanlattice.evaluation.segmentation import score_table
     from hanlattice.training.loop import train as run
 
-    settings = read_config(config, changes or (), complete=True)
+    settings = read_config(config, changes or (), variant=variant, complete=True)
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
         with Meter(console) as meter:
             result = run(settings, out, resume=resume, listen=meter)
     except KeyboardInterrupt:
-        again = ["hanlattice", "train", str(config), "--out", str(out), *_sets(changes), "--resume"]
+        options = [*(["--variant", variant] if variant else []), *_sets(changes)]
+        again = ["hanlattice", "train", str(config), "--out", str(out), *options, "--resume"]
         console.print(f"stopped; go on with: {shlex.join(again)}")
         raise
     for part in ("dev", "test"):
         if part in result.scores:
-            table = score_table(result.scores[part], f"{part}, weights of epoch {result.scores['epoch']}")
-            Console().print(table.rich(fold=False))
+            Console().print(score_table(result.scores[part], f"{part}, weights of epoch {result.scores['epoch']}"))
     console.print(f"the model is in {out}")
 
 

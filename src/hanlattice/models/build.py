@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing, words_of
-from hanlattice.config import BicharsConfig, CharsConfig, Config, WordsConfig, no_words
+from hanlattice.config import Config, EmbeddingConfig, WordsConfig, missing_words
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
@@ -199,7 +199,7 @@ def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
 # ---- vocabularies and their initial vectors, from the training corpus and vector files
 
 
-def character_table(config: CharsConfig, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
+def character_table(config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
     """The characters of the texts and of the vector file."""
     text = dict.fromkeys(character for sentence in sentences for character in sentence.characters)
     known: dict[str, Row] = {}
@@ -212,7 +212,7 @@ def character_table(config: CharsConfig, sentences: Iterable[Sentence], notices:
 
 
 def bichar_table(
-    config: BicharsConfig, sentences: Iterable[Sentence], notices: list[str]
+    config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]
 ) -> tuple[Vocab, WordEmbedding]:
     """The bigrams of the texts and of the vector file."""
     text = dict.fromkeys(bigram for sentence in sentences for bigram in bigrams(sentence.text))
@@ -267,7 +267,7 @@ def _draw(
     kind: str,
     text: Collection[str],
     known: dict[str, Row],
-    config: CharsConfig | BicharsConfig | WordsConfig,
+    config: EmbeddingConfig,
     notices: list[str],
 ) -> tuple[Vocab, Tensor, int]:
     """A vocabulary, a vector for each symbol, and how many symbols come first: unknown and those of the text.
@@ -292,7 +292,7 @@ def _draw(
 
 
 def _partly_trained(
-    kind: str, text: Collection[str], known: dict[str, Row], config: BicharsConfig | WordsConfig, notices: list[str]
+    kind: str, text: Collection[str], known: dict[str, Row], config: EmbeddingConfig, notices: list[str]
 ) -> tuple[Vocab, WordEmbedding]:
     """Only the symbols of the text are ever trained; without training, those that have no vector stay unknown.
 
@@ -319,7 +319,7 @@ def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tens
     elif source.lexicon:
         lexicon.load(resolve(name))
     else:
-        raise ConfigError([no_words(source)])
+        raise ConfigError([missing_words(source)])
     if not len(lexicon):
         raise InputError("no word of two characters or more in it", name)
     if source.vectors:

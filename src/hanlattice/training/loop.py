@@ -16,7 +16,7 @@ from typing import Any
 from hanlattice.batch import Batch, Examples, Indexer
 from hanlattice.batch.buckets import training_batches
 from hanlattice.batch.prefetch import prefetch
-from hanlattice.config import Config, TrainConfig, lacking
+from hanlattice.config import Config, TrainConfig, validate
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
@@ -217,7 +217,7 @@ def _out_of_patience(progress: Progress, patience: int) -> bool:
 
 def _check(config: Config, folder: Path, resume: bool) -> None:
     """Refuse what cannot be trained, before any work, and remove files that a killed run left half written."""
-    if problems := lacking(config):
+    if problems := validate(config):
         raise ConfigError(problems)
     find_device(config.train.device)
     if folder.exists() and not folder.is_dir():

@@ -1,8 +1,9 @@
-"""`base`: a file of settings that stands on another."""
+"""Files of settings: one that stands on another by `base`, the variants of a corpus, and those that are bundled."""
 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.config import Config, make_config, read_config
+from hanlattice.config import Config, find_config, make_config, read_config, variant_names
 from hanlattice.errors import ConfigError, InputError
 from tests.made import write_toml
 from tests.strategies import any_text, shares_folder
@@ -28,7 +29,7 @@ def write(tmp_path: Path, **bodies: str) -> Path:
 
 
 def refused(path: Path, source: Path, *changes: str) -> list[str]:
-    """The problems, which must be told as those of `source`."""
+    """The problems, which must be reported as those of `source`."""
     with pytest.raises(ConfigError) as caught:
         read_config(path, changes)
     assert str(caught.value).startswith(f"{source} has {len(caught.value.problems)} problem")
@@ -154,7 +155,7 @@ def test_a_base_that_cannot_be_read(tmp_path):
         read_config(write(tmp_path, own="base = 'gbk.toml'\n"))
 
 
-def test_the_mistakes_of_a_base_are_told_as_its_own(tmp_path):
+def test_the_problems_of_a_base_are_reported_as_its_own(tmp_path):
     """Even where the file above it has another value, for the base is a file of settings like any other."""
     below = write(tmp_path, below="train = 3\n[model]\nencoder = 'latice'\nhiden = 5\n")
     path = write(tmp_path, own="base = 'below.toml'\n[model]\nencoder = 'char'\n[words]\nqqq = 1\n")
@@ -174,7 +175,7 @@ def test_a_mistake_in_the_middle_of_a_chain(tmp_path):
     assert len(refused(write(tmp_path, c="base = 'b.toml'\n"), tmp_path / "b.toml")) == 1
 
 
-def test_a_section_that_is_none_is_told_though_the_base_has_one(tmp_path):
+def test_a_section_that_is_none_is_reported_though_the_base_has_one(tmp_path):
     path = write(tmp_path, below=BELOW, own="base = 'below.toml'\ntrain = 5\n")
     assert refused(path, path) == ["train must be a section, [train], not 5"]
 
@@ -201,3 +202,142 @@ def test_any_base_is_a_config_or_an_error(tmp_path, text, base):
             assert isinstance(read_config(tmp_path / "own.toml"), Config)
         except (ConfigError, InputError) as error:
             assert os.fspath(tmp_path) in str(error)  # noqa: PT017 (a config without an error is as good)
+
+
+SHARED = """
+[char]
+compare.row = "char"
+model.encoder = "char"
+
+[lattice]
+compare.row = "lattice"
+
+[lattice-bichar]
+compare = { row = "lattice + bichar", paper = 50 }
+bichars.dropout = 0.1
+model.bichar = true
+
+[char-bichar]
+base = "lattice-bichar"
+model.encoder = "char"
+"""
+CORPUS = """
+[train]
+epochs = 9
+backend = "native"
+[variants]
+default = "lattice"
+names = ["char", "char-bichar", "lattice", "lattice-bichar", "mine"]
+lattice.compare.paper = 94.46
+lattice-bichar.bichars.dropout = 0.2
+char-bichar.compare.row = "both"
+mine = { base = "char", train.epochs = 3 }
+"""
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    return write(tmp_path, variants=SHARED, corpus=CORPUS)
+
+
+def test_a_variant_is_laid_over_its_corpus(corpus):
+    """The corpus, the shared variant, and what the corpus changes in it; the row of another variant is not taken."""
+    train = {"epochs": 9, "backend": "native"}
+    plain = {"train": train, "compare": {"row": "lattice", "paper": 94.46}}
+    bichar = {"train": train, "model": {"bichar": True}, "bichars": {"dropout": 0.2}}
+    assert read_config(corpus) == read_config(corpus, variant="lattice") == make_config(plain)
+    expected = {**bichar, "compare": {"row": "lattice + bichar", "paper": 50}}
+    assert read_config(corpus, variant="lattice-bichar") == make_config(expected)
+    expected = {**bichar, "model": {"bichar": True, "encoder": "char"}, "compare": {"row": "both"}}
+    assert read_config(corpus, variant="char-bichar") == make_config(expected)
+    expected = {"train": {**train, "epochs": 3}, "model": {"encoder": "char"}}
+    assert read_config(corpus, variant="mine") == make_config(expected)
+
+
+def test_set_stands_over_a_variant(corpus):
+    config = read_config(corpus, ["bichars.dropout=0.3", "train.epochs=1"], variant="lattice-bichar")
+    assert (config.bichars.dropout, config.train.epochs) == (0.3, 1)
+
+
+def test_unused_settings_of_a_corpus_are_not_those_of_its_variant(corpus):
+    """`backend` is for the lattice. The corpus has it for other variants; who sets it for this one hears of it."""
+    assert read_config(corpus, variant="char").train.backend == "native"
+    with pytest.raises(ConfigError) as caught:
+        read_config(corpus, ["train.backend=batched"], variant="char")
+    assert str(caught.value).startswith(f"{corpus}, variant char, has 1 problem:\n  - train.backend is unused")
+
+
+def test_the_names_of_variants(corpus, tmp_path):
+    assert variant_names(corpus) == ("char", "char-bichar", "lattice", "lattice-bichar", "mine")
+    assert variant_names(write(tmp_path, plain="[train]\nepochs = 3\n")) == ()
+    assert variant_names(write(tmp_path, alone="[variants]\na.train.epochs = 3\nb.train.epochs = 4\n")) == ("a", "b")
+
+
+def test_an_unknown_variant(corpus, tmp_path):
+    known = "The variants are char, char-bichar, lattice, lattice-bichar, mine"
+    for name, near in (("latice", ": did you mean lattice?"), ("zzz", "")):
+        with pytest.raises(ConfigError) as caught:
+            read_config(corpus, variant=name)
+        assert caught.value.problems == [f"unknown variant {name!r}{near} {known}"]
+    with pytest.raises(ConfigError, match="unknown variant 'char': this file has no variants"):
+        read_config(write(tmp_path, plain=""), variant="char")
+
+
+@pytest.mark.parametrize(
+    ("variants", "says"),
+    [
+        ("variants = 3", "variants must be a section, not 3"),
+        ("[variants]\nnames = 3", "variants.names must list variants of this file or variants.toml"),
+        ("[variants]\nnames = ['char', 'zzz']", "variants.names must list variants of this file or variants.toml"),
+        ("[variants]\nnames = ['char']\ndefault = 'lattice'", "variants.default must be one of variants.names"),
+        ("[variants]\nnames = ['char']\nchar = 3", "the variant char must be a table of settings"),
+        ("[variants]\nnames = ['char']\nchra.train.epochs = 3", "unknown variant chra: did you mean char?"),
+    ],
+)
+def test_wrong_variants_are_reported_whichever_is_read(corpus, variants, says):
+    corpus.write_text(variants + "\n", "utf-8")
+    assert refused(corpus, corpus) == [says]
+    with pytest.raises(ConfigError):
+        variant_names(corpus)
+
+
+@pytest.mark.parametrize("base", ["'a'", "'b'", "'zzz'", "3", "[1]"])
+def test_a_variant_cannot_stand_on_itself_or_on_nothing(tmp_path, base):
+    path = write(tmp_path, c=f"[variants]\na.base = 'b'\nb.base = {base}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"base = {base} of the variant b must name another variant")):
+        read_config(path, variant="a")
+
+
+def test_mistakes_in_a_variant_are_those_of_a_file(corpus):
+    corpus.write_text("[variants]\nx = { modle.layers = 3, train.epochs = 'many' }\n", "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_config(corpus, variant="x")
+    assert caught.value.problems == [
+        "unknown section [modle]: did you mean model?",
+        "train.epochs must be a whole number, not 'many'",
+    ]
+
+
+def test_a_file_does_not_take_the_variants_of_its_base(corpus, tmp_path):
+    path = write(tmp_path, own="base = 'corpus.toml'\n")
+    assert variant_names(path) == ()
+    assert read_config(path) == make_config({"train": {"epochs": 9, "backend": "native"}})
+
+
+def test_a_bundled_file_is_found_by_its_name_where_there_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_config("weibo") == find_config("weibo.toml")
+    assert variant_names("weibo")[0] == "char"
+    assert read_config("weibo", variant="char") == read_config(find_config("weibo"), variant="char")
+    write(tmp_path, weibo="[train]\nepochs = 3\n")
+    assert read_config("weibo.toml").train.epochs == 3
+    assert read_config("weibo").train.epochs == 18
+    for name in ("configs/weibo.toml", "weibo.txt"):
+        with pytest.raises(InputError, match="there is no such file"):
+            read_config(name)
+    with pytest.raises(InputError, match=r"there is no such file, and no bundled .*; these are .*weibo-words"):
+        read_config("wiebo")
+    with pytest.raises(InputError, match="no bundled configuration"):
+        read_config("variants")
+    with pytest.raises(InputError):
+        read_config("w" * 300)

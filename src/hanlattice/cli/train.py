@@ -49,7 +49,8 @@ def train(
         raise
     for part in ("dev", "test"):
         if part in result.scores:
-            Console().print(score_table(result.scores[part], f"{part}, weights of epoch {result.scores['epoch']}"))
+            title = f"{part}, weights of epoch {result.scores['epoch']}"
+            Console().print(score_table(result.scores[part], title).rich(fold=False))
     console.print(f"the model is in {out}")
 
 

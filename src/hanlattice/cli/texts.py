@@ -34,17 +34,15 @@ Fast = Annotated[bool, typer.Option("--fast", help="On a GPU: rounded factors, f
 def begin(
     inputs: Sequence[str], is_text: bool, out: Path | None, lexicons: Sequence[Path] | None, model: str
 ) -> tuple[Iterator[str], Path]:
-    """The texts of all inputs and the model's folder, after a check that the output replaces none of them."""
+    """The texts of all inputs, and the model's folder.
+
+    A missing file, and an output that would replace a file that is read, are reported before any text is read.
+    """
     folder = find_named(model)
-    texts = read_texts(inputs, is_text)
-    check_out(out, inputs, is_text, lexicons, folder)
-    return texts, folder
-
-
-def read_texts(inputs: Sequence[str], is_text: bool) -> Iterator[str]:
-    """The texts of all inputs. A missing file is reported before any text is read."""
     sources = [_source(each, is_text) for each in inputs]
-    return (line for source in sources for line in source())
+    files = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
+    check_output(out, [*files, *(lexicons or ()), *model_files(folder)])
+    return (line for source in sources for line in source()), folder
 
 
 def at_once(inputs: Sequence[str], batch_size: int | None) -> int | None:
@@ -69,14 +67,6 @@ def for_screen(results: Iterable[str], out: Path | None) -> Iterable[str]:
 def is_screen(out: Path | None) -> bool:
     """Whether results go to a terminal."""
     return out is None and sys.stdout.isatty()
-
-
-def check_out(
-    out: Path | None, inputs: Sequence[str], is_text: bool, lexicons: Sequence[Path] | None, model: Path
-) -> None:
-    """Refuse an output that would replace an input: a text, a dictionary, a file of the model."""
-    texts = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
-    check_output(out, [*texts, *(lexicons or ()), *model_files(model)])
 
 
 def share_out(

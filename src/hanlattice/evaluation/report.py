@@ -40,8 +40,9 @@ class Table:
         return "\n".join([self.title, *lines, ""])
 
     def markdown(self, *, aligned: bool = False, plain: bool = False) -> Iterator[str]:
-        """The lines of a Markdown table, without the title. `aligned`: columns are straight in a terminal too.
+        """The lines of a Markdown table, without the title.
 
+        `aligned`: columns are straight in a terminal too, which would show other escapes than that of a bar.
         `plain`: cells as they are, which may be Markdown themselves, and no column aligned to the right.
         """
         if plain:
@@ -49,15 +50,16 @@ class Table:
             yield "|" + "---|" * len(self.headings)
             yield from (f"| {' | '.join(row)} |" for row in self.rows)
             return
-        rows: list[Sequence[str]] = [
-            self.headings,
-            *([escaped(cell) if self._is_text(at) else cell for at, cell in enumerate(row)] for row in self.rows),
-        ]
-        rule = ["---" if self._is_text(at) else "---:" for at in range(len(self.headings))]
+        columns = range(len(self.headings))
         if aligned:
-            rows = list(self._padded(rows, least=3))
-            widths = map(len_of, rows[0])
-            rule = ["-" * w if self._is_text(at) else "-" * (w - 1) + ":" for at, w in enumerate(widths)]
+            cells = [[cell.replace("|", "\\|") for cell in row] for row in (self.headings, *self.rows)]
+            rows = list(self._padded(cells, least=3))
+            widths = [len_of(cell) for cell in rows[0]]
+        else:
+            rows = [[*self.headings]]
+            rows += ([escaped(row[at]) if self._is_text(at) else row[at] for at in columns] for row in self.rows)
+            widths = [3 if self._is_text(at) else 4 for at in columns]
+        rule = ["-" * widths[at] if self._is_text(at) else "-" * (widths[at] - 1) + ":" for at in columns]
         yield from (f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
 
     def rich(self, *, fold: bool = True, no_wrap: Collection[int] = (), **look: Any) -> RichTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar
 
@@ -59,6 +59,10 @@ class Without:
     scores: tuple[float, ...]  # how probable each span from there on would be
     spans: tuple[Span, ...]  # what would be found there
 
+    def to_dict(self) -> dict[str, Any]:
+        scores = [rounded(score, DIGITS) for score in self.scores]
+        return {"first": self.first, "scores": scores, "spans": [span.as_dict() for span in self.spans]}
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -85,7 +89,8 @@ class Explanation:
     has_lattice: bool
     without: tuple[Without, ...] = ()  # for each of `words`, if requested
 
-    _repr_svg_: ClassVar[Callable[[Explanation], str | None]]  # for notebooks; set in explain/__init__, above pictures
+    # What a notebook shows. explain/__init__ sets it: pictures are drawn above this module.
+    _repr_svg_: ClassVar[Callable[[Explanation], str | None]]
 
     def into(self, at: int, direction: str) -> tuple[int, ...]:
         """The indices in `words` of those that enter the cell of a character."""
@@ -107,13 +112,7 @@ class Explanation:
         for name in DIRECTIONS:
             record[name] = [getattr(layer, name).words[nth].to_dict() for layer in self.layers]
         if self.without:
-            there = self.without[nth]
-            scores = [rounded(score, DIGITS) for score in there.scores]
-            record["without"] = {
-                "first": there.first,
-                "scores": scores,
-                "spans": [span.as_dict() for span in there.spans],
-            }
+            record["without"] = self.without[nth].to_dict()
         return record
 
     def _character(self, at: int) -> dict[str, Any]:
@@ -137,7 +136,11 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
     """The explanations of all pieces as one, with the offsets of the whole text."""
     at = [start for start, _ in pieces]
     spans = [span.shifted(by) for part, by in zip(parts, at, strict=True) for span in part.spans]
-    words = [_moved(word, by) for part, by in zip(parts, at, strict=True) for word in part.words]
+    words = [
+        replace(word, start=word.start + by, end=word.end + by)
+        for part, by in zip(parts, at, strict=True)
+        for word in part.words
+    ]
     firsts = accumulate((len(part.spans) for part in parts), initial=0)
     return Explanation(
         text=text,
@@ -155,10 +158,6 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
             for each in part.without
         ),
     )
-
-
-def _moved(word: Word, by: int) -> Word:
-    return Word(word.start + by, word.end + by, word.word, word.source, word.chosen)
 
 
 def _layer(parts: Sequence[Layer]) -> Layer:

@@ -1,4 +1,4 @@
-"""Documents as one page that needs nothing else: a paragraph for each text, spans marked, and a legend."""
+"""Documents as one HTML page: a paragraph for each text, spans marked, and a legend."""
 
 from __future__ import annotations
 

@@ -11,23 +11,21 @@ real vector over its square, on average: 1 is what a vector of zeros has.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import script
 import torch
-from hanlattice.plain import exit_code
 from torch import Tensor
 
-from hanlattice.bench.timing import machine, versions
 from hanlattice.data.download import resolve
 from hanlattice.models.compose import compose, known_ends, learn
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import WordEmbedding
-from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors
 
@@ -43,18 +41,13 @@ class Row:
     by_length: dict[int, float]  # cosines
 
 
-def main() -> int:
-    options = _options()
-    return exit_code(lambda: _show(options))
-
-
-def _show(options: argparse.Namespace) -> None:
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     use_threads(1)
     held, summary, rows = _measure(options.vectors, options.every)
     print(_table(rows))
     print("\n" + ", ".join(f"{name} {value:,}" for name, value in summary.items()))
     found = {"vectors": Path(options.vectors).name, "held": held, **summary, "rows": [vars(row) for row in rows]}
-    Outputs(options.json, None).write({"machine": machine(torch.device("cpu")), "versions": versions(), **found})
+    return {**script.facts(), **found}
 
 
 @torch.no_grad()
@@ -130,12 +123,11 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.make_parser(__doc__)
     parser.add_argument("--vectors", required=True, help="word vectors, or @name/file from `hanlattice data get`")
     parser.add_argument("--every", type=int, default=10, help="one word of so many is held out")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(_show, _options())

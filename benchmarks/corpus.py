@@ -18,7 +18,9 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import script
 import torch
 
 from hanlattice.batch import Batch
@@ -45,15 +47,7 @@ def median_seconds(work: Callable[[int], object], rounds: int, device: torch.dev
     return statistics.median(times[1:])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config", type=Path)
-    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="section.key=value")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     config = read_config(options.config, [*options.changes, f"train.batch_size={options.batch}"], complete=True)
     device = torch.device(options.device)
     torch.set_num_threads(max(1, config.train.threads))
@@ -95,11 +89,19 @@ def main() -> None:
         "decoding sentences/s": round(sentences / decoding),
         "decoding characters/s": round(characters / decoding),
     }
-    text = json.dumps(record, ensure_ascii=False, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(record, ensure_ascii=False, indent=2))
+    return record
+
+
+def _options() -> argparse.Namespace:
+    parser = script.make_parser(__doc__, json="--out")
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="section.key=value")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    script.run(_show, _options())

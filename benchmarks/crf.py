@@ -9,14 +9,14 @@ float32. On a GPU what the host takes to launch is in the figure.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
+import script
 import torch
 from torch import Tensor
 
-from hanlattice.bench.timing import machine, medians, versions
+from hanlattice.bench.timing import medians
 from hanlattice.nn.crf import CRF
 from hanlattice.ops import crf
 from hanlattice.text.tags import tag_set
@@ -57,13 +57,7 @@ def calls(backend: str, B: int, labels: int, device: torch.device) -> dict[str, 
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu", choices=SIZES)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=0.3)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     fast = FAST[options.device]
@@ -81,10 +75,16 @@ def main() -> None:
                 rows.append({"K": 4 * labels + 1, "B": B, "call": name, **times})
                 print(f"K = {4 * labels + 1:2}, B = {B:4}, {name:21}", end="")
                 print("".join(f"  {backend} {value:8.3f} ms" for backend, value in times.items()))
-    if options.out:
-        record = {"versions": versions(), "machine": machine(device), "T": T, "milliseconds": rows}
-        options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return {**script.facts(options.device), "T": T, "milliseconds": rows}
+
+
+def _options() -> argparse.Namespace:
+    parser = script.make_parser(__doc__, json="--out")
+    parser.add_argument("--device", default="cpu", choices=SIZES)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    script.run(_show, _options())

@@ -10,21 +10,19 @@ text" is `Predictor.pipe`, from texts to spans with their scores.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import script
 import torch
-from hanlattice.plain import Parser, exit_code
 
 from hanlattice.bench.timing import machine, medians, versions
 from hanlattice.evaluation.ner import score
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device
 from hanlattice.predict import Predictor, load
-from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training.corpora import read_for
@@ -32,12 +30,7 @@ from hanlattice.training.corpora import read_for
 Found = list[list[Span]]
 
 
-def main() -> int:
-    options = _options()
-    return exit_code(lambda: _show(options))
-
-
-def _show(options: argparse.Namespace) -> None:
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     find_device("cuda")
     taggers = {"cpu": load(options.model), "gpu": load(options.model, "cuda")}
     taggers["gpu, fast"] = load(options.model, "cuda", fast=True)
@@ -59,7 +52,7 @@ def _show(options: argparse.Namespace) -> None:
         **machine(find_device("cuda")),
         **versions(),
     }
-    Outputs(options.json, None).write({**named, "rows": rows, "seconds": times})
+    return {**named, "rows": rows, "seconds": times}
 
 
 def _spans(tagger: Predictor, sentences: Sequence[Sentence]) -> Found:
@@ -94,15 +87,14 @@ def _tag(tagger: Predictor, texts: Sequence[str]) -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.make_parser(__doc__)
     parser.add_argument("--model", required=True, help="ner, seg, or a model's folder")
     parser.add_argument("--test", required=True, help="a labelled file")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure each way [%(default)s]")
-    parser.add_argument("--json", type=Path, help="write everything there")
     options = parser.parse_args()
     torch.set_num_threads(1)
     return options
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(_show, _options())

@@ -16,12 +16,12 @@ First the model must leave every sentence without such a word exactly as it was.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hanlattice.plain import exit_code
+import script
 
 from hanlattice.data.corpus import hold_out
 from hanlattice.data.segmented import read_segmented
@@ -30,7 +30,6 @@ from hanlattice.evaluation.ner import Score, score
 from hanlattice.evaluation.segmentation import words_in
 from hanlattice.models.device import use_threads
 from hanlattice.predict import Predictor, load
-from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
@@ -50,19 +49,14 @@ class Row:
     mended: int
 
 
-def main() -> int:
-    options = _options()
-    return exit_code(lambda: _show(options))
-
-
-def _show(options: argparse.Namespace) -> None:
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     use_threads(1)
     rows = list(_rows(options))
     print(_table(rows))
     named = {"model": Path(options.model).name, "train": options.train.name, "sentences": options.sentences}
     named |= {"holdout": options.holdout, "lexicon": [path.name for path in options.lexicon]}
     table = [{**vars(row), "overall": row.overall.as_dict()} for row in rows]
-    Outputs(options.json, None).write({**named, "rows": table})
+    return {**named, "rows": table}
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:
@@ -140,15 +134,14 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.make_parser(__doc__)
     parser.add_argument("--model", required=True, help="the name or folder of a segmenter with a lexicon")
     parser.add_argument("--train", type=Path, required=True, help="the segmented file that it was trained on")
     parser.add_argument("--holdout", type=float, default=0.1, help="the share of it that the training held out")
     parser.add_argument("--sentences", type=int, default=700, help="how many of those, the first ones")
     parser.add_argument("--lexicon", type=Path, action="append", default=[], help="an unrelated dictionary")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(_show, _options())

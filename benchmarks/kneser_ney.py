@@ -31,6 +31,7 @@ from typing import Any
 import kenlm
 import numpy as np
 import numpy.typing as npt
+import script
 import torch
 
 from hanlattice.bench.timing import machine, versions
@@ -213,7 +214,7 @@ def one_way(trainer: Trainer, direction: str, order: int, vocab: Vocab, parts: d
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.make_parser(__doc__, json="--out")
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--lmplz", type=Path, default=Path("lmplz"))
     parser.add_argument("--order", type=int, default=5, choices=range(2, 7))
@@ -223,26 +224,21 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--new-lines", type=Path)
     parser.add_argument("--memory", default="20%")
     parser.add_argument("--work", type=Path, help="where a temporary folder of large files is made")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    if options.out and (options.out.is_dir() or not os.access(f"{options.out.parent}/.", os.W_OK)):
-        parser.error(f"--out {options.out}: expected a file in a folder that is there and can be written to")
+    if options.json and (options.json.is_dir() or not os.access(f"{options.json.parent}/.", os.W_OK)):
+        parser.error(f"--out {options.json}: expected a file in a folder that is there and can be written to")
     return options
 
 
-def main() -> None:
-    options = parse()
-    record = {
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    return {
         "versions": {**versions(), "kenlm": version("kenlm")},
         "machine": machine(torch.device("cpu")),
         **{name: getattr(options, name) for name in ("order", "min_count", "held_out")},
         "files": {shown(path): sha256(path) for path in (*options.files, *options.also)},
         **run(options),
     }
-    if options.out:
-        with writing(options.out) as file:
-            file.write(json.dumps(record, ensure_ascii=False, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    script.run(measure, parse())

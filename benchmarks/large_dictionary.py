@@ -14,21 +14,18 @@ import argparse
 import random
 import resource
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import torch
-from hanlattice.plain import exit_code
+import script
 
-from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import HanlatticeError
 from hanlattice.files import read_text
 from hanlattice.models.device import use_threads
 from hanlattice.predict import Predictor, load
-from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 
@@ -36,20 +33,13 @@ RUNS = 5
 LONGEST = 8  # characters of a made word
 
 
-def main() -> int:
-    options = _options()
-    return exit_code(lambda: _show(options))
-
-
-def _show(options: argparse.Namespace) -> None:
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     use_threads(1)
     figures = _measure(options.model, options.text, options.words)
     print("| what | |\n|---|--:|")
     print("\n".join(f"| {name} | {value:,} |" for name, value in figures.items()))
     named = {"model": Path(options.model).name, "text": options.text.name}
-    Outputs(options.json, None).write(
-        {"machine": machine(torch.device("cpu")), "versions": versions(), **named, "figures": figures}
-    )
+    return {**script.facts(), **named, "figures": figures}
 
 
 def _measure(folder: str, text: Path, count: int) -> dict[str, float]:
@@ -132,13 +122,12 @@ def _memory() -> float:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.make_parser(__doc__)
     parser.add_argument("--model", required=True, help="the name or folder of a model with a lexicon")
     parser.add_argument("--text", type=Path, required=True, help="a text to match, one a line")
     parser.add_argument("--words", type=int, default=1_000_000, help="how many to add")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(_show, _options())

@@ -15,14 +15,13 @@ First a model without some words must read a sentence that has none of them exac
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import script
 import torch
-from hanlattice.plain import exit_code
 
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
@@ -31,7 +30,6 @@ from hanlattice.evaluation.ner import Report, Score, score
 from hanlattice.models.device import use_threads
 from hanlattice.nn.embeddings import TwoSources, WordEmbedding
 from hanlattice.predict import Predictor, load
-from hanlattice.pretrain.outputs import Outputs
 from hanlattice.text.lexicon import Lexicon, read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
@@ -51,12 +49,7 @@ class Row:
     named: Score  # of gold entities that are words of the dictionary, and of spans found that are
 
 
-def main() -> int:
-    options = _options()
-    return exit_code(lambda: _show(options))
-
-
-def _show(options: argparse.Namespace) -> None:
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     use_threads(1)
     rows = list(_rows(options))
     print(_table(rows))
@@ -64,7 +57,7 @@ def _show(options: argparse.Namespace) -> None:
     named |= {"train": options.train and Path(options.train).name}
     named |= {"lexicon": [path.name for path in options.lexicon]}
     table = [{**vars(row), "report": row.report.as_dict(), "named": row.named.as_dict()} for row in rows]
-    Outputs(options.json, None).write({**named, "rows": table})
+    return {**named, "rows": table}
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:
@@ -181,15 +174,14 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.make_parser(__doc__)
     parser.add_argument("--model", required=True, help="the name or folder of a model that finds entities by a lexicon")
     parser.add_argument("--test", required=True, help="the labelled file, or @name/file from `hanlattice data get`")
     parser.add_argument("--train", help="what the model was trained on; the names that it lacks are another dictionary")
     parser.add_argument("--sentences", type=int, help="how many of them, the first ones; without it, all")
     parser.add_argument("--lexicon", type=Path, action="append", default=[], help="a dictionary of the text's domain")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(_show, _options())

@@ -16,7 +16,6 @@ take turns, and the figure is the median. Ratios are to the first segmenter of t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import script
 import torch
 
 from hanlattice.bench.timing import Timing, machine, medians, versions
@@ -174,8 +174,16 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _show(options: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        record = compare(options, Path(folder))
+    print(f"{record['characters']:,} characters, {record['machine']['cores']} cores, {record['machine']['cpu']}\n")
+    print(markdown(record["segmenters"]))
+    return record
+
+
+def _options() -> argparse.Namespace:
+    parser = script.make_parser(__doc__)
     parser.add_argument("--gold", type=Path, required=True, help="segmented lines to be cut and scored")
     parser.add_argument("--train", type=Path, required=True, help="segmented lines that say which words are known")
     parser.add_argument(
@@ -185,19 +193,8 @@ def main() -> None:
     parser.add_argument("--with", dest="others", action="append", default=[], choices=sorted(INSTALL))
     parser.add_argument("--characters", type=int, default=1_000_000, help="the least that is timed")
     parser.add_argument("--seconds", type=float, default=10.0, help="the least that each is timed for")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            record = compare(options, Path(folder))
-    except HanlatticeError as error:
-        sys.exit(f"error: {error}")
-    print(f"{record['characters']:,} characters, {record['machine']['cores']} cores, {record['machine']['cpu']}\n")
-    print(markdown(record["segmenters"]))
-    if options.json:
-        with writing(options.json) as file:
-            file.write(json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    script.run(_show, _options())

@@ -19,14 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from hanlattice.plain import exit_code
+import script
 
-from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import HanlatticeError
 from hanlattice.models.device import use_threads
 from hanlattice.predict import load
-from hanlattice.pretrain.outputs import Outputs
 
 RUN = """
 import json, sys, time
@@ -47,20 +44,13 @@ json.dump([times, [[span.start, span.end, span.label] for span in spans]], sys.s
 """
 
 
-def main() -> int:
-    options = _options()
-    return exit_code(lambda: _show(options))
-
-
-def _show(options: argparse.Namespace) -> None:
+def _show(options: argparse.Namespace) -> dict[str, Any]:
     seconds = _measure(options.model, options.text, options.runs)
     print("| what | seconds |\n|---|--:|")
     print("\n".join(f"| {name} | {value:.3f} |" for name, value in seconds.items()))
     named = {"model": Path(options.model).name, "text": options.text, "runs": options.runs}
     rounded = {name: round(value, 4) for name, value in seconds.items()}
-    Outputs(options.json, None).write(
-        {"machine": machine(torch.device("cpu")), "versions": versions(), **named, "seconds": rounded}
-    )
+    return {**script.facts(), **named, "seconds": rounded}
 
 
 def _measure(model: str, text: str, runs: int) -> dict[str, float]:
@@ -85,13 +75,12 @@ def _run(model: str, text: str, wanted: Sequence[Any]) -> dict[str, float]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.make_parser(__doc__)
     parser.add_argument("--model", default="ner", help="the name or folder of a model")
     parser.add_argument("--text", default="南京市长江大桥", help="what is tagged")
     parser.add_argument("--runs", type=int, default=5, help="processes that are timed")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(_show, _options())

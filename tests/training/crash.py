@@ -1,4 +1,4 @@
-"""Kill -9 in a process of its own, at a chosen moment: before or after the n-th time that something is put on disk."""
+"""Kill -9 in a process of its own, at a chosen moment: before the n-th time that something is put on disk."""
 
 from __future__ import annotations
 
@@ -50,28 +50,21 @@ def die_at_step(step: int) -> Callable[[dict[str, Any]], None]:
     return listen
 
 
-def die_at_write(moment: int, after: bool = True) -> None:
-    """Let this process be killed just before an fsync, a rename or a removal or, if asked for, just after it too.
+def die_at_write(moment: int) -> None:
+    """Let this process be killed just before an fsync, a rename or a removal; after one is before the next.
 
     The removal of a part that was renamed already changes nothing, so it is no moment.
     """
     left = moment
 
-    def count_down() -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            _die()
-
     def watched(do: Callable[..., Any]) -> Callable[..., Any]:
         def watch(*arguments: Any, **named: Any) -> Any:
-            if str(arguments[0]).endswith(".part") and not Path(arguments[0]).exists():
-                return do(*arguments, **named)
-            count_down()
-            result = do(*arguments, **named)
-            if after:
-                count_down()
-            return result
+            nonlocal left
+            if not str(arguments[0]).endswith(".part") or Path(arguments[0]).exists():
+                left -= 1
+                if left < 0:
+                    _die()
+            return do(*arguments, **named)
 
         return watch
 

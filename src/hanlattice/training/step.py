@@ -1,4 +1,4 @@
-"""One training step, and the state from which a stopped training goes on. Taggers and language models share both."""
+"""One training step, and the state from which a stopped training is resumed. Taggers and language models share both."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Training:
         self.loss += loss
 
     def record_loss(self) -> None:
-        """Read the sum of losses from the device. A loss that is not finite ends the training: it cannot go on."""
+        """Read the sum of losses from the device. A loss that is not finite ends the training."""
         progress, loss = self.progress, float(self.loss)
         if not loss < float("inf"):
             raise HanlatticeError(

@@ -128,5 +128,5 @@ def _until_step(recipe: Recipe, text: Path, folder: Path, step: int, resume: boo
 
 def _until_write(recipe: Recipe, text: Path, folder: Path, moment: int) -> None:
     folder_module.can_plot = lambda: False
-    die_at_write(moment, after=False)  # after one is before the next
+    die_at_write(moment)
     train_language_model(recipe, [text], folder, "forward")

@@ -1,4 +1,4 @@
-"""A training that dies at any moment goes on as if it had not."""
+"""A training that is killed at any moment is resumed as if it had not been."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from hanlattice.pretrain.lm.recipe import Recipe
 from hanlattice.pretrain.lm.score import score, text_lines
 from hanlattice.pretrain.lm.text import Streams, read_source
 from hanlattice.pretrain.lm.train import add_gradients, forgetful, make_optimizer, train_language_model
+from hanlattice.training.step import Training
 from tests.gpu import run_without_waiting
 from tests.pretrain.lm.made import assert_same_weights, events, facts, tiny, weights
 
@@ -237,20 +238,16 @@ def test_training_loss_is_the_mean_over_what_was_read(text, tmp_path):
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # it warns that it may miss some
 def test_the_host_never_waits_for_a_gpu():
     model = CharLanguageModel(300, 16, 32).cuda()
-    optimizer, weights = make_optimizer(model, Recipe()), list(model.parameters())
+    training = Training(model, make_optimizer(model, Recipe()), 1.0)
     text = torch.randint(300, (4, 41), device="cuda", dtype=torch.int32)
     state = (torch.zeros(1, 4, 32, device="cuda"), torch.zeros(1, 4, 32, device="cuda"))
-    total = torch.zeros((), device="cuda", dtype=torch.float64)
 
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
+    def gradients() -> torch.Tensor:
         hidden, _ = model(text[:, :-1], forgetful(state), torch.bfloat16)
-        total.add_(add_gradients(model, hidden, text[:, 1:]))
-        torch.nn.utils.clip_grad_norm_(weights, 1.0)
-        optimizer.step()
+        return add_gradients(model, hidden, text[:, 1:])
 
-    run_without_waiting(step)
-    assert 0 < float(total) < math.inf
+    run_without_waiting(lambda: training.step(gradients, 1e-3))
+    assert 0 < float(training.loss) < math.inf
 
 
 def test_other_sizes_than_those_of_the_beginning_are_refused(trained, text, tmp_path):

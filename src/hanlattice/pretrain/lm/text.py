@@ -27,7 +27,7 @@ from hanlattice.text.vocab import Vocab, seen_as
 
 Ids = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
-Progress = Callable[[int, int], None]  # bytes read, bytes in all
+ReadListener = Callable[[int, int], None]  # bytes read, bytes in all
 
 BREAK_ID = 1  # of models.language_model.BREAK
 _BREAK_CODE = ord("\n")
@@ -62,15 +62,15 @@ class Lines:
 def mirrored(*parts: Lines) -> list[Lines]:
     """Parts of one text, which share an array of ids, and each line from its last character to its first.
 
-    All ids are turned round at once, into one array. A line that was [s, e) lies at [N − e, N − s) then, and what
-    follows it is the break that stood before it; before the first stood none, so that one is added.
+    All ids are reversed together, into one array. A line that was [s, e) then lies at [N − e, N − s), and what
+    follows it is the break that was before it; there was none before the first, so one is added.
     """
     ids, ends = parts[0].ids, [part.starts + part.lengths for part in parts]
     turned = np.append(ids[::-1], ids[np.concatenate(ends)[:1]])  # any line's own break
     return [Lines(turned, len(ids) - end, part.lengths) for part, end in zip(parts, ends, strict=True)]
 
 
-def read_lines_of(files: Iterable[str | Path], listen: Progress = lambda done, size: None) -> Lines:
+def read_lines_of(files: Iterable[str | Path], listen: ReadListener = lambda done, size: None) -> Lines:
     """The lines of raw text that are not blank, as code points."""
     raw = RawText(files)
     codes = np.concatenate(list(_blocks(raw, listen)))
@@ -84,7 +84,7 @@ def make_lines(codes: Codes) -> Lines:
     return Lines(codes, starts, ends - starts)
 
 
-def _blocks(raw: RawText, listen: Progress) -> Iterator[Codes]:
+def _blocks(raw: RawText, listen: ReadListener) -> Iterator[Codes]:
     for lines in groups(raw, _BLOCK):  # of which there is one at least, since no file of raw text is blank
         yield code_points("\n".join([*lines, ""]))
         listen(raw.done, raw.size)

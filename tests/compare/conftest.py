@@ -1,21 +1,28 @@
-"""Workers that begin quickly, and small configurations."""
+"""Processes that start quickly, and small configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import multiprocessing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hanlattice.compare import pool
-from tests.compare.tasks import SERVER
+from hanlattice.compare import run
 from tests.made import made_tree, write_made, write_toml
 
+SERVER = multiprocessing.get_context("forkserver")  # it has torch loaded, which takes seconds in a spawned process
+SERVER.set_forkserver_preload(
+    ["hanlattice.compare.run", "hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo"]
+)
 
-@pytest.fixture(autouse=True)
-def _quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "CONTEXT", SERVER)
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_processes() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "CONTEXT", SERVER)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +36,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def toml(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
     """Writes a configuration of that corpus: `toml("a", train__epochs=3)`."""
+    return lambda name, **changes: write_small(tmp_path / f"{name}.toml", tiny, **changes)
 
-    def write(name: str, **changes: Any) -> Path:
-        settings = {"train__epochs": 2, "model__hidden": 4, "model__encoder": "char", **changes}
-        return write_toml(tmp_path / f"{name}.toml", made_tree(tiny, **settings))
 
-    return write
+def write_small(path: Path, corpus: Path, **changes: Any) -> Path:
+    """A configuration that trains in a moment."""
+    settings = {"train__epochs": 2, "model__hidden": 4, "model__encoder": "char", **changes}
+    return write_toml(path, made_tree(corpus, **settings))

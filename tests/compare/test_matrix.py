@@ -1,4 +1,4 @@
-"""Which runs there are, and that every mistake is told before any of them starts."""
+"""Which runs there are, and that every mistake is reported before any of them starts."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_all_mistakes_at_once(toml, tmp_path):
     told = str(caught.value)
     assert told.startswith("the comparison has 6 problems:")
     for part in (
-        "--set train.seed is for one training: here it comes from --seeds",
-        "--set train.device is for one training: here it comes from --devices",
+        "--set train.seed is for a single training: --seeds sets it here",
+        "--set train.device is for a single training: --devices sets it here",
         "wrong.toml: train.epochs must be above 0",
         "wrong.toml: train.lr must be above 0",
         "missing.toml: cannot read",
-        f"good names a run's folder, and 2 configurations are called so ({files[0]}, {twin}): rename one",
+        f"2 configurations have the name good, which is their runs' folder ({files[0]}, {twin}): rename one",
     ):
         assert part in told, told
 
@@ -104,8 +104,52 @@ def test_against_a_row_that_is_not_there(toml):
     files = [toml("a", compare__row="the A"), toml("b")]
     for good in ("a", "the A", "b", ""):
         assert read_rows(files, against=good)
-    with pytest.raises(ConfigError, match="--against c: no row is called so; the rows are the A, b"):
+    with pytest.raises(ConfigError, match="--against c: no row has this name; the rows are the A, b"):
         read_rows(files, against="c")
+
+
+VARIANTS = {
+    "lattice": {"model": {"encoder": "lattice"}, "compare": {"row": "the lattice", "paper": 58.79}},
+    "lattice-bichar": {"model": {"encoder": "lattice", "bichar": True}},
+}
+
+
+def test_variants(toml, tiny, tmp_path):
+    write_toml(tmp_path / "variants.toml", {f"{name}.{s}": t for name, v in VARIANTS.items() for s, t in v.items()})
+    files = [
+        toml("weibo", variants__names=[*VARIANTS]),
+        toml("resume", variants__names=[*VARIANTS], data__test=f"{tiny}/dev.bmes"),
+    ]
+    rows = read_rows(files, ["train.epochs=7"], variants=["all"], against="lattice-bichar")
+    assert [(row.stem, row.variant) for row in rows] == [
+        ("weibo-lattice", "lattice"),
+        ("weibo-lattice-bichar", "lattice-bichar"),
+        ("resume-lattice", "lattice"),
+        ("resume-lattice-bichar", "lattice-bichar"),
+    ]
+    assert [row.config.model.bichar for row in rows] == [False, True] * 2
+    assert {row.config.train.epochs for row in rows} == {7}
+    assert (rows[0].name, rows[0].config.compare.paper) == ("the lattice", 58.79)
+    assert [row.is_called("lattice") for row in rows] == [True, False] * 2
+    (only,) = read_rows(files[:1], variants=["lattice-bichar"])
+    assert (only.stem, only.file) == ("weibo-lattice-bichar", files[0])
+    (plain,) = read_rows(files[:1])
+    assert (plain.stem, plain.variant, plain.config.model.encoder) == ("weibo", "", "char")
+
+
+def test_mistakes_in_variants(toml, tmp_path):
+    with pytest.raises(ConfigError, match=r"plain\.toml: it has no variants"):
+        read_rows([toml("plain")], variants=["all"])
+    file = toml("weibo", variants__names=["wrong", "right"])
+    write_toml(tmp_path / "variants.toml", {"wrong.train": {"lr": -1.0}, "right.train": {"lr": 1.0}})
+    with pytest.raises(ConfigError, match=r"weibo\.toml \(wrong\): train\.lr must be above 0"):
+        read_rows([file], variants=["all"])
+    with pytest.raises(ConfigError, match=r"has 1 problem:\n  - .*weibo\.toml: train\.epochs must be above 0"):
+        read_rows([file], ["train.epochs=0", "train.lr=1.0"], variants=["all"])
+    with pytest.raises(ConfigError, match="nothing"):
+        read_rows([file], variants=["right", "nothing"])
+    with pytest.raises(ConfigError, match="2 configurations have the name weibo-right"):
+        read_rows([file], variants=["right", "right"])
 
 
 def test_nothing_to_compare():

@@ -1,9 +1,11 @@
-"""Whole comparisons with real trainings: their outputs, going on after a stop, and what a failing run leaves."""
+"""Whole comparisons with real trainings: outputs, stopped runs, failed runs; and the processes behind them."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +14,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hanlattice.compare.job import recount
 from hanlattice.compare.matrix import read_rows
-from hanlattice.compare.run import Comparison, compare, raise_failures
-from hanlattice.compare.work import recount
+from hanlattice.compare.run import (
+    Comparison,
+    Job,
+    Outcome,
+    compare,
+    find_devices,
+    find_slots,
+    hold,
+    raise_failures,
+    run_jobs,
+)
 from hanlattice.config import read_config
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
 from hanlattice.training.loop import train
+from tests.compare import tasks
+from tests.compare.conftest import write_small
 from tests.cutting import cutting_tree
 from tests.made import write_toml
 from tests.training.crash import killed_at_step
@@ -47,20 +61,14 @@ def load(path: Path) -> Any:
 @pytest.fixture(scope="module")
 def whole(tiny, tmp_path_factory) -> tuple[Path, list[Path], Ears, Comparison]:
     """A comparison with everything. Nobody writes into its folder."""
-    from hanlattice.compare import pool
-    from tests.compare.tasks import SERVER
-    from tests.made import made_tree, write_toml
-
     folder = tmp_path_factory.mktemp("whole")
-    small = {"train__epochs": 2, "model__hidden": 4}
+    shown = {"compare__row": "格子", "compare__paper": 50.0}
     files = [
-        write_toml(folder / "lattice.toml", made_tree(tiny, **small, compare__row="格子", compare__paper=50.0)),
-        write_toml(folder / "char.toml", made_tree(tiny, **small, model__encoder="char")),
+        write_small(folder / "lattice.toml", tiny, model__encoder="lattice", **shown),
+        write_small(folder / "char.toml", tiny),
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "CONTEXT", SERVER)
-        options = {"jobs": 2, "rates": True, "seconds": 0.05, "against": "char"}
-        found, ears = quick(files, folder / "out", (1, 2), **options)
+    options = {"jobs": 2, "rates": True, "seconds": 0.05, "against": "char"}
+    found, ears = quick(files, folder / "out", (1, 2), **options)
     return folder, files, ears, found
 
 
@@ -111,11 +119,11 @@ def test_a_run_is_what_train_makes(whole, tmp_path):
     assert not [event for event in ears if event["event"] == "notice"]
 
 
-def test_counts_that_do_not_add_up_are_told(whole):
+def test_counts_that_do_not_add_up_are_reported(whole):
     folder, *_ = whole
     record = load(folder / "out" / "results" / "lattice-2.json")
     record["counts"][0] = [0, 5, 0]
-    assert "decoded once more, its F1 is" in recount(record)
+    assert "decoded again, its F1 is" in recount(record)
 
 
 def test_again_trains_nothing_and_writes_the_same(whole, tmp_path):
@@ -237,6 +245,21 @@ def test_without_matplotlib(whole, tmp_path, monkeypatch):
     assert not (tmp_path / "out" / "plot.svg").exists()
 
 
+def test_variants_are_rows(tiny, tmp_path):
+    """Each with a folder of its own. A run that an older version began under this name is kept."""
+    file = write_small(tmp_path / "made.toml", tiny, variants__names=["char", "coarse"])
+    write_toml(tmp_path / "variants.toml", {"char.compare": {"row": "C"}, "coarse.model": {"hidden": 2}})
+    whole, ears = quick([file], tmp_path / "out", variants=["all"], against="char")
+    assert whole.failures == {}
+    assert ears.runs("finished") == {"made-char-1", "made-coarse-1"}
+    assert [row["variant"] for row in whole.summary["sections"][0]["rows"]] == ["char", "coarse"]
+    assert "F1 − C" in whole.table
+    alone = write_small(tmp_path / "made-char.toml", tiny, compare__row="C")
+    old, ears = quick([alone], tmp_path / "out")
+    assert ears.runs("begin") == set()
+    assert old.summary["runs"]["made-char-1"] == whole.summary["runs"]["made-char-1"]
+
+
 def test_refusals(toml: Callable[..., Path], tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="is a file"):
@@ -246,3 +269,112 @@ def test_refusals(toml: Callable[..., Path], tmp_path):
     with pytest.raises(InputError, match="no device is called"):
         quick([toml("a")], tmp_path / "out", devices="tpu")
     assert not (tmp_path / "out").exists()
+
+
+def test_one_at_a_time(toml, tmp_path):
+    with hold(tmp_path / "out"), pytest.raises(OutputError, match="another `hanlattice compare` is running"):
+        quick([toml("a")], tmp_path / "out")
+    with hold(tmp_path / "out"):
+        pass
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot write"):
+        hold(tmp_path / "file" / "out")
+
+
+def test_devices_and_slots(toml, monkeypatch):
+    assert find_devices("cpu") == ["cpu"]
+    with pytest.raises(InputError, match="names a device twice"):
+        find_devices("cpu, cpu")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    rows = read_rows([toml("a", train__threads=1), toml("b", train__threads=3)])
+    assert find_slots(["cpu"], 0, rows) == ["cpu"] * 2
+    assert find_slots(["cpu"], 0, rows[:1]) == ["cpu"] * 8
+    assert find_slots(["cpu"], 0, read_rows([toml("c", train__threads=0)])) == ["cpu"]
+    assert find_slots(["cuda:0", "cuda:1"], 0, rows) == ["cuda:0", "cuda:1"]
+    assert find_slots(["cuda:0", "cuda:1"], 2, rows) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+
+
+def job(name: str, do: Callable[..., Any], *arguments: Any, device: str = "") -> Job:
+    return Job(name, do, arguments, Path(f"{name}.json"), device)
+
+
+def run(*jobs: Job, slots: tuple[str, ...] = ("cpu",), ears: Ears | None = None) -> dict[str, tuple[str, Outcome]]:
+    done = run_jobs(jobs, slots, Ears() if ears is None else ears)
+    return {job.name: (device, outcome) for job, device, outcome in done}
+
+
+def test_a_process_for_each_and_its_events():
+    ears = Ears()
+    done = run(job("a", tasks.answer, 1), job("b", tasks.answer, "two"), ears=ears)
+    assert [outcome.record["value"] for _, outcome in done.values()] == [1, "two"]
+    assert len({outcome.record["process"] for _, outcome in done.values()} | {os.getpid()}) == 3
+    assert ears == [
+        {"event": "begin", "run": "a", "device": "cpu"},
+        {"event": "asked", "value": 1, "run": "a", "device": "cpu"},
+        {"event": "begin", "run": "b", "device": "cpu"},
+        {"event": "asked", "value": "two", "run": "b", "device": "cpu"},
+    ]
+
+
+def test_failures_of_every_kind_and_the_rest_goes_on():
+    done = run(
+        job("refused", tasks.refuse, "that file is missing"),
+        job("bug", tasks.stumble, "some key"),
+        job("killed", tasks.die, signal.SIGKILL),
+        job("ended", tasks.die, signal.SIGTERM),
+        job("left", tasks.leave, 3),
+        job("good", tasks.answer, 1),
+    )
+    assert {name: outcome.reason for name, (_, outcome) in done.items()} == {
+        "refused": "that file is missing",
+        "bug": "KeyError: 'some key'",
+        "killed": "its process was ended by SIGKILL, as the system does when memory runs out",
+        "ended": "its process was ended by SIGTERM",
+        "left": "its process ended with exit code 3",
+        "good": "",
+    }
+    assert [name for name, (_, outcome) in done.items() if outcome.trace] == ["bug"]
+    assert "in stumble" in done["bug"][1].trace
+
+
+def test_side_by_side(tmp_path):
+    """Three end only when all three are running; the fourth has to wait."""
+    ears = Ears()
+    meeting = [job(str(at), tasks.meet, tmp_path, str(at), 3) for at in range(3)]
+    done = run(*meeting, job("late", tasks.answer, 0), slots=("cpu",) * 3, ears=ears)
+    assert not [outcome.reason for _, outcome in done.values() if outcome.reason]
+    assert [event["run"] for event in ears if event["event"] == "begin"] == ["0", "1", "2", "late"]
+
+
+def test_a_job_runs_where_it_was_begun():
+    jobs = [job("pinned", tasks.answer, 1, device="other"), job("any", tasks.answer, 0)]
+    assert {name: device for name, (device, _) in run(*jobs, slots=("cpu", "other")).items()} == {
+        "any": "cpu",
+        "pinned": "other",
+    }
+
+
+def test_of_many_steps_a_few_are_reported():
+    ears = Ears()
+    run(job("busy", tasks.many_steps, 20_000), ears=ears)
+    steps = [event["at"] for event in ears if event["event"] == "step"]
+    assert steps[0] == 0
+    assert len(steps) < 1000
+
+
+def test_a_listener_that_raises_leaves_no_process():
+    waiting = []
+
+    def listen(event: dict[str, Any]) -> None:
+        waiting.extend([event["process"]] if event["event"] == "waiting" else [])
+        if len(waiting) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(run_jobs([job(name, tasks.wait_forever) for name in "ab"], ["cpu"] * 2, listen))
+    for process in waiting:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)

@@ -3,52 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from hanlattice.cli.console import EventMeter
-
-if TYPE_CHECKING:
-    from hanlattice.compare.words import Words
+from hanlattice.text.display import visible
 
 
 def compare(
     configs: Annotated[list[Path], typer.Argument(help="TOML files, such as those in configs/; each is a row.")],
+    variants: Annotated[
+        str, typer.Option(help="Each file in these variants instead, one row each: a list of names, or all.")
+    ] = "",
     seeds: Annotated[str, typer.Option(help="How many (5 is 1 to 5), or which: 1,4,7.")] = "5",
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting of all: section.key=value. May come often.")
+        list[str] | None, typer.Option("--set", help="Change a setting of all: section.key=value. Repeatable.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of runs, records and outputs.")] = Path(
         "runs/compare"
     ),
     devices: Annotated[str, typer.Option(help="auto (every GPU, else the CPU), or a list: cuda:0,cuda:1.")] = "auto",
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs side by side on each device. [default: as many as fit]")
+        int | None,
+        typer.Option(min=1, help="Runs side by side on each device. [default: 1 on a GPU, cores / threads on the CPU]"),
     ] = None,
     against: Annotated[
-        str, typer.Option(help="The row that the others are held against: its name or file's stem.")
+        str, typer.Option(help="The row that the others are compared with: its name, variant or file's stem.")
     ] = "",
     rates: Annotated[
         bool, typer.Option("--rates/--no-rates", help="Measure how fast each row trains and decodes.")
     ] = True,
 ) -> None:
-    """Train every configuration with every seed and compare them. The same command goes on where it was stopped."""
+    """Train every configuration with every seed and compare them. The same command continues where it was stopped."""
     from hanlattice.compare.matrix import read_seeds
     from hanlattice.compare.run import compare as run
     from hanlattice.compare.run import raise_failures
-    from hanlattice.compare.words import Words
 
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     numbers = read_seeds(seeds)
     try:
-        with Meter(console, Words()) as meter:
-            found = run(
+        with Meter(console) as meter:
+            comparison = run(
                 configs,
                 numbers,
                 out,
+                variants=[name.strip() for name in variants.split(",") if name.strip()],
                 changes=changes or (),
                 devices=devices,
                 jobs=jobs or 0,
@@ -57,17 +59,17 @@ def compare(
                 listen=meter,
             )
     except KeyboardInterrupt:
-        console.print("stopped; the same command goes on")
+        console.print("stopped; the same command continues")
         raise
-    typer.echo(found.table, nl=False)
+    typer.echo(comparison.table, nl=False)
     console.print(f"the table and everything behind it are in {out}")
-    raise_failures(found)
+    raise_failures(comparison)
 
 
 class Meter(EventMeter):
-    """Listens to the comparison: one line a finished run, and on a terminal a bar for each that is at work."""
+    """Listens to the comparison: one line a finished run, and on a terminal a bar for each that is running."""
 
-    def __init__(self, console: Console, words: Words) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__(
             console,
             TextColumn("{task.description}"),
@@ -76,27 +78,30 @@ class Meter(EventMeter):
             TextColumn("{task.fields[best]}"),
             TimeElapsedColumn(),
         )
-        self.words = words
         self.all = self.progress.add_task("runs", total=None, best="")
         self.tasks: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
+        self.noted: set[str] = set()
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        super().__call__(event)
-        for line in self.words.of(event):
-            self.console.print(line)
+    def _print(self, line: str) -> None:
+        self.console.print(visible(line, "\n"))
 
     def _on_plan(self, event: dict[str, Any]) -> None:
         self.progress.update(self.all, total=event["runs"], completed=event["kept"])
+        kept = f", {event['kept']} of them done already" if event["kept"] else ""
+        self._print(f"{event['runs']} runs{kept}, on {', '.join(event['devices'])}")
 
     def _on_begin(self, event: dict[str, Any]) -> None:
         name = event["run"]
         self.tasks[name] = self.progress.add_task(f"  {name} on {event['device']}", total=None, best="")
 
     def _on_start(self, event: dict[str, Any]) -> None:
-        self.epochs[event["run"]] = event["epochs"]
+        self._on_resume(event)
+        for notice in event["notices"]:
+            self._on_notice({"text": notice})
 
-    _on_resume = _on_start
+    def _on_resume(self, event: dict[str, Any]) -> None:
+        self.epochs[event["run"]] = event["epochs"]
 
     def _on_step(self, event: dict[str, Any]) -> None:
         total = self.epochs.get(event["run"], 0) * event["batches"]
@@ -104,13 +109,26 @@ class Meter(EventMeter):
         best = f"best dev F1 {100 * event['best']:.2f}"
         self.progress.update(self.tasks[event["run"]], total=total or None, completed=done, best=best)
 
-    def _on_again(self, event: dict[str, Any]) -> None:
-        self.progress.remove_task(self.tasks.pop(event["run"]))
-
-    _on_rates = _on_again
+    def _on_notice(self, event: dict[str, Any]) -> None:
+        if event["text"] not in self.noted:  # the seeds of a row have the same to report
+            self.noted.add(event["text"])
+            self._print(f"note: {event['text']}")
 
     def _on_finished(self, event: dict[str, Any]) -> None:
-        self._on_again(event)
-        self.progress.advance(self.all)
+        self._remove(event["run"])
+        test = f", test F1 {100 * event['test']:.2f}" if "test" in event else ""
+        where = f"epoch {event['epoch']}, {event['seconds']:,.0f} s on {event['device']}"
+        self._print(f"{event['run']}: dev F1 {100 * event['dev']:.2f}{test}, {where}")
 
-    _on_failed = _on_finished
+    def _on_failed(self, event: dict[str, Any]) -> None:
+        self._remove(event["run"])
+        self._print(f"{event['run']} failed: {event['reason']}")
+
+    def _on_rates(self, event: dict[str, Any]) -> None:
+        self._remove(event["run"], 0)
+        train, decode = (event[what]["sentences_per_second"] for what in ("train", "decode"))
+        self._print(f"{event['run']}: trains {train:,.0f} and decodes {decode:,.0f} sentences/s")
+
+    def _remove(self, name: str, done: int = 1) -> None:
+        self.progress.remove_task(self.tasks.pop(name))
+        self.progress.advance(self.all, done)

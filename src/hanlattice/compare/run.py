@@ -1,37 +1,47 @@
-"""The comparison from end to end: train, count, measure; then write a table, a JSON and a plot."""
+"""The comparison from end to end: a process for each run and each row's rates, then a table, a JSON and a plot."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hanlattice.compare.lock import working_in
-from hanlattice.compare.matrix import Row, check_seeds, read_rows, run_name
-from hanlattice.compare.packing import Amount, Sizes, capacity, cost, find_devices, need
-from hanlattice.compare.plot import draw
-from hanlattice.compare.pool import Outcome, Pool, Task
-from hanlattice.compare.rates import do_rates
-from hanlattice.compare.records import RATES, RUN, Digests, Record, check_folder, claim, identity
-from hanlattice.compare.summary import Found, summarise
-from hanlattice.compare.table import markdown
-from hanlattice.compare.work import begun_on, do_run, recount
-from hanlattice.errors import ConfigError, HanlatticeError, InputError
-from hanlattice.events import Listener, ignore
-from hanlattice.files import writing
+import torch
+from filelock import FileLock, Timeout
+
+from hanlattice.compare.job import begun_on, measure_rates, recount, train_run
+from hanlattice.compare.matrix import MatrixRow, check_seeds, read_rows, run_name
+from hanlattice.compare.records import Record, file_digest, identity, read_record
+from hanlattice.compare.summary import Results, draw, markdown, summarise
+from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
+from hanlattice.events import Event, Listener, ignore
+from hanlattice.files import reason, writing
+from hanlattice.models.device import find_device
+from hanlattice.style import can_plot
 
 TABLE, RESULTS, PLOT = "table.md", "results.json", "plot.svg"
+CONTEXT: Any = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
+PAUSE = 0.5  # seconds between two steps that a run reports
 
 
 @dataclass(frozen=True)
 class Comparison:
     folder: Path
-    summary: dict[str, Any]  # what results.json says
-    table: str  # what table.md says
-    failures: dict[str, str]  # why each run that failed did
+    summary: dict[str, Any]  # the content of results.json
+    table: str  # the content of table.md
+    failures: dict[str, str]  # run → why it failed
 
 
 def compare(
@@ -39,6 +49,7 @@ def compare(
     seeds: Iterable[int] = range(1, 6),
     out: str | Path = "runs/compare",
     *,
+    variants: Sequence[str] = (),
     changes: Sequence[str] = (),
     devices: str = "auto",
     jobs: int = 0,
@@ -48,140 +59,274 @@ def compare(
     samples: int = 10_000,
     listen: Listener = ignore,
 ) -> Comparison:
-    """Train every configuration with every seed and compare them. Called again, it goes on where it was stopped.
+    """Train every configuration with every seed and compare them. Called again, it continues where it was stopped.
 
-    `jobs` runs are side by side on each device; 0 decides by what they need. `seconds` is what each rate takes about.
-    A run that fails does not keep the others: `failures` says why.
+    `variants` are names from variants.toml, or `["all"]`: each file is then a row for each of them. `jobs` is how many
+    runs are side by side on each device; 0 is one on a GPU, and on the CPU one for every `train.threads` cores. A rate
+    takes about `seconds`. A run that fails does not stop the others: `failures` says why.
     """
-    rows, numbers, folder = read_rows(files, changes, against), check_seeds(seeds), Path(out)
+    rows, numbers, folder = read_rows(files, changes, against, variants), check_seeds(seeds), Path(out)
     if jobs < 0:
-        raise InputError(f"jobs must be 1 or more, or 0 to decide by what runs need, not {jobs}")
-    check_folder(folder)
-    work = Work(folder, find_devices(devices), jobs, listen)
-    with working_in(folder, alone=True):
-        work.train(rows, numbers)
+        raise InputError(f"jobs must be 1 or more, or 0 for the default, not {jobs}")
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
+    places = find_devices(devices)
+    results = Results(rows, numbers, {}, {}, {}, changes, against, samples)
+    digest = functools.cache(file_digest)
+    with hold(folder):
+        train_all(results, folder, places, jobs, digest, listen)
         if rates:
-            work.measure(rows, numbers, seconds)
-        found = Found(rows, numbers, work.runs, work.rates, work.failures, changes, against, samples)
-        return _write(folder, found, listen)
+            measure_all(results, folder, places[0], seconds, digest, listen)
+        return write_outputs(results, folder, listen)
 
 
-@dataclass
-class Work:
-    """What is done, and what came of it so far."""
+def find_devices(words: str) -> list[str]:
+    """`auto` is every CUDA device or, without one, the CPU; else a list such as `cuda:0,cuda:1`."""
+    if words.strip() == "auto":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        return [f"cuda:{at}" for at in range(count)] or ["cpu"]
+    found = [find_device(word.strip()) for word in words.split(",")]
+    devices = [f"cuda:{device.index or 0}" if device.type == "cuda" else "cpu" for device in found]
+    if len(set(devices)) < len(devices):
+        raise InputError(f"--devices {words} names a device twice; --jobs says how many runs are side by side on each")
+    return devices
 
-    folder: Path
-    devices: list[str]
-    jobs: int
-    listen: Listener
-    runs: dict[str, Record] = field(default_factory=dict)
-    rates: dict[str, Record] = field(default_factory=dict)
-    failures: dict[str, dict[str, str]] = field(default_factory=dict)
-    digests: Digests = field(default_factory=Digests)
-    sizes: Sizes = field(default_factory=Sizes)
 
-    def train(self, rows: Sequence[Row], seeds: Sequence[int]) -> None:
-        """Every run that has no record yet."""
-        problems: list[str] = []
-        tasks: list[tuple[float, Task]] = []
-        for row in rows:
-            for seed in seeds:
-                name = run_name(row.stem, seed)
-                path, now = self.folder / "results" / f"{name}.json", identity(row.with_seed(seed, ""), self.digests)
-                record = claim(path, RUN, now, problems.append)
-                if record is not None:
-                    self.runs[name] = record
-                else:
-                    tasks.append((self._cost(row), self._run_task(name, row, seed, path, now)))
-        if problems:
-            raise ConfigError(problems, f"the comparison in {self.folder}")
-        self.listen({"event": "plan", "runs": len(rows) * len(seeds), "kept": len(self.runs), "devices": self.devices})
-        longest_first = [task for _, task in sorted(tasks, key=lambda each: -each[0])]
-        self._do(longest_first, self.jobs, self._take_run)
+def find_slots(devices: Sequence[str], jobs: int, rows: Sequence[MatrixRow]) -> list[str]:
+    """A device for each run that is side by side with others, the devices in turn."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    on_cpu = max(1, min(cores // (row.config.train.threads or cores) for row in rows))
+    counts = {device: jobs or (on_cpu if device == "cpu" else 1) for device in devices}
+    return [device for at in range(max(counts.values())) for device in devices if at < counts[device]]
 
-    def _run_task(self, name: str, row: Row, seed: int, path: Path, now: Record) -> Task:
-        """A run that was begun goes on where it was begun, if that device is among those of today."""
-        folder = self.folder / "runs" / name
-        begun = begun_on(folder)
-        size = None if self.jobs or self.devices == ["cpu"] else self.sizes.of(row.config)
-        places = [begun] if begun in self.devices else self.devices
-        needs = {device: need(row.config, size, device, self.jobs) for device in places}
-        return Task(name, do_run, (row, seed, folder, path, now), needs)
 
-    def _cost(self, row: Row) -> float:
-        return cost(row.config, self.sizes.of(row.config), self.devices != ["cpu"])
+def hold(folder: Path) -> contextlib.AbstractContextManager[object]:
+    """Keep other comparisons out of the folder, inside a `with`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / ".lock").acquire(timeout=0)
+    except Timeout:
+        raise OutputError(f"another `hanlattice compare` is running in {folder}: wait for its end") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {folder / '.lock'}: {reason(error)}") from None
 
-    def _do(self, tasks: Sequence[Task], jobs: int, take: Callable[[Outcome], None]) -> None:
-        if not tasks:
-            return
-        capacities = {device: capacity(device, self.devices, jobs) for device in self.devices}
-        with Pool(self.folder, capacities, self.listen) as pool:
-            for outcome in pool.run(tasks):
-                take(outcome)
 
-    def _take_run(self, outcome: Outcome) -> None:
-        name, record = outcome.task.name, outcome.value
+def train_all(
+    results: Results, folder: Path, devices: list[str], jobs: int, digest: Callable[[str], str], listen: Listener
+) -> None:
+    """Every run that has no record yet. Records of other settings or data are refused before anything starts."""
+    problems, waiting = [], []
+    for row in results.rows:
+        for seed in results.seeds:
+            name, now = run_name(row.stem, seed), identity(row.with_seed(seed, ""), digest)
+            model, path = folder / "runs" / name, folder / "results" / f"{name}.json"
+            record, differences = read_record(path, now, functools.partial(_show_run, row, seed))
+            if record is None:
+                begun = begun_on(model)
+                device = begun if begun in devices else ""
+                waiting.append(Job(name, train_run, (row, seed, model, path, now), path, device))
+            elif differences:
+                problems.append(
+                    f"{path} is of another run ({'; '.join(differences)}): choose another --out, or remove it"
+                )
+            else:
+                results.runs[name] = record
+    if problems:
+        raise ConfigError(problems, f"the comparison in {folder}")
+    total, kept = len(results.rows) * len(results.seeds), len(results.runs)
+    listen({"event": "plan", "runs": total, "kept": kept, "devices": devices})
+    for job, device, outcome in run_jobs(waiting, find_slots(devices, jobs, results.rows), listen):
+        record = outcome.record
         if record is None:
-            self._fail(outcome)
-            return
-        self.runs[name] = record
-        figures = {
-            part: record["scores"][part]["overall"]["f1"] for part in ("dev", "test") if part in record["scores"]
-        }
-        facts = {"device": outcome.device, "seconds": record["seconds"], "epoch": record["epoch"]}
-        self.listen({"event": "finished", "run": name, **facts, **figures})
-        if words := recount(record):
-            self.listen({"event": "notice", "text": f"{name}: {words}"})
-
-    def _fail(self, outcome: Outcome) -> None:
-        self.failures[outcome.task.name] = {"reason": outcome.reason, "trace": outcome.trace}
-        self.listen({"event": "failed", "run": outcome.task.name, "reason": outcome.reason})
-
-    def measure(self, rows: Sequence[Row], seeds: Sequence[int], seconds: float) -> None:
-        """The rates of every row that has none yet, one after the other and nothing beside them."""
-        tasks = []
-        for row in rows:
-            path, now = self.folder / "rates" / f"{row.stem}.json", identity(row.with_seed(0, ""), self.digests)
-            record = claim(path, RATES, now, lambda _: None)  # those of other settings are taken anew
-            seed = next((seed for seed in seeds if self._has_model(run_name(row.stem, seed))), None)
-            if record is not None:
-                self.rates[row.stem] = record
-            elif seed is not None:
-                folder, device = self.folder / "runs" / run_name(row.stem, seed), self.devices[0]
-                arguments = (row, seed, folder, path, now, seconds)
-                tasks.append(Task(f"rates of {row.stem}", do_rates, arguments, {device: Amount(1)}, alone=True))
-        self._do(tasks, 1, self._take_rate)
-
-    def _has_model(self, name: str) -> bool:
-        return name in self.runs and (self.folder / "runs" / name).is_dir()
-
-    def _take_rate(self, outcome: Outcome) -> None:
-        if outcome.value is None:
-            self._fail(outcome)
-            return
-        self.rates[outcome.task.arguments[0].stem] = outcome.value
-        rates = {what: outcome.value[what] for what in ("train", "decode")}
-        self.listen({"event": "rates", "run": outcome.task.name, "device": outcome.device, **rates})
+            _fail(results, job, outcome, listen)
+            continue
+        results.runs[job.name] = record
+        scores = {part: record["scores"][part]["overall"]["f1"] for part in ("dev", "test") if part in record["scores"]}
+        facts = {"device": device, "seconds": record["seconds"], "epoch": record["epoch"]}
+        listen({"event": "finished", "run": job.name, **facts, **scores})
+        if difference := recount(record):
+            listen({"event": "notice", "text": f"{job.name}: {difference}"})
 
 
-def _write(folder: Path, found: Found, listen: Listener) -> Comparison:
-    summary = summarise(found)
+def measure_all(
+    results: Results, folder: Path, device: str, seconds: float, digest: Callable[[str], str], listen: Listener
+) -> None:
+    """The rates of every row that has none yet or those of other settings, one after the other on one device."""
+    waiting = []
+    for row in results.rows:
+        path, now = folder / "rates" / f"{row.stem}.json", identity(row.with_seed(0, ""), digest)
+        record, differences = read_record(path, now, functools.partial(_show_rates, row))
+        models = [(run["seed"], folder / "runs" / run_name(row.stem, run["seed"])) for run in results.of(row)]
+        seed, model = next((each for each in models if each[1].is_dir()), (None, folder))
+        if record is not None and not differences:
+            results.rates[row.stem] = record
+        elif seed is not None:
+            waiting.append(Job(f"rates of {row.stem}", measure_rates, (row, seed, model, path, now, seconds), path))
+    for job, _, outcome in run_jobs(waiting, [device], listen):
+        if outcome.record is None:
+            _fail(results, job, outcome, listen)
+            continue
+        results.rates[job.path.stem] = outcome.record
+        rates = {what: outcome.record[what] for what in ("train", "decode")}
+        listen({"event": "rates", "run": job.name, "device": device, **rates})
+
+
+def _show_run(row: MatrixRow, seed: int, record: Record) -> None:
+    """All that is made of a run's record."""
+    recount(record)
+    markdown(summarise(Results([row], [seed], {run_name(row.stem, seed): record}, {}, {})))
+
+
+def _show_rates(row: MatrixRow, record: Record) -> None:
+    markdown(summarise(Results([row], [], {}, {row.stem: record}, {})))
+
+
+def _fail(results: Results, job: Job, outcome: Outcome, listen: Listener) -> None:
+    results.failures[job.name] = {"reason": outcome.reason, "trace": outcome.trace}
+    listen({"event": "failed", "run": job.name, "reason": outcome.reason})
+
+
+def write_outputs(results: Results, folder: Path, listen: Listener) -> Comparison:
+    summary = summarise(results)
     text = markdown(summary)
     with writing(folder / RESULTS) as file:
         json.dump(summary, file, ensure_ascii=False, indent=2)
         file.write("\n")
     with writing(folder / TABLE) as file:
         file.write(text)
-    if find_spec("matplotlib") is None:
-        listen({"event": "notice", "text": f"no {PLOT}: it needs matplotlib: pip install 'hanlattice[plot]'"})
-    else:
+    if can_plot():
         draw(summary, folder / PLOT)
-    return Comparison(folder, summary, text, {name: failure["reason"] for name, failure in found.failures.items()})
+    else:
+        listen({"event": "notice", "text": f"no {PLOT}: it needs matplotlib: pip install 'hanlattice[plot]'"})
+    return Comparison(folder, summary, text, {name: failure["reason"] for name, failure in results.failures.items()})
 
 
-def raise_failures(found: Comparison) -> None:
+def raise_failures(comparison: Comparison) -> None:
     """One error for all runs that failed, if any did."""
-    if found.failures:
-        told = [f"  - {name}: {reason}" for name, reason in found.failures.items()]
-        head = f"{len(told)} failed; the table in {found.folder} has the others:"
-        raise HanlatticeError("\n".join([head, *told]))
+    if comparison.failures:
+        lines = [f"  - {name}: {reason}" for name, reason in comparison.failures.items()]
+        head = f"{len(lines)} failed; the table in {comparison.folder} has the others:"
+        raise HanlatticeError("\n".join([head, *lines]))
+
+
+@dataclass(frozen=True)
+class Job:
+    """`do(device, listen, *arguments)` in a process of its own; `do` must be a function of a module."""
+
+    name: str
+    do: Callable[..., Record]
+    arguments: tuple[Any, ...]
+    path: Path  # of the record that it leaves
+    device: str = ""  # where it must run; "" is anywhere
+
+
+class Outcome(NamedTuple):
+    record: Record | None  # None if it failed
+    reason: str = ""  # why
+    trace: str = ""  # where, if it is not a mistake of the user
+
+
+def run_jobs(jobs: Sequence[Job], slots: Sequence[str], listen: Listener) -> Iterator[tuple[Job, str, Outcome]]:
+    """(job, its device, what came of it), as they end. A slot is a device on which one job runs at a time."""
+    waiting, free = list(jobs), list(slots)
+    working: dict[Any, tuple[Job, str, Any]] = {}  # by connection: the job, its device, its process
+    try:
+        while waiting or working:
+            for device in tuple(free):
+                job = next((job for job in waiting if job.device in ("", device)), None)
+                if job is not None:
+                    waiting.remove(job)
+                    free.remove(device)
+                    listen({"event": "begin", "run": job.name, "device": device})
+                    ours, process = _start(job, device)
+                    working[ours] = job, device, process
+            ready = wait(list(working))
+            for connection in [each for each in working if each in ready]:
+                job, device, process = working[connection]
+                message = _receive(connection, process)
+                if not isinstance(message, Outcome):
+                    listen({**message, "run": job.name, "device": device})
+                    continue
+                del working[connection]
+                connection.close()
+                process.join()
+                free.append(device)
+                yield job, device, message
+    finally:  # whatever is still working can be killed: the same command continues
+        for _, _, process in working.values():
+            process.kill()
+        for _, _, process in working.values():
+            process.join()
+
+
+def _start(job: Job, device: str) -> tuple[Connection, Any]:
+    ours, theirs = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_work, args=(theirs, job, device), daemon=True)
+    with _ctrl_c_blocked():
+        process.start()
+    theirs.close()  # so that the end of the process is seen here
+    return ours, process
+
+
+@contextlib.contextmanager
+def _ctrl_c_blocked() -> Iterator[None]:
+    """A process that is started here never sees the Ctrl-C that a terminal sends to all: its parent ends it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # started inside, it would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _receive(connection: Connection, process: Any) -> Event | Outcome:
+    """What a process says next; if it has died, that."""
+    try:
+        message: Event | Outcome = connection.recv()
+        return message
+    except (EOFError, OSError):
+        process.join()
+    if process.exitcode >= 0:
+        return Outcome(None, f"its process ended with exit code {process.exitcode}")
+    name = signal.Signals(-process.exitcode).name
+    guess = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+    return Outcome(None, f"its process was ended by {name}{guess}")
+
+
+def _work(connection: Connection, job: Job, device: str) -> None:
+    """In the process: do the job, and send its events and outcome."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        outcome = Outcome(job.do(device, _throttled(connection.send), *job.arguments))
+    except HanlatticeError as error:
+        outcome = Outcome(None, str(error))
+    except Exception as error:  # whatever it is, the other runs go on
+        outcome = Outcome(None, f"{type(error).__name__}: {error}", traceback.format_exc())
+    with contextlib.suppress(BrokenPipeError):
+        connection.send(outcome)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its processes, and they must not write into a folder that is resumed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _throttled(send: Listener) -> Listener:
+    """Passes events on; of steps, which may be thousands a second, a few."""
+    last = float("-inf")
+
+    def listen(event: Event) -> None:
+        nonlocal last
+        if event["event"] == "step":
+            if time.monotonic() - last < PAUSE:
+                return
+            last = time.monotonic()
+        send(event)
+
+    return listen

@@ -1,96 +1,102 @@
-"""From the records of runs to what the table says: means, deviations, differences, one section for each test file."""
+"""From the records of runs to the outputs: means, deviations and differences, as JSON, Markdown table and plot."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hanlattice.bench.timing import versions
-from hanlattice.compare.matrix import Row, changed_settings, is_called, run_name
+from hanlattice.compare.matrix import MatrixRow, changed_settings, row_stem, run_name
 from hanlattice.compare.records import FORMAT, Record
+from hanlattice.evaluation.report import NONE, Table, signed
 from hanlattice.evaluation.significance import Counts, paired_bootstrap
 from hanlattice.files import shown
+from hanlattice.style import BLUE, RED, plot, plot_text, tidy
+from hanlattice.text.display import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FIGURES = ("precision", "recall", "f1")
 RECALLS = ("oov", "iv")  # of words that training lacks, and has
 RUN_FACTS = ("row", "seed", "device", "machine", "versions", "epoch", "seconds", "parameters", "part", "scores")
 
+Summary = Mapping[str, Any]  # what `summarise` makes, or a section or row of it
+
 
 @dataclass(frozen=True)
-class Found:
-    """All that a comparison knows when its work is done."""
+class Results:
+    """Everything that is known when the work is done."""
 
-    rows: Sequence[Row]
+    rows: Sequence[MatrixRow]
     seeds: Sequence[int]
-    runs: Mapping[str, Record]  # by name, finished ones
-    rates: Mapping[str, Record]  # by stem
-    failures: Mapping[str, Mapping[str, str]]  # by name: reason and trace
+    runs: dict[str, Record]  # by name, finished ones
+    rates: dict[str, Record]  # by stem
+    failures: dict[str, dict[str, str]]  # by name: reason and trace
     changes: Sequence[str] = ()
     against: str = ""
     samples: int = 10_000
 
-    def of(self, row: Row) -> list[Record]:
+    def of(self, row: MatrixRow) -> list[Record]:
         """A row's finished runs, in the order of seeds."""
         names = [run_name(row.stem, seed) for seed in self.seeds]
         return [self.runs[name] for name in names if name in self.runs]
 
-    def all_runs(self) -> Iterator[Record]:
-        """Row by row, in whatever order they ended."""
-        for row in self.rows:
-            yield from self.of(row)
 
-
-def summarise(found: Found) -> dict[str, Any]:
+def summarise(results: Results) -> dict[str, Any]:
     """Everything, as JSON can hold it. Scores are shares of 1; `paper` and `over_paper` are per cent, as published."""
-    sections: dict[str, list[Row]] = {}
-    for row in found.rows:
+    sections: dict[str, list[MatrixRow]] = {}
+    for row in results.rows:
         sections.setdefault(row.section, []).append(row)
+    runs = [run for row in results.rows for run in results.of(row)]
     return {
         "format": FORMAT,
         "versions": versions(),
-        "seeds": list(found.seeds),
-        "changes": list(found.changes),
-        "samples": found.samples,
-        "sections": [_section(name, rows, found) for name, rows in sections.items()],
-        "runs": {
-            run_name(run["row"], run["seed"]): {fact: run[fact] for fact in RUN_FACTS} for run in found.all_runs()
-        },
-        "failures": {name: dict(found.failures[name]) for name in sorted(found.failures)},
+        "seeds": list(results.seeds),
+        "changes": list(results.changes),
+        "samples": results.samples,
+        "sections": [_section(name, rows, results) for name, rows in sections.items()],
+        "runs": {run_name(run["row"], run["seed"]): {fact: run[fact] for fact in RUN_FACTS} for run in runs},
+        "failures": {name: dict(results.failures[name]) for name in sorted(results.failures)},
     }
 
 
-def _section(name: str, rows: Sequence[Row], found: Found) -> dict[str, Any]:
-    named = next((row for row in rows if found.against and is_called(row, found.against)), None)
+def _section(name: str, rows: Sequence[MatrixRow], results: Results) -> dict[str, Any]:
+    baseline = next((row for row in rows if row.is_called(results.against)), None)
     return {
         "name": shown(name),
         "part": rows[0].part,
-        "against": named.name if named else None,
-        "rows": [{**_row(row, found), "difference": _difference(row, named, found)} for row in rows],
+        "against": baseline.name if baseline else None,
+        "rows": [{**_row(row, results), "difference": _difference(row, baseline, results)} for row in rows],
     }
 
 
-def _row(row: Row, found: Found) -> dict[str, Any]:
-    runs = found.of(row)
+def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
+    runs = results.of(row)
     scores = [run["scores"][row.part] for run in runs]
     f1 = [score["overall"]["f1"] for score in scores]
     groups = sorted({group for score in scores for group in score["groups"]})
+    are_words = bool(scores) and all("segmentation" in score for score in scores)  # older records do not say
     paper = row.config.compare.paper
-    rate = found.rates.get(row.stem)
+    rate = results.rates.get(row.stem)
     return {
         "name": row.name,
         "config": shown(row.file),
+        "variant": row.variant,
         "settings": changed_settings(row.config),
         "seeds": [run["seed"] for run in runs],
-        "wanted": len(found.seeds),
+        "wanted": len(results.seeds),
         "parameters": runs[0]["parameters"] if runs else None,
         "seconds": statistics.mean(run["seconds"] for run in runs) if runs else None,
         "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs)},
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
-        "segmentation": {which: _recall(scores, which) for which in RECALLS} if _are_words(scores) else None,
+        "segmentation": {which: _recall(scores, which) for which in RECALLS} if are_words else None,
         "groups": {group: spread(_f1_of_group(score, group) for score in scores) for group in groups},
         "paper": paper or None,
         "over_paper": 100 * statistics.mean(f1) - paper if paper and f1 else None,
@@ -98,18 +104,13 @@ def _row(row: Row, found: Found) -> dict[str, Any]:
     }
 
 
-def _are_words(scores: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether all runs say how they found words; older records do not."""
-    return bool(scores) and all("segmentation" in score for score in scores)
-
-
 def _recall(scores: Sequence[Mapping[str, Any]], which: str) -> dict[str, Any] | None:
-    """The same words for all seeds, so that all have a recall or none has."""
+    """The words are the same for all seeds, so either all of them have a recall or none."""
     return spread(recall for score in scores if (recall := score["segmentation"][which]["recall"]) is not None)
 
 
 def _f1_of_group(score: Mapping[str, Any], group: str) -> float:
-    """A group that was neither there nor found by one of the models is no point for it."""
+    """0 for a group that is neither in the gold nor in what this model predicted."""
     return float(score["groups"].get(group, {"f1": 0.0})["f1"])
 
 
@@ -121,16 +122,16 @@ def spread(values: Iterable[float]) -> dict[str, Any] | None:
     return {"mean": statistics.mean(found), "deviation": statistics.stdev(found) if len(found) > 1 else None}
 
 
-def _difference(row: Row, named: Row | None, found: Found) -> dict[str, float] | None:
-    """To the named row; None for that row itself, and where one of the two has nothing or has other sentences."""
-    if named is None or row is named:
+def _difference(row: MatrixRow, baseline: MatrixRow | None, results: Results) -> dict[str, float] | None:
+    """To the baseline; None for the baseline itself, and where one of the two has no runs or other sentences."""
+    if baseline is None or row is baseline:
         return None
-    ours, theirs = _counts(found.of(row)), _counts(found.of(named))
+    ours, theirs = _counts(results.of(row)), _counts(results.of(baseline))
     if ours is None or theirs is None or ours.shape[1] != theirs.shape[1]:
         return None
     if (ours[:, :, 0] != theirs[:1, :, 0]).any():
         return None
-    return paired_bootstrap(ours, theirs, found.samples)._asdict()
+    return paired_bootstrap(ours, theirs, results.samples)._asdict()
 
 
 def _counts(runs: Sequence[Record]) -> Counts | None:
@@ -138,3 +139,128 @@ def _counts(runs: Sequence[Record]) -> Counts | None:
     if not runs or not runs[0]["counts"]:
         return None
     return np.array([run["counts"] for run in runs], dtype=np.int64)
+
+
+def markdown(summary: Summary) -> str:
+    """A table for each section with its notes, in columns that are also straight in a terminal."""
+    parts = [_section_text(section, summary["samples"]) for section in summary["sections"]]
+    failures = [f"- {name}: {_one_line(failure['reason'])}" for name, failure in summary["failures"].items()]
+    if failures:
+        parts.append("\n".join(["## What failed", "", *failures, ""]))
+    return "\n".join(parts)
+
+
+def _section_text(section: Summary, samples: int) -> str:
+    columns = [(heading, [cell(row) for row in section["rows"]]) for heading, cell in _columns(section, samples)]
+    shown = [each for at, each in enumerate(columns) if at < 2 or set(each[1]) != {NONE}]
+    headings, cells = zip(*shown, strict=True)
+    table = Table(section["name"], tuple(map(_one_line, headings)), tuple(zip(*cells, strict=True)))
+    return "\n".join([f"## {section['name']}", "", *table.markdown(aligned=True), "", *_notes(section, samples), ""])
+
+
+def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Summary], str]]]:
+    """Heading and cell of every possible column; one without any figure is left out."""
+    against, rows = section["against"], section["rows"]
+    baseline = next((row for row in rows if row["name"] == against), None)
+    yield "model", lambda row: _one_line(row["name"])
+    yield "seeds", _seeds
+    if section["part"] == "test":
+        yield "dev F1", partial(_figure, "dev", "f1")
+    for heading, figure in zip(("P", "R", "F1"), FIGURES, strict=True):
+        yield heading, partial(_figure, "scores", figure)
+    for heading, which in zip(("OOV R", "IV R"), RECALLS, strict=True):
+        yield heading, partial(_figure, "segmentation", which)
+    for group in sorted({group for row in rows for group in row["groups"]}):
+        yield f"{group} F1", partial(_figure, "groups", group)
+    yield f"F1 − {against}", lambda row: _of_difference(row, lambda d: signed(100 * d["difference"]))
+    yield "95 %", lambda row: _of_difference(row, lambda d: f"{signed(100 * d['low'])} … {signed(100 * d['high'])}")
+    yield "p", lambda row: _of_difference(row, lambda d: _probability(d["p"], samples))
+    yield "paper", lambda row: NONE if row["paper"] is None else f"{row['paper']:.2f}"
+    yield "F1 − paper", lambda row: NONE if row["over_paper"] is None else signed(row["over_paper"])
+    yield "weights", lambda row: NONE if row["parameters"] is None else f"{row['parameters']:,}"
+    for what in ("train", "decode"):
+        yield f"{what} sent/s", partial(_rate, baseline, what)
+
+
+def _seeds(row: Summary) -> str:
+    done, wanted = len(row["seeds"]), row["wanted"]
+    return str(done) if done == wanted else f"{done} of {wanted}"
+
+
+def _figure(kind: str, name: str, row: Summary) -> str:
+    """A mean with its deviation, in per cent."""
+    figure = (row[kind] or {}).get(name)
+    if figure is None:
+        return NONE
+    deviation = "" if figure["deviation"] is None else f" ± {100 * figure['deviation']:.2f}"
+    return f"{100 * figure['mean']:.2f}{deviation}"
+
+
+def _of_difference(row: Summary, show: Callable[[Summary], str]) -> str:
+    return NONE if row["difference"] is None else show(row["difference"])
+
+
+def _probability(p: float, samples: int) -> str:
+    return f"≤ {p:.2g}" if p * samples <= 1 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
+
+
+def _rate(baseline: Summary | None, what: str, row: Summary) -> str:
+    if row["rates"] is None:
+        return NONE
+    rate = row["rates"][what]["sentences_per_second"]
+    others = baseline["rates"] if baseline is not None and baseline is not row else None
+    ratio = f" ({rate / others[what]['sentences_per_second']:.2f}×)" if others else ""
+    return f"{rate:,.0f}{ratio}"
+
+
+def _notes(section: Summary, samples: int) -> Iterator[str]:
+    rows = section["rows"]
+    yield "Exact spans, per cent; ± is the deviation of a sample over seeds."
+    if any(row["segmentation"] for row in rows):
+        yield "OOV R and IV R: recall of the words that training lacks and has, as the SIGHAN bakeoff counts."
+    if any(row["difference"] for row in rows):
+        yield f"95 % and p: paired bootstrap over sentences and seeds, {samples:,} samples."
+    machines = list(dict.fromkeys(_machine(row["rates"]["machine"]) for row in rows if row["rates"]))
+    if machines:
+        against = f"; × is to {section['against']}" if section["against"] else ""
+        yield f"Rates: each row alone on {' or '.join(machines)}{against}."
+    if len(machines) > 1:
+        yield "The rates were not taken in one place and cannot be compared: remove rates/ to take them anew."
+
+
+def _machine(machine: Summary) -> str:
+    return str(machine["gpu"] or f"{machine['cpu']}, {counted(machine['threads'], 'thread')}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def draw(summary: Summary, path: Path) -> None:
+    """A panel for each section: every seed a small dot, the mean a large one, the published figure a bar."""
+    sections = summary["sections"]
+    heights = [len(section["rows"]) + 2.2 for section in sections]
+    with plot(path, 7.5, 0.32 * sum(heights)) as figure:
+        axes = figure.subplots(len(sections), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for axis, section in zip(axes, sections, strict=True):
+            _draw_section(axis, section, list(summary["runs"].values()))
+
+
+def _draw_section(axis: Axes, section: Summary, runs: Sequence[Summary]) -> None:
+    rows, part = section["rows"], section["part"]
+    for at, row in enumerate(rows):
+        stem, colour = row_stem(row["config"], row["variant"]), RED if row["name"] == section["against"] else BLUE
+        f1 = [100 * run["scores"][part]["overall"]["f1"] for run in runs if run["row"] == stem]
+        axis.plot(f1, [at] * len(f1), ".", color=colour, alpha=0.4, markersize=5)
+        mean = row["scores"]["f1"]
+        if mean is not None:
+            deviation = [100 * (mean["deviation"] or 0.0)]
+            axis.errorbar([100 * mean["mean"]], [at], xerr=deviation, fmt="o", color=colour, markersize=6, capsize=3)
+        if row["paper"] is not None:
+            axis.plot([row["paper"]], [at], "|", color="0.35", markersize=14, markeredgewidth=1.6)
+    axis.set_yticks(range(len(rows)), [plot_text(row["name"]) for row in rows])
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    papers = " · bar: the paper's" if any(row["paper"] is not None for row in rows) else ""
+    axis.set_xlabel(f"{part} F1, per cent · dots: seeds, mean ± deviation{papers}")
+    axis.set_title(plot_text(section["name"]), fontsize=9, loc="left")
+    tidy(axis, "x")

@@ -1,0 +1,166 @@
+"""What a process of the comparison does: train and count one run, or measure one row's rates, and leave a record."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hanlattice.batch.buckets import training_batches
+from hanlattice.batch.prefetch import prefetch
+from hanlattice.bench.timing import call_times, machine, medians, versions
+from hanlattice.compare.matrix import MatrixRow
+from hanlattice.compare.records import Record, write_record
+from hanlattice.errors import ModelError
+from hanlattice.evaluation.ner import Score
+from hanlattice.evaluation.significance import sentence_counts
+from hanlattice.events import Listener, ignore
+from hanlattice.models.decode import decode
+from hanlattice.models.device import find_device, use_threads
+from hanlattice.models.folder import CONFIG, load_model
+from hanlattice.text.lattice import Ints
+from hanlattice.text.sentence import Sentence
+from hanlattice.training.corpora import read_corpora
+from hanlattice.training.loop import LOG, PACE, Run, prepare, train
+from hanlattice.training.step import tagger_gradients
+
+WARM, FEW = 20, 5  # training steps that do not count, and that count at least
+
+Rate = dict[str, float]
+
+
+def train_run(
+    device: str, listen: Listener, row: MatrixRow, seed: int, folder: Path, path: Path, identity: Record
+) -> Record:
+    """Train, or resume, or find it finished; then count sentence by sentence. The record goes to `path`."""
+    begun = begun_on(folder)
+    if begun and begun != device:
+        raise ModelError(f"{folder}: it was begun on {begun}, not on {device}: give that device, or remove the folder")
+    result = train(row.with_seed(seed, device), folder, resume=True, listen=listen)
+    model, sentences = load_model(folder, device), _compared_sentences(row)
+    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences))
+    start, last = _first_and_last(folder)
+    record = {
+        "identity": identity,
+        "row": row.stem,
+        "seed": seed,
+        "device": device,
+        "machine": machine(torch.device(device)),
+        "versions": versions(),
+        "scores": result.scores,
+        "epoch": result.scores["epoch"],
+        "seconds": last["seconds"],
+        "parameters": start["parameters"],
+        "part": row.part,
+        "counts": sentence_counts([sentence.spans or () for sentence in sentences], found).tolist(),  # [S, 3]
+    }
+    write_record(path, record)
+    return record
+
+
+def begun_on(folder: Path) -> str:
+    """The device on which a run was begun, where alone it can be resumed; "" if it was not begun."""
+    try:
+        return str(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["config"]["train"]["device"])
+    except (OSError, ValueError, KeyError, TypeError):  # `train` looks at it more closely
+        return ""
+
+
+def recount(record: Record) -> str:
+    """In words, how the counts differ from the recorded score; "" if they add up to it."""
+    gold, predicted, correct = np.array(record["counts"], dtype=np.int64).reshape(-1, 3).sum(0).tolist()
+    score, recorded = Score(gold, predicted, correct), record["scores"][record["part"]]["overall"]
+    if (gold, predicted, correct) == (recorded["gold"], recorded["predicted"], recorded["correct"]):
+        return ""
+    return (
+        f"decoded again, its F1 is {100 * score.f1:.2f} and not {100 * recorded['f1']:.2f}: "
+        "the device rounds differently in batches of another shape"
+    )
+
+
+def measure_rates(
+    device: str, listen: Listener, row: MatrixRow, seed: int, folder: Path, path: Path, identity: Record, seconds: float
+) -> Record:
+    """How fast the row of the finished run in `folder` trains and decodes. The record goes to `path`."""
+    use_threads(row.config.train.threads)
+    decoding = _decoding_rate(row, folder, device, seconds)
+    scratch = path.with_suffix(".scratch")
+    shutil.rmtree(scratch, ignore_errors=True)  # of a killed process
+    try:
+        config = row.with_seed(seed, device)
+        training = _training_rate(prepare(config, scratch, read_corpora(config.data), False, ignore), seconds)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    record = {
+        "identity": identity,
+        "device": device,
+        "machine": machine(torch.device(device)),
+        "versions": versions(),
+        "train": training,
+        "decode": decoding,
+    }
+    write_record(path, record)
+    return record
+
+
+def _decoding_rate(row: MatrixRow, folder: Path, device: str, seconds: float) -> Rate:
+    """From Examples to spans, all compared sentences at once."""
+    model, sentences = load_model(folder, device), _compared_sentences(row)
+    examples = model.indexer.examples(sentences)
+    timing = medians({"decode": partial(decode, model.tagger, model.indexer, examples)}, seconds)["decode"]
+    return _rate(len(sentences), sum(map(len, sentences)), timing.seconds, timing.calls)
+
+
+def _training_rate(run: Run, seconds: float) -> Rate:
+    """Whole steps on the batches of the training set, in the order of a training."""
+    device, lengths = find_device(run.config.device), list[Ints]()
+    run.tagger.train()
+    with closing(prefetch(run.make_batch, _batch_places(run), PACE[device.type][0])) as batches:
+
+        def step() -> None:
+            batch = next(batches)
+            run.training.step(partial(tagger_gradients, run.tagger, batch))
+            lengths.append(batch.lattice.lengths)
+
+        warm = call_times(step, WARM, device, seconds)
+        calls = max(FEW, math.ceil(seconds / max(1e-6, statistics.median(warm[-FEW:]))))
+        lengths.clear()
+        times = call_times(step, calls, device, 2 * seconds)
+    sizes = np.concatenate(lengths)
+    return _rate(len(sizes), int(sizes.sum()), sum(times), len(times))
+
+
+def _batch_places(run: Run) -> Iterator[Ints]:
+    """Those of batches without end, epoch after epoch."""
+    for epoch in count():
+        yield from training_batches(run.examples.lengths, run.config.batch_size, run.config.seed, epoch)
+
+
+def _rate(sentences: int, characters: int, seconds: float, calls: int) -> Rate:
+    return {"sentences_per_second": sentences / seconds, "characters_per_second": characters / seconds, "calls": calls}
+
+
+def _compared_sentences(row: MatrixRow) -> tuple[Sentence, ...]:
+    corpora = read_corpora(row.config.data)
+    return corpora.test if row.part == "test" else corpora.dev
+
+
+def _first_and_last(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The log's start and last epoch, whose `seconds` are those of the run, without the time it was stopped."""
+    with open(folder / LOG, encoding="utf-8") as file:
+        events = [json.loads(line) for line in file]
+    start = next((event for event in events if event["event"] == "start"), None)
+    last = next((event for event in reversed(events) if event["event"] == "epoch"), None)
+    if start is None or last is None:
+        raise ModelError(f"{folder / LOG}: no start or no epoch in it; remove the folder to train again")
+    return start, last

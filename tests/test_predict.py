@@ -23,6 +23,7 @@ from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.segmented import from_words
 from hanlattice.errors import HanlatticeError, InputError, ModelError
+from hanlattice.nn.span_search import span_scores
 from hanlattice.predict import LIMIT, Document, Predictor, load
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.lexicon import Lexicon
@@ -367,7 +368,7 @@ def every_span(tagger: Predictor, text: str) -> dict[tuple[int, int, str], float
     with torch.no_grad():
         emissions = model.tagger.constrained_emissions(batch)
     spans = [Span(a, b, x) for a in range(len(text)) for b in range(a + 1, len(text) + 1) for x in LABELS]
-    scores = model.tagger.crf.span_scores(emissions, batch.units, [spans])[0]
+    scores = span_scores(model.tagger.crf, emissions, batch.units, [spans])[0]
     return {(span.start, span.end, span.label): score for span, score in zip(spans, scores, strict=True)}
 
 

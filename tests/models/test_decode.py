@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hanlattice.models import decode as module
 from hanlattice.models.decode import decode, find_spans
 from hanlattice.models.folder import Model, load_model
+from hanlattice.nn.span_search import span_scores
 from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
@@ -69,7 +70,7 @@ def by_hand(model: Model, text: str) -> list[Span]:
             for at, (gap, after) in enumerate(zip(gaps, [*gaps[1:], FREE], strict=True)):
                 if (gap == CUT and tag[0] in "ME") or ((gap == SPACED) != (after == SPACED) and tag[0] == "M"):
                     emissions[:, at, number] = -1e4
-    (scores,) = model.tagger.crf.span_scores(emissions, batch.units, [spans])
+    (scores,) = span_scores(model.tagger.crf, emissions, batch.units, [spans])
     ends = [at + 1 for at in starts]
     if worded:
         edges = [0, *accumulate(map(len, rjieba.cut(fold(text))))]

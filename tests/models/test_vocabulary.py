@@ -24,6 +24,7 @@ from hanlattice.errors import ModelError
 from hanlattice.models import vocabulary as module
 from hanlattice.models.compose import compose, learn_from
 from hanlattice.models.folder import load_model
+from hanlattice.nn.constraints import boost
 from hanlattice.nn.crf import CRF
 from hanlattice.predict import Predictor, load
 from hanlattice.text.lexicon import LONGEST, Lexicon
@@ -306,7 +307,7 @@ def test_a_bonus_reaches_exactly_the_tags_of_the_spans(scheme):
     crf = CRF([f"{prefix}-WORD" for prefix in tags], scheme)
     emissions = torch.randn(2, 5, len(tags), dtype=torch.float64)
     sentence, start, end = np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([4, 4, 5])
-    found = crf.boost(emissions, "WORD", sentence, start, end, 2.0)
+    found = boost(crf, emissions, "WORD", sentence, start, end, 2.0)
     wanted = emissions.clone()
     inside, last = ("I", "I") if scheme == "BIO" else ("M" if scheme == "BMES" else "I", "E")
     for b, low, high in zip(sentence, start, end, strict=True):

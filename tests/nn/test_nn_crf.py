@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice.errors import TagError
+from hanlattice.nn.constraints import constrain
 from hanlattice.nn.crf import CRF
+from hanlattice.nn.span_search import decoded_span_scores, span_scores
 from hanlattice.ops.crf import log_likelihood
 from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED
 from hanlattice.text.spans import Span
@@ -71,7 +73,7 @@ def test_span_scores_equal_enumeration(scheme: str) -> None:
     lengths = torch.tensor([4, 2, 1])
     spans = [[Span(s, e, x) for s in range(n) for e in range(s + 1, n + 1) for x in "XY"] for n in lengths.tolist()]
     spans[1] = []
-    actual = module.span_scores(emissions, lengths, spans)
+    actual = span_scores(module, emissions, lengths, spans)
     K = len(module.tags)
     for b, n in enumerate(lengths.tolist()):
         expected = dict.fromkeys(spans[b], 0.0)
@@ -99,8 +101,8 @@ def test_decoded_spans_score_what_they_score_by_name(scheme: str, seed: int, dty
     ]
     flat = [(b, span.start, span.end) for b, row in enumerate(rows) for span in row]
     sentence, start, end = torch.tensor(flat, dtype=torch.int64).reshape(-1, 3).T
-    actual = module.decoded_span_scores(emissions, lengths, decoded.int(), sentence, start, end)
-    expected = [score for row in module.span_scores(emissions, lengths, rows) for score in row]
+    actual = decoded_span_scores(module, emissions, lengths, decoded.int(), sentence, start, end)
+    expected = [score for row in span_scores(module, emissions, lengths, rows) for score in row]
     assert actual.dtype == torch.float64
     assert actual.tolist() == expected
     assert all(0 < score <= 1 for score in expected)
@@ -110,7 +112,7 @@ def test_a_span_of_bio_ends_where_it_says() -> None:
     """`B-X I-X` with `I-X` after it is a longer span: the shorter one must not get its probability."""
     module = CRF(["O", "B-X", "I-X"], "BIO")
     emissions = torch.tensor([[[0.0, 20.0, 0.0], [0.0, 0.0, 20.0], [0.0, 0.0, 20.0]]])
-    short, whole = module.span_scores(emissions, torch.tensor([3]), [[Span(0, 2, "X"), Span(0, 3, "X")]])[0]
+    short, whole = span_scores(module, emissions, torch.tensor([3]), [[Span(0, 2, "X"), Span(0, 3, "X")]])[0]
     assert short < 1e-6
     assert whole > 1 - 1e-6
 
@@ -146,15 +148,15 @@ def test_what_is_saved_and_how_it_starts() -> None:
 def test_wrong_spans_are_refused_by_name() -> None:
     module = CRF(["O", "B-X", "I-X"], "BIO")
     emissions, lengths = torch.zeros(1, 3, 3), torch.tensor([2])
-    assert module.span_scores(emissions, lengths, [[]]) == [[]]
+    assert span_scores(module, emissions, lengths, [[]]) == [[]]
     with pytest.raises(TagError, match="no tag 'B-Z'"):
-        module.span_scores(emissions, lengths, [[Span(0, 1, "Z")]])
+        span_scores(module, emissions, lengths, [[Span(0, 1, "Z")]])
     with pytest.raises(TagError, match="no tag 'I-X'"):
-        CRF(["O", "B-X"], "BIO").span_scores(emissions[..., :2], lengths, [[Span(1, 2, "X"), Span(0, 2, "X")]])
+        span_scores(CRF(["O", "B-X"], "BIO"), emissions[..., :2], lengths, [[Span(1, 2, "X"), Span(0, 2, "X")]])
     with pytest.raises(ValueError, match=r"\[1, 3\) ends after sentence 0, which has 2 characters"):
-        module.span_scores(emissions, lengths, [[Span(1, 3, "X")]])
+        span_scores(module, emissions, lengths, [[Span(1, 3, "X")]])
     with pytest.raises(ValueError, match="spans for 2 sentences came with 1 lengths"):
-        module.span_scores(emissions, lengths, [[], []])
+        span_scores(module, emissions, lengths, [[], []])
 
 
 # ---- what is known of the gaps
@@ -197,10 +199,10 @@ def test_under_known_gaps_only_what_respects_them_counts(
     T = max(map(len, gaps))
     emissions, _ = draw(module, len(gaps), T, seed, scale)
     lengths = torch.tensor([len(row) for row in gaps])
-    under = module.constrain(emissions, torch.tensor([row + [FREE] * (T - len(row)) for row in gaps]))
+    under = constrain(module, emissions, torch.tensor([row + [FREE] * (T - len(row)) for row in gaps]))
     decoded = module.decode(under, lengths).tolist()
     spans = [[Span(s, e, "WORD") for s in range(n) for e in range(s + 1, n + 1)] for n in lengths.tolist()]
-    probability = module.span_scores(under, lengths, spans)
+    probability = span_scores(module, under, lengths, spans)
     for b, row in enumerate(gaps):
         paths = respecting(scheme, row)
         scores = torch.tensor([path_score(module, emissions[b], path) for path in paths], dtype=torch.float64)
@@ -229,7 +231,7 @@ def test_a_name_goes_on_after_a_blank_only_if_all_of_it_is_spaced_out(
 ) -> None:
     module = trained(scheme, "X")
     T = len(gaps)
-    under = module.constrain(torch.zeros(1, T + padding, len(module.tags)), torch.tensor([gaps + [FREE] * padding]))[0]
+    under = constrain(module, torch.zeros(1, T + padding, len(module.tags)), torch.tensor([gaps + [FREE] * padding]))[0]
     for tagging in product(module.tags, repeat=T):
         if is_legal(list(tagging), scheme):
             allowed = all(under[t, module.ids[tag]] == 0 for t, tag in enumerate(tagging))
@@ -241,4 +243,4 @@ def test_a_name_goes_on_after_a_blank_only_if_all_of_it_is_spaced_out(
 def test_gaps_of_which_nothing_is_known_change_nothing(scheme: str) -> None:
     module = trained(scheme)
     emissions, _ = draw(module, 2, 5, 1)
-    assert torch.equal(module.constrain(emissions, torch.full((2, 5), FREE)), emissions)
+    assert torch.equal(constrain(module, emissions, torch.full((2, 5), FREE)), emissions)

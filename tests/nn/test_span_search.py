@@ -11,7 +11,9 @@ from torch import Tensor
 
 from hanlattice.errors import TagError
 from hanlattice.nn import span_search
+from hanlattice.nn.constraints import constrain
 from hanlattice.nn.crf import CRF
+from hanlattice.nn.span_search import span_scores
 from hanlattice.text.boundaries import CUT, FREE, JOIN
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, labels_of, tag_set
@@ -22,7 +24,7 @@ def every_span(module: CRF, emissions: Tensor, lengths: Tensor) -> list[list[Spa
     """All spans that a sentence can have, each with its probability, the best first."""
     labels = labels_of(module.tags)
     spans = [[Span(a, b, x) for a in range(n) for b in range(a + 1, n + 1) for x in labels] for n in lengths.tolist()]
-    scores = module.span_scores(emissions, lengths, spans)
+    scores = span_scores(module, emissions, lengths, spans)
     rows = [
         [Span(span.start, span.end, span.label, score) for span, score in zip(row, each, strict=True) if score > 1e-300]
         for row, each in zip(spans, scores, strict=True)
@@ -33,7 +35,9 @@ def every_span(module: CRF, emissions: Tensor, lengths: Tensor) -> list[list[Spa
 def candidates(module: CRF, emissions: Tensor, lengths: Tensor, n: int, min_score: float = 0.0) -> list[list[Span]]:
     labels = labels_of(module.tags)
     found: list[list[Span]] = [[] for _ in lengths]
-    for b, start, end, label, score in zip(*module.candidates(emissions, lengths, n, min_score), strict=True):
+    for b, start, end, label, score in zip(
+        *span_search.candidates(module, emissions, lengths, n, min_score), strict=True
+    ):
         found[b].append(Span(int(start), int(end), labels[label], float(score)))
     return found
 
@@ -90,7 +94,7 @@ def test_what_cannot_be_is_not_found(scheme):
     """Of a segmenter, whose gaps may be known: words across a cut, or from inside of what belongs together."""
     module = trained(scheme, seed=3, tags=WORD_TAGS[scheme])
     emissions, _ = draw(module, 1, 4, 3)
-    under = module.constrain(emissions, torch.tensor([[CUT, FREE, CUT, JOIN]]))
+    under = constrain(module, emissions, torch.tensor([[CUT, FREE, CUT, JOIN]]))
     (found,) = candidates(module, under, torch.tensor([4]), 100)
     assert {(span.start, span.end) for span in found} == {(0, 1), (0, 2), (1, 2), (2, 4)}
     assert found[0] == Span(2, 4, "WORD")
@@ -121,11 +125,11 @@ def test_odd_sizes():
     assert {span.label for span in one} == {span.label for span in other} == {"X", "Y"}
     outside = CRF(["O"], "BMES").double()
     assert candidates(outside, torch.zeros(1, 3, 1, dtype=torch.float64), torch.tensor([3]), 5) == [[]]
-    nothing = module.candidates(emissions[:0], torch.zeros(0, dtype=torch.int64), 5)
+    nothing = span_search.candidates(module, emissions[:0], torch.zeros(0, dtype=torch.int64), 5)
     assert all(len(array) == 0 for array in nothing)
     assert nothing.score.dtype == np.float64
 
 
 def test_tags_that_are_missing_are_named():
     with pytest.raises(TagError, match="no tag 'I-X'"):
-        CRF(["O", "B-X"], "BIO").candidates(torch.zeros(1, 2, 2), torch.tensor([2]), 1)
+        span_search.candidates(CRF(["O", "B-X"], "BIO"), torch.zeros(1, 2, 2), torch.tensor([2]), 1)

@@ -11,6 +11,7 @@ from hanlattice.batch import Examples
 from hanlattice.explain.values import Explanation, Without, chance
 from hanlattice.models.decode import BOUNDS, Decoded, Running, make_spans
 from hanlattice.models.folder import Model
+from hanlattice.nn.span_search import span_scores
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Matches
@@ -34,7 +35,7 @@ def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, 
         running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust)
         spans, scores = running.read(model.indexer.tag_ids, True)
         there = make_spans(Decoded(fewer.in_characters(spans), scores.cpu().numpy()), [text] * len(words), names)
-        chances = tagger.crf.span_scores(running.emissions, running.there, [asked] * len(words))
+        chances = span_scores(tagger.crf, running.emissions, running.there, [asked] * len(words))
         made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
     return tuple(made)
 

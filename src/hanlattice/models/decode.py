@@ -14,6 +14,7 @@ from torch import Tensor
 from hanlattice.batch import Examples, Indexer
 from hanlattice.batch.buckets import decoding_batches
 from hanlattice.models.tagger import Tagger
+from hanlattice.nn.span_search import candidates, decoded_span_scores
 from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans, TagIds
@@ -155,12 +156,12 @@ class Running:
         values = torch.full((len(spans.text),), torch.nan, dtype=torch.float64)
         if scores:
             where = (torch.from_numpy(array) for array in (spans.text, spans.start, spans.end))
-            values = self.crf.decoded_span_scores(self.emissions, self.there, self.tags, *where)
+            values = decoded_span_scores(self.crf, self.emissions, self.there, self.tags, *where)
         return spans._replace(text=self.places[spans.text]), values
 
     def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Tensor]:
         """The n most probable spans of each sentence, in the same form."""
-        found = self.crf.candidates(self.emissions, self.there, n, min_score)
+        found = candidates(self.crf, self.emissions, self.there, n, min_score)
         return FlatSpans(self.places[found.sentence], *found[1:4]), torch.from_numpy(found.score)
 
     def readings(self, tag_ids: TagIds, n: int) -> tuple[FlatSpans, list[float]]:

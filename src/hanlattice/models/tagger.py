@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from hanlattice.batch import Batch
 from hanlattice.batch.indexer import JOINTS, Places
 from hanlattice.nn.baselines import CharLSTM, WordLSTM
+from hanlattice.nn.constraints import boost, constrain
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
 from hanlattice.nn.language_model import LanguageModelStates
@@ -59,8 +60,8 @@ class Tagger(nn.Module):
         """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""
         emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
         if own is not None:
-            emissions = self.crf.boost(emissions, WORD, *own, trust)
-        return emissions if gaps is None else self.crf.constrain(emissions, gaps)
+            emissions = boost(self.crf, emissions, WORD, *own, trust)
+        return emissions if gaps is None else constrain(self.crf, emissions, gaps)
 
     def inputs(self, batch: Batch) -> Tensor | None:
         """[B, T, D]: for each character its own vector, those of its further ids, and the language model's states."""

@@ -1,15 +1,28 @@
-"""The most probable spans of sentences, whether or not one tagging contains them all, without scoring every span."""
+"""Spans and their probabilities: of spans that are given, of those decoded, and the most probable of all.
+
+The probability of a span is exact: of exactly these characters with this label, whatever surrounds them. The search
+finds the best without scoring every span.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
+from hanlattice.errors import TagError
+from hanlattice.nn.crf import CRF
+from hanlattice.ops import crf as op
 from hanlattice.text.lattice import Ints, cells
+from hanlattice.text.spans import Span
+from hanlattice.text.tags import labels_of, spans_to_tags
 
+SMALLEST = 1e-300  # a smaller probability counts as zero: a forbidden span must not be found
 Floats = npt.NDArray[np.float64]
 SLACK = 1e-6  # logarithms of one probability, come to in two ways, are nearer to each other than this
 
@@ -99,3 +112,156 @@ def _best(spans: FoundSpans, bars: Floats, n: int) -> tuple[FoundSpans, Floats]:
     bars = bars.copy()
     bars[lowest.sentence] = np.maximum(bars[lowest.sentence], lowest.log_probability)
     return ranked.at(rank < n), bars
+
+
+class Candidates(NamedTuple):
+    """Spans `[start, end)`, all [S], sentence by sentence and in each by falling probability.
+
+    A label is its place among the labels of the CRF's tags, sorted.
+    """
+
+    sentence: Ints
+    start: Ints
+    end: Ints
+    label: Ints
+    score: Floats
+
+
+class _Asked(NamedTuple):
+    """S spans `[start, end)` of a batch and their tags; what stands beyond end − start does not matter."""
+
+    sentence: Ints
+    start: Ints
+    end: Ints
+    tags: Ints  # [S, L]
+
+
+@torch.no_grad()
+def span_scores(crf: CRF, emissions: Tensor, lengths: Tensor, spans: Sequence[Sequence[Span]]) -> list[list[float]]:
+    """The probability of each span of each sentence: of exactly these characters with exactly this label."""
+    if len(spans) != len(lengths):
+        raise ValueError(f"spans for {len(spans)} sentences came with {len(lengths)} lengths")
+    flat = [(b, span) for b, row in enumerate(spans) for span in row]
+    if not flat:
+        return [[] for _ in spans]
+    asked = _tagged(crf, flat, np.asarray(lengths.cpu()))
+    in_order = iter(_probability(crf, emissions, lengths, asked).tolist())
+    return [[next(in_order) for _ in row] for row in spans]
+
+
+@torch.no_grad()
+def decoded_span_scores(
+    crf: CRF, emissions: Tensor, lengths: Tensor, tags: Tensor, sentence: Tensor, start: Tensor, end: Tensor
+) -> Tensor:
+    """[S], float64: the same for spans `[start, end)`, all [S], that stand in decoded tags [B, T].
+
+    The last four are on the CPU, the answer is where the emissions are; nothing waits for it.
+    """
+    b, low, high, decoded = (np.asarray(x) for x in (sentence, start, end, tags))
+    at = low[:, None] + np.arange((high - low).max(initial=1))  # [S, L]
+    found = decoded[b[:, None], np.minimum(at, decoded.shape[1] - 1)]
+    return _probability(crf, emissions, lengths, _Asked(b, low, high, found.astype(np.int64)))
+
+
+@torch.no_grad()
+def candidates(crf: CRF, emissions: Tensor, lengths: Tensor, n: int, min_score: float = 0.0) -> Candidates:
+    """The n most probable spans of each sentence, overlapping ones too, with the probabilities of `span_scores`.
+
+    Those below `min_score` are left out, and those that cannot be.
+    """
+    sizes = np.asarray(lengths.cpu(), dtype=np.int64)
+    floor = float(np.log(max(min_score, SMALLEST)))
+    found = search(_chains(crf, emissions, lengths, sizes), sizes, n, floor)
+    start = found.cell - (np.cumsum(sizes) - sizes)[found.sentence]
+    score = np.minimum(np.exp(found.log_probability), 1.0)
+    order = np.lexsort((found.label, found.long, start, -score, found.sentence))
+    order = order[score[order] >= max(min_score, SMALLEST)]
+    end = start + found.long
+    return Candidates(found.sentence[order], start[order], end[order], found.label[order], score[order])
+
+
+def _chains(crf: CRF, emissions: Tensor, lengths: Tensor, sizes: Ints) -> Chains:
+    """The probabilities of one tag, and of two in a row, from which those of all spans follow."""
+    shapes = np.array([_whole_shape(crf, label) for label in labels_of(crf.tags)], dtype=np.int64).reshape(-1, 4)
+    sentence, start = cells(sizes)
+    X = len(shapes)
+
+    def ask(*tags: int, ends: bool) -> Floats:
+        """[N, X]: how probable tags of a shape are from each character on, as the end of a span or just so."""
+        there = np.flatnonzero(start + len(tags) <= sizes[sentence])
+        rows = np.repeat(there, X)
+        asked = np.tile(shapes[:, tags], (len(there), 1))  # [S, L]
+        blocked = crf.goes_on[asked[:, -1]] if ends else np.zeros((len(rows), len(crf.tags)), dtype=np.bool_)
+        spans = _Asked(sentence[rows], start[rows], start[rows] + len(tags), asked)
+        value = np.full((len(start), X), -np.inf)
+        answer = _log_probability(crf, emissions, lengths, spans, blocked).cpu().numpy()
+        value[there] = answer.reshape(len(there), X)
+        return value
+
+    single, first, inside, last = range(4)
+    begun, within = ask(first, ends=False), ask(inside, ends=False)
+    return Chains(
+        alone=ask(single, ends=True),
+        first=begun,
+        first_inside=ask(first, inside, ends=False) - begun,
+        first_last=ask(first, last, ends=True) - begun,
+        inside_inside=ask(inside, inside, ends=False) - within,
+        inside_last=ask(inside, last, ends=True) - within,
+    )
+
+
+def _whole_shape(crf: CRF, label: str) -> list[int]:
+    shape = crf.span_tags(label)
+    if min(shape) < 0:
+        _name_missing(crf, Span(0, 1 if shape[0] < 0 else 3, label))
+    return shape
+
+
+def _probability(crf: CRF, emissions: Tensor, lengths: Tensor, asked: _Asked) -> Tensor:
+    """[S], in float64."""
+    last = asked.tags[np.arange(len(asked.tags)), asked.end - asked.start - 1]
+    answer = _log_probability(crf, emissions, lengths, asked, crf.goes_on[last])
+    if answer.is_cuda:
+        return answer.exp_().clamp_(max=1.0)
+    return torch.from_numpy(np.minimum(np.exp(answer.numpy()), 1.0))  # torch would wake its threads for it
+
+
+def _log_probability(
+    crf: CRF, emissions: Tensor, lengths: Tensor, asked: _Asked, blocked: npt.NDArray[np.bool_]
+) -> Tensor:
+    """[S], in float64, since the answer is a small difference of sums as long as the sentence."""
+    arrays = (*asked, blocked)  # the last is [S, K]: what may not come straight after
+    spans = op.TaggedSpans(*(torch.from_numpy(x).to(emissions.device, non_blocking=True) for x in arrays))
+    scores = op.CRFScores(*(part.double() for part in crf.scores))
+    return op.span_log_probability(emissions, lengths, scores, spans)
+
+
+def _tagged(crf: CRF, spans: list[tuple[int, Span]], lengths: Ints) -> _Asked:
+    """Spans with the numbers of their sentences, as arrays."""
+    labels = {label: at for at, label in enumerate({span.label for _, span in spans})}
+    rows = np.array([(b, span.start, span.end, labels[span.label]) for b, span in spans], dtype=np.int64)
+    sentence, start, end, label = rows.T
+    _check_ends(sentence, start, end, lengths)
+    shapes = np.array([crf.span_tags(name) for name in labels])  # [labels, 4]
+    single, first, inside, last = shapes[label].T[:, :, None]  # each [S, 1]
+    long = (end - start)[:, None]
+    at = np.arange(long.max())
+    tags = np.where(at == 0, np.where(long == 1, single, first), np.where(at == long - 1, last, inside))
+    missing = ((tags < 0) & (at < long)).any(1)
+    if missing.any():
+        _name_missing(crf, spans[int(missing.argmax())][1])
+    return _Asked(sentence, start, end, tags)
+
+
+def _name_missing(crf: CRF, span: Span) -> None:
+    long = span.end - span.start
+    tags = spans_to_tags([Span(0, long, span.label)], long, crf.scheme)
+    tag = next(tag for tag in tags if tag not in crf.ids)
+    raise TagError(f"this CRF has no tag {tag!r}: its tags are {', '.join(crf.tags)}")
+
+
+def _check_ends(sentence: Ints, start: Ints, end: Ints, lengths: Ints) -> None:
+    late = end > lengths[sentence]
+    if late.any():
+        b, low, high = (int(array[late.argmax()]) for array in (sentence, start, end))
+        raise ValueError(f"span [{low}, {high}) ends after sentence {b}, which has {lengths[b]} characters")

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hanlattice.bench.equality import CRFCase, largest_difference
 from hanlattice.ops import crf, library
 from hanlattice.ops.crf import FORBIDDEN, CRFScores, TaggedSpans, reference
 from hanlattice.ops.crf.batched import _logsumexp
@@ -111,7 +112,7 @@ cases = st.builds(
 
 
 @every_backend
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(case=cases, seed=st.integers(0, 10_000))
 def test_sums_equal_enumeration(op: Op, case: Case, seed: int) -> None:
     emissions, lengths, scores = case
@@ -254,20 +255,12 @@ def test_gradients_equal_those_of_the_batched(
     op: Op, dtype: torch.dtype, B: int, T: int, K: int, scale: float, forbidden: float
 ) -> None:
     """By name, and in float32 no worse than a few units of its last place."""
-    case = make(B + K, B, T, K, scale=scale, forbidden=forbidden)
-    tags, weight = make_tags(case, 1), torch.linspace(-1, 2, B, dtype=torch.float64)
-    tolerance = 1e-10 if dtype == torch.float64 else 2e-5
-    found = []
-    for crf_op, kind in ((op, dtype), (Op("batched"), torch.float64)):
-        emissions, start, transitions, end = (x.to(kind).requires_grad_() for x in (case[0], *case[2]))
-        value = crf_op.log_likelihood(emissions, tags, case[1], CRFScores(start, transitions, end))
-        (value * weight.to(kind)).sum().backward()
-        found.append({"emissions": emissions, "start": start, "transitions": transitions, "end": end})
-    for name, actual, expected in zip(found[0], found[0].values(), found[1].values(), strict=True):
-        wanted = torch.zeros_like(expected) if expected.grad is None else expected.grad
-        assert actual.grad is not None
-        assert actual.grad.dtype == dtype
-        torch.testing.assert_close(actual.grad.double(), wanted, rtol=tolerance, atol=tolerance, msg=name)
+    emissions, lengths, scores = drawn = make(B + K, B, T, K, scale=scale, forbidden=forbidden)
+    case = CRFCase(emissions, make_tags(drawn, 1), lengths, scores)
+    found = case.values(op.backend, op.device, dtype)
+    worst, difference = largest_difference(found, case.values("batched", "cpu", torch.float64))
+    assert difference <= (1e-10 if dtype == torch.float64 else 2e-5), f"{worst}: {difference:.1e}"
+    assert {found[name].dtype for name in found if name.startswith("gradient")} == {dtype}
 
 
 def test_gradient_of_the_span_probability() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
+from hanlattice.bench.equality import LSTMCase
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference, trace
@@ -23,18 +24,10 @@ COUPLED = pytest.mark.parametrize("coupled", [True, False])
 
 def made(lattice: Lattice, seed: int, coupled: bool) -> tuple[Tensor, Tensor, LatticeLSTMWeights, LatticeLSTMWeights]:
     """x, with NaN where a sentence has ended, word_x, and the weights of two directions."""
-    generator = torch.Generator().manual_seed(seed)
-    G = 3 if coupled else 4
-    shapes = ((D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,))
-    x = torch.randn(len(lattice.lengths), int(lattice.lengths.max()) + 1, D, generator=generator, dtype=torch.float64)
-    for b, length in enumerate(lattice.lengths):
-        x[b, length:] = torch.nan
-    word_x = torch.randn(len(lattice), E, generator=generator, dtype=torch.float64)
-    ahead, back = (
-        LatticeLSTMWeights(*(torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes))
-        for _ in range(2)
+    case = LSTMCase.draw(lattice, H, coupled, D=D, E=E, extra=1, scale=1.0, seed=seed)
+    return tuple(tensor.detach() for tensor in (case.x, case.word_x)) + tuple(
+        LatticeLSTMWeights(*(tensor.detach() for tensor in each)) for each in case.weights
     )
-    return x, word_x, ahead, back
 
 
 def watched(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
+from hanlattice.bench.equality import LSTMCase, largest_difference
 from hanlattice.errors import InputError
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
@@ -47,51 +49,21 @@ def threads(count: int) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-class Case:
-    """Random inputs for a lattice, and the weights of two directions. All of them want gradients."""
+def make(
+    lattice: Lattice, H: int = 5, coupled: bool = True, dtype: torch.dtype = torch.float64, seed: int = 0
+) -> LSTMCase:
+    scale = min(1.0, 3 / H**0.5)
+    return LSTMCase.draw(lattice, H, coupled, D=D, E=E, extra=1, scale=scale, seed=seed).to("cpu", dtype)
 
-    def __init__(
-        self, lattice: Lattice, H: int = 5, coupled: bool = True, dtype: torch.dtype = torch.float64, seed: int = 0
-    ) -> None:
-        generator = torch.Generator().manual_seed(seed)
 
-        def random(*shape: int, scale: float = 1.0) -> Tensor:
-            return (torch.randn(shape, generator=generator, dtype=dtype) * scale).requires_grad_()
-
-        G, size = 3 if coupled else 4, min(1.0, 3 / H**0.5)
-        shapes = ((D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,))
-        self.lattice, self.coupled = lattice, coupled
-        self.ahead, self.back = (LatticeLSTMWeights(*(random(*s, scale=size) for s in shapes)) for _ in range(2))
-        self.x = random(len(lattice.lengths), int(lattice.lengths.max()) + 1, D)
-        self.word_x = random(len(lattice), E)
-
-    def one(self, backend: str = "native") -> Tensor:
-        return lattice_lstm(self.x, self.word_x, self.lattice, self.ahead, self.coupled, backend)
-
-    def both(self, backend: str = "native") -> Tensor:
-        return bidirectional(self.x, self.word_x, self.lattice, self.ahead, self.back, self.coupled, backend)
-
-    def named(self) -> dict[str, Tensor]:
-        named = {"x": self.x, "word_x": self.word_x}
-        named |= {f"ahead.{name}": tensor for name, tensor in self.ahead._asdict().items()}
-        return named | {f"back.{name}": tensor for name, tensor in self.back._asdict().items()}
-
-    def gradients(self, h: Tensor) -> dict[str, Tensor]:
-        """Gradients, by name, of a sum in which no two outputs weigh the same."""
-        named = self.named()
-        if not h.requires_grad:  # nothing but empty sentences
-            return {name: torch.zeros_like(tensor) for name, tensor in named.items()}
-        scale = torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)
-        found = torch.autograd.grad((h * scale).sum(), list(named.values()), allow_unused=True, materialize_grads=True)
-        return dict(zip(named, found, strict=True))
+def one(case: LSTMCase, backend: str = "native") -> Tensor:
+    """The forward direction alone."""
+    return replace(case, weights=case.weights[:1]).run(backend)
 
 
 def assert_same(fast: dict[str, Tensor], slow: dict[str, Tensor], tolerance: float = 1e-9) -> None:
-    """Differences are measured by the largest number of a tensor, if that is more than one."""
-    for name in slow:
-        largest = max(1.0, slow[name].abs().max().item()) if slow[name].numel() else 1.0
-        worst = (fast[name].double() - slow[name].double()).abs().max().item() if slow[name].numel() else 0.0
-        assert worst <= tolerance * largest, f"{name}: {worst} of {largest}"
+    worst, difference = largest_difference(fast, slow)
+    assert difference <= tolerance, f"{worst}: {difference:.1e}"
 
 
 def random_lattice(lengths: list[int], seed: int = 0, words_each: float = 1.0) -> Lattice:
@@ -107,24 +79,12 @@ def random_lattice(lengths: list[int], seed: int = 0, words_each: float = 1.0) -
 
 @every_level
 @coupled_or_not
-@given(lattice=lattices(), seed=st.integers(0, 2**31))
-def test_one_direction_equals_reference(lattice: Lattice, seed: int, coupled: bool, level: str) -> None:
-    case = Case(lattice, coupled=coupled, seed=seed)
-    slow = case.one("reference")
+@given(lattice=lattices(), both=st.booleans(), seed=st.integers(0, 2**31))
+def test_it_equals_the_reference(lattice: Lattice, both: bool, seed: int, coupled: bool, level: str) -> None:
+    case = make(lattice, coupled=coupled, seed=seed)
+    case = case if both else replace(case, weights=case.weights[:1])
     with at_level(level):
-        fast = case.one()
-        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
-
-
-@every_level
-@coupled_or_not
-@given(lattice=lattices(), seed=st.integers(0, 2**31))
-def test_both_directions_equal_reference(lattice: Lattice, seed: int, coupled: bool, level: str) -> None:
-    case = Case(lattice, coupled=coupled, seed=seed)
-    slow = case.both("reference")
-    with at_level(level):
-        fast = case.both()
-        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
+        assert_same(case.values("native"), case.values("reference"))
 
 
 @every_level
@@ -134,53 +94,48 @@ def test_both_directions_equal_reference(lattice: Lattice, seed: int, coupled: b
 def test_any_width(H: int, dtype: torch.dtype, coupled: bool, level: str) -> None:
     """More sentences than a call takes, ragged, with empty ones and with more words than characters."""
     lengths = [*range(12), *[9] * 30]
-    case = Case(random_lattice(lengths, words_each=1.5), H=H, coupled=coupled, dtype=dtype)
-    slow = case.both("batched")
+    case = make(random_lattice(lengths, words_each=1.5), H=H, coupled=coupled, dtype=dtype)
+    slow = case.run("batched")
     with at_level(level):
-        fast = case.both()
+        fast = case.run("native")
         tolerance = 1e-9 if dtype == torch.float64 else 1e-4
-        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)}, tolerance)
+        assert_same(case.with_gradients(fast), case.with_gradients(slow), tolerance)
 
 
 @every_level
 @coupled_or_not
 def test_float32_is_near_reference_in_float64(coupled: bool, level: str) -> None:
-    case = Case(random_lattice([12, 7, 1, 0]), H=17, coupled=coupled, dtype=torch.float32)
-    exact = Case(case.lattice, H=17, coupled=coupled)
-    for mine, given_ in zip(exact.named().values(), case.named().values(), strict=True):
-        mine.data = given_.detach().double()
-    slow = exact.both("reference")
+    case = make(random_lattice([12, 7, 1, 0]), H=17, coupled=coupled, dtype=torch.float32)
     with at_level(level):
-        fast = case.both()
-        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **exact.gradients(slow)}, 1e-5)
+        assert_same(case.values("native"), case.to("cpu", torch.float64).values("reference"), 1e-5)
 
 
 @pytest.mark.parametrize("words", [0, 300])
 def test_any_number_of_words_at_a_place(words: int) -> None:
     lattice = Lattice.from_words([3, 6], [(1, 2, 4 + k % 3, 0) for k in range(words)])
-    case = Case(lattice, H=17)
-    slow, fast = case.both("reference"), case.both()
-    assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)})
+    case = make(lattice, H=17)
+    slow, fast = case.run("reference"), case.run("native")
+    assert_same(case.with_gradients(fast), case.with_gradients(slow))
 
 
 @coupled_or_not
 def test_gradcheck(coupled: bool) -> None:
     lattice = Lattice.from_words([3, 2], [(0, 0, 3, 1), (0, 1, 3, 2), (1, 0, 2, 3), (0, 0, 2, 4)])
-    case = Case(lattice, H=2, coupled=coupled)
+    case = make(lattice, H=2, coupled=coupled)
 
     def run(x: Tensor, word_x: Tensor, *flat: Tensor) -> Tensor:
         ahead, back = LatticeLSTMWeights(*flat[:9]), LatticeLSTMWeights(*flat[9:])
         return bidirectional(x, word_x, lattice, ahead, back, coupled, "native")
 
-    assert torch.autograd.gradcheck(run, (case.x, case.word_x, *case.ahead, *case.back))
+    assert torch.autograd.gradcheck(run, (case.x, case.word_x, *case.weights[0], *case.weights[1]))
 
 
 @every_level
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("is_fork", [False, True], ids=["torch's threads", "own threads"])
 def test_the_number_of_threads_changes_no_bit(is_fork: bool, dtype: torch.dtype, level: str) -> None:
-    case = Case(random_lattice([11, 3, 0, 9, 9, 1, 8] * 6), H=17, dtype=dtype)
-    weights = [LatticeLSTMWeights(*(tensor.detach() for tensor in each)) for each in (case.ahead, case.back)]
+    case = make(random_lattice([11, 3, 0, 9, 9, 1, 8] * 6), H=17, dtype=dtype)
+    weights = [LatticeLSTMWeights(*(tensor.detach() for tensor in each)) for each in case.weights]
     found = []
     for count in (1, 2, 3, 8):
         with threads(count), at_level(level), mock.patch.object(ops_threads, "_is_fork", is_fork):
@@ -196,40 +151,27 @@ def test_the_number_of_threads_changes_no_bit(is_fork: bool, dtype: torch.dtype,
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_rest_of_the_batch_changes_no_bit(dtype: torch.dtype, level: str) -> None:
     lattice = random_lattice([11, 3, 0, 9, 9, 1, 8, 2, 5] * 4)
-    case = Case(lattice, H=17, dtype=dtype)
+    case = make(lattice, H=17, dtype=dtype)
     with at_level(level), torch.no_grad():
-        together = case.both()
+        together = case.run("native")
         for b, length in enumerate(lattice.lengths[:9].tolist()):
             mine = np.flatnonzero(lattice.sentence == b)
             places = (lattice.sentence[mine] * 0, lattice.start[mine], lattice.end[mine], lattice.word[mine])
             alone = Lattice(lattice.lengths[b : b + 1], *places)
             x, word_x = case.x[b : b + 1, :length], case.word_x[torch.from_numpy(mine)]
-            h = bidirectional(x, word_x, alone, case.ahead, case.back, backend="native")
+            h = bidirectional(x, word_x, alone, case.weights[0], case.weights[1], backend="native")
             assert torch.equal(h[0], together[b, :length])
             assert (together[b, length:] == 0).all()
-
-
-def test_padding_is_never_read() -> None:
-    case = Case(random_lattice([2, 5, 0]))
-    clean = case.both()
-    expected = case.gradients(clean)
-    with torch.no_grad():
-        for b, length in enumerate(case.lattice.lengths.tolist()):
-            case.x[b, length:] = float("nan")
-    poisoned = case.both()
-    assert torch.equal(clean, poisoned)
-    found = case.gradients(poisoned)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 @every_level
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_nan_inside_a_sentence_comes_out(dtype: torch.dtype, level: str) -> None:
-    case = Case(random_lattice([6, 6]), H=17, dtype=dtype)
+    case = make(random_lattice([6, 6]), H=17, dtype=dtype)
     with at_level(level), torch.no_grad():
-        clean = case.one()
+        clean = one(case)
         case.x[0, 3] = float("nan")
-        h = case.one()
+        h = one(case)
     assert torch.equal(h[0, :3], clean[0, :3])
     assert h[0, 3:6].isnan().all()
     assert torch.equal(h[1], clean[1])
@@ -239,16 +181,16 @@ def test_nan_inside_a_sentence_comes_out(dtype: torch.dtype, level: str) -> None
 @pytest.mark.parametrize("scale", [0.0, 1e3, 1e30, float("inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_saturated_gates_stay_finite(dtype: torch.dtype, scale: float, level: str) -> None:
-    case = Case(random_lattice([8, 3]), H=5, dtype=dtype)
+    case = make(random_lattice([8, 3]), H=5, dtype=dtype)
     with torch.no_grad():
-        for weights in (case.ahead, case.back):
+        for weights in case.weights:
             weights.char_bias.copy_(torch.where(weights.char_bias > 0, scale, -scale))
             weights.word_bias.copy_(torch.where(weights.word_bias > 0, scale, -scale))
             weights.link_bias.copy_(torch.where(weights.link_bias > 0, scale, -scale))
-    slow = case.both("reference")
+    slow = case.run("reference")
     with at_level(level):
-        fast = case.both()
-        assert_same({"h": fast, **case.gradients(fast)}, {"h": slow, **case.gradients(slow)}, 1e-5)
+        fast = case.run("native")
+        assert_same(case.with_gradients(fast), case.with_gradients(slow), 1e-5)
 
 
 @every_level
@@ -274,10 +216,10 @@ def test_the_functions_are_precise_near_zero_and_far_from_it(dtype: torch.dtype,
 def test_a_very_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> None:
     T = 20_000
     words = [(0, 0, T, 0), (0, 10, 12, 1), (0, T - 2, T, 2)]
-    case = Case(Lattice.from_words([T], words), H=17, dtype=dtype)
-    h = case.one()
+    case = make(Lattice.from_words([T], words), H=17, dtype=dtype)
+    h = one(case)
     assert h.isfinite().all()
-    found = torch.autograd.grad(h[0, T - 1].sum(), [case.x, case.word_x, *case.ahead])
+    found = torch.autograd.grad(h[0, T - 1].sum(), [case.x, case.word_x, *case.weights[0]])
     assert all(gradient.isfinite().all() for gradient in found)
     assert (found[1][0] != 0).any()
     assert (found[0][0, 0] != 0).any()  # by the word: through 20,000 characters nothing else would be left
@@ -285,47 +227,47 @@ def test_a_very_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> 
 
 @coupled_or_not
 def test_memory_that_nobody_filled_is_not_read(coupled: bool) -> None:
-    case = Case(random_lattice([9, 4, 0, 1, 7]), H=17, coupled=coupled)
-    expected = case.both()
+    case = make(random_lattice([9, 4, 0, 1, 7]), H=17, coupled=coupled)
+    expected = case.run("native")
     torch.use_deterministic_algorithms(True)  # torch.empty then gives NaN
     try:
         assert torch.empty(3).isnan().all()
-        h = case.both()
-        found = case.gradients(h)
+        h = case.run("native")
+        found = case.with_gradients(h)
     finally:
         torch.use_deterministic_algorithms(False)
     assert torch.equal(h, expected)
-    assert_same(found, case.gradients(expected))
+    assert_same(found, case.with_gradients(expected))
 
 
 def test_without_gradients_it_is_the_same_and_keeps_nothing() -> None:
-    case = Case(random_lattice([9, 4, 0]), H=17)
+    case = make(random_lattice([9, 4, 0]), H=17)
     before = {name: tensor.detach().clone() for name, tensor in case.named().items()}
-    one, both = case.one(), case.both()
+    single, both = one(case), case.run("native")
     with torch.no_grad():
-        assert torch.equal(case.one(), one)
-        assert torch.equal(case.both(), both)
-        _, traces = Problem(case.x, case.word_x, case.lattice, [case.ahead], True).run_forward(keep=False)
+        assert torch.equal(one(case), single)
+        assert torch.equal(case.run("native"), both)
+        _, traces = Problem(case.x, case.word_x, case.lattice, [case.weights[0]], True).run_forward(keep=False)
     assert traces == []
-    assert all(torch.equal(tensor, before[name]) for name, tensor in case.named().items())
+    assert all(torch.equal(tensor.nan_to_num(), before[name].nan_to_num()) for name, tensor in case.named().items())
 
 
 def test_backward_twice_gives_the_same() -> None:
-    case = Case(random_lattice([9, 4, 0]), H=17)
-    h = case.both()
+    case = make(random_lattice([9, 4, 0]), H=17)
+    h = case.run("native")
     wanted = list(case.named().values())
     first = torch.autograd.grad(h.sum(), wanted, retain_graph=True)
     second = torch.autograd.grad(h.sum(), wanted)
     assert all(torch.equal(*pair) for pair in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("wanted", ["x", "word_x", "ahead.char_hidden", "back.link_input"])
+@pytest.mark.parametrize("wanted", ["x", "word_x", "forward char_hidden", "backward link_input"])
 def test_only_what_wants_a_gradient_gets_one(wanted: str) -> None:
-    case = Case(random_lattice([9, 4, 0]), H=17)
-    expected = case.gradients(case.both())[wanted]
+    case = make(random_lattice([9, 4, 0]), H=17)
+    expected = case.values("native")[f"gradient of {wanted}"]
     for name, tensor in case.named().items():
         tensor.requires_grad_(name == wanted)
-    h = case.both()
+    h = case.run("native")
     (h * torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)).sum().backward()
     gradients = {name: tensor.grad for name, tensor in case.named().items() if tensor.grad is not None}
     assert list(gradients) == [wanted]
@@ -333,14 +275,14 @@ def test_only_what_wants_a_gradient_gets_one(wanted: str) -> None:
 
 
 def test_tensors_need_not_be_contiguous() -> None:
-    case = Case(random_lattice([9, 4, 0]), H=17)
-    expected = case.both()
+    case = make(random_lattice([9, 4, 0]), H=17)
+    expected = case.run("native")
 
     def spread(tensor: Tensor) -> Tensor:
         return torch.stack([tensor, tensor], dim=-1)[..., 0]
 
     x, word_x = spread(case.x), spread(case.word_x)
-    ahead, back = (LatticeLSTMWeights(*map(spread, each)) for each in (case.ahead, case.back))
+    ahead, back = (LatticeLSTMWeights(*map(spread, each)) for each in case.weights)
     h = bidirectional(x, word_x, case.lattice, ahead, back, backend="native")
     assert torch.equal(h, expected)
     (by_expanded,) = torch.autograd.grad(h.sum(), case.x)  # whose d h is one number, expanded
@@ -349,37 +291,37 @@ def test_tensors_need_not_be_contiguous() -> None:
 
 
 def test_arrays_of_a_lattice_need_not_be_contiguous() -> None:
-    case = Case(random_lattice([9, 4, 0]), H=17)
-    expected = case.both()
+    case = make(random_lattice([9, 4, 0]), H=17)
+    expected = case.run("native")
     names = ("lengths", "sentence", "start", "end", "word")
-    case.lattice = Lattice.trusted(*(np.repeat(getattr(case.lattice, name), 2)[::2] for name in names))
-    h = case.both()
+    spread = Lattice.trusted(*(np.repeat(getattr(case.lattice, name), 2)[::2] for name in names))
+    h = replace(case, lattice=spread).run("native")
     assert torch.equal(h, expected)
-    assert_same(case.gradients(h), case.gradients(expected))
+    assert_same(case.with_gradients(h), case.with_gradients(expected))
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_nothing_to_do(lengths: list[int]) -> None:
-    weights = Case(Lattice.from_words([1], [])).ahead
+    weights = make(Lattice.from_words([1], [])).weights[0]
     x, word_x = torch.randn(len(lengths), 2, D, dtype=torch.float64), torch.zeros(0, E, dtype=torch.float64)
     h = bidirectional(x, word_x, Lattice.from_words(lengths, []), weights, weights, backend="native")
     assert torch.equal(h, torch.zeros(len(lengths), 2, 10, dtype=torch.float64))
 
 
 def test_mixed_types_are_refused() -> None:
-    case = Case(random_lattice([4]))
+    case = make(random_lattice([4]))
     with pytest.raises(RuntimeError, match="all of them float32 or all float64"):
-        lattice_lstm(case.x.float(), case.word_x, case.lattice, case.ahead, backend="native")
+        lattice_lstm(case.x.float(), case.word_x, case.lattice, case.weights[0], backend="native")
 
 
 def test_without_the_library_it_says_why() -> None:
-    case = Case(random_lattice([4]))
+    case = make(random_lattice([4]))
     assert native.available(case.x)
     assert not native.available(case.x.half())
     with mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it was left at home")):
         assert not native.available(case.x)
         with pytest.raises(InputError, match="left at home"):
-            case.one()
+            one(case)
 
 
 @pytest.mark.parametrize("name", ["lattice_forward", "lattice_backward"])

@@ -25,7 +25,7 @@ FLOORS = (
     ("explain",),
     ("models",),
     ("nn", "batch"),
-    ("ops", "data", "evaluation", "plain"),
+    ("ops", "data", "evaluation"),
     ("style",),
     ("text", "config"),
     ("events", "extras"),

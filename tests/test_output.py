@@ -11,8 +11,7 @@ from html.parser import HTMLParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
-from hanlattice.output.lines import parts_of
+from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, parts_of, terminal_lines
 from hanlattice.predict import Document
 from hanlattice.text.spans import Span
 from tests.strategies import ODD, any_character, spans

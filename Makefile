@@ -1,8 +1,7 @@
 # One word for each intention. `make demo` and `make test` set up everything that they need.
 PYTHON ?= python3
 BIN := .venv/bin
-# --no-compile: of ten thousand modules few are ever imported, and Python compiles those by itself.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo train-demo test check bench docs clean
 

@@ -1,6 +1,6 @@
 """What the lattice costs: equality first, then times, as ratios in one process.
 
-`measure` gives what it has after each section, `bench` all of it, as a dict that JSON can hold.
+`measure` yields a record after each section, `bench` returns the last one: a dict that JSON can hold.
 
 - checks: every backend against `reference`. If one differs, nothing is timed.
 - encoder: forward, and forward + backward, beside `torch.nn.LSTM` of the same sizes. A lattice's index arrays are an
@@ -9,9 +9,10 @@
 - tagging: raw text to spans, with made words and random weights.
 
 The character LSTM of the last two is the package's own, which packs its sentences. On a CPU that is slower than the
-padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is no gain of lattices.
+padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is not a gain of the
+lattice.
 
-Absolute times belong to the machine and the moment; what can be compared are figures of one run.
+Absolute times depend on the machine and the moment; compare figures of one run only.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SECTIONS = {
 
 
 def measure(settings: Settings, tell: Callable[[str], None] = lambda _: None) -> Iterator[tuple[str, Record]]:
-    """(section, all that is known by then) after each section. `tell` hears what is being done."""
+    """(section, the record so far) after each section. `tell` is called with what is being measured."""
     device = find_device(settings.device)
     use_threads(settings.threads)
     record: Record = {"settings": settings.as_dict(), "versions": versions(), "machine": machine(device)}

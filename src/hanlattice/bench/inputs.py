@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import torch
-
+from dataclasses import dataclass
 from hanlattice.batch import Examples
 from hanlattice.errors import InputError
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding
+from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Matches
 from hanlattice.text.tags import tag_set
+from typing import Any
+
 
 SCHEME = "BMES"
 TAGS = tuple(tag_set(["NAME", "CONT", "RACE", "TITLE", "EDU", "ORG", "PRO", "LOC"], SCHEME))
@@ -35,8 +36,8 @@ class Settings:
     device: str = "cpu"
     threads: int = 2
     batches: tuple[int, ...] = (1, 16, 32, 128, 1024)
-    hidden: tuple[int, ...] = (100, 200)  # training and tagging are measured with the first
-    seconds: float = 0.5  # that each figure takes at least
+    hidden: tuple[int, ...] = (100, 200)
+    seconds: float = 0.5  # the least time to measure for each figure
     length: int = 50  # T, characters of a sentence
     dim: int = 64  # D, of characters and of words
     words: int = 50_000  # of the lexicon that tagging uses

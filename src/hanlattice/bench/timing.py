@@ -95,7 +95,7 @@ def _is_gpu(device: torch.device | None) -> bool:
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
-    """On a GPU what torch allocates there; on Linux the growth of resident memory; None where nobody counts."""
+    """On a GPU what torch allocates there; on Linux the growth of resident memory; None where it cannot be measured."""
     return _on_gpu(work, device) if device.type == "cuda" else _resident(work)
 
 
@@ -138,7 +138,7 @@ def _kilobytes(name: str) -> int:
 
 
 def versions() -> dict[str, Any]:
-    """None for what is not there."""
+    """None for what is not installed."""
     return {
         "hanlattice": __version__,
         "python": platform.python_version(),
@@ -159,7 +159,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
-        "native": library.missing() or library.loaded().level,  # its instruction set, or why it is not there
+        "native": library.missing() or library.loaded().level,  # its instruction set, or why it is missing
     }
 
 

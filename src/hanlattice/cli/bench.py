@@ -14,13 +14,13 @@ def bench(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="A batch size; may come often. [default: 1 16 32 128 1024]")
+        list[int] | None, typer.Option(min=1, help="A batch size; may be repeated. [default: 1 16 32 128 1024]")
     ] = None,
     hidden: Annotated[
-        list[int] | None, typer.Option(min=1, help="H, units in each direction; may come often. [default: 100 200]")
+        list[int] | None, typer.Option(min=1, help="H, units in each direction; may be repeated. [default: 100 200]")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="That each figure takes at least.")] = 0.5,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for everything measured.")] = None,
+    seconds: Annotated[float, typer.Option(help="The least time to measure for each figure.")] = 0.5,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for all figures.")] = None,
     plot: Annotated[Path | None, typer.Option(help="An SVG or PNG file for rates against batch size.")] = None,
 ) -> None:
     """What the lattice costs beside a plain LSTM: equality with the reference first, then times in one process."""

@@ -31,7 +31,7 @@ class Loaded(NamedTuple):
 
 @cache
 def loaded() -> Loaded:
-    """The library, once for the whole process. That what the environment asks for cannot be had is told at once."""
+    """The library, loaded once a process. If what the environment asks for is missing, a warning says so."""
     found = _find()
     asked = {name for name in ("HANLATTICE_NATIVE", "HANLATTICE_LIBRARY") if os.environ.get(name, "0") != "0"}
     if found.library is None and asked:

@@ -104,9 +104,7 @@ def _body(documents: Iterable[Document], places: dict[str, int]) -> Iterator[str
     texts = 0
     yield "<main>\n"
     for document in documents:
-        parts = (
-            _escaped(text) if span is None else _marked(text, span, places) for text, span in parts_of(document)
-        )
+        parts = (_escaped(text) if span is None else _marked(text, span, places) for text, span in parts_of(document))
         yield f'<p dir="auto">{"".join(parts)}</p>\n'
         counts.update(span.label for span in document.spans)
         texts += 1

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import torch
-from dataclasses import dataclass
+
 from hanlattice.batch import Examples
 from hanlattice.errors import InputError
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding
-from hanlattice.nn.embeddings import WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.lexicon import Matches
+from hanlattice.text.lexicon import Lexicon, Matches
 from hanlattice.text.tags import tag_set
-from typing import Any
-
 
 SCHEME = "BMES"
 TAGS = tuple(tag_set(["NAME", "CONT", "RACE", "TITLE", "EDU", "ORG", "PRO", "LOC"], SCHEME))

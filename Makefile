@@ -1,7 +1,7 @@
 # One word for each intention. `make demo` and `make test` set up everything that they need.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: demo train-demo test check bench docs clean
 
@@ -53,6 +53,7 @@ define install
 @$(BIN)/python hatch_build.py --if-changed || true
 @echo "installing hanlattice$(1) and what it needs …"
 @$(PIP) -e '.$(1)'
+@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # on all cores, where pip would take one
 @touch $@
 endef
 

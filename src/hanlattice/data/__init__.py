@@ -1,16 +1,7 @@
 """Corpora: readers and writers of character columns, segmented lines and JSONL spans, and the known downloads."""
 
 from hanlattice.data.corpus import read_corpus
-from hanlattice.data.download import (
-    KNOWN,
-    Fetched,
-    Known,
-    cache_folder,
-    fetch,
-    is_fetched,
-    known,
-    resolve,
-)
+from hanlattice.data.download import KNOWN, Fetched, Known, cache_folder, fetch, is_fetched, known, resolve
 from hanlattice.text.sentence import Corpus
 
 __all__ = [

@@ -152,20 +152,16 @@ def _check_tags(blocks: Iterable[_Block], path: str | Path, scheme: str) -> None
                 continue
             seen.add(tag)
             try:
-                prefixes.add(split_tag(tag)[0])
-                if scheme == "auto":
-                    _check_family(tag, prefixes)
-                else:
-                    check_prefix(tag, split_tag(tag)[0], scheme)
+                prefix = split_tag(tag)[0]
+                if scheme != "auto":
+                    check_prefix(tag, prefix, scheme)
+                elif not schemes_with(prefixes | {prefix}):
+                    before = ", ".join(sorted(prefixes - {prefix})) or "nothing"
+                    raise TagError(f"{tag!r} after tags with the prefixes {before} fits no scheme: {EXPECTED}")
+                prefixes.add(prefix)
             except TagError as error:
                 line = f"{block.characters[at]} {block.between[at]} {tag}"
                 raise TagError(error.message + _hint(line), path, block.line + at) from None
-
-
-def _check_family(tag: str, prefixes: set[str]) -> None:
-    if not schemes_with(prefixes):
-        before = ", ".join(sorted(prefixes - {split_tag(tag)[0]})) or "nothing"
-        raise TagError(f"{tag!r} after tags with the prefixes {before} fits no scheme: {EXPECTED}")
 
 
 def _illegal(blocks: Iterable[_Block], path: str | Path, scheme: str) -> tuple[str, ...]:

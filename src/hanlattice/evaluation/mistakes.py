@@ -81,18 +81,11 @@ class ComparedSentence:
 
     def as_dict(self) -> dict[str, object]:
         """Offsets are code points of `text`, half-open."""
-        spans = [
-            {
-                "start": each.span.start,
-                "end": each.span.end,
-                "label": each.span.label,
-                "text": self.text[each.span.start : each.span.end],
-                "gold": each.gold,
-                "a": each.a,
-                "b": each.b,
-            }
-            for each in self.spans
-        ]
+        spans = []
+        for each in self.spans:
+            start, end, label = each.span.start, each.span.end, each.span.label
+            spans.append({"start": start, "end": end, "label": label, "text": self.text[start:end]})
+            spans[-1] |= {"gold": each.gold, "a": each.a, "b": each.b}
         return {"index": self.index, "text": self.text, "differences": self.differences, "spans": spans}
 
 
@@ -214,13 +207,14 @@ def compare(
     overall = _comparison("all", [each for sentence in compared for each in sentence.spans])
     rows = {classes.name: _break_down(compared, classes) for classes in _classes(compared, lexicon, trained)}
     wrong = [sentence for sentence in compared if sentence.has_mistakes]
+    texts = {sentence.text for sentence in trained or ()}
     return Mistakes(
         overall=overall,
         p_value=sign_test(overall.only_a, overall.only_b),
         breakdowns={name: found for name, found in rows.items() if found},
         coverage=() if lexicon is None else tuple(_coverage(lexicon, trained, overall, rows["lexicon"])),
         count=len(gold),
-        repeated=None if trained is None else _repeated(gold, trained),
+        repeated=None if trained is None else sum(sentence.text in texts for sentence in gold),
         sentences=tuple(sorted(wrong, key=lambda sentence: (-sentence.differences, sentence.index))),
     )
 
@@ -230,7 +224,7 @@ def _compare_sentence(index: int, sentence: Sentence, a: Iterable[Span], b: Iter
         raise InputError(f"sentence {index + 1} has no labels: expected spans, or an empty list of them")
     gold = set(sentence.spans)
     found_a, found_b = (_checked(index, sentence.text, spans) for spans in (a, b))
-    spans = [ComparedSpan(span, True, *(_outcome(span, found) for found in (found_a, found_b))) for span in gold]
+    spans = [ComparedSpan(span, True, _outcome(span, found_a), _outcome(span, found_b)) for span in gold]
     for span in (found_a | found_b) - gold:
         kind = _error_kind(span, gold, "invented")
         spans.append(ComparedSpan(span, False, kind if span in found_a else None, kind if span in found_b else None))
@@ -271,14 +265,13 @@ def _comparison(name: str, spans: Sequence[ComparedSpan]) -> Comparison:
         only_a=pairs[True, False],
         only_b=pairs[False, True],
         wrong_both=sum(each.in_a and each.in_b for each in spans if not each.gold),
-        a=_side(len(entities), [(each.gold, each.a) for each in spans]),
-        b=_side(len(entities), [(each.gold, each.b) for each in spans]),
+        a=_side(len(entities), Counter((each.gold, each.a) for each in spans)),
+        b=_side(len(entities), Counter((each.gold, each.b) for each in spans)),
     )
 
 
-def _side(gold: int, outcomes: Iterable[tuple[bool, str | None]]) -> Side:
-    """From (whether it is an entity, what it is to the model) of each span."""
-    counts = Counter(outcomes)
+def _side(gold: int, counts: Counter[tuple[bool, str | None]]) -> Side:
+    """From the counts of (whether a span is an entity, what it is to the model)."""
     missed = {kind: counts[True, kind] for kind in MISSED}
     wrong = {kind: counts[False, kind] for kind in WRONG}
     correct = gold - sum(missed.values())
@@ -304,11 +297,6 @@ def _coverage(
         yield Coverage("train", len(names), sum(name in lexicon for name in names))
     known = next((row for row in rows if row.name == IN), _comparison(IN, ()))
     yield Coverage("test", overall.gold, known.gold, overall.error_reduction, known.error_reduction)
-
-
-def _repeated(gold: Iterable[Sentence], trained: Iterable[Sentence]) -> int:
-    texts = {sentence.text for sentence in trained}
-    return sum(sentence.text in texts for sentence in gold)
 
 
 # ---- Classes of spans. A class follows from a span and its text alone, not from who found it: gold and found spans are
@@ -339,7 +327,8 @@ def _classes(
 ) -> Iterator[Classes]:
     """Every breakdown for which there are sources."""
     yield Classes("type", lambda _, span: span.label)
-    yield Classes("group", lambda _, span: _group(span.label))
+    # `NAM` of `PER.NAM`: what follows the last dot, as the scorer groups types
+    yield Classes("group", lambda _, span: span.label.rpartition(".")[2] or None if "." in span.label else None)
     yield Classes("length", lambda _, span: _length_class(span.end - span.start), (*(n for _, n in LENGTHS), LONGER))
     if lexicon is not None:
         words, inside = lexicon, _crossed_places(lexicon, [sentence.text for sentence in compared])
@@ -352,11 +341,6 @@ def _classes(
     if trained is not None:
         known = _seen_labels(trained)
         yield Classes("training", lambda s, span: _seen_class(s.text, span, known), (SEEN, RELABELLED, UNSEEN))
-
-
-def _group(label: str) -> str | None:
-    """`NAM` of `PER.NAM`: what follows the last dot, as the scorer groups types."""
-    return label.rpartition(".")[2] or None if "." in label else None
 
 
 def _length_class(length: int) -> str:
@@ -379,14 +363,12 @@ def _seen_labels(trained: Iterable[Sentence]) -> dict[str, set[str]]:
     for sentence in trained:
         for span in sentence.spans or ():
             labels[fold(sentence.text[span.start : span.end])].add(span.label)
-    return dict(labels)
+    return labels
 
 
 def _seen_class(text: str, span: Span, known: Mapping[str, set[str]]) -> str:
-    labels = known.get(fold(text[span.start : span.end]))
-    if labels is None:
-        return UNSEEN
-    return SEEN if span.label in labels else RELABELLED
+    labels = known.get(fold(text[span.start : span.end]), ())
+    return SEEN if span.label in labels else RELABELLED if labels else UNSEEN
 
 
 # ---- The report: lines, tables, sentences with brackets, and all of it as Markdown.
@@ -410,37 +392,26 @@ def summary(mistakes: Mistakes) -> Iterator[str]:
 
 def tables(mistakes: Mistakes) -> Iterator[Table]:
     """All entities, the kinds of error, the entities in the lexicon, and every breakdown."""
-    yield _overall_table(mistakes.overall)
-    yield _kinds_table(mistakes.overall)
-    if mistakes.coverage:
-        yield _coverage_table(mistakes.coverage)
-    for name, rows in mistakes.breakdowns.items():
-        headings = (name, "gold", "A: P", "R", "F1", "B: P", "R", "F1", "only A", "only B", "ER %")
-        yield Table(TITLES[name], headings, tuple(map(_breakdown_cells, rows)))
-
-
-def _overall_table(row: Comparison) -> Table:
-    headings = ("model", "precision", "recall", "F1", "correct", "missed", "wrong", "wrong in both")
+    both = mistakes.overall
     rows = []
-    for name, side in (("A", row.a), ("B", row.b)):
-        numbers = side.score.correct, side.errors, side.score.predicted - side.score.correct, row.wrong_both
+    for name, side in (("A", both.a), ("B", both.b)):
+        numbers = side.score.correct, side.errors, side.score.predicted - side.score.correct, both.wrong_both
         rows.append((name, *side.score.cells(), *map(count, numbers)))
-    return Table("All entities", headings, tuple(rows))
-
-
-def _kinds_table(row: Comparison) -> Table:
-    columns = (row.a.missed, row.b.missed, row.a.wrong, row.b.wrong)
+    headings: tuple[str, ...] = ("model", "precision", "recall", "F1", "correct", "missed", "wrong", "wrong in both")
+    yield Table("All entities", headings, tuple(rows))
+    columns = (both.a.missed, both.b.missed, both.a.wrong, both.b.wrong)
     rows = [(kind, *(count(column.get(kind)) for column in columns)) for kind in (*NEAR, MISSED[-1], WRONG[-1])]
-    return Table("Kinds of error", ("kind", "missed by A", "missed by B", "wrong in A", "wrong in B"), tuple(rows))
-
-
-def _coverage_table(coverage: Iterable[Coverage]) -> Table:
-    headings = ("part", "entities", "in the lexicon", "ratio %", "ER %", "ER % of those in the lexicon")
+    yield Table("Kinds of error", ("kind", "missed by A", "missed by B", "wrong in A", "wrong in B"), tuple(rows))
     rows = []
-    for each in coverage:
+    for each in mistakes.coverage:
         shares = each.share, each.error_reduction, each.error_reduction_known
         rows.append((each.part, count(each.entities), count(each.known), *map(percent, shares)))
-    return Table("Entities in the lexicon", headings, tuple(rows))
+    headings = ("part", "entities", "in the lexicon", "ratio %", "ER %", "ER % of those in the lexicon")
+    if rows:
+        yield Table("Entities in the lexicon", headings, tuple(rows))
+    for name, classes in mistakes.breakdowns.items():
+        headings = (name, "gold", "A: P", "R", "F1", "B: P", "R", "F1", "only A", "only B", "ER %")
+        yield Table(TITLES[name], headings, tuple(map(_breakdown_cells, classes)))
 
 
 def _breakdown_cells(row: Comparison) -> tuple[str, ...]:
@@ -493,13 +464,8 @@ def markdown(
     if shown:
         lines += ["", f"## Sentences, {len(shown):,} of {mistakes.different:,}"]
     for sentence in shown:
-        lines += ["", f"### {sentence_title(sentence)}", "", *_fenced(sentence)]
+        block = [f"{who:<5}{''.join(piece.text for piece in pieces)}" for who, pieces in sentence_lines(sentence)]
+        longest = max(map(len, re.findall("`+", "\n".join(block))), default=0)
+        fence = "`" * max(3, longest + 1)  # longer than any run of backticks: nothing inside needs an escape
+        lines += ["", f"### {sentence_title(sentence)}", "", fence, *block, fence]
     return "\n".join(lines) + "\n"
-
-
-def _fenced(sentence: ComparedSentence) -> list[str]:
-    """A block in which nothing needs an escape; the fence is longer than any run of backticks in it."""
-    lines = [f"{who:<5}{''.join(piece.text for piece in pieces)}" for who, pieces in sentence_lines(sentence)]
-    longest = max(map(len, re.findall("`+", "\n".join(lines))), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [fence, *lines, fence]

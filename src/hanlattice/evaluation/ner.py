@@ -91,16 +91,16 @@ def score_tags(
     """
     if scheme not in SCHEMES:
         raise ValueError(f"{scheme!r} is not a scheme: expected one of {', '.join(SCHEMES)}")
-    _check_same_number(len(gold_tags), len(predicted_tags))
-    for at, (gold, predicted) in enumerate(zip(gold_tags, predicted_tags, strict=True)):
+    for at, (gold, predicted) in enumerate(zip(gold_tags, predicted_tags, strict=False)):
         if len(gold) != len(predicted):
             raise ValueError(f"sentence {at} has {len(gold)} gold tags but {len(predicted)} predicted tags")
-    read = _loose_marks if loose else _strict_marks
+    read = _loose_marks if loose else lambda tags, scheme: _marks(tags_to_spans(tags, scheme))
     return _compare([read(tags, scheme) for tags in gold_tags], [read(tags, scheme) for tags in predicted_tags])
 
 
 def _compare(gold: Sequence[set[Mark]], predicted: Sequence[set[Mark]]) -> Report:
-    _check_same_number(len(gold), len(predicted))
+    if len(gold) != len(predicted):
+        raise ValueError(f"{len(gold)} gold sentences cannot be compared with {len(predicted)} predicted sentences")
     wanted: Counter[str] = Counter()
     found: Counter[str] = Counter()
     correct: Counter[str] = Counter()
@@ -112,15 +112,9 @@ def _compare(gold: Sequence[set[Mark]], predicted: Sequence[set[Mark]]) -> Repor
     return Report(_total(by_type.values()), by_type, _groups(by_type))
 
 
-def _check_same_number(gold: int, predicted: int) -> None:
-    if gold != predicted:
-        raise ValueError(f"{gold} gold sentences cannot be compared with {predicted} predicted sentences")
-
-
 def _total(scores: Iterable[Score]) -> Score:
     counts = [(score.gold, score.predicted, score.correct) for score in scores]
-    gold, predicted, correct = map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0)
-    return Score(gold, predicted, correct)
+    return Score(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
 def _groups(by_type: dict[str, Score]) -> dict[str, Score]:
@@ -134,10 +128,6 @@ def _groups(by_type: dict[str, Score]) -> dict[str, Score]:
 
 def _marks(spans: Iterable[Span]) -> set[Mark]:
     return {Mark(span.label, span.start, span.end) for span in spans}
-
-
-def _strict_marks(tags: Sequence[str], scheme: str) -> set[Mark]:
-    return _marks(tags_to_spans(tags, scheme))
 
 
 def _loose_marks(tags: Sequence[str], scheme: str) -> set[Mark]:

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -79,10 +79,6 @@ class Missed:
     known: bool | None  # whether it is a training word; None if those are not given
     instead: tuple[Instead, ...]  # the most frequent first
 
-    def as_dict(self) -> dict[str, object]:
-        instead = [{"words": list(each.words), "count": each.count} for each in self.instead]
-        return {"word": self.word, "count": self.count, "missed": self.missed, "known": self.known, "instead": instead}
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentationReport:
@@ -113,7 +109,7 @@ class SegmentationReport:
             "spans": self.spans.as_dict(),
             "boundaries": self.boundaries.as_dict(),
             "by_length": {length: score.as_dict() for length, score in self.by_length.items()},
-            "worst": [word.as_dict() for word in self.worst[:words]],
+            "worst": [asdict(word) for word in self.worst[:words]],
         }
 
 
@@ -159,20 +155,13 @@ def cut(text: str, spans: Iterable[Span], whose: str = "") -> Cut:
     if (last := max((end for _, end in given), default=0)) > len(text):
         raise InputError(f"{whose}a word ends at character {last} of {_short(text)}, which has {len(text)}")
     places = [(before[start], before[end]) for start, end in given if before[start] < before[end]]
-    if problem := _problem(places, before[-1]):
-        words, at = problem
-        raise InputError(f"{whose}{words} character {before.index(at + 1)} of {_short(text)}")
-    return Cut(remove_space(text), tuple(places))
-
-
-def _problem(places: Sequence[Place], length: int) -> tuple[str, int] | None:
-    """What is wrong, and the first place where it is."""
     at = 0
-    for start, end in [*places, (length, length)]:
+    for start, end in [*places, (before[-1], before[-1])]:
         if start != at:
-            return ("two words cover", start) if start < at else ("no word covers", at)
+            words, first = ("two words cover", start) if start < at else ("no word covers", at)
+            raise InputError(f"{whose}{words} character {before.index(first + 1)} of {_short(text)}")
         at = end
-    return None
+    return Cut(remove_space(text), tuple(places))
 
 
 def _short(text: str) -> str:
@@ -209,7 +198,7 @@ def _places(pairs: Pairs) -> tuple[Score, Score]:
 
 def _score(pairs: Iterable[tuple[Set[object], Set[object]]]) -> Score:
     counts = [(len(gold), len(found), len(gold & found)) for gold, found in pairs]
-    return Score(*(sum(column) for column in zip(*counts, strict=True))) if counts else Score(0, 0, 0)
+    return Score(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
 def _by_length(pairs: Pairs) -> dict[str, Score]:
@@ -230,24 +219,20 @@ def _worst(pairs: Pairs, is_known: IsKnown | None) -> tuple[Missed, ...]:
     instead: dict[str, Counter[tuple[str, ...]]] = {}
     for gold, found in pairs:
         counts.update(gold.words)
-        for word, others in _missed(gold, found):
-            instead.setdefault(word, Counter())[others] += 1
+        right = set(found.places)
+        starts, ends = ([place[side] for place in found.places] for side in (0, 1))
+        for word, (start, end) in zip(gold.words, gold.places, strict=True):
+            if (start, end) not in right:
+                others = tuple(found.words[bisect_right(ends, start) : bisect_left(starts, end)])  # that overlap it
+                instead.setdefault(word, Counter())[others] += 1
     words = []
     for word, readings in instead.items():
         most_frequent = sorted(readings.items(), key=lambda item: (-item[1], item[0]))
         known = None if is_known is None else is_known(word)
-        found_instead = tuple(Instead(*item) for item in most_frequent)
-        words.append(Missed(word, counts[word], readings.total(), known, found_instead))
+        words.append(
+            Missed(word, counts[word], readings.total(), known, tuple(Instead(*item) for item in most_frequent))
+        )
     return tuple(sorted(words, key=lambda each: (-each.missed, each.count, each.word)))
-
-
-def _missed(gold: Cut, found: Cut) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(gold word, the found words that overlap it) of each word that was not found."""
-    right = set(found.places)
-    starts, ends = ([place[side] for place in found.places] for side in (0, 1))
-    for word, (start, end) in zip(gold.words, gold.places, strict=True):
-        if (start, end) not in right:
-            yield word, tuple(found.words[bisect_right(ends, start) : bisect_left(starts, end)])
 
 
 # ---- Which words of two lists are the same. The scorer of the bakeoff runs GNU diff, which looks for a longest common
@@ -352,17 +337,16 @@ def longest_common(left: Sequence[str], right: Sequence[str]) -> list[Place]:
 
 
 def named_scores(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a report: all, each group, each type; of a segmenter, each way of counting."""
-    if "bakeoff" in report.get("segmentation", {}):
-        yield from word_scores(report["segmentation"])
-    else:
+    """The rows of a report: all, each group, each type; of a segmenter, each way of counting.
+
+    OOV and IV words have a recall and no precision.
+    """
+    segmentation = report.get("segmentation", {})
+    if "bakeoff" not in segmentation:
         yield "all", report["overall"]
         yield from report.get("groups", {}).items()
         yield from report["by_type"].items()
-
-
-def word_scores(segmentation: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The ways of counting words. OOV and IV words have a recall and no precision."""
+        return
     yield "bakeoff", segmentation["bakeoff"]
     if (oov := segmentation["oov"]) is not None:
         yield f"- OOV ({percent(oov['rate'])} %)", oov

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from hanlattice.data.raw import RawText, groups
-from hanlattice.data.segmented import LABEL
 from hanlattice.errors import InputError, OutputError
 from hanlattice.events import Listener
 from hanlattice.extras import extra
 from hanlattice.files import opening, reason
 from hanlattice.text.lexicon import Lexicon, read_entries
 from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.spans import WORD
 from hanlattice.text.vocab import bigrams
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class ModelWords:
 
         self._predictor = load(folder, device)
         labels = self._predictor.model.indexer.tag_ids.labels
-        if tuple(labels) != (LABEL,):
-            message = f"its spans are {', '.join(labels)}: expected a segmentation model, whose only label is {LABEL}"
+        if tuple(labels) != (WORD,):
+            message = f"its spans are {', '.join(labels)}: expected a segmentation model, whose only label is {WORD}"
             raise InputError(message, folder)
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:

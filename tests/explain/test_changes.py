@@ -14,7 +14,7 @@ from hanlattice.explain.html import section
 from hanlattice.explain.svg import picture
 from hanlattice.explain.terminal import lines
 from hanlattice.models import decode
-from hanlattice.predict import Predictor, load
+from hanlattice.predict import Predictor
 from hanlattice.text.spans import Span
 from tests.explain import models
 from tests.explain.explanations import nanjing
@@ -67,7 +67,7 @@ def test_it_is_what_a_lexicon_without_the_word_gives(which, request):
     assert before == tagger.explain(TEXT)
 
 
-@pytest.mark.parametrize("bounds", [(1, 10_000), (3, 10_000), (100, 1)])
+@pytest.mark.parametrize("bounds", [(3, 10_000), (100, 1)])
 def test_few_or_many_at_a_time(two_layers, bounds, monkeypatch):
     expected = two_layers.explain(TEXT, without=True).without
     monkeypatch.setitem(decode.BOUNDS, "cpu", bounds)
@@ -77,7 +77,7 @@ def test_few_or_many_at_a_time(two_layers, bounds, monkeypatch):
         assert list(mine.scores) == pytest.approx(theirs.scores, abs=1e-6)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(text=any_text)
 @example(text="")
 @example(text="\u3000王小明 在白沙市\n")
@@ -106,10 +106,6 @@ def test_a_long_text_piece_by_piece(two_layers):
             nth += 1
         first, offset = first + len(alone.spans), offset + len(piece)
     assert nth == len(whole.without)
-
-
-def test_a_model_without_lexicon_has_no_words_to_miss(char_folder):
-    assert load(char_folder).explain(TEXT, without=True).without == ()
 
 
 # ---- how it is told: 南京市 (98 %) and 长江大桥 (100 %) were found

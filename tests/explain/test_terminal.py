@@ -18,6 +18,7 @@ from hanlattice.style import INKS
 from hanlattice.text.display import visible
 from hanlattice.text.spans import WORD, Span
 from tests.cli.command import ENVIRONMENT, hanlattice, run
+from tests.explain import models
 from tests.explain.explanations import any_explanation, explained, nanjing
 from tests.strategies import any_character
 
@@ -47,7 +48,7 @@ def assert_whole(explanation: Explanation, found: list[str]) -> None:
         assert solid(f"a character's own share in %, {direction}") in everything
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(explanation=any_explanation(some_texts), width=st.integers(NARROWEST, 140))
 def test_no_line_is_wider_than_the_terminal(explanation: Explanation, width: int) -> None:
     found = list(lines(explanation, 1, width))
@@ -129,18 +130,19 @@ def test_shares_stand_below_words_where_it_is_narrow() -> None:
     assert max(map(cell_len, plain(nanjing(), most - 1))) < most
 
 
-def test_the_program_fits_its_terminal(lattice_folder) -> None:
+def test_the_program_fits_its_terminal(made, tmp_path) -> None:
     """The real program at a pseudo-terminal, and in a pipe: COLUMNS says how wide either is."""
+    models.tagger(made, tmp_path)
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"}
     environment |= {"COLUMNS": "40", "TERM": "xterm-256color"}
     master, slave = pty.openpty()
-    outcome = run("explain", "-m", lattice_folder, LONG, stdout=slave, env=environment)
+    outcome = run("explain", "-m", tmp_path, LONG, stdout=slave, env=environment)
     os.close(slave)
     seen = os.read(master, 60_000).decode("utf-8")
     os.close(master)
     assert (outcome.code, outcome.err) == (0, "")
     assert f"\x1b[38;5;{INKS['word'].terminal}m" in seen
-    piped = {width: hanlattice("explain", "-m", lattice_folder, LONG, columns=width).text for width in (40, 63)}
+    piped = {width: hanlattice("explain", "-m", tmp_path, LONG, columns=width).text for width in (40, 63)}
     assert re.sub("\x1b\\[[0-9;]*m", "", seen).replace("\r\n", "\n") == piped[40]
     for width, text in piped.items():
         assert "±" in text

@@ -6,16 +6,16 @@ import math
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rich.cells import cell_len
 
 from hanlattice.errors import InputError
 from hanlattice.explain.changes import changes
-from hanlattice.explain.values import Direction, Explanation, Layer, Share, Word, chance, percent
+from hanlattice.explain.values import Direction, Explanation, Layer, Word, chance, percent
 from hanlattice.style import tones
 from hanlattice.text.display import visible
 from hanlattice.text.spans import WORD, Span
@@ -77,13 +77,16 @@ class Sketch:
 
 def sketch(explanation: Explanation, layer: int = 1) -> Sketch:
     """The picture of an explanation, with the shares of one layer, counted from 1, the lowest."""
-    chosen = choose_layer(explanation, layer)
+    chosen, tone = choose_layer(explanation, layer), label_tones(explanation)
     return Sketch(
         title=explanation.text,
         cells=tuple(_cell(explanation, chosen, at) for at in range(len(explanation.text))),
         above=() if chosen is None else _arcs(explanation, chosen.forward, "forward"),
         below=() if chosen is None else _arcs(explanation, chosen.backward, "backward"),
-        bands=_bands(explanation),
+        bands=tuple(
+            Band(span.start, span.end, span_label(span), tone[span.label], f"{span.text}: {span_label(span)}")
+            for span in explanation.spans
+        ),
         breaks=tuple(start for start, _ in explanation.pieces[1:]),
         legend=_legend(explanation, layer),
     )
@@ -123,33 +126,19 @@ def why_no_arcs(explanation: Explanation) -> str:
     return "" if explanation.words else "no word of the lexicon stands in this text"
 
 
-def _bands(explanation: Explanation) -> tuple[Band, ...]:
-    of = label_tones(explanation)
-    return tuple(
-        Band(span.start, span.end, span_label(span), of[span.label], f"{span.text}: {span_label(span)}")
-        for span in explanation.spans
-    )
-
-
 def _arcs(explanation: Explanation, direction: Direction, name: str) -> tuple[Arc, ...]:
     sharers = Counter(word.at(name) for word in explanation.words)
     without = {nth: f"; without it: {what}" for nth, what in changes(explanation).items()}
-    return tuple(
-        Arc(
-            word.start,
-            word.end,
-            labelled(word.word, percent(share.mean)),
-            share.mean,
-            kind(word),
-            f"{word.word}, {name}: {_in_words(share)} of the cell of {explanation.text[word.at(name)]}; "
-            f"an even share would be {percent(1 / (1 + sharers[word.at(name)]))}{without.get(nth, '')}",
+    arcs = []
+    for nth, (word, share) in enumerate(zip(explanation.words, direction.words, strict=True)):
+        mean, spread, low, high = map(percent, (share.mean, share.spread, share.low, share.high))
+        title = (
+            f"{word.word}, {name}: {mean} ± {spread} (most units {low} to {high}) of the cell of "
+            f"{explanation.text[word.at(name)]}; an even share would be "
+            f"{percent(1 / (1 + sharers[word.at(name)]))}{without.get(nth, '')}"
         )
-        for nth, (word, share) in enumerate(zip(explanation.words, direction.words, strict=True))
-    )
-
-
-def _in_words(share: Share) -> str:
-    return f"{percent(share.mean)} ± {percent(share.spread)} (most units {percent(share.low)} to {percent(share.high)})"
+        arcs.append(Arc(word.start, word.end, labelled(word.word, mean), share.mean, kind(word), title))
+    return tuple(arcs)
 
 
 def _cell(explanation: Explanation, layer: Layer | None, at: int) -> Cell:
@@ -197,8 +186,17 @@ class Interval(NamedTuple):
     end: int
 
 
+class Placed(Protocol):
+    """Anything over characters [start, end): an interval, a span, a word, an arc, a band."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
 def rows(
-    widths: Sequence[float], most: float, keep: Sequence[Interval], soft: Sequence[Interval], breaks: Sequence[int]
+    widths: Sequence[float], most: float, keep: Iterable[Placed], soft: Iterable[Placed], breaks: Iterable[int]
 ) -> list[Interval]:
     """Runs of cells of at most this width, about equally long, never across one of `breaks`.
 
@@ -211,7 +209,9 @@ def rows(
         while start < high:
             left = sum(widths[start:high])
             even = left / math.ceil(left / most)  # rows of this width leave no short one at the end
-            end = _fitting(widths, start, high, min(most, even * LOOSE))
+            fitting, end = min(most, even * LOOSE), start + 1  # one cell at least
+            while end < high and sum(widths[start : end + 1]) <= fitting:
+                end += 1
             if end < high:
                 least = start + max(1, (end - start) * 2 // 3)
                 end = min(range(least, end + 1), key=lambda at: (kept[at], softly[at], -at))
@@ -220,32 +220,23 @@ def rows(
     return found or [Interval(0, 0)]
 
 
-def _fitting(widths: Sequence[float], start: int, high: int, most: float) -> int:
-    """The end of the longest run of cells that fits, of one cell at least."""
-    total, end = 0.0, start
-    while end < high and (end == start or total + widths[end] <= most):
-        total += widths[end]
-        end += 1
-    return end
-
-
-def _crossings(intervals: Sequence[Interval], length: int) -> list[int]:
-    """For each gap between characters, from 0 to `length`, how many intervals a cut there would part."""
+def _crossings(placed: Iterable[Placed], length: int) -> list[int]:
+    """For each gap between characters, from 0 to `length`, how many of them a cut there would part."""
     steps = [0] * (length + 2)
-    for start, end in intervals:
-        steps[start + 1] += 1
-        steps[end] -= 1
+    for each in placed:
+        steps[each.start + 1] += 1
+        steps[each.end] -= 1
     return list(accumulate(steps))[: length + 1]
 
 
-def by_row(intervals: Sequence[Interval], found: Sequence[Interval]) -> list[list[int]]:
-    """For each row the places of the intervals that it has a part of."""
+def by_row(placed: Iterable[Placed], found: Sequence[Interval]) -> list[list[int]]:
+    """For each row the indices of those that it has a part of."""
     starts = [row.start for row in found]
-    places: list[list[int]] = [[] for _ in found]
-    for at, (start, end) in enumerate(intervals):
-        for row in range(bisect_right(starts, start) - 1, bisect_left(starts, end)):
-            places[row].append(at)
-    return places
+    indices: list[list[int]] = [[] for _ in found]
+    for at, each in enumerate(placed):
+        for row in range(bisect_right(starts, each.start) - 1, bisect_left(starts, each.end)):
+            indices[row].append(at)
+    return indices
 
 
 def edges(widths: Sequence[float], row: Interval) -> list[float]:

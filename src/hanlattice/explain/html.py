@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from hanlattice.explain.changes import changes
 from hanlattice.explain.drawing import shown, span_label
@@ -78,27 +78,17 @@ def _heat(explanation: Explanation) -> str:
     for n, layer in enumerate(explanation.layers, start=1):
         of = f", layer {n}" if len(explanation.layers) > 1 else ""
         for name in DIRECTIONS:
-            direction = getattr(layer, name)
-            for what, share in _SHARES.items():
-                cells = (_shared(share(direction, at)) for at in range(len(explanation.text)))
-                rows.append(f"<tr><td>{name}{of}: {what}</td>{''.join(cells)}</tr>")
+            direction: Direction = getattr(layer, name)
+            own, before = (list(map(_mean, shares)) for shares in (direction.own, direction.before))
+            pairs = zip(own, before, strict=True)
+            words = [None if mine is None or other is not None else 1 - mine for mine, other in pairs]
+            for what, shares in (("own", own), ("words", words), ("cell before", before)):
+                rows.append(f"<tr><td>{name}{of}: {what}</td>{''.join(map(_shared, shares))}</tr>")
     return _table(rows, "heat")
-
-
-def _of_words(direction: Direction, at: int) -> float | None:
-    own, before = direction.own[at], direction.before[at]
-    return None if own is None or before is not None else 1 - own.mean
 
 
 def _mean(share: Share | None) -> float | None:
     return None if share is None else share.mean
-
-
-_SHARES: dict[str, Callable[[Direction, int], float | None]] = {
-    "own": lambda direction, at: _mean(direction.own[at]),
-    "words": _of_words,
-    "cell before": lambda direction, at: _mean(direction.before[at]),
-}
 
 
 def _shared(share: float | None) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hanlattice.batch import Batch, Examples
+from hanlattice.batch import Batch
 from hanlattice.errors import ModelError
 from hanlattice.explain.changes import without_each
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
@@ -28,13 +28,7 @@ Thing = TypeVar("Thing")
 
 
 @torch.no_grad()
-def explain(
-    model: Model,
-    text: str,
-    limit: int,
-    trust: float = 0.0,
-    without: bool = False,
-) -> Explanation:
+def explain(model: Model, text: str, limit: int, trust: float = 0.0, without: bool = False) -> Explanation:
     """What the model finds in a text, and why; with `without`, also what it would find without each of the words.
 
     `limit` and `trust` are the Predictor's: a longer text is read in pieces; the tags of a user's words score more.
@@ -52,7 +46,8 @@ def _piece(model: Model, text: str, trust: float, without: bool) -> Explanation:
     indexer, device = model.indexer, model.tagger.output.weight.device
     examples = model.indexer.read([text])
     batch = examples.batch([0]).to(device)
-    offsets = _offsets(examples)
+    every = np.arange(examples.lengths[0]) if examples.offsets is None else examples.offsets
+    offsets: list[int] = every.tolist()  # where each character that the model reads stands in the text
     tags: list[str] = []
     spans: list[Span] = []
     chances: list[tuple[float, ...]] = []
@@ -60,7 +55,9 @@ def _piece(model: Model, text: str, trust: float, without: bool) -> Explanation:
     if offsets:  # a CRF cannot take an empty sentence
         running = Running(model.tagger, indexer, examples, np.zeros(1, dtype=np.int64), device, trust)
         tags = [indexer.tags[tag] for tag in running.tags[0].tolist()]
-        chances = _marginals(model, running.emissions, batch)
+        crf_scores = crf.CRFScores(*(part.double() for part in model.tagger.crf.scores))  # as precise as a span's
+        rows = crf.marginals(running.emissions.double(), batch.lengths, crf_scores)[0]
+        chances = [tuple(row) for row in rows.clamp(0.0, 1.0).tolist()]
         found, scores = running.read(indexer.tag_ids, True)
         decoded = Decoded(examples.in_characters(found), scores.cpu().numpy())
         (spans,) = make_spans(decoded, [text], indexer.tag_ids.labels)
@@ -79,25 +76,12 @@ def _piece(model: Model, text: str, trust: float, without: bool) -> Explanation:
     )
 
 
-def _offsets(examples: Examples) -> list[int]:
-    """Where each character that the model reads stands in its text."""
-    offsets: list[int] = (np.arange(examples.lengths[0]) if examples.offsets is None else examples.offsets).tolist()
-    return offsets
-
-
 def _spread(values: Sequence[Thing], offsets: Sequence[int], length: int) -> tuple[Thing | None, ...]:
     """The values of the characters that were read, at their offsets; None elsewhere."""
     places: list[Thing | None] = [None] * length
     for at, value in zip(offsets, values, strict=True):
         places[at] = value
     return tuple(places)
-
-
-def _marginals(model: Model, emissions: Tensor, batch: Batch) -> list[tuple[float, ...]]:
-    """The probability of each tag at each character, in the precision of a span's."""
-    scores = crf.CRFScores(*(part.double() for part in model.tagger.crf.scores))
-    rows = crf.marginals(emissions.double(), batch.lengths, scores)[0]
-    return [tuple(row) for row in rows.clamp(0.0, 1.0).tolist()]
 
 
 def _words(model: Model, batch: Batch, offsets: Sequence[int]) -> tuple[Word, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
@@ -15,6 +16,7 @@ from hanlattice.explain.drawing import (
     Band,
     Cell,
     Interval,
+    Placed,
     Sketch,
     by_row,
     edges,
@@ -62,9 +64,7 @@ def lattice(text: str, words: Iterable[tuple[int, int, str]], most: float = WIDT
 def draw(sketch: Sketch, most: float = WIDTH, with_style: bool = True) -> str:
     """One <svg> element. The same sketch gives the same bytes."""
     widths = [WIDE if glyph_width(cell.glyph) > 1 else NARROW for cell in sketch.cells]
-    arcs = [Interval(arc.start, arc.end) for arc in (*sketch.above, *sketch.below)]
-    bands = [Interval(band.start, band.end) for band in sketch.bands]
-    found = rows(widths, most - 2 * MARGIN - GUTTER, bands, arcs, sketch.breaks)
+    found = rows(widths, most - 2 * MARGIN - GUTTER, sketch.bands, (*sketch.above, *sketch.below), sketch.breaks)
     longest = max(edges(widths, row)[-1] for row in found)
     wide = max(longest, _least(sketch.legend, most)) + 2 * MARGIN + GUTTER
     x, y = MARGIN + GUTTER + (wide - 2 * MARGIN - GUTTER - longest) / 2, MARGIN
@@ -90,8 +90,7 @@ def _entry_width(colour: str, text: str) -> float:
 
 def rules() -> str:
     """The CSS of a picture: only of classes, since a notebook puts pictures into a page of its own."""
-    shared = ".halo{stroke-width:4;stroke-linejoin:round}"
-    return shared + light_and_dark(_rules(0), _rules(1))
+    return ".halo{stroke-width:4;stroke-linejoin:round}" + light_and_dark(_rules(0), _rules(1))
 
 
 def _rules(side: int) -> str:
@@ -127,7 +126,7 @@ class ArcSide:
 
 
 def _part(arcs: list[Arc], lefts: Sequence[float], first: int) -> ArcSide:
-    ends = touches([Interval(arc.start, arc.end) for arc in arcs], lefts, first)
+    ends = touches(arcs, lefts, first)
     middles, reaches = [], []
     for arc, (low, high) in zip(arcs, ends, strict=True):
         half = ems(arc.label) * SMALL / 2
@@ -154,7 +153,9 @@ class CellRow:
         top = y + self.above.height
         yield f'<g transform="translate({_n(x)} {_n(top)})">'
         for band in self.bands:
-            yield from self._tint(band)
+            left, right, _, _ = self._edges(band)
+            shape = f'x="{_n(left)}" y="{_n(BAR)}" width="{_n(right - left)}" height="{_n(GLYPH + BAND)}" rx="5"'
+            yield f'<rect class="t{band.tone}" {shape} fill-opacity="0.17"/>'
         for at, cell in enumerate(self.cells):
             yield from _cell(cell, self.lefts[at], self.lefts[at + 1])
         for band in self.bands:
@@ -170,11 +171,6 @@ class CellRow:
         left = self.lefts[low] + 3 if begins else self.lefts[0] - 6
         return left, self.lefts[high] - 3 if ends else self.lefts[-1] + 6, begins, ends
 
-    def _tint(self, band: Band) -> Iterator[str]:
-        left, right, _, _ = self._edges(band)
-        shape = f'x="{_n(left)}" y="{_n(BAR)}" width="{_n(right - left)}" height="{_n(GLYPH + BAND)}" rx="5"'
-        yield f'<rect class="t{band.tone}" {shape} fill-opacity="0.17"/>'
-
     def _name(self, band: Band) -> Iterator[str]:
         left, right, begins, ends = self._edges(band)
         y = BAR + GLYPH + BAND - 3
@@ -188,18 +184,17 @@ class CellRow:
 
 
 def _rows(sketch: Sketch, widths: Sequence[float], found: Sequence[Interval]) -> Iterator[CellRow]:
-    sides = [
-        by_row([Interval(each.start, each.end) for each in all_], found)
-        for all_ in (sketch.above, sketch.below, sketch.bands)
-    ]
-    for nth, row in enumerate(found):
+    sides = (by_row(placed, found) for placed in (sketch.above, sketch.below, sketch.bands))
+    for row, above, below, bands in zip(found, *sides, strict=True):
         lefts = edges(widths, row)
-        above, below = (
-            _part([arcs[at] for at in side[nth]], lefts, row.start)
-            for arcs, side in ((sketch.above, sides[0]), (sketch.below, sides[1]))
+        yield CellRow(
+            row.start,
+            lefts,
+            sketch.cells[row.start : row.end],
+            _part([sketch.above[at] for at in above], lefts, row.start),
+            _part([sketch.below[at] for at in below], lefts, row.start),
+            [sketch.bands[at] for at in bands],
         )
-        bands = [sketch.bands[at] for at in sides[2][nth]]
-        yield CellRow(row.start, lefts, sketch.cells[row.start : row.end], above, below, bands)
 
 
 def _cell(cell: Cell, left: float, right: float) -> Iterator[str]:
@@ -280,24 +275,16 @@ class Reach(NamedTuple):
 
 def levels(reaches: Sequence[Reach]) -> list[int]:
     """The level of each, from 0: the shortest lie lowest, then the first; those of one level stand apart."""
-    taken: list[list[Reach]] = []
-    found = [0] * len(reaches)
+    found: dict[int, int] = {}
     for at in sorted(range(len(reaches)), key=lambda at: (reaches[at].length, at)):
-        mine = reaches[at]
-        free = (n for n, level in enumerate(taken) if not any(_meet(mine, other) for other in level))
-        level = next(free, len(taken))
-        if level == len(taken):
-            taken.append([])
-        taken[level].append(mine)
-        found[at] = level
-    return found
+        left, right, _ = reaches[at]
+        near = (n for n in found if left < reaches[n].right + ROOM and reaches[n].left < right + ROOM)
+        taken = {found[n] for n in near}
+        found[at] = next(level for level in count() if level not in taken)
+    return [found[at] for at in range(len(reaches))]
 
 
-def _meet(one: Reach, other: Reach) -> bool:
-    return one.left < other.right + ROOM and other.left < one.right + ROOM
-
-
-def touches(spans: Sequence[Interval], lefts: Sequence[float], first: int) -> list[tuple[float, float]]:
+def touches(arcs: Sequence[Placed], lefts: Sequence[float], first: int) -> list[tuple[float, float]]:
     """Where each arc touches its first and its last cell, so that no two touch at the same place.
 
     At one cell those that come from the left stand left, the shortest outermost; those that go to the right stand
@@ -305,10 +292,10 @@ def touches(spans: Sequence[Interval], lefts: Sequence[float], first: int) -> li
     the cells from character `first` on; an arc that begins or ends in another row goes to the edge of this one.
     """
     ends: dict[int, list[tuple[tuple[int, int, int], int, int]]] = {}  # cell → (order, arc, 0 its start, 1 its end)
-    for at, (start, end) in enumerate(spans):
-        ends.setdefault(end - 1, []).append(((0, end - start, at), at, 1))
-        ends.setdefault(start, []).append(((1, start - end, -at), at, 0))
-    found = [[lefts[0], lefts[-1]] for _ in spans]
+    for at, arc in enumerate(arcs):
+        ends.setdefault(arc.end - 1, []).append(((0, arc.end - arc.start, at), at, 1))
+        ends.setdefault(arc.start, []).append(((1, arc.start - arc.end, -at), at, 0))
+    found = [[lefts[0], lefts[-1]] for _ in arcs]
     for cell, here in ends.items():
         if not first <= cell < first + len(lefts) - 1:
             continue

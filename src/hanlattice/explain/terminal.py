@@ -55,9 +55,7 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
         yield [Piece("this text is empty", "dim")]
         return
     widths = [float(max(3, glyph_width(shown(character)) + 1)) for character in explanation.text]
-    spans, words = (
-        [Interval(each.start, each.end) for each in all_] for all_ in (explanation.spans, explanation.words)
-    )
+    spans, words = explanation.spans, explanation.words
     frame = _frame(explanation, sum(widths), max(width, NARROWEST))
     found = rows(widths, frame.most, spans, words, [start for start, _ in explanation.pieces[1:]])
     room = max(int(edges(widths, row)[-1]) for row in found)
@@ -66,8 +64,9 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
         block = _Block(explanation, chosen, frame, row, [int(edge) for edge in edges(widths, row)], room)
         if nth:
             yield []
-        yield from block.lines([explanation.spans[at] for at in its_spans], its_words)
-    yield from _dim(_note(explanation, layer), frame.width)
+        yield from block.lines([spans[at] for at in its_spans], its_words)
+    many = f"shares of layer {layer} of {len(explanation.layers)}" if len(explanation.layers) > 1 else ""
+    yield from _dim(why_no_arcs(explanation) or many, frame.width)
     yield from _without(explanation, frame.width)
 
 
@@ -80,11 +79,6 @@ def _without(explanation: Explanation, width: int) -> Iterator[Line]:
         which = visible(word.word) if names[word.word] == 1 else f"{visible(word.word)} at {word.start}"
         yield from ([Piece(line)] for line in wrapped(f"without {which}: {what}", width))
     yield from _dim(others(explanation, len(changed)), width)
-
-
-def _note(explanation: Explanation, layer: int) -> str:
-    many = f"shares of layer {layer} of {len(explanation.layers)}" if len(explanation.layers) > 1 else ""
-    return why_no_arcs(explanation) or many
 
 
 def _dim(text: str, width: int) -> Iterator[Line]:

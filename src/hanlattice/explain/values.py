@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any, ClassVar
 
 from hanlattice.text.display import rounded
@@ -134,34 +133,30 @@ def _shares(direction: Direction, at: int) -> dict[str, Any]:
 
 def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, int]]) -> Explanation:
     """The explanations of all pieces as one, with the offsets of the whole text."""
-    at = [start for start, _ in pieces]
-    spans = [span.shifted(by) for part, by in zip(parts, at, strict=True) for span in part.spans]
-    words = [
-        replace(word, start=word.start + by, end=word.end + by)
-        for part, by in zip(parts, at, strict=True)
-        for word in part.words
-    ]
-    firsts = accumulate((len(part.spans) for part in parts), initial=0)
+    spans: list[Span] = []
+    words: list[Word] = []
+    without: list[Without] = []
+    for part, (by, _) in zip(parts, pieces, strict=True):
+        without += (
+            Without(len(spans), each.scores, tuple(span.shifted(by) for span in each.spans)) for each in part.without
+        )
+        spans += (span.shifted(by) for span in part.spans)
+        words += (replace(word, start=word.start + by, end=word.end + by) for word in part.words)
+    layers = zip(*(part.layers for part in parts), strict=True)
     return Explanation(
         text=text,
         spans=tuple(spans),
         tags=tuple(tag for part in parts for tag in part.tags),
         words=tuple(words),
-        layers=tuple(map(_layer, zip(*(part.layers for part in parts), strict=True))),
+        layers=tuple(
+            Layer(_direction([x.forward for x in row]), _direction([x.backward for x in row])) for row in layers
+        ),
         tag_names=parts[0].tag_names,
         marginals=tuple(row for part in parts for row in part.marginals),
         pieces=tuple(pieces),
         has_lattice=parts[0].has_lattice,
-        without=tuple(
-            Without(first, each.scores, tuple(span.shifted(by) for span in each.spans))
-            for part, by, first in zip(parts, at, firsts, strict=False)
-            for each in part.without
-        ),
+        without=tuple(without),
     )
-
-
-def _layer(parts: Sequence[Layer]) -> Layer:
-    return Layer(_direction([part.forward for part in parts]), _direction([part.backward for part in parts]))
 
 
 def _direction(parts: Sequence[Direction]) -> Direction:

@@ -9,6 +9,8 @@ import tomllib
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,6 +38,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 Tree = dict[str, Any]
+_hints = cache(typing.get_type_hints)
 
 
 class Problem(NamedTuple):
@@ -260,16 +263,15 @@ def make_config(tree: Mapping[str, Any], source: str = "") -> Config:
 
 def fill(tree: Mapping[str, Any], problems: list[Problem]) -> Config:
     """The configuration without what is wrong in `tree`, which is added to `problems`."""
-    sections = [section.name for section in dataclasses.fields(Config)]
-    kinds = typing.get_type_hints(Config)
+    kinds = _hints(Config)  # in the order of the sections
     made = {}
     for name, value in tree.items():
-        if name in sections and isinstance(value, Mapping):
+        if name in kinds and isinstance(value, Mapping):
             made[name] = _fill_section(kinds[name], name, value, problems)
-        elif name in sections:
+        elif name in kinds:
             problems.append(Problem(name, f"{name} must be a section, [{name}], not {value!r}"))
         elif isinstance(value, Mapping):
-            problems.append(Problem(name, f"unknown section [{name}]{_nearest(name, sections)}"))
+            problems.append(Problem(name, f"unknown section [{name}]{_nearest(name, kinds)}"))
         else:
             problems.append(Problem(name, f"unknown key {name}: outside of the sections there is only {BASE}"))
     return Config(**made)
@@ -277,7 +279,7 @@ def fill(tree: Mapping[str, Any], problems: list[Problem]) -> Config:
 
 def _fill_section(kind: type, section: str, values: Mapping[str, Any], problems: list[Problem]) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind)}
-    kinds = typing.get_type_hints(kind)
+    kinds = _hints(kind)
     good = {}
     for name, value in values.items():
         setting = f"{section}.{name}"
@@ -301,9 +303,7 @@ def _wrong_value(value: Any, kind: type, rules: Mapping[str, Any]) -> str:
     if choices and value not in choices:
         close = difflib.get_close_matches(value, choices, 1)
         return f"one of {', '.join(choices)}" + (f" (did you mean {close[0]}?)" if close else "")
-    if not check:
-        return ""
-    is_good, words = CHECKS[check]
+    is_good, words = CHECKS[check] if check else (bool, "")
     return "" if is_good(value) else words
 
 
@@ -340,19 +340,16 @@ def validate(config: Config, given: Mapping[str, Any] | None = None, *, complete
 
 
 def _unused_settings(config: Config, given: Mapping[str, Any]) -> Iterator[Problem]:
-    def is_given(section: str, key: str) -> bool:
-        values = given.get(section)
-        value = values.get(key) if isinstance(values, Mapping) else None
-        return value is False or bool(value)  # a 0 is off and asks for nothing
-
+    tables = {section: values for section, values in given.items() if isinstance(values, Mapping)}
+    keys = {f"{section}.{key}": value for section, values in tables.items() for key, value in values.items()}
+    asked = {setting for setting, value in keys.items() if value is False or value}  # a 0 is off and asks for nothing
     for setting, (other, choices) in USED_WITH.items():
-        section, key = other.split(".")
-        value = getattr(getattr(config, section), key)
-        if is_given(*setting.split(".")) and not (value in choices if choices else value):
+        value = attrgetter(other)(config)
+        if setting in asked and not (value in choices if choices else value):
             needed = other + (f"={' or '.join(choices)}" if choices else "")
             yield Problem(setting, f"{setting} is unused without {needed}: remove it, or set {other}", (other,))
     for section in EMBEDDINGS:
-        if is_given(section, "dim") and getattr(config, section).vectors:
+        if f"{section}.dim" in asked and getattr(config, section).vectors:
             message = f"{section}.dim is unused with {section}.vectors, which have their own width: remove one of them"
             yield Problem(f"{section}.dim", message, (f"{section}.vectors",))
 
@@ -419,7 +416,7 @@ class Variants(NamedTuple):
         if name and name not in self.names:
             near = _nearest(name, self.names).partition(";")[0]
             known = f"{near} The variants are {', '.join(self.names)}" if self.names else ": this file has no variants"
-            raise ConfigError([Problem("--variant", f"unknown variant {name!r}{known}")], str(self.path))
+            raise ConfigError([f"unknown variant {name!r}{known}"], str(self.path))
         return self._resolved(name or self.default, self.table) if name or self.default else {}
 
     def _resolved(self, name: str, table: Mapping[str, Any]) -> Tree:
@@ -430,7 +427,7 @@ class Variants(NamedTuple):
             return own
         if base not in [*others]:
             message = f"base = {base!r} of the variant {name} must name another variant, which does not stand on it"
-            raise ConfigError([Problem(BASE, message)], str(self.path))
+            raise ConfigError([message], str(self.path))
         below = self._resolved(base, others)
         below.pop("compare", None)
         return _merged(below, own)
@@ -439,7 +436,7 @@ class Variants(NamedTuple):
 def _read_variants(path: Path, section: Any) -> Variants:
     """Those that [variants] of a corpus file lists: of variants.toml beside it, with the corpus's own settings over."""
     if not isinstance(section, Mapping):
-        raise ConfigError([Problem(VARIANTS, f"{VARIANTS} must be a section, not {section!r}")], str(path))
+        raise ConfigError([f"{VARIANTS} must be a section, not {section!r}"], str(path))
     if not section:
         return Variants(path, (), "", {})
     own = {name: value for name, value in section.items() if name not in ("names", "default")}
@@ -447,20 +444,15 @@ def _read_variants(path: Path, section: Any) -> Variants:
     shared = _read_toml(file) if file.exists() else {}
     names, default = section.get("names", [*own]), section.get("default", "")
     table = _merged(shared, own)
-    problems = [
-        Problem(name, f"the variant {name} must be a table of settings")
-        for name, value in table.items()
-        if not isinstance(value, Mapping)
-    ]
+    odd = (name for name, value in table.items() if not isinstance(value, Mapping))
+    problems = [f"the variant {name} must be a table of settings" for name in odd]
     if not isinstance(names, list) or not all(name in [*table] for name in names):
-        problems.append(
-            Problem(f"{VARIANTS}.names", f"{VARIANTS}.names must list variants of this file or {file.name}")
-        )
+        problems.append(f"{VARIANTS}.names must list variants of this file or {file.name}")
     elif default and default not in names:
-        problems.append(Problem(f"{VARIANTS}.default", f"{VARIANTS}.default must be one of {VARIANTS}.names"))
+        problems.append(f"{VARIANTS}.default must be one of {VARIANTS}.names")
     else:
         unlisted = [name for name in own if name not in names and name not in shared]
-        problems += [Problem(name, f"unknown variant {name}{_nearest(name, names)}") for name in unlisted]
+        problems += [f"unknown variant {name}{_nearest(name, names)}" for name in unlisted]
     if problems:
         raise ConfigError(problems, str(path))
     return Variants(path, tuple(names), default, table)
@@ -488,12 +480,10 @@ def _read_tree(path: Path, above: tuple[str, ...] = ()) -> tuple[Tree, Tree]:
         return {}, own
     base = own.pop(BASE)
     if not isinstance(base, str) or not base or "\0" in base:
-        message = f"base must name another file of settings, from this one's folder, not {base!r}"
-        raise ConfigError([Problem(BASE, message)], str(path))
+        raise ConfigError([f"base must name another file of settings, from this one's folder, not {base!r}"], str(path))
     below, above = path.parent / base, (*above, os.path.realpath(path))
     if os.path.realpath(below) in above:
-        message = f"base = {base!r} leads back to a file that stands on this one"
-        raise ConfigError([Problem(BASE, message)], str(path))
+        raise ConfigError([f"base = {base!r} leads back to a file that stands on this one"], str(path))
     tree = _merged(*_read_tree(below, above))
     tree.pop(VARIANTS, None)
     make_config(tree, str(below))  # its problems are reported under its own name
@@ -514,7 +504,7 @@ def _read_toml(path: Path) -> Tree:
     try:
         return tomllib.loads("\n".join(line for _, line in read_lines(path)))
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
-        raise ConfigError([Problem("", f"not TOML: {error}")], str(path)) from None
+        raise ConfigError([f"not TOML: {error}"], str(path)) from None
 
 
 def _apply(tree: Tree, change: str, problems: list[Problem]) -> None:
@@ -522,8 +512,7 @@ def _apply(tree: Tree, change: str, problems: list[Problem]) -> None:
     setting, equals, text = change.partition("=")
     section, dot, key = setting.strip().partition(".")
     if not equals or not dot:
-        message = f"--set wants section.key=value, such as train.epochs=5, not {change!r}"
-        problems.append(Problem("--set", message))
+        problems.append(Problem("--set", f"--set wants section.key=value, such as train.epochs=5, not {change!r}"))
         return
     try:
         value = tomllib.loads(f"value = {text}")["value"]

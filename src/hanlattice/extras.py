@@ -26,8 +26,7 @@ def extra(package: str, module: str = "") -> Any:
             return importlib.import_module(f"{package}.{module}") if module else found
     except ImportError:
         install = f"pip install 'hanlattice[{_BROUGHT_BY[package]}]'"
-        message = f"{package} is not installed, and this needs it: {install}"
-        raise HanlatticeError(message) from None
+        raise HanlatticeError(f"{package} is not installed, and this needs it: {install}") from None
 
 
 @contextlib.contextmanager
@@ -53,11 +52,8 @@ def installed(package: str) -> str | None:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    return {
-        "hanlattice": __version__,
-        "python": platform.python_version(),
-        **{package: version(package) for package in packages},
-    }
+    named = {package: version(package) for package in packages}
+    return {"hanlattice": __version__, "python": platform.python_version(), **named}
 
 
 def peak_memory() -> int | None:

@@ -47,10 +47,7 @@ def decode_lines(file: BinaryIO, name: str | Path, *, errors: str = "strict") ->
 def read_text(path: str | Path) -> str:
     """The lines of `read_lines` with LF between, read at once, which is quicker; errors are the same, line and all."""
     with opening(path) as file:
-        try:
-            content = file.read()
-        except OSError as error:
-            raise InputError(f"cannot read: {reason(error)}", path) from None
+        content = file.read()
     try:
         return content.removeprefix(BOM).decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -70,22 +67,18 @@ def _numbered(file: BinaryIO, name: str | Path) -> Iterator[tuple[int, bytes]]:
 
 @contextlib.contextmanager
 def opening(path: str | Path) -> Iterator[BufferedReader]:
-    """Open a file for reading bytes; a file that cannot be opened is an InputError that says why."""
+    """Open a file for reading bytes; if it cannot be opened or read, an InputError says why."""
     try:
-        file = Path(path).open("rb")  # noqa: SIM115 (closed below)
+        with Path(path).open("rb") as file:
+            yield file
     except OSError as error:
         raise InputError(f"cannot read: {reason(error)}", path) from None
-    with file:
-        yield file
 
 
 def sha256(path: str | Path) -> str:
     """The checksum of a file's content, in hexadecimal."""
     with opening(path) as file:
-        try:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise InputError(f"cannot read: {reason(error)}", path) from None
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def keep_first(text: str) -> str:

@@ -42,7 +42,7 @@ def seqeval(gold: list[list[str]], predicted: list[list[str]], scheme: str) -> d
     return result
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=60)
 @given(any_pairs)
 def test_strict_equals_seqeval(drawn: tuple[str, list[Pairs]]) -> None:
     scheme, pairs = drawn
@@ -121,7 +121,7 @@ def written_down(tags: list[str], scheme: str) -> set[str]:
     return entities
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(any_pairs)
 def test_loose_equals_a_second_implementation(drawn: tuple[str, list[Pairs]]) -> None:
     scheme, pairs = drawn

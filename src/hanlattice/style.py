@@ -76,22 +76,19 @@ def light_and_dark(light: str, dark: str) -> str:
 
 def page_shell(title: str, rules: str, body: Iterable[str]) -> Iterator[str]:
     """A page that loads nothing from elsewhere, part by part. Its rules may use var(--NAME) for each of INKS."""
+    light, dark = (
+        f":root{{{''.join(f'--{name}:{colour[side]};' for name, colour in INKS.items())}}}" for side in (0, 1)
+    )
     yield (
         '<!doctype html>\n<html lang="zh">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(visible(title))}</title>\n"
-        f"<style>\n{_page_rules()}\n{rules}\n</style>\n</head>\n<body>\n"
+        f"<style>\n:root{{color-scheme:light dark}}{light_and_dark(light, dark)}\n"
+        f"body{{margin:24px auto;padding:0 16px;font-family:{FONTS};color:var(--ink);background:var(--page)}}\n"
+        f"{rules}\n</style>\n</head>\n<body>\n"
     )
     yield from body
     yield "</body>\n</html>\n"
-
-
-def _page_rules() -> str:
-    light, dark = (
-        f":root{{{''.join(f'--{name}:{colour[side]};' for name, colour in INKS.items())}}}" for side in (0, 1)
-    )
-    body = f"body{{margin:24px auto;padding:0 16px;font-family:{FONTS};color:var(--ink);background:var(--page)}}"
-    return f":root{{color-scheme:light dark}}{light_and_dark(light, dark)}\n{body}"
 
 
 def can_plot() -> bool:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from hanlattice.errors import InputError, TagError
 from hanlattice.files import keep_first, read_lines, writing
@@ -32,14 +32,13 @@ from hanlattice.text.tags import (
 )
 
 
-@dataclass
-class _Block:
+class _Block(NamedTuple):
     """The lines of one sentence, which are consecutive; `line` is the number of the first."""
 
     line: int
-    characters: list[str] = field(default_factory=list)
-    between: list[str] = field(default_factory=list)  # the columns between character and tag
-    tags: list[str] = field(default_factory=list)
+    characters: tuple[str, ...]
+    between: tuple[str, ...]  # the columns between character and tag
+    tags: tuple[str, ...]
 
 
 def read_columns(path: str | Path, scheme: str = "auto") -> Corpus:
@@ -58,7 +57,7 @@ def read_columns(path: str | Path, scheme: str = "auto") -> Corpus:
         notice = f"{path}: the tags are IOB1 (a span begins with I); they were converted to BIO"
         bio = tuple(tuple(spans_to_tags(sentence.spans or (), len(sentence), "BIO")) for sentence in sentences)
         return Corpus(sentences, "BIO", bio, (notice, *notices))
-    tags = tuple(tuple(block.tags) for block in blocks)
+    tags = tuple(block.tags for block in blocks)
     return Corpus(sentences, found, tags, (*_illegal(blocks, path, found), *notices))
 
 
@@ -103,21 +102,11 @@ def format_columns(text: str, spans: Iterable[Span], scheme: str = "BMES", words
 
 
 def _blocks(path: str | Path) -> Iterator[_Block]:
-    block = _Block(0)
-    for number, line in read_lines(path):
-        if not line.strip(" \t"):
-            if block.tags:
-                yield block
-            block = _Block(0)
-            continue
-        if not block.tags:
-            block.line = number
-        character, between, tag = _split(line, path, number)
-        block.characters.append(character)
-        block.between.append(between)
-        block.tags.append(tag)
-    if block.tags:
-        yield block
+    for is_blank, lines in groupby(read_lines(path), key=lambda line: not line[1].strip(" \t")):
+        if not is_blank:
+            rows = [(number, *_split(line, path, number)) for number, line in lines]
+            (first, *_), *columns = zip(*rows, strict=True)
+            yield _Block(first, *columns)
 
 
 def _split(line: str, path: str | Path, number: int) -> tuple[str, str, str]:

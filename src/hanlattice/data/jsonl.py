@@ -122,16 +122,12 @@ def _span(item: Any, text: str, default: str | None = None) -> Span:
         raise InputError(f'"label" of a span must be a string that is not empty, not {label!r}')
     if not 0 <= start < end <= len(text):
         raise InputError(f"the span [{start}, {end}) does not lie in the text of {len(text)} characters")
-    _check_extras(item, text[start:end])
-    return Span(start, end, label, item.get("score"), text[start:end])
-
-
-def _check_extras(item: dict[str, Any], text: str) -> None:
-    if item.get("text") is not None and item["text"] != text:
-        raise InputError(f'"text" of a span is {item["text"]!r}, but its offsets give {text!r}: count code points')
-    score = item.get("score")
+    own, given, score = text[start:end], item.get("text"), item.get("score")
+    if given is not None and given != own:
+        raise InputError(f'"text" of a span is {given!r}, but its offsets give {own!r}: count code points')
     if score is not None and (type(score) not in (int, float) or not math.isfinite(score)):
         raise InputError(f'"score" of a span must be a number, not {score!r}')
+    return Span(start, end, label, score, own)
 
 
 def _name(span: Span) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +29,10 @@ def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, 
     device = tagger.output.weight.device
     (asked,) = make_spans(Decoded(found, np.empty(0)), [""], names, scores=False)
     made: list[Without] = []
-    for words in _turns(examples, *BOUNDS[device.type]):
+    most, characters = BOUNDS[device.type]
+    size = max(1, min(most, characters // max(1, int(examples.lengths[0]))))  # words at a time, a sentence each
+    for low in range(0, count := int(examples.matches.counts[0]), size):
+        words = np.arange(low, min(low + size, count))
         fewer = _without(examples, words)
         running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust)
         spans, scores = running.read(model.indexer.tag_ids, True)
@@ -38,12 +40,6 @@ def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, 
         chances = span_scores(tagger.crf, running.emissions, running.there, [asked] * len(words))
         made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
     return tuple(made)
-
-
-def _turns(examples: Examples, most: int, characters: int) -> Iterator[Ints]:
-    """The indices of the words, as many at a time as a batch may have sentences."""
-    count, size = int(examples.matches.counts[0]), max(1, min(most, characters // max(1, int(examples.lengths[0]))))
-    return (np.arange(low, min(low + size, count)) for low in range(0, count, size))
 
 
 def _without(examples: Examples, words: Ints) -> Examples:
@@ -66,9 +62,9 @@ def _without(examples: Examples, words: Ints) -> Examples:
 
 def changes(explanation: Explanation) -> dict[int, str]:
     """What changes without each word, by its index in `words`: the largest change first, small ones left out."""
-    sizes = {nth: _size(explanation, nth) for nth in range(len(explanation.without))}
-    large = sorted((nth for nth, size in sizes.items() if size >= LEAST), key=lambda nth: -sizes[nth])
-    return {nth: _described(explanation, nth) for nth in large}
+    found = ((nth, *_change(explanation.spans, there)) for nth, there in enumerate(explanation.without))
+    large = sorted((each for each in found if each[1] >= LEAST), key=lambda each: -each[1])
+    return {nth: text for nth, _, text in large}
 
 
 def others(explanation: Explanation, reported: int) -> str:
@@ -78,33 +74,19 @@ def others(explanation: Explanation, reported: int) -> str:
     return f"without any of {which}: no change of 1% or more" if rest else ""
 
 
-def _size(explanation: Explanation, nth: int) -> float:
-    """The largest change of a probability, plus 1 if other spans would be found."""
-    there, before = explanation.without[nth], _before(explanation, nth)
-    pairs = zip(before, there.scores, strict=True)
-    largest = max((abs((span.score or 0.0) - score) for span, score in pairs), default=0.0)
-    return largest + (_places(before) != _places(there.spans))
-
-
-def _before(explanation: Explanation, nth: int) -> tuple[Span, ...]:
-    there = explanation.without[nth]
-    return explanation.spans[there.first : there.first + len(there.scores)]
-
-
-def _places(spans: tuple[Span, ...]) -> list[tuple[int, int, str]]:
-    return [(span.start, span.end, span.label) for span in spans]
-
-
-def _described(explanation: Explanation, nth: int) -> str:
-    there, before = explanation.without[nth], _before(explanation, nth)
-    was, now = _places(before), _places(there.spans)
-    parts = [
-        f"{_name(span, before)} {chance(span.score or 0.0)} → {chance(score)}{'' if place in now else ', not found'}"
-        for span, score, place in zip(before, there.scores, was, strict=True)
-        if abs((span.score or 0.0) - score) >= LEAST or place not in now
-    ]
+def _change(spans: tuple[Span, ...], there: Without) -> tuple[float, str]:
+    """The largest change of a probability, plus 1 if other spans would be found; and what changes, in words."""
+    before = spans[there.first : there.first + len(there.scores)]
+    was, now = ([(span.start, span.end, span.label) for span in each] for each in (before, there.spans))
+    largest, parts = 0.0, []
+    for span, score, place in zip(before, there.scores, was, strict=True):
+        old, end = span.score or 0.0, "" if place in now else ", not found"
+        largest = max(largest, abs(old - score))
+        if abs(old - score) >= LEAST or end:
+            parts.append(f"{_name(span, before)} {chance(old)} → {chance(score)}{end}")
     new = (span for span, place in zip(there.spans, now, strict=True) if place not in was)
-    return " · ".join([*parts, *(f"{_name(span, there.spans)} found, {chance(span.score or 0.0)}" for span in new)])
+    parts += (f"{_name(span, there.spans)} found, {chance(span.score or 0.0)}" for span in new)
+    return largest + (was != now), " · ".join(parts)
 
 
 def _name(span: Span, among: tuple[Span, ...]) -> str:

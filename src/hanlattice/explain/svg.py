@@ -72,9 +72,16 @@ def draw(sketch: Sketch, most: float = WIDTH, with_style: bool = True) -> str:
     for row in _rows(sketch, widths, found):
         body += row.drawn(x, y)
         y += row.height + BETWEEN
-    y += -BETWEEN + 22
-    legend, y = _legend(sketch.legend, wide, y)
-    return "\n".join([*_head(sketch.title, wide, y + MARGIN - 8, with_style), *body, *legend, "</svg>\n"])
+    legend, y = _legend(sketch.legend, wide, y - BETWEEN + 22)
+    width, height = _n(wide), _n(y + MARGIN - 8)
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{xml(FONTS)}" text-anchor="middle" role="img">',
+        f"<title>{xml(sketch.title)}</title>",
+        *([f"<style>{rules()}</style>"] if with_style else []),
+        f'<rect class="f-page" width="{width}" height="{height}" rx="8"/>',
+    ]
+    return "\n".join([*head, *body, *legend, "</svg>\n"])
 
 
 def _least(legend: Sequence[tuple[str, str]], most: float) -> float:
@@ -100,15 +107,6 @@ def _rules(side: int) -> str:
     spans = "".join(f".t{at}{{fill:{tone[side]}}}" for at, tone in enumerate(TONES))
     edge, halo = f".s-edge{{stroke:{ink['edge']};fill:none}}", f".halo{{fill:{ink['page']};stroke:{ink['page']}}}"
     return f"{fills}{arcs}{edge}{spans}{halo}"
-
-
-def _head(title: str, width: float, height: float, with_style: bool) -> Iterator[str]:
-    size = f'viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" height="{_n(height)}"'
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{xml(FONTS)}" text-anchor="middle" role="img">'
-    yield f"<title>{xml(title)}</title>"
-    if with_style:
-        yield f"<style>{rules()}</style>"
-    yield f'<rect class="f-page" width="{_n(width)}" height="{_n(height)}" rx="8"/>'
 
 
 @dataclass(frozen=True)

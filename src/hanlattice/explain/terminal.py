@@ -56,8 +56,13 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
         return
     widths = [float(max(3, glyph_width(shown(character)) + 1)) for character in explanation.text]
     spans, words = explanation.spans, explanation.words
-    frame = _frame(explanation, sum(widths), max(width, NARROWEST))
-    found = rows(widths, frame.most, spans, words, [start for start, _ in explanation.pieces[1:]])
+    width = max(width, NARROWEST)
+    name = min(NAME, max((cell_len(visible(word.word)) for word in words), default=0))
+    below = width - name - 2
+    beside = below - 2 * SHARE - 4
+    is_wide = beside >= min(LEAST, sum(widths))
+    frame = _Frame(width, name, is_wide, label_tones(explanation))
+    found = rows(widths, beside if is_wide else below, spans, words, [start for start, _ in explanation.pieces[1:]])
     room = max(int(edges(widths, row)[-1]) for row in found)
     in_rows = zip(found, by_row(spans, found), by_row(words, found), strict=True)
     for nth, (row, its_spans, its_words) in enumerate(in_rows):
@@ -89,19 +94,9 @@ class _Frame(NamedTuple):
     """What all rows of a picture share."""
 
     width: int  # of the whole
-    most: int  # columns that a row of characters may have
     name: int  # columns of the longest word
     is_wide: bool  # whether shares stand beside their words
     tones: Mapping[str, int]
-
-
-def _frame(explanation: Explanation, long: float, width: int) -> _Frame:
-    """How to lay out a text whose characters take so many columns in all."""
-    name = min(NAME, max((cell_len(visible(word.word)) for word in explanation.words), default=0))
-    below = width - name - 2
-    beside = below - 2 * SHARE - 4
-    is_wide = beside >= min(LEAST, long)
-    return _Frame(width, beside if is_wide else below, name, is_wide, label_tones(explanation))
 
 
 class _Block(NamedTuple):

@@ -30,18 +30,21 @@ def read_lines(path: str | Path, *, errors: str = "strict") -> Iterator[tuple[in
 
 def decode_lines(file: BinaryIO, name: str | Path, *, errors: str = "strict") -> Iterator[tuple[int, str]]:
     """What `read_lines` does, for a binary stream that is already open (standard input, an xz file)."""
-    for number, raw in _numbered(file, name):
-        if number == 1:
-            raw = raw.removeprefix(BOM)
-            if not raw:  # a byte order mark and nothing else: no line at all
-                return
-        raw = raw.removesuffix(b"\r\n" if raw.endswith(b"\r\n") else b"\n")
-        try:
+    number, raw = 0, b""
+    try:
+        for number, raw in enumerate(file, start=1):
+            if number == 1:
+                raw = raw.removeprefix(BOM)
+                if not raw:  # a byte order mark and nothing else: no line at all
+                    return
+            raw = raw.removesuffix(b"\r\n" if raw.endswith(b"\r\n") else b"\n")
             yield number, raw.decode("utf-8", errors)
-        except UnicodeDecodeError as error:
-            byte = raw[error.start]
-            message = f"not UTF-8: byte 0x{byte:02x} at byte {error.start + 1} of the line; convert the file to UTF-8"
-            raise InputError(message, name, number) from None
+    except UnicodeDecodeError as error:
+        byte = raw[error.start]
+        message = f"not UTF-8: byte 0x{byte:02x} at byte {error.start + 1} of the line; convert the file to UTF-8"
+        raise InputError(message, name, number) from None
+    except OSError as error:
+        raise InputError(f"cannot read: {reason(error)}", name, number + 1) from None
 
 
 def read_text(path: str | Path) -> str:
@@ -53,16 +56,6 @@ def read_text(path: str | Path) -> str:
     except UnicodeDecodeError:
         deque(decode_lines(io.BytesIO(content), path), maxlen=0)  # it says where
         raise
-
-
-def _numbered(file: BinaryIO, name: str | Path) -> Iterator[tuple[int, bytes]]:
-    """The lines as bytes, from 1; a line that the system cannot read is an InputError."""
-    number = 0
-    try:
-        for number, raw in enumerate(file, start=1):
-            yield number, raw
-    except OSError as error:
-        raise InputError(f"cannot read: {reason(error)}", name, number + 1) from None
 
 
 @contextlib.contextmanager

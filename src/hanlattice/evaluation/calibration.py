@@ -191,7 +191,14 @@ def draw(files: Mapping[str, Calibration], path: Path) -> None:
         grid = figure.subplots(2, len(files), squeeze=False, sharex=True, height_ratios=(3, 1))
         for (share, counts), (name, each) in zip(grid.T, files.items(), strict=True):
             _draw_share(share, name, each)
-            _draw_counts(counts, each)
+            centres = [(part.low + part.high) / 2 for part in each.width]
+            counts.bar(centres, [part.count for part in each.width], width=0.9 / len(centres), color=BLUE)
+            counts.set(xlabel="score", xlim=(0, 1))
+            if each.count:  # logarithmic, since most spans of a good model have a score near 1
+                counts.set_yscale("log", nonpositive="clip")
+                counts.set_ylim(0.5, 2.0 * max(part.count for part in each.width))
+            counts.set_axisbelow(True)
+            tidy(counts)
         grid[0, 0].set_ylabel("share that is right")
         grid[1, 0].set_ylabel("spans")
 
@@ -206,16 +213,4 @@ def _draw_share(axis: Axes, name: str, calibration: Calibration) -> None:
     figures = f"ECE {calibration.ece:.4f}\nBrier {calibration.brier:.4f}"
     axis.text(0.97, 0.05, figures, ha="right", transform=axis.transAxes)
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    tidy(axis)
-
-
-def _draw_counts(axis: Axes, calibration: Calibration) -> None:
-    """On a logarithmic scale: most spans of a good model have a score near 1."""
-    centres = [(each.low + each.high) / 2 for each in calibration.width]
-    axis.bar(centres, [each.count for each in calibration.width], width=0.9 / len(centres), color=BLUE)
-    axis.set(xlabel="score", xlim=(0, 1))
-    if calibration.count:
-        axis.set_yscale("log", nonpositive="clip")
-        axis.set_ylim(0.5, 2.0 * max(each.count for each in calibration.width))
-    axis.set_axisbelow(True)
     tidy(axis)

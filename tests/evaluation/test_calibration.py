@@ -53,8 +53,8 @@ def test_a_label_or_a_border_that_is_wrong_is_wrong():
 
 def test_probabilities_that_are_true_have_hardly_any_error():
     rng = np.random.default_rng(5)
-    scores = rng.random(20_000)
-    result = made(list(zip(scores.tolist(), (rng.random(20_000) < scores).tolist(), strict=True)))
+    scores = rng.random(8_000)
+    result = made(list(zip(scores.tolist(), (rng.random(8_000) < scores).tolist(), strict=True)))
     assert result.ece < 0.02
     assert result.ece_mass < 0.02
     assert result.brier == pytest.approx(1 / 6, abs=0.01)  # ∫ p(1 − p) dp
@@ -118,8 +118,9 @@ def test_in_words():
 
 def test_the_plot_names_every_file(tmp_path):
     files = {"a $x$ <b>": made([(0.9, True), (0.2, False), (1.0, True)]), "nothing": made([])}
-    for name in ("one.svg", "two.svg", "one.png"):
+    for name in ("one.svg", "two.svg"):
         draw(files, tmp_path / name)
+    draw({"nothing": made([])}, tmp_path / "one.png")
     words = [element.text for element in ElementTree.parse(tmp_path / "one.svg").iter() if element.text]
     for text in ("a $x$ <b>", "nothing", "share that is right", "spans", "score"):
         assert text in words, words

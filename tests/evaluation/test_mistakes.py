@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
@@ -67,6 +67,9 @@ def test_every_breakdown_adds_up_and_the_scores_are_the_scorers(
 ) -> None:
     gold, a, b = case
     mistakes = compare(gold, a, b, lexicon, train)
+    for table in tables(mistakes):
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.headings)}
     for name, rows in mistakes.breakdowns.items():
         if name != "group":  # not every label is in one
             added = sum((numbers(row) for row in rows), start=np.zeros_like(numbers(mistakes.overall)))
@@ -92,6 +95,7 @@ def numbers(row: Comparison) -> Any:
     return np.array(counts)
 
 
+@settings(max_examples=20)
 @given(cases(), words, trained)
 def test_swapping_the_models_swaps_the_columns(case: Case, lexicon: Lexicon, train: list[Sentence]) -> None:
     gold, a, b = case
@@ -269,6 +273,7 @@ def test_what_cannot_be_compared() -> None:
     assert compare([GOLD], [(*B, *B)], [B]).different == 0  # the same span twice is one
 
 
+@settings(max_examples=20)
 @given(cases(strategies.any_character), trained)
 def test_any_text_makes_json_and_markdown_that_can_be_written(case: Case, train: list[Sentence]) -> None:
     gold, a, b = case
@@ -296,13 +301,6 @@ def test_markdown_as_it_is_read() -> None:
         "B    [王小明/PER][去/PER ✗][南京市/LOC]长江大桥\n```\n"
     ) in text
     assert "## Sentences" not in markdown(compare([GOLD], [A], [B]), sentences=0)
-
-
-@given(cases(), words, trained)
-def test_tables_are_rectangles(case: Case, lexicon: Lexicon, train: list[Sentence]) -> None:
-    for table in tables(compare(*case, lexicon, train)):
-        assert table.rows
-        assert {len(row) for row in table.rows} == {len(table.headings)}
 
 
 @given(strategies.any_text)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import rjieba
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanlattice.models import decode as module
@@ -23,6 +23,7 @@ from hanlattice.text.spans import Span
 from hanlattice.text.tags import tags_to_spans
 from hanlattice.training.loop import train
 from tests.made import made_config
+from tests.strategies import shares_folder
 
 texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", " ", "\ud800"]), max_size=8).map(
     "".join
@@ -35,18 +36,17 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["lattice", "char", *OTHERS])
+@pytest.fixture(scope="module", params=["lattice", *OTHERS])
 def folder(
     request: pytest.FixtureRequest,
     made: Path,
     lattice_folder: Path,
-    char_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     if request.param in OTHERS:
         config = made_config(made, train__epochs=6, **OTHERS[request.param])
         return train(config, tmp_path_factory.mktemp("models") / request.param).folder
-    return {"lattice": lattice_folder, "char": char_folder}[request.param]
+    return lattice_folder
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def by_hand(model: Model, text: str) -> list[Span]:
     return [Span(starts[span.start], ends[span.end - 1], span.label, score) for span, score in pairs]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(shares_folder, max_examples=15)
 @given(given_texts=st.lists(texts, max_size=7), most=st.integers(1, 3), characters=st.integers(1, 60))
 def test_any_batches_give_what_single_sentences_give(
     model: Model, given_texts: list[str], most: int, characters: int

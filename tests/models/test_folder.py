@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,7 @@ def test_a_changed_byte_is_refused_or_means_the_same(
 def test_every_byte_of_the_weights_themselves_is_watched(small, scratch):
     content = (small / "model.safetensors").read_bytes()
     header = 8 + int.from_bytes(content[:8], "little")
-    for at in range(header, len(content), 7):
+    for at in range(header, len(content), 29):
         changed = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
         with damaged(scratch / "model.safetensors", changed), pytest.raises(ModelError, match="not match its checksum"):
             load_model(scratch)
@@ -481,7 +482,10 @@ def test_the_language_model_can_come_from_another_folder(made, lm_folder, tmp_pa
 def test_no_pickle_anywhere():
     """The one reader of a pickled list refuses every class; nothing else may so much as import the module."""
     for file in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        text = file.read_text("utf-8")
+        if not re.search(r"pickle|dill|joblib|shelve|marshal|torch\.(load|save)", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
                 banned = names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}

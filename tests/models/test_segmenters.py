@@ -28,7 +28,6 @@ from tests.untrained import write_untrained
 
 KINDS: dict[str, dict[str, Any]] = {
     "char": {"model__encoder": "char"},
-    "words": {"model__encoder": "lattice"},
     "subwords": {"model__encoder": "lattice", "model__sources": "subwords"},
     "both": {"model__encoder": "lattice", "model__sources": "both"},
 }
@@ -40,7 +39,7 @@ WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F) if chr(code) not in ",
 chinese = st.lists(st.sampled_from(CHINESE), min_size=1, max_size=6).map("".join)
 spaces = st.sampled_from([" ", "\u3000", "\t", "\n", "\r\n", "\x85 "])
 anything = st.lists(st.sampled_from([*CHINESE, *EXACT, *UNCUT]) | spaces | any_character, max_size=10).map("".join)
-few_examples = settings(shares_folder, max_examples=20)
+few_examples = settings(shares_folder, max_examples=12)
 
 
 def config_of(kind: str, made: Path, folder: Path, **changes: Any) -> Config:

@@ -128,21 +128,20 @@ LSTM, SENTENCE_LSTM, CNN = ({"model__char_features": name} for name in ("lstm", 
 
 # What a variant must reach on the test part, in per cent. Word models cannot find what the segmenter cuts elsewhere.
 TRAINED = {
-    "char": (CHAR, 98),
     "char-bichar-softword-pos": (CHAR | BICHAR | SOFTWORD | POS, 98),
-    "char-2-layers": (CHAR | {"model__layers": 2}, 98),
-    "word": (WORD, 94),
     "word-lstm-bichar": (WORD | LSTM | BICHAR, 94),
     "word-sentence-lstm": (WORD | SENTENCE_LSTM, 94),
     "word-cnn": (WORD | CNN, 94),
-    "word-lstm-2-layers": (WORD | LSTM | {"model__layers": 2}, 94),
-    "lattice-bichar-softword-pos": (BICHAR | SOFTWORD | POS, 98),
-    "lattice-uncoupled": ({"model__coupled": False}, 98),
+    "lattice-uncoupled-bichar-softword-pos": ({"model__coupled": False} | BICHAR | SOFTWORD | POS, 98),
     "lattice-2-layers": ({"model__layers": 2, "train__lr": 0.01, "train__epochs": 8}, 98),
 }
 # The variants that differ only in which of these parts they combine are not trained each.
 VARIANTS = {name: changes for name, (changes, _) in TRAINED.items()} | {
+    "char": CHAR,
     "char-softword": CHAR | SOFTWORD,
+    "char-2-layers": CHAR | {"model__layers": 2},
+    "word": WORD,
+    "word-lstm-2-layers": WORD | LSTM | {"model__layers": 2},
     "word-sentence-lstm-bichar": WORD | SENTENCE_LSTM | BICHAR,
     "word-cnn-bichar": WORD | CNN | BICHAR,
     "lattice": {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -87,12 +87,14 @@ def test_it_is_the_loop(kind: str, words: list[list[int]]) -> None:
 
 
 @KINDS
+@settings(max_examples=15)
 @given(segments=segmentations(), seed=st.integers(0, 99), extra=st.integers(0, 2))
 def test_it_is_the_loop_for_any_words(kind: str, segments: Segments, seed: int, extra: int) -> None:
     check(make(kind, seed), inputs(segments, D, seed, extra), segments)
 
 
 @KINDS
+@settings(max_examples=15)
 @given(segments=segmentations(), seed=st.integers(0, 99))
 def test_alone_or_in_a_batch(kind: str, segments: Segments, seed: int) -> None:
     module, x = make(kind), inputs(segments, D, seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -63,6 +63,7 @@ def test_it_is_the_loop(kind: str, words: list[list[int]]) -> None:
 
 
 @KINDS
+@settings(max_examples=15)
 @given(segments=segmentations(), seed=st.integers(0, 99))
 def test_it_is_the_loop_for_any_words(kind: str, segments: Segments, seed: int) -> None:
     check(make(kind, seed=seed), segments, seed)
@@ -75,6 +76,7 @@ def test_more_layers(words: list[list[int]], layers: int) -> None:
 
 
 @KINDS
+@settings(max_examples=15)
 @given(segments=segmentations(), seed=st.integers(0, 99))
 def test_alone_or_in_a_batch(kind: str, segments: Segments, seed: int) -> None:
     module, x, word_x = make(kind), inputs(segments, D, seed), words_x(segments, seed)

@@ -112,7 +112,7 @@ cases = st.builds(
 
 
 @every_backend
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(case=cases, seed=st.integers(0, 10_000))
 def test_sums_equal_enumeration(op: Op, case: Case, seed: int) -> None:
     emissions, lengths, scores = case
@@ -126,7 +126,7 @@ def test_sums_equal_enumeration(op: Op, case: Case, seed: int) -> None:
 
 
 @pytest.mark.parametrize("op", [BATCHED, NATIVE])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(case=cases, n=st.integers(1, 7))
 def test_best_taggings_equal_enumeration(op: Op, case: Case, n: int) -> None:
     tags, score = op.nbest(*case, n)
@@ -136,7 +136,7 @@ def test_best_taggings_equal_enumeration(op: Op, case: Case, n: int) -> None:
 
 
 @every_backend
-@settings(deadline=None)
+@settings(deadline=None, max_examples=15)
 @given(case=cases)
 def test_the_best_tagging_equals_enumeration(op: Op, case: Case) -> None:
     tags, score = op.viterbi(*case)
@@ -146,7 +146,7 @@ def test_the_best_tagging_equals_enumeration(op: Op, case: Case) -> None:
 
 
 @every_backend
-@settings(deadline=None)
+@settings(deadline=None, max_examples=12)
 @given(case=cases, seed=st.integers(0, 10_000))
 def test_span_probability_equals_enumeration(op: Op, case: Case, seed: int) -> None:
     spans = make_spans(case, seed)
@@ -176,7 +176,7 @@ def test_equals_are_in_the_order_of_the_tags(op: Op, n: int, **size: int) -> Non
 
 
 @every_backend
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(**sizes)
 def test_of_equals_the_first_is_best(op: Op, **size: int) -> None:
     case = with_equals(**size)
@@ -195,7 +195,7 @@ def test_fewer_taggings_than_asked_for(op: Op) -> None:
 
 
 @every_backend
-@pytest.mark.parametrize(("B", "T", "K"), [(1, 1, 1), (4, 1, 5), (3, 7, 4), (8, 20, 9), (2, 5, 17), (1, 3, 33)])
+@pytest.mark.parametrize(("B", "T", "K"), [(1, 1, 1), (4, 1, 5), (4, 9, 9), (2, 5, 17), (1, 3, 33)])
 def test_equals_pytorch_crf(op: Op, B: int, T: int, K: int) -> None:
     case = emissions, lengths, scores = make(B + T, B, T, K)
     tags = make_tags(case, 1)
@@ -230,11 +230,10 @@ with_gradient = [
 @pytest.mark.parametrize(
     ("name", "op"), [pytest.param(name, *op.values, id=f"{name}-{op.id}", marks=op.marks) for name, op in with_gradient]
 )
-@pytest.mark.parametrize("forbidden", [0.0, 0.2])
-def test_gradients(op: Op, name: str, forbidden: float) -> None:
-    case = emissions, lengths, learned = make(3, 3, 5, 3)
+def test_gradients(op: Op, name: str) -> None:
+    case = emissions, lengths, learned = make(3, 2, 4, 3)
     tags = make_tags(case, 4)
-    allowed = [torch.rand(part.shape, generator=torch.Generator().manual_seed(5)) >= forbidden for part in learned]
+    allowed = [torch.rand(part.shape, generator=torch.Generator().manual_seed(5)) >= 0.2 for part in learned]
     if name == "log_likelihood":  # numeric differences of a path at FORBIDDEN have too few digits left
         allowed = [torch.ones_like(mask) for mask in allowed]
 
@@ -287,13 +286,13 @@ def test_marginals_are_the_gradient_of_the_partition(op: Op) -> None:
 
 
 @every_backend
-@pytest.mark.parametrize("poison", [torch.nan, torch.inf, -torch.inf])
-def test_nothing_beyond_a_sentence_matters(op: Op, poison: float) -> None:
+def test_nothing_beyond_a_sentence_matters(op: Op) -> None:
     case = emissions, lengths, scores = make(9, 4, 6, 3)
-    lengths[0] = 6
+    lengths[:] = torch.tensor([6, 3, 1, 4])
     tags, beyond = make_tags(case, 1), torch.arange(6) >= lengths.unsqueeze(1)
     spans = make_spans(case, 2)
-    poisoned = emissions.masked_fill(beyond.unsqueeze(2), poison)
+    poison = torch.tensor([0.0, torch.nan, torch.inf, -torch.inf]).double()[:, None, None]
+    poisoned = torch.where(beyond.unsqueeze(2), poison, emissions)
     bad_tags = tags.masked_fill(beyond, -100)
     for clean, dirty in [
         (op.log_likelihood(emissions, tags, lengths, scores), op.log_likelihood(poisoned, bad_tags, lengths, scores)),
@@ -312,7 +311,7 @@ def test_nothing_beyond_a_sentence_matters(op: Op, poison: float) -> None:
 
 @every_backend
 def test_a_sentence_does_not_feel_its_batch(op: Op) -> None:
-    case = emissions, lengths, scores = make(10, 6, 8, 5)
+    case = emissions, lengths, scores = make(10, 3, 6, 5)
     tags = make_tags(case, 1)
     together = op.log_likelihood(emissions, tags, lengths, scores), op.viterbi(*case)[0], op.marginals(*case)
     for b, n in enumerate(lengths.tolist()):

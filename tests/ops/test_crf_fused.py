@@ -46,8 +46,8 @@ off = {"GOLD": False, "GRADIENT": False, "SCORES": False, "BETAS": False}
 for K in (2, 33):
     compile(fused.best_tags, K)
     compile(fused.sums, K, **off | {"GOLD": True, "GRADIENT": True, "SCORES": True})
-    compile(fused.sums, K, **off | {"BETAS": True})
-    compile(fused.sums, K, **off | {"GRADIENT": True})
+compile(fused.sums, 33, **off | {"BETAS": True})
+compile(fused.sums, 33, **off | {"GRADIENT": True})
 """
 
 
@@ -81,8 +81,8 @@ def test_half_precision_emissions_are_summed_in_float32() -> None:
 
 @runs
 def test_it_gives_the_same_bits_twice() -> None:
-    emissions, lengths, scores = make(7, 6, 9)
-    tags = torch.zeros(7, 6, dtype=torch.int64, device=DEVICE)
+    emissions, lengths, scores = make(3, 4, 9)
+    tags = torch.zeros(3, 4, dtype=torch.int64, device=DEVICE)
     twice = []
     for _ in range(2):
         inputs = [x.clone().requires_grad_() for x in (emissions, *scores)]

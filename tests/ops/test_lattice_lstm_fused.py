@@ -27,7 +27,7 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'hanl
 DEVICE = torch.device("cuda:0" if HAS_GPU else "cpu")
 BF16 = pytest.param("bf16", marks=pytest.mark.skipif(not HAS_GPU, reason="Triton's interpreter has no bf16 products"))
 TF32 = pytest.param("tf32", marks=pytest.mark.skipif(not HAS_GPU, reason="Triton's interpreter computes it in float32"))
-few = settings(max_examples=40 if HAS_GPU else 5, deadline=None)
+few = settings(max_examples=40 if HAS_GPU else 3, deadline=None)
 
 
 def random_lattice(rng: np.random.Generator, lengths: list[int], density: float) -> Lattice:
@@ -52,7 +52,7 @@ def draw(lattice: Lattice, H: int, coupled: bool = True, **more: int) -> LSTMCas
 
 @few
 @given(
-    lattice=lattices(max_length=5, max_words=6),
+    lattice=lattices(max_length=5, max_words=6) if HAS_GPU else lattices(3, 3, 3),
     both=st.booleans(),
     coupled=st.booleans(),
     extra=st.integers(0, 2),
@@ -63,9 +63,9 @@ def test_any_lattice(lattice: Lattice, both: bool, coupled: bool, extra: int, se
 
 
 @pytest.mark.parametrize("precision", ["fp32", TF32, BF16])
-@pytest.mark.parametrize("H", [1, 17, 37])
+@pytest.mark.parametrize("H", [1, 37])
 def test_odd_widths_in_every_precision(H: int, precision: str) -> None:
-    check(draw(random_lattice(np.random.default_rng(H), [3, 0, 4, 1], 1.0), H), precision)
+    check(draw(random_lattice(np.random.default_rng(H), [2, 0, 3, 1], 1.0), H), precision)
 
 
 @pytest.mark.parametrize("coupled", [True, False])
@@ -73,20 +73,19 @@ def test_units_in_several_tiles(coupled: bool, monkeypatch: pytest.MonkeyPatch) 
     """As with H = 512, in small."""
     shape = fused.launch_shape
     monkeypatch.setattr(fused, "launch_shape", lambda *given: shape(*given)._replace(block_n=16))
-    check(draw(random_lattice(np.random.default_rng(6), [3, 2], 1.0), 19, coupled), "fp32")
+    check(draw(random_lattice(np.random.default_rng(6), [3], 1.0), 19, coupled), "fp32")
 
 
-@pytest.mark.parametrize("coupled", [True, False])
-def test_more_words_at_a_place_than_a_program_takes_at_once(coupled: bool) -> None:
+def test_more_words_at_a_place_than_a_program_takes_at_once() -> None:
     words = [(0, 0, 2 + n % 2, n) for n in range(37)] + [(1, 0, 2, 40)]
-    check(draw(Lattice.from_words([3, 2], words), 6, coupled), "fp32")
+    check(draw(Lattice.from_words([3, 2], words), 3), "fp32")
 
 
-@pytest.mark.parametrize("programs", [1, 4, 16])
+@pytest.mark.parametrize("programs", [1, 4])
 def test_many_sentences_a_program_or_few(programs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "programs_at_once", lambda device: programs)
     monkeypatch.setattr(fused, "launch_shape", fused.launch_shape.__wrapped__)
-    check(draw(random_lattice(np.random.default_rng(1), [3, 2, 3, 1, 2] * 2, 1.5), 4), "fp32")
+    check(draw(random_lattice(np.random.default_rng(1), [3, 2, 1, 2, 1, 1], 1.5), 4), "fp32")
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="no CUDA device: too large for Triton's interpreter")
@@ -98,17 +97,17 @@ def test_real_sizes(H: int, B: int, precision: str) -> None:
     check(draw(lattice, H, H != 200), precision)
 
 
-@pytest.mark.parametrize("T", [20_000 if HAS_GPU else 13])
+@pytest.mark.parametrize("T", [20_000 if HAS_GPU else 6])
 def test_a_long_sentence_with_a_word_over_all_of_it(T: int) -> None:
     """In float64 the batched twin is exact, and the reference would take minutes."""
-    case = draw(Lattice.from_words([T], [(0, 0, T, 0), (0, 10, 12, 1)]), 8)
+    case = draw(Lattice.from_words([T], [(0, 0, T, 0), (0, 3, 5, 1)]), 8)
     assert (check(case, "fp32", "batched")["gradient of word_x"][0] != 0).any()
 
 
 def test_without_gradients_it_is_the_same_and_sees_what_an_optimizer_did() -> None:
     """A fused optimizer changes weights without a trace in their version counters."""
-    lattice = random_lattice(np.random.default_rng(2), [4, 2], 1.0)
-    case = draw(lattice, 6, directions=1).to(DEVICE, torch.float32)
+    lattice = random_lattice(np.random.default_rng(2), [3, 1], 1.0)
+    case = draw(lattice, 3, directions=1).to(DEVICE, torch.float32)
     optimizer = torch.optim.AdamW(case.weights[0], lr=0.1, fused=True)
     for _ in range(2):
         with_gradients = case.run("fused-fp32")
@@ -119,7 +118,7 @@ def test_without_gradients_it_is_the_same_and_sees_what_an_optimizer_did() -> No
 
 
 def test_the_same_call_gives_the_same_bits() -> None:
-    lattice = random_lattice(np.random.default_rng(3), [3, 2, 3], 2.0)
+    lattice = random_lattice(np.random.default_rng(3), [2, 3] * (8 if HAS_GPU else 1), 2.0)
     case = draw(lattice, 9).to(DEVICE, torch.float32)
     first, second = (case.values("fused" if HAS_GPU else "fused-fp32") for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -156,7 +155,7 @@ def test_a_schedule_is_made_once() -> None:
 
 def test_torch_settings_of_others_are_left_alone() -> None:
     """Whatever precision they chose for torch's own products, and float64 as the default dtype."""
-    case = draw(random_lattice(np.random.default_rng(8), [3, 2], 1.0), 4)
+    case = draw(random_lattice(np.random.default_rng(8), [2], 1.0), 4)
     kept = torch.get_float32_matmul_precision()
     try:
         for chosen in ("medium", "high", "highest"):

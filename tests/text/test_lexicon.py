@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
@@ -328,7 +328,7 @@ def test_a_copy_goes_its_own_way(copied):
     assert [word for _, _, word in lexicon.match("南京长江大桥")] == ["南京"]
 
 
-@shares_folder
+@settings(shares_folder, max_examples=20)
 @given(st.lists(carried | st.from_regex(r"[ab] +[0-9]+( [a-z])?", fullmatch=True), max_size=6))
 def test_any_words_come_back_from_a_file(tmp_path, words):
     lexicon = Lexicon(words)

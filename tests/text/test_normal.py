@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -24,15 +26,13 @@ def test_one_code_point_for_one(text):
 
 def test_every_code_point_there_is():
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
-    folded = fold(everything)
-    assert len(folded) == len(everything)
-    assert fold(folded) == folded
-    plain = fold_digits(everything)
-    assert len(plain) == len(everything)
-    assert not any(character.isdecimal() for character in plain if character != "0")
-    for before, after in zip(everything, folded, strict=True):
-        if before != after and not "\ud800" <= before <= "\udfff":
-            assert unicodedata.normalize("NFKC", before) == after
+    folded, plain = fold(everything), fold_digits(everything)
+    assert len(folded) == len(plain) == len(everything)
+    assert fold(folded) == folded == "".join(map(fold, everything))
+    assert set(re.findall(r"\d", plain)) == {"0"}
+    assert folded.count("\n") == 1  # nothing becomes a line end, by which texts are joined
+    for code in np.flatnonzero(code_points(folded) != np.arange(len(everything))).tolist():
+        assert 0xD800 <= code <= 0xDFFF or unicodedata.normalize("NFKC", chr(code)) == folded[code]
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,6 @@ def test_examples(text, folded, digits):
 def test_code_points_are_the_text(text):
     assert code_points(text).tolist() == [ord(character) for character in text]
     assert fold_code_points(code_points(text)) == fold(text)
-
-
-def test_every_code_point_as_a_number():
-    everything = "".join(map(chr, range(sys.maxunicode + 1)))
-    assert fold_code_points(code_points(everything)) == fold(everything) == "".join(map(fold, everything))
-    assert fold(everything).count("\n") == 1  # nothing becomes a line end, by which texts are joined
 
 
 def test_a_table_asks_once_for_each_character():

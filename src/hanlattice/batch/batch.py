@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,7 @@ class Batch:
         whole = {name: tensor for name, tensor in (*named.items(), *self.extra_ids.items()) if tensor is not None}
         states = self.states
         if there.type == "cuda" and self.chars.is_cpu:
-            moved = dict(zip(whole, _move(list(whole.values()), there), strict=True))
+            moved: dict[str, Any] = dict(zip(whole, _move(list(whole.values()), there), strict=True))
             here = moved["chars"].device  # which, unlike `there`, always has a number
             if self.segments is None:
                 prepare(self.lattice, here)
@@ -78,18 +78,8 @@ class Batch:
         else:
             moved = {name: tensor.to(there) for name, tensor in whole.items()}
             states = None if states is None else states.to(there)
-        return Batch(
-            chars=moved["chars"],
-            lengths=moved["lengths"],
-            lattice=self.lattice,
-            words=moved["words"],
-            tags=moved.get("tags"),
-            symbols=moved.get("symbols"),
-            states=states,
-            extra_ids={name: moved[name] for name in self.extra_ids},
-            segments=self.segments,
-            counts=moved.get("counts"),
-        )
+        extra_ids = {name: moved.pop(name) for name in self.extra_ids}
+        return replace(self, states=states, extra_ids=extra_ids, **moved)
 
 
 def _move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:

@@ -202,11 +202,9 @@ def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
 def character_table(config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
     """The characters of the texts and of the vector file."""
     text = dict.fromkeys(character for sentence in sentences for character in sentence.characters)
-    known: dict[str, Row] = {}
-    if config.vectors:
-        known = _known(config.vectors, fold_digits, lambda word: len(word) == 1, notices)
-        if not known:
-            raise InputError("no vector of a single character in it", config.vectors)
+    known = _known(
+        config.vectors, fold_digits, notices, lambda word: len(word) == 1, "no vector of a single character in it"
+    )
     vocab, vectors, _ = _draw("characters", text, known, config, notices)
     return vocab, vectors
 
@@ -216,11 +214,8 @@ def bichar_table(
 ) -> tuple[Vocab, WordEmbedding]:
     """The bigrams of the texts and of the vector file."""
     text = dict.fromkeys(bigram for sentence in sentences for bigram in bigrams(sentence.text))
-    known: dict[str, Row] = {}
-    if config.vectors:
-        known = _known(config.vectors, fold_digits, is_bigram, notices)
-        if not known:
-            raise InputError("no vector of a bigram in it: expected two characters, or one and -null-", config.vectors)
+    none = "no vector of a bigram in it: expected two characters, or one and -null-"
+    known = _known(config.vectors, fold_digits, notices, is_bigram, none)
     return _partly_trained("bigrams", text, known, config, notices)
 
 
@@ -229,7 +224,7 @@ def word_table(
 ) -> tuple[Vocab, WordEmbedding]:
     """The words that cover the training texts and those of the vector file, for a word model."""
     text = dict.fromkeys(words_of(texts, cuts))
-    known = _known(config.vectors, fold, lambda _: True, notices) if config.vectors else {}
+    known = _known(config.vectors, fold, notices)
     return _partly_trained("words", text, known, config, notices)
 
 
@@ -252,14 +247,25 @@ def random_vectors(rows: int, dim: int) -> Tensor:
 
 
 def _known(
-    name: str, seen: Callable[[str], str], is_wanted: Callable[[str], bool], notices: list[str]
+    name: str,
+    seen: Callable[[str], str],
+    notices: list[str],
+    is_wanted: Callable[[str], bool] = lambda _: True,
+    none: str = "",
 ) -> dict[str, Row]:
-    """The vectors of a file by the symbols that a model looks up; the first of several for one symbol counts."""
-    vectors = _read(name, notices)
+    """The vectors of a file, if one is named, by the symbols that a model looks up; the first for a symbol counts.
+
+    `none` is the error where none is wanted.
+    """
     known: dict[str, Row] = {}
+    if not name:
+        return known
+    vectors = _read(name, notices)
     for word, row in zip(vectors.words, vectors.matrix, strict=True):
         if is_wanted(word):
             known.setdefault(seen(word), row)
+    if none and not known:
+        raise InputError(none, name)
     return known
 
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.normal import code_points
+from hanlattice.text.normal import Codes, code_points
 
 BEGIN, MIDDLE, END = range(3)
 LEAST = 5  # words that a character must stand in to have rows of its own
@@ -67,8 +67,7 @@ class Composer:
         self.scale = scale  # [3 (1 + C), 1]: what 1 means in each row
         self.mixing = mixing  # [1 + 2 (E + 1), E]: of what `known_ends` gives
         self._rows = table.float() * scale
-        self._row_of = np.zeros(sys.maxunicode + 1, dtype=np.int64)  # of a code point at the beginning
-        self._row_of[characters.numpy()] = np.arange(1, len(characters) + 1)
+        self._row_of = first_rows(characters.numpy())
 
     def tensors(self) -> dict[str, Tensor]:
         """What `from_tensors` makes the same composer of."""
@@ -90,22 +89,25 @@ class Composer:
 
     def __call__(self, words: Sequence[str], ends: Tensor) -> Tensor:
         """[W, E]: of folded words, and what `known_ends` says of them."""
-        return self._bags(words).times(self._rows) + ends @ self.mixing
-
-    def _bags(self, words: Sequence[str]) -> Bags:
-        return character_bags(words, self._row_of, len(self.characters) + 1)
+        bags = character_bags(words, self._row_of, len(self.characters) + 1)
+        return bags.times(self._rows) + ends @ self.mixing
 
 
 def learn(words: Sequence[str], vectors: Tensor, ends: Tensor, least: int = LEAST, ridge: float = RIDGE) -> Composer:
     """From folded words, their vectors [N, E] and the known words at their ends, as `known_ends` gives them."""
     codes, counts = np.unique(code_points("".join(words)), return_counts=True)
     codes = codes[counts >= least]
-    row_of = np.zeros(sys.maxunicode + 1, dtype=np.int64)
-    row_of[codes] = np.arange(1, len(codes) + 1)
-    bags = character_bags(words, row_of, len(codes) + 1)
+    bags = character_bags(words, first_rows(codes), len(codes) + 1)
     rows, mixing = solve(bags, 3 * (len(codes) + 1), ends, vectors, ridge)
     scale = (rows.abs().amax(1, keepdim=True) / 127).clamp(min=torch.finfo(torch.float32).tiny)
     return Composer(torch.from_numpy(codes.astype(np.int32)), (rows / scale).round().to(torch.int8), scale, mixing)
+
+
+def first_rows(codes: Codes) -> Ints:
+    """[code points]: the row of each of these characters where it begins a word; 0 for all others."""
+    row_of = np.zeros(sys.maxunicode + 1, dtype=np.int64)
+    row_of[codes] = np.arange(1, len(codes) + 1)
+    return row_of
 
 
 def character_bags(words: Sequence[str], row_of: Ints, characters: int) -> Bags:

@@ -128,7 +128,9 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False) -> M
     composer = _take_composer(tensors, folder)
     indexer = make_indexer(config, vocabs, tags, scheme, lm)
     tagger = _with_weights(config, indexer, tensors, folder, lm, FAST if fast else EXACT)
-    _check_composer(composer, tagger, folder)
+    width = None if tagger.lexicon is None else tagger.lexicon.dim
+    if composer is not None and composer.dim != width:
+        raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
     tagger.to(place).eval()
     scores, segmenter = json.loads(metadata.get("scores", "{}")), record.get("segmenter", {})
     return Model(tagger, indexer, config, record["data"], scores, segmenter, composer)
@@ -143,12 +145,6 @@ def _take_composer(tensors: dict[str, Tensor], folder: Path) -> Composer | None:
         return Composer.from_tensors({name.removeprefix(_COMPOSER): tensor for name, tensor in parts.items()})
     except (ValueError, TypeError) as error:
         raise ModelError(f"{folder / WEIGHTS}: {error}") from None
-
-
-def _check_composer(composer: Composer | None, tagger: Tagger, folder: Path) -> None:
-    width = None if tagger.lexicon is None else tagger.lexicon.dim
-    if composer is not None and composer.dim != width:
-        raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
 
 
 def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:

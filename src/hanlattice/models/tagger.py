@@ -73,15 +73,13 @@ class Tagger(nn.Module):
                 raise ValueError(f"this tagger has vectors for {name}, and the batch has no {name}")
             parts.append(table(batch.extra_ids[name]))
         if self.lm is not None:
-            parts.append(self.lm(self._states(batch, self.lm)))
+            states = batch.states
+            if states is None:
+                if batch.symbols is None:
+                    raise ValueError("this tagger has a language model, and the batch has no symbols or states for it")
+                states = self.lm.states(batch.symbols, batch.lengths)
+            parts.append(self.lm(states))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
-
-    def _states(self, batch: Batch, lm: LanguageModelStates) -> Tensor:
-        if batch.states is not None:
-            return batch.states
-        if batch.symbols is None:
-            raise ValueError("this tagger has a language model, and the batch has no symbols or states for it")
-        return lm.states(batch.symbols, batch.lengths)
 
     def loss(self, batch: Batch) -> Tensor:
         """[B]: the negative log likelihood of each sentence's gold tags."""

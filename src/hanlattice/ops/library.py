@@ -47,13 +47,10 @@ def _find() -> Loaded:
     if not file.is_file():
         return Loaded(None, "", f"{file} is not there: no C compiler was found, or it failed, at installation")
     try:
-        return _at_level(ctypes.CDLL(str(file)), wanted)
+        library = ctypes.CDLL(str(file))
+        possible = _levels(library)
     except (OSError, AttributeError) as error:
         return Loaded(None, "", f"{file} cannot be loaded: {error}")
-
-
-def _at_level(library: ctypes.CDLL, wanted: str) -> Loaded:
-    possible = _levels(library)
     if wanted not in ("", "1", *possible):
         return Loaded(None, "", f"HANLATTICE_NATIVE={wanted}: this machine can run {', '.join(possible)}; 0 is off")
     return Loaded(library, wanted if wanted in possible else possible[-1], "")

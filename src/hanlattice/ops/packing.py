@@ -6,8 +6,9 @@ So one long word among thousands of short ones costs its own steps and nothing e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 
+Places = TypeVar("Places", Lattice, Segments)
+P = ParamSpec("P")
 Made = TypeVar("Made")
 
 
@@ -75,45 +78,32 @@ class Joined(NamedTuple):
     word: Tensor  # [N]: its word
 
 
+def _once(make: Callable[Concatenate[Places, P], Made]) -> Callable[Concatenate[Places, P], Made]:
+    """`make`, whose result stays in the cache of the lattice or segments that it is given first."""
+
+    @wraps(make)
+    def cached(places: Places, /, *rest: P.args, **named: P.kwargs) -> Made:
+        key = (make.__name__, *rest, *named.values())
+        if key not in places.cache:
+            places.cache[key] = make(places, *rest, **named)
+        found: Made = places.cache[key]
+        return found
+
+    return cached
+
+
+@_once
 def characters(lattice: Lattice, T: int, device: torch.device) -> Packed:
     """Sentences of x [B, T, D] as sequences of characters; the answers stand where the characters stood."""
-    return _once(lattice.cache, ("characters", T, device), lambda: _make_characters(lattice, T, device))
-
-
-def words(segments: Segments, device: torch.device) -> Packed:
-    """Sentences as sequences of words [W, E]; the answers are [B, U], U being the most words of a sentence."""
-    return _once(segments.cache, ("words", device), lambda: _make_words(segments, device))
-
-
-def spelled(segments: Segments, device: torch.device) -> Spelled:
-    return _once(segments.cache, ("spelled", device), lambda: _make_spelled(segments, device))
-
-
-def bounded(segments: Segments, device: torch.device) -> Bounded:
-    return _once(segments.cache, ("bounded", device), lambda: _make_bounded(segments, device))
-
-
-def joined(segments: Segments, device: torch.device) -> Joined:
-    return _once(segments.cache, ("joined", device), lambda: _make_joined(segments, device))
-
-
-def prepare(segments: Segments, device: torch.device | str) -> None:
-    """Make what the GPU may need to know about segments and start its copy, so that a later call has it at hand."""
-    device = torch.device(device)
-    if device.type == "cuda":
-        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
-        for make in (words, spelled, bounded, joined):
-            make(segments, device)
-
-
-def _make_characters(lattice: Lattice, T: int, device: torch.device) -> Packed:
     order = packed_order(lattice.lengths)
     row, column = cells(lattice.lengths)
     (source,) = _move([(row * T + column)[inverse(order.place)]], device)
     return Packed(torch.from_numpy(order.sizes), source, source, (len(lattice.lengths), T))
 
 
-def _make_words(segments: Segments, device: torch.device) -> Packed:
+@_once
+def words(segments: Segments, device: torch.device) -> Packed:
+    """Sentences as sequences of words [W, E]; the answers are [B, U], U being the most words of a sentence."""
     order = packed_order(segments.counts)
     row, column = cells(segments.counts)
     U, nth = int(segments.counts.max(initial=0)), inverse(order.place)
@@ -121,13 +111,15 @@ def _make_words(segments: Segments, device: torch.device) -> Packed:
     return Packed(torch.from_numpy(order.sizes), source, target, (len(segments.counts), U))
 
 
-def _make_spelled(segments: Segments, device: torch.device) -> Spelled:
+@_once
+def spelled(segments: Segments, device: torch.device) -> Spelled:
     order = packed_order(segments.end - segments.start)
     source, rank = _move([_cells_of_characters(segments)[inverse(order.place)], order.rank], device)
     return Spelled(torch.from_numpy(order.sizes), source, rank)
 
 
-def _make_bounded(segments: Segments, device: torch.device) -> Bounded:
+@_once
+def bounded(segments: Segments, device: torch.device) -> Bounded:
     """In its sentence, character t of word u stands at t + u + 1: so many characters and boundaries are before it."""
     lengths = np.where(segments.counts > 0, segments.lengths + segments.counts + 1, 0)
     order, first = packed_order(lengths), np.cumsum(lengths) - lengths
@@ -138,9 +130,19 @@ def _make_bounded(segments: Segments, device: torch.device) -> Bounded:
     return Bounded(torch.from_numpy(order.sizes), *_move([_cells_of_characters(segments), *places], device))
 
 
-def _make_joined(segments: Segments, device: torch.device) -> Joined:
+@_once
+def joined(segments: Segments, device: torch.device) -> Joined:
     word, _ = cells(segments.end - segments.start)
     return Joined(*_move([_cells_of_characters(segments), word], device))
+
+
+def prepare(segments: Segments, device: torch.device | str) -> None:
+    """Make what the GPU may need to know about segments and start its copy, so that a later call has it at hand."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        for make in (words, spelled, bounded, joined):
+            make(segments, device)
 
 
 def _cells_of_characters(segments: Segments) -> Ints:
@@ -155,10 +157,3 @@ def _move(arrays: Sequence[Ints], device: torch.device) -> Sequence[Tensor]:
     if device.type == "cuda":
         flat = flat.pin_memory()
     return torch.split(flat.to(device, non_blocking=True), [len(array) for array in arrays])
-
-
-def _once(kept: dict[Hashable, Any], key: Hashable, make: Callable[[], Made]) -> Made:
-    if key not in kept:
-        kept[key] = make()
-    found: Made = kept[key]
-    return found

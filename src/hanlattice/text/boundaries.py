@@ -70,7 +70,9 @@ def joints(text: str) -> Joints:
         kinds, inside = _clusters(codes, kinds)
     gaps[1:][kinds[1:] & kinds[:-1] & (_LATIN | _DIGIT) != 0] = JOIN
     if seen & _APOSTROPHE:
-        _join_apostrophes(kinds, gaps)
+        at = np.flatnonzero(kinds[1:-1] & _APOSTROPHE) + 1
+        at = at[kinds[at - 1] & kinds[at + 1] & _LATIN != 0]
+        gaps[at] = gaps[at + 1] = JOIN
     if seen & _TRIGGER:
         _join_addresses_and_numbers(text, codes, kinds, gaps)
     if inside is not None:
@@ -131,12 +133,6 @@ def _join_joined(codes: Codes, kinds: npt.NDArray[np.int32], base: npt.NDArray[n
     both = (kinds[before] & (_EMOJI | _SIGN) != 0) & (kinds[after] & (_EMOJI | _SIGN) != 0) & ~inside[after]
     kinds[before[both]] = kinds[after[both]] = _EMOJI
     inside[after[both]] = True
-
-
-def _join_apostrophes(kinds: npt.NDArray[np.int32], gaps: Joints) -> None:
-    at = np.flatnonzero(kinds[1:-1] & _APOSTROPHE) + 1
-    at = at[kinds[at - 1] & kinds[at + 1] & _LATIN != 0]
-    gaps[at] = gaps[at + 1] = JOIN
 
 
 def _join_addresses_and_numbers(text: str, codes: Codes, kinds: npt.NDArray[np.int32], gaps: Joints) -> None:
@@ -286,8 +282,10 @@ def pieces(text: str, limit: int) -> list[tuple[int, int]]:
     found, start = [], 0
     while len(text) - start > limit:
         end = start + limit
-        ends = (_last(_ends(pattern, text, start, end), end, whole) for pattern in (_STRONG, _WEAK))
-        end = next(filter(None, ends), None) or _last(range(start + 1, end + 1), end, whole) or end
+        strong, weak = (
+            (match.end() for match in pattern.finditer(text, start, end + 1)) for pattern in (_STRONG, _WEAK)
+        )
+        end = next(filter(None, (_last(at, end, whole) for at in (strong, weak, range(start + 1, end + 1)))), end)
         found.append((start, end))
         start = end
     return [*found, (start, len(text))]
@@ -300,10 +298,6 @@ def sentences(text: str) -> Iterator[str]:
         if sentence := text[start:end].strip():
             yield sentence
         start = end
-
-
-def _ends(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[int]:
-    return (match.end() for match in pattern.finditer(text, start, end + 1))
 
 
 def _last(places: Iterable[int], end: int, whole: npt.NDArray[np.bool_]) -> int | None:

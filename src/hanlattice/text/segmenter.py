@@ -52,14 +52,10 @@ class Cuts:
             raise ValueError("a word needs start < end")
         expected = np.zeros(W, dtype=np.int64)  # where each word must begin: 0, or where the one before it ends
         expected[1:] = self.end[:-1]
-        expected[self._first_words()] = 0
+        expected[(np.cumsum(self.counts) - self.counts)[self.counts > 0]] = 0
         if (self.start != expected).any():
             at = int((self.start != expected).argmax())
             raise ValueError(f"word {at} begins at {self.start[at]} of its text, not at {expected[at]}")
-
-    def _first_words(self) -> Ints:
-        """The first word of each text that has any."""
-        return (np.cumsum(self.counts) - self.counts)[self.counts > 0]
 
     def lengths(self) -> Ints:
         """[S]: how many characters each text has."""

@@ -96,11 +96,6 @@ def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     return tags
 
 
-def inside_prefix(scheme: str) -> str:
-    """The letter for a character between the first and the last of a span."""
-    return _INSIDE[scheme]
-
-
 def tag_set(labels: Iterable[str], scheme: str) -> list[str]:
     """Every tag of a scheme for these labels, `O` first."""
     return ["O", *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme])]
@@ -160,9 +155,9 @@ class TagIds:
         wanted = tag_set(labels, scheme)[1 if labels else 0 :]
         if missing := [tag for tag in wanted if tag not in tags]:
             raise TagError(f"the list of {scheme} tags lacks {', '.join(missing)}: expected all of every label, or O")
-        inside = inside_prefix(scheme)
+        inside = _INSIDE[scheme]
         prefixes = np.array([prefix for prefix, _ in parts])
-        self.labels = tuple(labels_of(tags))
+        self.labels = tuple(labels)
         self._label = np.array([self.labels.index(label) if label else -1 for _, label in parts], dtype=np.int64)
         self._opens, self._alone = prefixes == "B", prefixes == "S"
         self._holds = np.isin(prefixes, ["B", inside])  # the next character may go on with it

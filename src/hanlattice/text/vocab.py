@@ -85,15 +85,10 @@ def _escape(symbol: str) -> str:
 
 def _unescaped(line: str, path: str | Path, number: int) -> str:
     try:
-        return _unescape(line)
+        return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _UNESCAPES[match[0]], line)
     except KeyError as error:
         problem = f"not a vocabulary: {error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
         raise InputError(problem, path, number) from None
-
-
-def _unescape(line: str) -> str:
-    """What `_escape` was given; a KeyError when it cannot have written this."""
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _UNESCAPES[match[0]], line)
 
 
 END = "-null-"  # what the last character of a text pairs with, as in the lattice LSTM's first code

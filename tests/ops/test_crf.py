@@ -248,7 +248,7 @@ def test_gradients(op: Op, name: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("B", "T", "K", "scale", "forbidden"),
-    [(1, 1, 1, 1.0, 0.0), (2, 1, 5, 3.0, 0.3), (5, 9, 17, 3.0, 0.5), (2, 6, 33, 30.0, 0.6), (3, 4, 70, 1.0, 0.2)],
+    [(1, 1, 1, 1.0, 0.0), (2, 1, 5, 3.0, 0.3), (3, 5, 17, 3.0, 0.5), (2, 4, 33, 30.0, 0.6), (3, 4, 70, 1.0, 0.2)],
 )
 def test_gradients_equal_those_of_the_batched(
     op: Op, dtype: torch.dtype, B: int, T: int, K: int, scale: float, forbidden: float
@@ -276,12 +276,12 @@ def test_gradient_of_the_span_probability() -> None:
 
 @every_backend
 def test_marginals_are_the_gradient_of_the_partition(op: Op) -> None:
-    emissions, lengths, scores = make(8, 5, 9, 6, forbidden=0.2)
+    emissions, lengths, scores = make(8, 3, 5, 6, forbidden=0.2)
     emissions.requires_grad_()
     (gradient,) = torch.autograd.grad(op.log_partition(emissions, lengths, scores).sum(), emissions)
     marginals = op.marginals(emissions.detach(), lengths, scores)
     close(marginals, gradient)
-    inside = (torch.arange(9) < lengths.unsqueeze(1)).double()
+    inside = (torch.arange(5) < lengths.unsqueeze(1)).double()
     close(marginals.sum(2), inside)
 
 

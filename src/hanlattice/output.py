@@ -32,7 +32,7 @@ def as_conll(document: Document, scheme: str = "BMES") -> str:
 def as_inline(document: Document) -> str:
     """`[南京市/LOC][长江大桥/LOC]`. Brackets of the text itself stay as they are: this is for people."""
     parts = (text if span is None else f"[{text}/{span.label}]" for text, span in parts_of(document))
-    return "".join([*parts, "\n"])
+    return "".join(parts) + "\n"
 
 
 def parts_of(document: Document) -> Iterator[tuple[str, Span | None]]:

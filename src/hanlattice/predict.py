@@ -182,11 +182,9 @@ class Predictor:
             self._extend(spans, found, texts, request.scores)
             if others is not None:
                 self._extend(candidates, others, texts)
-        documents = [Document(text, tuple(row)) for text, row in zip(texts, spans, strict=True)]
-        if not request.candidates:
-            return documents
-        best = [tuple(sorted(row, key=by_score)[: request.candidates]) for row in candidates]
-        return [Document(each.text, each.spans, row) for each, row in zip(documents, best, strict=True)]
+        n = request.candidates
+        best = [tuple(sorted(row, key=by_score)[:n]) if n else None for row in candidates]
+        return [Document(text, tuple(row), each) for text, row, each in zip(texts, spans, best, strict=True)]
 
     def _find(
         self, texts: Sequence[str], cuts: Sequence[tuple[int, int, int]], request: Request
@@ -195,16 +193,13 @@ class Predictor:
         tagger, indexer = self.model.tagger, self.model.indexer
         examples = indexer.read([texts[at][start:end] for at, start, end in cuts])
         text, by, _ = np.array(cuts, dtype=np.int64).reshape(-1, 3).T
-        if not request.candidates:
-            found = find_spans(tagger, indexer, examples, request.scores, self.trust)
-            others = None
-        else:
-            n, least = request.candidates, request.min_score
+        n, least, others = request.candidates, request.min_score, None
+        if n:
             found, others = find_candidates(tagger, indexer, examples, n, least, self.trust)
             others = others.moved(text, by)
-        if request.min_score:
-            found = found.at_least(request.min_score)
-        return found.moved(text, by), others
+        else:
+            found = find_spans(tagger, indexer, examples, request.scores, self.trust)
+        return (found.at_least(least) if least else found).moved(text, by), others
 
     def _extend(self, rows: list[list[Span]], found: Decoded, texts: Sequence[str], scores: bool = True) -> None:
         for row, new in zip(rows, make_spans(found, texts, self.model.indexer.tag_ids.labels, scores), strict=True):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanlattice.cli.dictionaries import check_trust
+from hanlattice.cli.texts import check_trust
 from hanlattice.config import make_config
 from hanlattice.errors import InputError
 from hanlattice.predict import TEXTS, TRUST_MOST, Predictor

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
+from hanlattice.data.download import resolve
+from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
+from hanlattice.evaluation import calibration
 from hanlattice.files import check_output, shown, writing
 from hanlattice.models import model_files
 from hanlattice.style import check_plot
@@ -18,7 +22,6 @@ from hanlattice.text.display import counted, visible
 
 if TYPE_CHECKING:
     from hanlattice.data.corpus import Corpus
-    from hanlattice.evaluation.calibration import Calibration
     from hanlattice.models.folder import Model
 
 LEAST = 0.01  # the lowest probability of a candidate
@@ -53,8 +56,7 @@ def calibrate(
     use_threads(threads)
     loaded = load_model(folder, device)
     read = {file: read_for([loaded], file, format, scheme) for file in files}
-    for notice in (notice for corpus in read.values() for notice in corpus.notices):
-        note(notice)
+    note(*(notice for corpus in read.values() for notice in corpus.notices))
     results = {shown(file): _calibration(loaded, file, corpus, candidates) for file, corpus in read.items()}
     which = f"all spans with a probability of {LEAST} or more" if candidates else "the spans of the best tagging"
     about = f"{shown(model)}: {which}"
@@ -64,8 +66,6 @@ def calibrate(
 
 def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Path) -> None:
     """Refuse outputs that cannot be written before anything is read."""
-    from hanlattice.data.download import resolve
-
     if out is not None and out.suffix.lower() not in (".json", ".md"):
         raise InputError(f"the report is a .json or .md file, and this name ends in {out.suffix!r}", out)
     if plot is not None:
@@ -77,8 +77,7 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
         check_output(output, [*paths, *model_files(model)])
 
 
-def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool) -> Calibration:
-    from hanlattice.evaluation.calibration import calibrate
+def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool) -> calibration.Calibration:
     from hanlattice.models.decode import decode, find_candidates, make_spans
 
     examples = read_examples(model, corpus, file)
@@ -87,33 +86,26 @@ def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool) -> C
         found = make_spans(flat, [""] * len(examples), model.indexer.tag_ids.labels)
     else:
         found = decode(model.tagger, model.indexer, examples, scores=True)
-    return calibrate([sentence.spans or () for sentence in corpus.sentences], found)
+    return calibration.calibrate([sentence.spans or () for sentence in corpus.sentences], found)
 
 
-def _write(results: Mapping[str, Calibration], about: str, out: Path | None, plot: Path | None) -> None:
+def _write(results: Mapping[str, calibration.Calibration], about: str, out: Path | None, plot: Path | None) -> None:
     """The plot and the report, if they are wanted."""
-    from hanlattice.data.jsonl import to_json
-    from hanlattice.evaluation.calibration import draw, markdown
-
     if plot is not None:
-        draw(results, plot)
+        calibration.draw(results, plot)
     if out is None:
         return
     with writing(out) as file:
         if out.suffix.lower() == ".md":
-            file.write(markdown(results, about))
+            file.write(calibration.markdown(results, about))
         else:
             record = {"about": about, "files": {name: each.as_dict() for name, each in results.items()}}
             file.write(to_json(record, indent=1) + "\n")
 
 
-def _show(results: Mapping[str, Calibration], sizes: Mapping[str, str], about: str) -> None:
-    from rich.console import Console
-
-    from hanlattice.evaluation.calibration import summary, tables
-
+def _show(results: Mapping[str, calibration.Calibration], sizes: Mapping[str, str], about: str) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(visible(about), soft_wrap=True)
     for name, each in results.items():
-        console.print(f"\n{visible(name)}, {sizes[name]}: {summary(each)}", soft_wrap=True)
-        show_tables(console, tables(each), fold=False)
+        console.print(f"\n{visible(name)}, {sizes[name]}: {calibration.summary(each)}", soft_wrap=True)
+        show_tables(console, calibration.tables(each), fold=False)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from hanlattice.cli.console import EventMeter
+from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.text.display import visible
 
 
@@ -42,36 +41,33 @@ def compare(
     from hanlattice.compare.run import compare as run
     from hanlattice.compare.run import raise_failures
 
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     numbers = read_seeds(seeds)
-    try:
-        with Meter(console) as meter:
-            comparison = run(
-                configs,
-                numbers,
-                out,
-                variants=[name.strip() for name in variants.split(",") if name.strip()],
-                changes=changes or (),
-                devices=devices,
-                jobs=jobs or 0,
-                against=against,
-                rates=rates,
-                listen=meter,
-            )
-    except KeyboardInterrupt:
-        console.print("stopped; the same command continues")
-        raise
+    with Meter() as meter:
+        comparison = run(
+            configs,
+            numbers,
+            out,
+            variants=[name.strip() for name in variants.split(",") if name.strip()],
+            changes=changes or (),
+            devices=devices,
+            jobs=jobs or 0,
+            against=against,
+            rates=rates,
+            listen=meter,
+        )
     typer.echo(comparison.table, nl=False)
-    console.print(f"the table and everything behind it are in {out}")
+    meter.console.print(f"the table and everything behind it are in {out}")
     raise_failures(comparison)
 
 
 class Meter(EventMeter):
     """Listens to the comparison: one line a finished run, and on a terminal a bar for each that is running."""
 
-    def __init__(self, console: Console) -> None:
+    stopped = "stopped; the same command continues"
+
+    def __init__(self) -> None:
         super().__init__(
-            console,
+            make_console(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),

@@ -17,9 +17,15 @@ if TYPE_CHECKING:
     from hanlattice.evaluation.report import Table
 
 
-def note(text: str) -> None:
-    """A line on standard error, beside the result."""
-    typer.echo(f"note: {visible(text)}", err=True)
+def note(*texts: str) -> None:
+    """A line each on standard error, beside the result."""
+    for text in texts:
+        typer.echo(f"note: {visible(text)}", err=True)
+
+
+def make_console(stderr: bool = True) -> Console:
+    """For lines that are printed as they are, however long."""
+    return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
 
 
 def find_named(model: str) -> Path:
@@ -41,6 +47,8 @@ def show_tables(console: Console, tables: Iterable[Table], *, fold: bool = True)
 class EventMeter:
     """A listener: an event goes to the method `_on_NAME`, if there is one. Bars move inside a `with`, on a terminal."""
 
+    stopped = ""  # printed after Ctrl-C: how to go on
+
     def __init__(self, console: Console, *columns: ProgressColumn, **options: Any) -> None:
         self.console = console
         self.progress = Progress(*columns, console=console, disable=not console.is_terminal, **options)
@@ -49,8 +57,10 @@ class EventMeter:
         self.progress.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.progress.stop()
+        if error is KeyboardInterrupt and self.stopped:
+            self.console.print(self.stopped)
 
     def __call__(self, event: dict[str, Any]) -> None:
         handler = getattr(self, f"_on_{event['event']}", None)

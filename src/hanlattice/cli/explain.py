@@ -10,9 +10,23 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
-from hanlattice.cli.texts import Device, Inputs, IsText, ModelFolder, Out, begin, write_results
+from hanlattice.cli.texts import (
+    Device,
+    Inputs,
+    IsText,
+    Lexicons,
+    ModelFolder,
+    Out,
+    Trust,
+    add_words,
+    begin,
+    check_trust,
+    write_results,
+)
+from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,8 +73,6 @@ def explain(
 
 def _written(explanations: Iterator[Explanation], format: Format, layer: int, to_screen: bool) -> Iterable[str]:
     if format is Format.json:
-        from hanlattice.data.jsonl import to_json
-
         return (to_json(explanation.to_dict()) + "\n" for explanation in explanations)
     if format is Format.svg:
         return _svg(explanations, layer)
@@ -85,9 +97,6 @@ def _svg(explanations: Iterator[Explanation], layer: int) -> list[str]:
 
 def _terminal(explanations: Iterator[Explanation], layer: int, to_screen: bool) -> Iterator[str]:
     """The lines, with colours at a terminal, plain in a file or a pipe."""
-    from rich.console import Console
-    from rich.text import Text
-
     from hanlattice.explain.terminal import lines
 
     screen = Console(file=sys.stdout) if to_screen else Console(file=None, force_terminal=False, width=_PIPE)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
 
 from hanlattice.cli.console import note
+from hanlattice.data.corpus import read_corpus
+from hanlattice.data.download import resolve
+from hanlattice.data.raw import RawText
 from hanlattice.evaluation.report import Table, percent
+from hanlattice.events import Event
 from hanlattice.files import shown
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
-    from hanlattice.data.raw import RawText
-    from hanlattice.events import Event
-    from hanlattice.pretrain.gazetteer import Gazetteer
-    from hanlattice.text.sentence import Sentence
-    from hanlattice.text.vectors import Vectors
+from hanlattice.pretrain.gazetteer import Gazetteer, check_request, make_gazetteer, write_gazetteer
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.vectors import Vectors, read_vectors
 
 
 def gazetteer(
@@ -39,21 +40,15 @@ def gazetteer(
 
     Training on these corpora gives the same model with the small file; if chars.vectors names it too, --characters all.
     """
-    from hanlattice.data.download import resolve
-    from hanlattice.data.raw import RawText
-    from hanlattice.pretrain.gazetteer import check_request, write_gazetteer
-    from hanlattice.text.vectors import read_vectors
-
     source, paths = resolve(vectors), [resolve(corpus) for corpus in corpora]
     check_request(out, [source, *paths], characters)
     named = list(zip(map(shown, corpora), paths, strict=True))
     texts = [
         (name, RawText([path])) for name, path in named if raw
-    ]  # an unreadable one is an error here, before any work
+    ]  # here an unreadable one is an error, before any work
     known = read_vectors(source)
     made = _match_raw(known, texts, characters) if raw else _match(known, named, characters, format, scheme)
-    for notice in made.notices:
-        note(notice)
+    note(*made.notices)
     write_gazetteer(out, made)
     facts = _facts(made, shown(vectors), source.stat().st_size, out)
     if as_json:
@@ -64,13 +59,10 @@ def gazetteer(
 
 def _match(vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str, format: str, scheme: str) -> Gazetteer:
     """Annotated corpora, one after the other, so that only one is in memory at a time."""
-    from hanlattice.data.corpus import read_corpus
-    from hanlattice.pretrain.gazetteer import make_gazetteer
 
     def sentences(path: Path) -> Iterator[Sentence]:
         corpus = read_corpus(path, format=format, scheme=scheme)
-        for notice in corpus.notices:
-            note(notice)
+        note(*corpus.notices)
         yield from corpus.sentences
 
     return make_gazetteer(vectors, ((name, sentences(path)) for name, path in named), characters=characters)
@@ -78,12 +70,6 @@ def _match(vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str,
 
 def _match_raw(vectors: Vectors, texts: Sequence[tuple[str, RawText]], characters: str) -> Gazetteer:
     """Raw text, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    from hanlattice.pretrain.gazetteer import make_gazetteer
-    from hanlattice.text.sentence import Sentence
-
     console = Console(stderr=True)
     columns = TextColumn("matching"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(compact=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
@@ -114,8 +100,6 @@ def _facts(made: Gazetteer, name: str, size: int, out: Path) -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-
     console = Console(highlight=False)
     corpora = [*facts["corpora"], *([facts["all"]] if len(facts["corpora"]) > 1 else [])]
     names = _short_names([coverage["name"] for coverage in facts["corpora"]])
@@ -169,7 +153,4 @@ def _counts(share: dict[str, int], what: str) -> tuple[str, ...]:
 
 def _rich(table: Table) -> RichTable:
     """On a narrow terminal names are wrapped, numbers are not."""
-    shown = table.rich()
-    for column in shown.columns[table.words :]:
-        column.no_wrap = True
-    return shown
+    return table.rich(no_wrap=range(table.words, len(table.headings)))

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from hanlattice.cli.console import find_named, note
+from hanlattice.data.jsonl import to_json
+from hanlattice.evaluation.report import Table
+from hanlattice.evaluation.segmentation import score_table
 from hanlattice.files import shown
 from hanlattice.text.display import counted, visible
 from hanlattice.text.tags import labels_of
@@ -22,11 +26,6 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
-    from rich.console import Console
-
-    from hanlattice.data.jsonl import to_json
-    from hanlattice.evaluation.report import Table
-    from hanlattice.evaluation.segmentation import score_table
     from hanlattice.models.folder import load_model
     from hanlattice.training.card import BEFORE
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from hanlattice.cli.console import make_console
 from hanlattice.errors import OutputError
 from hanlattice.files import reason
 
@@ -58,9 +58,10 @@ def init(
 ) -> None:
     """Write a commented configuration for your own corpus, train.toml, and say what to do next."""
     file, (suffix, form) = folder / NAME, FORMATS[task]
-    train, test = (folder / f"{part}{suffix}" for part in ("train", "test"))
+    train, test = (str(folder / f"{part}{suffix}") for part in ("train", "test"))
     command = shlex.join(["hanlattice", "train", str(file), "--out", str(Path("runs", folder.resolve().name))])
-    text = TEMPLATE.format(command=command, train=_quoted(train), test=_quoted(test), format=form)
+    strings = [json.dumps(path, ensure_ascii=False) for path in (train, test)]  # TOML has the escapes of JSON
+    text = TEMPLATE.format(command=command, train=strings[0], test=strings[1], format=form)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as out:
@@ -69,11 +70,6 @@ def init(
         raise OutputError(f"{file if file.exists() else folder} exists already, and nothing is overwritten") from None
     except OSError as error:
         raise OutputError(f"cannot write {file}: {reason(error)}") from None
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = make_console(stderr=False)
     console.print(f"wrote {file}; put your corpus into {train} and {test}, or change these names in it. Then:")
     console.print(f"  hanlattice data get simplechinese\n  {command}")
-
-
-def _quoted(path: Path) -> str:
-    """As a string of TOML, whose escapes are those of JSON."""
-    return json.dumps(str(path), ensure_ascii=False)

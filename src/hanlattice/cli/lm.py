@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.files import decode_lines
 from hanlattice.text.normal import LONE_SURROGATE
@@ -60,7 +61,7 @@ def score(
     from hanlattice.models.language_model import load_language_model
     from hanlattice.pretrain.lm.score import mean_score, text_surprise
 
-    lines = chain.from_iterable([_texts(texts or ()), _files(file or ())])
+    lines = chain(_texts(texts or ()), RawText(file) if file else ())
     use_threads(threads)
     found = load_language_model(model, device, _directions(model, direction))
     bits, symbols = dict.fromkeys(found.directions, 0.0), 0
@@ -116,12 +117,6 @@ def _texts(given: Sequence[str]) -> Iterator[str]:
             yield from LONE_SURROGATE.sub("\ufffd", text).split("\n")  # an argument need not be UTF-8
 
 
-def _files(paths: Sequence[Path]) -> Iterator[str]:
-    from hanlattice.data.raw import RawText
-
-    return iter(RawText(paths) if paths else ())
-
-
 def _directions(folder: Path, asked: Direction | None) -> list[str]:
     """The one asked for, or those in the folder; loading refuses a folder without any."""
     from hanlattice.models.language_model import DIRECTIONS, weights_file
@@ -160,18 +155,16 @@ def _show_lines(texts: Sequence[str], each: dict[str, list[Bits]]) -> None:
         table = Table(title=escape(text), title_justify="left")
         for heading in ("", *each):
             table.add_column(heading, justify="right")
-        found = {name: surprises[at].tolist() for name, surprises in each.items()}
+        found = {name: [_cell(bits) for bits in surprises[at].tolist()] for name, surprises in each.items()}
         if "backward" in found:
-            table.add_row("beginning", *(_cell(found[name][-1]) if name == "backward" else "" for name in found))
+            table.add_row("beginning", *(cells[-1] if name == "backward" else "" for name, cells in found.items()))
         for place, character in enumerate(text):
-            table.add_row(_visible(character), *(_cell(found[name][place]) for name in found))
+            shows = character.isprintable() and not character.isspace()
+            heading = escape(character) if shows else f"U+{ord(character):04X}"
+            table.add_row(heading, *(cells[place] for cells in found.values()))
         if "forward" in found:
-            table.add_row("end", *(_cell(found[name][-1]) if name == "forward" else "" for name in found))
+            table.add_row("end", *(cells[-1] if name == "forward" else "" for name, cells in found.items()))
         Console().print(table)
-
-
-def _visible(character: str) -> str:
-    return escape(character) if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
 def _cell(bits: float) -> str:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from hanlattice.cli.console import find_named, note, show_tables
+from hanlattice.data.download import resolve
+from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
+from hanlattice.evaluation.mistakes import Mistakes, compare, markdown, sentence_lines, sentence_title, summary, tables
 from hanlattice.files import BOM, check_output, opening, reason, shown, writing
 from hanlattice.models import model_files
 from hanlattice.text.display import counted, visible
+from hanlattice.text.lexicon import Lexicon, read_words
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.tags import labels_of
+from hanlattice.text.vectors import read_vectors
 
 if TYPE_CHECKING:
-    from hanlattice.evaluation.mistakes import Mistakes
     from hanlattice.models.folder import Model
-    from hanlattice.text.lexicon import Lexicon
-    from hanlattice.text.sentence import Sentence
 
 _WIDTH = 116  # of the widest table; a file or a pipe has no width of its own
 _COLOURS = {"": "", "gold": "bold cyan", "right": "green", "wrong": "bold red"}
@@ -47,8 +53,6 @@ def mistakes(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """What two models get differently: by type, length, lexicon and training, with the sentences."""
-    from hanlattice.data.download import resolve
-    from hanlattice.evaluation.mistakes import compare
     from hanlattice.models.decode import decode
     from hanlattice.models.device import use_threads
     from hanlattice.models.folder import load_model
@@ -62,9 +66,20 @@ def mistakes(
     gold = _read(models, file, format, scheme, notes)
     inputs = [resolve(name) for name in (file, train, lexicon) if name is not None]
     inputs += training_files(models.values())
-    _check_outputs([out, as_json], inputs, folders.values())
+    inputs += (each for folder in folders.values() for each in model_files(folder))
+    for output in (out, as_json):
+        check_output(output, inputs)
+    if out is not None and as_json is not None and out.resolve() == as_json.resolve():
+        raise InputError("--out and --json are the same file; give one of them another name", out)
     _compare_labels(models, notes)
-    words = _own_lexicon(models, notes, about) if lexicon is None else _given_lexicon(lexicon, notes, about)
+    if lexicon is None:
+        words, what = _own_lexicon(models, notes)
+    else:
+        words, notices = read_lexicon(resolve(lexicon))
+        notes += notices
+        what = shown(lexicon)
+    if words is not None:
+        about.append(("lexicon", f"{what}, {counted(len(words), 'word')}"))
     if train is None:
         trained, what = own_training(models, notes)
         about += [("train", what)] if what else []
@@ -77,15 +92,6 @@ def mistakes(
     _show(result, about, notes, sentences)
 
 
-def _check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path], folders: Collection[Path]) -> None:
-    """Refuse outputs that cannot be written before the work begins."""
-    given = [path for path in outputs if path is not None]
-    for path in given:
-        check_output(path, [*inputs, *(file for folder in folders for file in model_files(folder))])
-    if len(given) == 2 and given[0].resolve() == given[1].resolve():
-        raise InputError("--out and --json are the same file; give one of them another name", given[0])
-
-
 def _read(models: Mapping[str, Model], file: str, format: str, scheme: str, notes: list[str]) -> tuple[Sentence, ...]:
     from hanlattice.training.corpora import read_for
 
@@ -95,39 +101,24 @@ def _read(models: Mapping[str, Model], file: str, format: str, scheme: str, note
 
 
 def _compare_labels(models: Mapping[str, Model], notes: list[str]) -> None:
-    from hanlattice.text.tags import labels_of
-
     labels = {name: set(labels_of(model.indexer.tags)) for name, model in models.items()}
     for name, other in (("A", "B"), ("B", "A")):
         if more := sorted(labels[name] - labels[other]):
             notes.append(f"labels that {name} knows and {other} does not: {', '.join(more)}")
 
 
-def _own_lexicon(models: Mapping[str, Model], notes: list[str], about: list[tuple[str, str]]) -> Lexicon | None:
-    """The lexicon of B, or else of A."""
+def _own_lexicon(models: Mapping[str, Model], notes: list[str]) -> tuple[Lexicon | None, str]:
+    """The lexicon of B, or else of A, and whose it is."""
     for name in ("B", "A"):
         words = models[name].indexer.lexicon
         if words is not None:
-            about.append(("lexicon", f"that of {name}, {counted(len(words), 'word')}"))
-            return words
+            return words, f"that of {name}"
     notes.append("neither model has a lexicon, so there is no breakdown by it; --lexicon names one")
-    return None
-
-
-def _given_lexicon(file: str, notes: list[str], about: list[tuple[str, str]]) -> Lexicon:
-    from hanlattice.data.download import resolve
-
-    words, notices = read_lexicon(resolve(file))
-    notes += notices
-    about.append(("lexicon", f"{shown(file)}, {counted(len(words), 'word')}"))
-    return words
+    return None, ""
 
 
 def read_lexicon(path: Path) -> tuple[Lexicon, tuple[str, ...]]:
     """The words of two characters or more of a dictionary or a vector file, and the notices of reading it."""
-    from hanlattice.text.lexicon import Lexicon, read_words
-    from hanlattice.text.vectors import read_vectors
-
     vectors = read_vectors(path) if _has_vectors(path) else None
     lexicon = Lexicon(read_words(path) if vectors is None else vectors.words)
     if not len(lexicon):
@@ -144,23 +135,13 @@ def _has_vectors(path: Path) -> bool:
             raise InputError(f"cannot read: {reason(error)}", path) from None
     fields = first.split()
     if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
-        return not _is_text(second) or len(second.split()) > int(fields[1])
-    return len(fields) > _NUMBERS and b"\t" not in first and all(map(_is_number, fields[-_NUMBERS:]))
-
-
-def _is_text(line: bytes) -> bool:
+        text = "".join(second.decode("utf-8", "surrogateescape").split())
+        return not text.isprintable() or len(second.split()) > int(fields[1])
     try:
-        return all(character.isprintable() or character.isspace() for character in line.decode("utf-8"))
-    except UnicodeDecodeError:
-        return False
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
+        numbers = [float(field) for field in fields[-_NUMBERS:]]
     except ValueError:
         return False
-    return True
+    return len(fields) > len(numbers) == _NUMBERS and b"\t" not in first
 
 
 def _write(
@@ -171,9 +152,6 @@ def _write(
     as_json: Path | None,
     sentences: int,
 ) -> None:
-    from hanlattice.data.jsonl import to_json
-    from hanlattice.evaluation.mistakes import markdown
-
     if out is not None:
         with writing(out) as file:
             file.write(markdown(result, about, notes, sentences))
@@ -183,13 +161,7 @@ def _write(
 
 
 def _show(result: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[str], sentences: int) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from hanlattice.evaluation.mistakes import sentence_lines, sentence_title, summary, tables
-
-    for each in notes:
-        note(each)
+    note(*notes)
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, _WIDTH)

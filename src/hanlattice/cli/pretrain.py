@@ -9,11 +9,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hanlattice.cli.console import EventMeter
+from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.cli.pretrain_lm import pretrain_lm
 from hanlattice.data.download import resolve
 from hanlattice.files import shown
-from hanlattice.pretrain.subwords import LONGEST_PIECE, MOST_PIECES
+from hanlattice.pretrain.outputs import Outputs
+from hanlattice.pretrain.subwords import LONGEST_PIECE, MOST_PIECES, SUFFIXES, SubwordSettings, train_subwords
 from hanlattice.pretrain.units import LARGEST_COUNT, Unit
 from hanlattice.text.display import visible
 
@@ -51,20 +52,15 @@ def vectors(
     ] = False,
 ) -> None:
     """Train vectors of characters, character bigrams, words or subwords from raw text with word2vec."""
-    from hanlattice.pretrain.outputs import Outputs
-    from hanlattice.pretrain.vectors import SUFFIXES, VectorSettings, VectorSource, train_vectors
+    from hanlattice.pretrain.vectors import SUFFIXES as VECTOR_SUFFIXES
+    from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vectors
 
     settings = VectorSettings(unit, dim, window, negative, min_count, epochs, sample, cbow, seed)
     source = VectorSource(tuple(files), resolve(lexicon) if lexicon else None, model, device)
-    console = _console()
-    stem = shown(Outputs(out, SUFFIXES).stem)
-    try:
-        with VectorMeter(console, settings.epochs) as meter:
-            record = train_vectors(source, out, settings, threads=threads, resume=resume, listen=meter)
-    except KeyboardInterrupt:
-        console.print("stopped; the same command with --resume goes on after the last whole epoch")
-        raise
-    console.print(f"{record['vectors']:,} vectors in {stem}.vec and {stem}.bin; {_cost(record)}")
+    stem = shown(Outputs(out, VECTOR_SUFFIXES).stem)
+    with VectorMeter(make_console(), settings.epochs) as meter:
+        record = train_vectors(source, out, settings, threads=threads, resume=resume, listen=meter)
+    meter.console.print(f"{record['vectors']:,} vectors in {stem}.vec and {stem}.bin; {_cost(record)}")
 
 
 @app.command("subwords")
@@ -77,25 +73,17 @@ def subwords(
     parallel: Annotated[bool, typer.Option("--parallel", help="Use all cores; the result is the same.")] = False,
 ) -> None:
     """Make a lexicon of subwords by byte-pair encoding over characters, with the frequency of each."""
-    from hanlattice.pretrain.outputs import Outputs
-    from hanlattice.pretrain.subwords import SUFFIXES, SubwordSettings, train_subwords
-
     settings = SubwordSettings(size, longest, min_count)
     lexicon = shown(Outputs(out, SUFFIXES)[".txt"])
-    console = _console()
-    with SubwordMeter(console, 2) as meter:
+    with SubwordMeter(make_console(), 2) as meter:
         record = train_subwords(tuple(files), out, settings, parallel=parallel, listen=meter)
-    console.print(
+    meter.console.print(
         f"{record['pieces']:,} pieces in {lexicon} ({record['unused']:,} merges that no text uses are left out); "
         f"{_cost(record)}"
     )
 
 
 app.command("lm")(pretrain_lm)
-
-
-def _console() -> Console:
-    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def _cost(record: dict[str, Any]) -> str:
@@ -131,6 +119,8 @@ class PassMeter(EventMeter):
 
 
 class VectorMeter(PassMeter):
+    stopped = "stopped; the same command with --resume goes on after the last whole epoch"
+
     def _on_counted(self, event: dict[str, Any]) -> None:
         for notice in event["notices"]:
             self.console.print(f"note: {visible(notice)}")

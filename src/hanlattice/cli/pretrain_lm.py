@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from hanlattice.cli.console import EventMeter
+from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.cli.lm import Direction
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
 
@@ -56,25 +55,17 @@ def pretrain_lm(
     recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
     from hanlattice.pretrain.lm.train import BOTH, train_language_model
 
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    try:
-        with Meter(console) as meter:
-            train_language_model(
-                recipe, files, out, direction.value if direction else BOTH, resume=resume, listen=meter
-            )
-    except KeyboardInterrupt:
-        again = [each for each in sys.argv[1:] if each != "--resume"]
-        console.print(f"stopped; continue with: {shlex.join(['hanlattice', *again, '--resume'])}")
-        raise
-    console.print(f"the language model is in {out}")
+    with Meter() as meter:
+        train_language_model(recipe, files, out, direction.value if direction else BOTH, resume=resume, listen=meter)
+    meter.console.print(f"the language model is in {out}")
 
 
 class Meter(EventMeter):
     """Listens to the training: one moving line on a terminal, one line for each scoring anywhere."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self) -> None:
         super().__init__(
-            console,
+            make_console(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=12),
             MofNCompleteColumn(),
@@ -82,64 +73,51 @@ class Meter(EventMeter):
             TimeRemainingColumn(compact=True),
         )
         self.task = self.progress.add_task("reading", total=None, news="")
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        super().__call__(event)
-        if line := report_line(event):
-            self.console.print(line)
+        again = [each for each in sys.argv[1:] if each != "--resume"]
+        self.stopped = f"stopped; continue with: {shlex.join(['hanlattice', *again, '--resume'])}"
 
     def _on_read(self, event: dict[str, Any]) -> None:
         self._update("reading, MB", event["done"] // 1_000_000, event["size"] // 1_000_000, "")
 
     def _on_start(self, event: dict[str, Any]) -> None:
         self.progress.reset(self.task, total=event["steps"])  # or the time left would count the reading
+        train, held, before = event["data"]["train"], event["data"]["held_out"], event["before"]
+        first = "" if before is None else f"; held-out perplexity at first {before['perplexity']:.3f}"
+        self.console.print(
+            f"{event['direction']}: {train['characters']:,} characters in {train['lines']:,} lines to "
+            f"train on, {held['characters']:,} in {held['lines']:,} held out; "
+            f"{event['symbols']:,} symbols, {event['parameters']:,} weights, "
+            f"{event['steps']:,} steps in {event['epochs']} epochs on {event['device']}{first}"
+        )
 
-    _on_resume = _on_start
+    def _on_resume(self, event: dict[str, Any]) -> None:
+        self.progress.reset(self.task, total=event["steps"])
+        self.console.print(f"{event['direction']}: continuing at step {event['step'] + 1:,} of {event['steps']:,}")
 
     def _on_step(self, event: dict[str, Any]) -> None:
         best = "" if event["best"] is None else f" · held-out perplexity {event['best']:.1f}"
-        rate = event["characters"] / max(event["seconds"], 1e-9)
-        news = f"loss {event['loss']:.2f}{best} · {rate:,.0f}/s"
+        news = f"loss {event['loss']:.2f}{best} · {_rate(event):,.0f}/s"
         self._update(event["direction"], event["step"], event["steps"], news)
+
+    def _on_evaluate(self, event: dict[str, Any]) -> None:
+        mark = " (best)" if event["step"] == event["best_step"] else ""
+        self.console.print(
+            f"{event['direction']}, epoch {event['epoch'] + 1}, step {event['step']:,}: loss {event['loss']:.4f} nats, "
+            f"held-out perplexity {event['perplexity']:.3f} ({event['bits']:.4f} bits){mark}, "
+            f"{_rate(event):,.0f} characters/s, {event['seconds']:.0f} s"
+        )
+
+    def _on_done(self, event: dict[str, Any]) -> None:
+        found = event["held_out"]
+        curve = event["curve"] or "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
+        self.console.print(
+            f"{event['direction']}: perplexity {found['perplexity']:.3f}, {found['bits']:.4f} bits a character, on "
+            f"{found['symbols']:,} held-out characters and line ends; the curve is in {curve}"
+        )
 
     def _update(self, what: str, done: int, total: int, news: str) -> None:
         self.progress.update(self.task, description=what, completed=done, total=total, news=news)
 
 
-def report_line(event: dict[str, Any]) -> str | None:
-    """An event as one line, or None if it only moves the bar."""
-    words = {"start": _start, "resume": _resume, "evaluate": _evaluate, "done": _done}.get(event["event"])
-    return None if words is None else words(event)
-
-
-def _start(event: dict[str, Any]) -> str:
-    data = event["data"]
-    before = "" if event["before"] is None else f"; held-out perplexity at first {event['before']['perplexity']:.3f}"
-    return (
-        f"{event['direction']}: {data['train']['characters']:,} characters in {data['train']['lines']:,} lines to "
-        f"train on, {data['held_out']['characters']:,} in {data['held_out']['lines']:,} held out; "
-        f"{event['symbols']:,} symbols, {event['parameters']:,} weights, "
-        f"{event['steps']:,} steps in {event['epochs']} epochs on {event['device']}{before}"
-    )
-
-
-def _resume(event: dict[str, Any]) -> str:
-    return f"{event['direction']}: continuing at step {event['step'] + 1:,} of {event['steps']:,}"
-
-
-def _evaluate(event: dict[str, Any]) -> str:
-    mark = " (best)" if event["step"] == event["best_step"] else ""
-    return (
-        f"{event['direction']}, epoch {event['epoch'] + 1}, step {event['step']:,}: loss {event['loss']:.4f} nats, "
-        f"held-out perplexity {event['perplexity']:.3f} ({event['bits']:.4f} bits){mark}, "
-        f"{event['characters'] / max(event['seconds'], 1e-9):,.0f} characters/s, {event['seconds']:.0f} s"
-    )
-
-
-def _done(event: dict[str, Any]) -> str:
-    found = event["held_out"]
-    curve = event["curve"] or "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
-    return (
-        f"{event['direction']}: perplexity {found['perplexity']:.3f}, {found['bits']:.4f} bits a character, on "
-        f"{found['symbols']:,} held-out characters and line ends; the curve is in {curve}"
-    )
+def _rate(event: dict[str, Any]) -> float:
+    return float(event["characters"] / max(event["seconds"], 1e-9))

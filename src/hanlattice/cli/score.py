@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
+from hanlattice.data.download import resolve
+from hanlattice.data.jsonl import to_json
+from hanlattice.data.segmented import from_words
 from hanlattice.errors import InputError
+from hanlattice.evaluation import ner
+from hanlattice.evaluation.segmentation import score_segmentation, score_table, worst_table
 from hanlattice.files import read_lines, shown
 from hanlattice.text.display import counted
-
-if TYPE_CHECKING:
-    from hanlattice.text.sentence import Sentence
+from hanlattice.text.lexicon import read_words
+from hanlattice.text.sentence import Sentence
 
 
 def score(
@@ -31,8 +37,6 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Score segmented text as the SIGHAN bakeoff does, by spans, length and boundaries, with the worst words."""
-    from hanlattice.data.download import resolve
-
     paths = resolve(gold), resolve(test)
     sentences, others = (_read(path) for path in paths)
     _check_same_text(paths, sentences, others)
@@ -42,11 +46,6 @@ def score(
 
 def show_scores(report: dict[str, Any], title: str, words: int, as_json: bool) -> None:
     """A report as tables, for a segmenter with the first `words` of the missed words; or all of it as JSON."""
-    from rich.console import Console
-
-    from hanlattice.data.jsonl import to_json
-    from hanlattice.evaluation.segmentation import score_table, worst_table
-
     worst = report.get("segmentation", {}).get("worst", [])
     missed = len(worst)
     del worst[words:]
@@ -63,19 +62,14 @@ def _report(
     sentences: Sequence[Sentence], others: Sequence[Sentence], known: Collection[str] | None, as_written: bool
 ) -> dict[str, Any]:
     """As `evaluate` reports on a segmenter."""
-    from hanlattice.evaluation.ner import score
-    from hanlattice.evaluation.segmentation import score_segmentation
-
     gold, found = ([sentence.spans or () for sentence in each] for each in (sentences, others))
     texts = [sentence.text for sentence in sentences]
     segmentation = score_segmentation(texts, gold, found, known, as_written=as_written)
-    return {**score(gold, found).as_dict(), "segmentation": segmentation.as_dict()}
+    return {**ner.score(gold, found).as_dict(), "segmentation": segmentation.as_dict()}
 
 
 def _read(path: Path) -> dict[int, Sentence]:
     """The sentences by their line numbers: for an error message, a pipe could not be read a second time."""
-    from hanlattice.data.segmented import from_words
-
     sentences = {number: from_words(words) for number, line in read_lines(path) if (words := line.split())}
     if not sentences:
         raise InputError("the corpus is empty: expected a sentence a line", path)
@@ -83,9 +77,6 @@ def _read(path: Path) -> dict[int, Sentence]:
 
 
 def _known(train: str | None, known: str | None) -> Collection[str] | None:
-    from hanlattice.data.download import resolve
-    from hanlattice.text.lexicon import read_words
-
     if train is not None and known is not None:
         raise InputError("--train and --known both give the training words: use one of them")
     if known is not None:
@@ -97,22 +88,14 @@ def _check_same_text(
     paths: tuple[Path, Path], sentences: Mapping[int, Sentence], others: Mapping[int, Sentence]
 ) -> None:
     """Sentence by sentence the same characters, but for their width."""
-    for lines in zip(sentences, others, strict=False):
-        ours, theirs = sentences[lines[0]].folded, others[lines[1]].folded
-        if ours != theirs:
-            raise _differs(paths, lines, ours, theirs)
-    if len(sentences) != len(others):
-        gold, test = paths
-        message = (
-            f"{counted(len(others), 'sentence')}, where {gold} has {len(sentences):,}: expected the same sentences"
-        )
-        raise InputError(message, test)
-
-
-def _differs(paths: tuple[Path, Path], lines: tuple[int, int], ours: str, theirs: str) -> InputError:
     gold, test = paths
-    most = min(len(ours), len(theirs))
-    at = next((at for at in range(most) if ours[at] != theirs[at]), most)
-    pieces = [repr(text[max(0, at - 5) : at + 5]) for text in (theirs, ours)]
-    message = f"another text than line {lines[0]} of {gold}, from character {at + 1} on: {pieces[0]}, expected"
-    return InputError(f"{message} {pieces[1]}", test, lines[1])
+    for (line, ours), (number, theirs) in zip(sentences.items(), others.items(), strict=False):
+        texts = theirs.folded, ours.folded
+        if texts[0] != texts[1]:
+            at = next(at for at, (a, b) in enumerate(zip_longest(*texts)) if a != b)
+            found, expected = (repr(text[max(0, at - 5) : at + 5]) for text in texts)
+            where = f"line {line} of {gold}, from character {at + 1} on"
+            raise InputError(f"another text than {where}: {found}, expected {expected}", test, number)
+    if len(sentences) != len(others):
+        number_of = f"{counted(len(others), 'sentence')}, where {gold} has {len(sentences):,}"
+        raise InputError(f"{number_of}: expected the same sentences", test)

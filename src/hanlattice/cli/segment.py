@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from hanlattice.cli.dictionaries import Lexicons, Trust, add_words, check_trust
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
     Fast,
     Inputs,
     IsText,
+    Lexicons,
     ModelFolder,
     Out,
+    Trust,
+    add_words,
     at_once,
     begin,
+    check_trust,
     for_screen,
     share_out,
     write_results,
 )
+from hanlattice.data.segmented import segmented_line
 from hanlattice.errors import InputError
-
-if TYPE_CHECKING:
-    from hanlattice.predict import Document, Predictor
 
 
 class Format(StrEnum):
@@ -55,27 +55,19 @@ def segment(
     check_trust(trust, lexicon)
     texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(1)
-    segmenter = _ready(load(folder, device, fast), folder, lexicon or [], trust)
-    form = {Format.text: _line, Format.jsonl: as_jsonl}[format]
+    segmenter = load(folder, device, fast)
+    if not segmenter.model.indexer.cuts:
+        raise InputError("this model does not cut text into words; use `hanlattice tag` with it", folder)
+    add_words(segmenter, lexicon, trust)
+    segmenter("一")  # what it builds on first use must be complete before threads share it
 
     def work(share: list[str]) -> list[str]:
-        return [form(document) for document in segmenter.pipe(share, len(share), scores=format is Format.jsonl)]
+        if format is Format.jsonl:
+            return [as_jsonl(document) for document in segmenter.pipe(share, len(share))]
+        documents = segmenter.pipe(share, len(share), scores=False)
+        return [segmented_line(document.text, document.spans) + "\n" for document in documents]
 
     size = at_once(inputs, batch_size) or TEXTS[find_device(device).type]
     busy = threads if device == "cpu" else 1
     results = share_out(work, texts, size, busy, ahead="-" not in inputs)
     write_results(inputs, for_screen(results, out) if format is Format.text else results, out)
-
-
-def _ready(segmenter: Predictor, folder: Path, dictionaries: list[Path], trust: float | None) -> Predictor:
-    if not segmenter.model.indexer.cuts:
-        raise InputError("this model does not cut text into words; use `hanlattice tag` with it", folder)
-    add_words(segmenter, dictionaries, trust)
-    segmenter("一")  # what it builds on first use must be complete before threads share it
-    return segmenter
-
-
-def _line(document: Document) -> str:
-    from hanlattice.data.segmented import segmented_line
-
-    return segmented_line(document.text, document.spans) + "\n"

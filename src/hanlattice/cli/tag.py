@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanlattice.cli.dictionaries import Lexicons, add_words
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
     Fast,
     Inputs,
     IsText,
+    Lexicons,
     ModelFolder,
     Out,
+    add_words,
     at_once,
     begin,
     for_screen,
@@ -40,22 +41,10 @@ class Format(StrEnum):
     html = "html"
 
 
-SHOW_SCORES = (Format.jsonl, Format.html)
-
-
 class Scheme(StrEnum):
     BIO = "BIO"
     BMES = "BMES"
     BIOES = "BIOES"
-
-
-MinScore = Annotated[
-    float, typer.Option("--min-score", min=0, max=1, help="Leave out spans that are less probable than this.")
-]
-NBest = Annotated[
-    int | None,
-    typer.Option("--nbest", min=1, help="Also this many of each text's most probable spans, as candidates (jsonl)."),
-]
 
 
 def tag(
@@ -67,8 +56,13 @@ def tag(
     ] = None,
     out: Out = None,
     scheme: Annotated[Scheme, typer.Option(help="The tags of --format conll.")] = Scheme.BMES,
-    min_score: MinScore = 0.0,
-    nbest: NBest = None,
+    min_score: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave out spans that are less probable than this.")
+    ] = 0.0,
+    nbest: Annotated[
+        int | None,
+        typer.Option(min=1, help="Also this many of each text's most probable spans, as candidates (jsonl)."),
+    ] = None,
     lexicon: Lexicons = None,
     text: IsText = False,
     batch_size: BatchSize = None,
@@ -81,20 +75,16 @@ def tag(
     from hanlattice.predict import load
 
     chosen = _format(format, out, nbest)
-    check_min_score(min_score)
+    if math.isnan(min_score):  # older typers let it pass the limits above
+        raise InputError("--min-score must be from 0 to 1, not nan")
     texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(threads)
     tagger = load(folder, device, fast)
     add_words(tagger, lexicon)
-    scores = chosen in SHOW_SCORES or min_score > 0
+    scores = chosen in (Format.jsonl, Format.html) or min_score > 0
     size = at_once(inputs, batch_size)
     documents = tagger.pipe(texts, size, scores=scores, min_score=min_score, candidates=nbest or 0)
     write_results(inputs, _written(documents, chosen, scheme.value, tagger.model.indexer.tag_ids.labels, out), out)
-
-
-def check_min_score(value: float) -> None:
-    if math.isnan(value):  # older typers let it pass the limits above
-        raise InputError("--min-score must be from 0 to 1, not nan")
 
 
 def _format(asked: Format | None, out: Path | None, nbest: int | None) -> Format:

@@ -1,8 +1,9 @@
-"""What the verbs that read texts share: their options, inputs, outputs, and threads."""
+"""What the verbs that read texts share: their options, inputs, outputs, threads, and a user's dictionaries."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from bisect import bisect_left
 from collections import deque
@@ -10,15 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from hanlattice.cli.console import find_named
+from hanlattice.cli.console import find_named, note
+from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
-from hanlattice.files import check_output, decode_lines, read_lines, writing
+from hanlattice.files import check_output, decode_lines, read_lines, shown, writing
 from hanlattice.models import model_files
+from hanlattice.text.boundaries import remove_space
 from hanlattice.text.display import visible
+from hanlattice.text.lexicon import LONGEST, read_words
+
+if TYPE_CHECKING:
+    from hanlattice.predict import Predictor
 
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
 
@@ -29,6 +36,21 @@ IsText = Annotated[bool, typer.Option("--text", help="Every input is a text, eve
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts read at a time; without it 1024, on a GPU 4096.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Fast = Annotated[bool, typer.Option("--fast", help="On a GPU: rounded factors, faster; scores differ a little.")]
+Lexicons = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--lexicon",
+        "-l",
+        callback=lambda paths: paths and [resolve(path) for path in paths],
+        help="A dictionary whose words are added; may be repeated.",
+    ),
+]
+Trust = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=1000, help="For a segmenter: how much more those words count; 0 is no more than others; default 3."
+    ),
+]
 
 
 def begin(
@@ -43,6 +65,30 @@ def begin(
     files = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
     check_output(out, [*files, *(lexicons or ()), *model_files(folder)])
     return (line for source in sources for line in source()), folder
+
+
+def check_trust(trust: float | None, dictionaries: list[Path] | None) -> None:
+    """Refuse `--trust` without `--lexicon`, and nan."""
+    if trust is not None and not dictionaries:
+        raise InputError("--trust is for the words of --lexicon: give one")
+    if trust is not None and math.isnan(trust):  # older typers let it pass the limits above
+        raise InputError("--trust must be from 0 to 1000, not nan")
+
+
+def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float | None = None) -> None:
+    """Add the words of dictionaries to a model's lexicon; a note says how many have a length it cannot use."""
+    if trust is not None:
+        if not predictor.model.indexer.cuts:
+            raise InputError("--trust is for a model that cuts text into words, and this one finds entities")
+        predictor.trust = trust
+    for path in paths or ():
+        lexicon, words = predictor.lexicon, list(read_words(path))
+        lexicon.update(words)
+        lengths = [len(remove_space(word)) for word in words]
+        if idle := sum(not 1 < length <= LONGEST for length in lengths):
+            what = f"one character or more than {LONGEST}" if max(lengths) > LONGEST else "one character"
+            has, is_ = ("has", "is") if idle == 1 else ("have", "are")
+            note(f"{shown(path)}: {idle:,} of {len(words):,} words {has} {what}, and {is_} passed over")
 
 
 def at_once(inputs: Sequence[str], batch_size: int | None) -> int | None:

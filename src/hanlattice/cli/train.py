@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from hanlattice.cli.console import EventMeter
+from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.text.display import visible
 
 
@@ -38,33 +37,26 @@ def train(
     from hanlattice.training.loop import train as run
 
     settings = read_config(config, changes or (), variant=variant, complete=True)
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    try:
-        with Meter(console) as meter:
-            result = run(settings, out, resume=resume, listen=meter)
-    except KeyboardInterrupt:
-        options = [*(["--variant", variant] if variant else []), *_sets(changes)]
-        again = ["hanlattice", "train", str(config), "--out", str(out), *options, "--resume"]
-        console.print(f"stopped; go on with: {shlex.join(again)}")
-        raise
+    options = [
+        *(["--variant", variant] if variant else []),
+        *(part for each in changes or () for part in ("--set", each)),
+    ]
+    again = ["hanlattice", "train", str(config), "--out", str(out), *options, "--resume"]
+    with Meter(f"stopped; go on with: {shlex.join(again)}") as meter:
+        result = run(settings, out, resume=resume, listen=meter)
     for part in ("dev", "test"):
         if part in result.scores:
             title = f"{part}, weights of epoch {result.scores['epoch']}"
             Console().print(score_table(result.scores[part], title).rich(fold=False))
-    console.print(f"the model is in {out}")
-
-
-def _sets(changes: Iterable[str] | None) -> Iterator[str]:
-    for change in changes or ():
-        yield from ("--set", change)
+    meter.console.print(f"the model is in {out}")
 
 
 class Meter(EventMeter):
     """Listens to the training: one moving line on a terminal, one line an epoch anywhere."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, stopped: str) -> None:
         super().__init__(
-            console,
+            make_console(),
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -75,7 +67,7 @@ class Meter(EventMeter):
             TimeRemainingColumn(compact=True),
         )
         self.task = self.progress.add_task("train", total=None, epoch=1, loss=0.0, best=0.0, rate=0.0)
-        self.epochs, self.start = 0, (0, 0.0)
+        self.stopped, self.epochs, self.start = stopped, 0, (0, 0.0)
 
     def _on_start(self, event: dict[str, Any]) -> None:
         self.epochs = event["epochs"]
@@ -92,10 +84,6 @@ class Meter(EventMeter):
         self.console.print(f"going on at epoch {event['epoch'] + 1}, batch {event['batch'] + 1}")
 
     def _on_step(self, event: dict[str, Any]) -> None:
-        characters, seconds = self.start
-        if event["characters"] < characters:
-            characters = 0
-        rate = (event["characters"] - characters) / max(event["seconds"] - seconds, 1e-9)
         self.progress.update(
             self.task,
             total=self.epochs * event["batches"],
@@ -103,15 +91,21 @@ class Meter(EventMeter):
             epoch=f"{event['epoch'] + 1}/{self.epochs}",
             loss=event["loss"],
             best=100 * event["best"],
-            rate=rate,
+            rate=self._rate(event),
         )
 
     def _on_epoch(self, event: dict[str, Any]) -> None:
-        characters, seconds = self.start
-        rate = (event["characters"] - characters) / max(event["seconds"] - seconds, 1e-9)
+        rate = self._rate(event)
         self.start = 0, event["seconds"]
         mark = " (best)" if event["epoch"] == event["best_epoch"] else ""
         self.console.print(
             f"epoch {event['epoch']}: loss {event['loss']:.3f}, dev F1 {100 * event['dev']['f1']:.2f}{mark}, "
             f"{rate:,.0f} characters/s"
         )
+
+    def _rate(self, event: dict[str, Any]) -> float:
+        """Characters a second, since this epoch began here."""
+        characters, seconds = self.start
+        if event["characters"] < characters:
+            characters = 0
+        return float((event["characters"] - characters) / max(event["seconds"] - seconds, 1e-9))

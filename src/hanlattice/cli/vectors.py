@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
+from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
+from hanlattice.data.raw import RawText
 from hanlattice.evaluation.report import Table
 from hanlattice.files import shown
-
-if TYPE_CHECKING:
-    from hanlattice.text.sentence import Sentence
+from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover
+from hanlattice.pretrain.outputs import check_readable
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.vectors import read_vectors
 
 app = typer.Typer(help="Inspect a vector file.", no_args_is_help=True)
 _RAW = (".txt", ".text", ".gz", ".xz")
@@ -28,9 +32,6 @@ def neighbours(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """The nearest words of each word, by the cosine of their vectors."""
-    from hanlattice.pretrain.inspection import Neighbours
-    from hanlattice.text.vectors import read_vectors
-
     near = Neighbours(read_vectors(resolve(vectors)))
     found = {word: near(word, count) for word in words}
     if as_json:
@@ -57,9 +58,6 @@ def check(
 
     The exit code is 0 if the file can be used, without its broken rows, and 2 if it cannot.
     """
-    from hanlattice.pretrain.inspection import check_vectors, cover
-    from hanlattice.pretrain.outputs import check_readable
-
     named = [(shown(name), resolve(name)) for name in corpora or ()]
     check_readable(path for _, path in named)
     report, vectors = check_vectors(resolve(file))
@@ -75,10 +73,6 @@ def check(
 
 
 def _sentences(path: Path, format: str) -> Iterable[Sentence]:
-    from hanlattice.data.corpus import read_corpus
-    from hanlattice.data.raw import RawText
-    from hanlattice.text.sentence import Sentence
-
     if format == "raw" or (format == "auto" and path.suffix.lower() in _RAW):
         return map(Sentence, RawText([path]))
     return read_corpus(path, format=format).sentences
@@ -125,8 +119,4 @@ def _of(part: int, whole: int) -> str:
 
 
 def _show(rows: Iterable[tuple[str, str]], title: str) -> None:
-    from rich.console import Console
-
-    shown = Table(title, ("", ""), tuple(rows), words=2).rich(show_header=False)
-    shown.columns[0].no_wrap = True
-    Console().print(shown)
+    Console().print(Table(title, ("", ""), tuple(rows), words=2).rich(no_wrap=(0,), show_header=False))

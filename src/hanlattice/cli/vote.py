@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
-from hanlattice.cli.console import find_named
+from hanlattice.cli.console import find_named, make_console
 from hanlattice.cli.texts import Device
 from hanlattice.files import shown
 from hanlattice.text.display import counted, visible
@@ -34,7 +33,7 @@ def vote(
     from hanlattice.pretrain.vote import vote as run
 
     folders = [find_named(model) for model in models]
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    console = make_console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("models", total=len(models))
 

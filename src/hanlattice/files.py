@@ -80,16 +80,11 @@ def keep_first(text: str) -> str:
 
 
 def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
-    """Say before any work that an output cannot be a folder, or a file that is read."""
+    """Say before any work that an output cannot be a folder, or a file that is read, whatever it is called."""
     if output is None:
         return
     if output.is_dir():
         raise OutputError(f"cannot write {output}: it is a folder, not a file")
-    refuse_inputs(output, inputs)
-
-
-def refuse_inputs(output: Path, inputs: Iterable[Path]) -> None:
-    """An output must not be one of the files that are read, whatever it is called."""
     for file in inputs:
         if output.is_file() and file.is_file() and output.samefile(file):
             raise InputError("the output is one of the files to read; give it another name", output)

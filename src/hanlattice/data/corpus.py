@@ -33,10 +33,8 @@ def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto",
     chosen = (suffix_format(path) or otherwise) if format == "auto" else format
     if chosen not in FORMATS:
         raise InputError(f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}")
-    if chosen == "columns":
-        corpus = read_columns(path, scheme)
-    else:
-        corpus = read_jsonl(path) if chosen == "jsonl" else read_segmented(path)
+    others = {"segmented": read_segmented, "jsonl": read_jsonl}
+    corpus = others[chosen](path) if chosen in others else read_columns(path, scheme)
     if not corpus.sentences:
         raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
     return corpus

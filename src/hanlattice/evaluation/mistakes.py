@@ -75,10 +75,6 @@ class ComparedSentence:
         """How many spans one of the models has and the other has not."""
         return sum(each.in_a != each.in_b for each in self.spans)
 
-    @property
-    def has_mistakes(self) -> bool:
-        return not all(each.gold and each.in_a and each.in_b for each in self.spans)
-
     def as_dict(self) -> dict[str, object]:
         """Offsets are code points of `text`, half-open."""
         spans = []
@@ -206,7 +202,7 @@ def compare(
     compared = [_compare_sentence(at, *each) for at, each in enumerate(zip(gold, a, b, strict=True))]
     overall = _comparison("all", [each for sentence in compared for each in sentence.spans])
     rows = {classes.name: _break_down(compared, classes) for classes in _classes(compared, lexicon, trained)}
-    wrong = [sentence for sentence in compared if sentence.has_mistakes]
+    wrong = [s for s in compared if not all(each.gold and each.in_a and each.in_b for each in s.spans)]
     texts = {sentence.text for sentence in trained or ()}
     return Mistakes(
         overall=overall,

@@ -250,22 +250,15 @@ def matched(left: Sequence[str], right: Sequence[str]) -> list[Place]:
     Where several alignments have the same number of words, diff may choose another one: this keeps common beginnings
     and ends, and matches a word as early as possible, in `right` first.
     """
-    first, last = _common_edges(left, right)
+    most = min(len(left), len(right))
+    first = next((at for at in range(most) if left[at] != right[at]), most)
+    last = next((at for at in range(most - first) if left[-1 - at] != right[-1 - at]), most - first)
     ours, theirs = left[first : len(left) - last], right[first : len(right) - last]
     mine, other = list(_considered(ours, theirs)), list(_considered(theirs, ours))
     common = longest_common([ours[at] for at in mine], [theirs[at] for at in other])
     pairs = [(at, at) for at in range(first)]
     pairs += [(first + mine[a], first + other[b]) for a, b in common]
     return pairs + [(len(left) - back, len(right) - back) for back in range(last, 0, -1)]
-
-
-def _common_edges(left: Sequence[str], right: Sequence[str]) -> tuple[int, int]:
-    """How many words at the beginning, and then at the end, are the same."""
-    most = min(len(left), len(right))
-    first = next((at for at in range(most) if left[at] != right[at]), most)
-    most -= first
-    last = next((at for at in range(most) if left[-1 - at] != right[-1 - at]), most)
-    return first, last
 
 
 def _considered(words: Sequence[str], others: Sequence[str]) -> Iterator[int]:

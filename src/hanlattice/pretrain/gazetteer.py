@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hanlattice.data.raw import groups
 from hanlattice.errors import InputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import refuse_inputs
+from hanlattice.files import check_output
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Lexicon, Matches
@@ -99,7 +99,7 @@ def check_request(out: Path, inputs: Sequence[Path], characters: str) -> None:
     if out.is_dir():
         raise InputError("the output is a folder: expected the name of a file", out)
     check_readable(inputs)
-    refuse_inputs(out, inputs)
+    check_output(out, inputs)
 
 
 def _check_characters(which: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,13 @@ def convert_msra(members: list[Path], folder: Path, train_pieces: int = TRAIN_PI
 
 def _join(pieces: Iterable[tuple[str, tuple[str, ...], bool]]) -> Iterator[Sentence]:
     """Tags are joined before spans are made, so that an entity across a cut is whole again."""
-    text = ""
-    tags: tuple[str, ...] = ()
-    for piece, piece_tags, continues in pieces:
-        text, tags = text + piece, (*tags, *piece_tags)
-        if not continues:
+    text, tags = "", list[str]()
+    for piece, piece_tags, continues in chain(pieces, [("", (), False)]):
+        text += piece
+        tags += piece_tags
+        if text and not continues:
             yield Sentence(text, tuple(tags_to_spans(tags, "BIO")))
-            text, tags = "", ()
-    if text:
-        yield Sentence(text, tuple(tags_to_spans(tags, "BIO")))
+            text, tags = "", []
 
 
 # ---- People's Daily, January 1998, from `199801.txt`: `word/tag` pairs → segmented lines; entities and words in BMES

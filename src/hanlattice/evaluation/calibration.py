@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -138,11 +138,10 @@ def _error(bins: Iterable[Bin], total: int) -> float:
 
 def _threshold(min_score: float, gold: int, score: Floats, right: Floats) -> Threshold:
     kept = score >= min_score
-    number = int(kept.sum())
-    return Threshold(min_score, Score(gold, number, int(right[kept].sum())), number / len(score) if len(score) else 0.0)
+    return Threshold(min_score, Score(gold, int(kept.sum()), int(right[kept].sum())), _mean(kept))
 
 
-def _mean(values: Floats) -> float:
+def _mean(values: npt.NDArray[Any]) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 

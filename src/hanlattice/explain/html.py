@@ -52,10 +52,8 @@ def _details(summary: str, table: str) -> str:
 
 
 def _words(explanation: Explanation) -> str:
-    many = len(explanation.layers) > 1
-    heads = [
-        f"{name}{f', layer {n}' if many else ''}" for n in range(1, len(explanation.layers) + 1) for name in DIRECTIONS
-    ]
+    layers = [f", layer {n}" for n in range(1, len(explanation.layers) + 1)] if len(explanation.layers) > 1 else [""]
+    heads = [f"{name}{layer}" for layer in layers for name in DIRECTIONS]
     changed = changes(explanation)
     rows = [_row("th", ["word", "from", "to", "lexicon", *heads, *(["without it"] if explanation.without else [])])]
     for nth, word in enumerate(explanation.words):

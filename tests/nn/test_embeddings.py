@@ -91,7 +91,6 @@ def test_append_many_times_is_one_list(sizes: list[int], dtypes: list[torch.dtyp
     for table in (words, copy.deepcopy(words), words.to("cpu")):
         assert len(table) == len(expected)
         assert torch.equal(table.rows(torch.arange(len(table))), expected)
-        torch.testing.assert_close(table.mean(), expected.mean(0))
         assert table.state_dict().keys() == saved
     assert words.double().added.dtype == torch.double
     assert torch.equal(words.added, rows.double())
@@ -123,11 +122,6 @@ def test_rows_may_join_in_any_mode():
         words.double()
     words.append(torch.ones(1, 3))
     assert torch.equal(words.added[-1], torch.ones(3, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("trained", [0, 3, 6])
-def test_mean_is_over_all_rows(trained: int) -> None:
-    torch.testing.assert_close(WordEmbedding.from_vectors(ROUND, trained).mean(), ROUND.mean(0))
 
 
 @given(count=st.integers(0, 9), trained=st.integers(0, 9), before=st.integers(0, 6), added=st.integers(0, 2))

@@ -14,7 +14,7 @@ from hanlattice.errors import TagError
 from hanlattice.nn.constraints import constrain
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.span_search import decoded_span_scores, span_scores
-from hanlattice.ops.crf import log_likelihood
+from hanlattice.ops.crf import log_likelihood, marginals
 from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, may_follow, tag_set, tags_to_spans
@@ -51,12 +51,12 @@ def test_decoded_tags_are_legal(scheme: str, seed: int, scale: float) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_nbest_holds_the_legal_taggings_and_no_other(scheme: str) -> None:
+def test_readings_are_the_legal_taggings_and_no_other(scheme: str) -> None:
     module = trained(scheme, "X")
     emissions, _ = draw(module, 2, 3, 1)
     lengths = torch.tensor([3, 1])
     n = len(module.tags) ** 3
-    tags, score = module.nbest(emissions, lengths, n)
+    tags, score = module.readings(emissions, lengths, n)
     for b, length in enumerate(lengths.tolist()):
         legal = [list(t) for t in product(module.tags, repeat=length) if is_legal(list(t), scheme)]
         found = [[module.tags[k] for k in row[:length]] for row in tags[b, : len(legal)].tolist()]
@@ -133,10 +133,10 @@ def test_loss_is_one_number_a_sentence_and_trains_every_allowed_score() -> None:
 def test_marginals_give_forbidden_tags_nothing() -> None:
     module = trained("BMES", "X")
     emissions, _ = draw(module, 2, 3, 4)
-    marginals = module.marginals(emissions, torch.tensor([3, 3]))
-    torch.testing.assert_close(marginals.sum(2), torch.ones(2, 3, dtype=torch.float64))
+    found = marginals(emissions, torch.tensor([3, 3]), module.scores)
+    torch.testing.assert_close(found.sum(2), torch.ones(2, 3, dtype=torch.float64))
     for tag, t in [("E-X", 0), ("M-X", 0), ("B-X", 2), ("M-X", 2)]:
-        assert marginals[:, t, module.ids[tag]].eq(0).all()
+        assert found[:, t, module.ids[tag]].eq(0).all()
 
 
 def test_what_is_saved_and_how_it_starts() -> None:

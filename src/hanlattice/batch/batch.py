@@ -174,7 +174,7 @@ class Examples:
             words=torch.from_numpy(self.matches.word[found] if segments is None else segments.word.copy()),
             tags=None if self.tags is None else self._tags(at),
             symbols=None if self.symbols is None else _padded(self.symbols[here], there, B, T),
-            states=None if self.states is None else _padded_rows(self.states, here, there, B, T),
+            states=None if self.states is None else _padded(self.states[here], there, B, T),
             extra_ids={name: _padded(numbers[here], there, B, T) for name, numbers in self.extra_ids.items()},
             segments=segments,
             counts=None if segments is None else torch.from_numpy(segments.counts.copy()),
@@ -213,13 +213,8 @@ def first_places(counts: Ints) -> Ints:
     return np.cumsum(counts) - counts
 
 
-def _padded(values: Ints, places: Ints, B: int, T: int) -> Tensor:
-    table = np.zeros(B * T, dtype=np.int64)
+def _padded(values: npt.NDArray[Any], places: Ints, B: int, T: int) -> Tensor:
+    """[B, T], or [B, T, S] of rows: the values at their places, 0 elsewhere."""
+    table = np.zeros((B * T, *values.shape[1:]), dtype=values.dtype)
     table[places] = values
-    return torch.from_numpy(table.reshape(B, T))
-
-
-def _padded_rows(rows: npt.NDArray[np.float16], here: Ints, there: Ints, B: int, T: int) -> Tensor:
-    table = np.zeros((B * T, rows.shape[1]), dtype=rows.dtype)
-    table[there] = rows[here]
-    return torch.from_numpy(table.reshape(B, T, -1))
+    return torch.from_numpy(table.reshape(B, T, *values.shape[1:]))

@@ -224,12 +224,9 @@ def count_crossing(spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, e
 
 def _parts(texts: Sequence[str], characters: int) -> Iterator[tuple[int, int]]:
     """(first, the one after the last) of runs of texts of about so many characters; at least one run."""
-    if sum(map(len, texts)) <= characters:
-        yield 0, len(texts)
-        return
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
-    yield from pairwise([0, *cuts.tolist(), len(texts)])
+    return pairwise([0, *cuts.tolist(), len(texts)])
 
 
 def _joined(parts: Sequence[Examples]) -> Examples:

@@ -47,12 +47,19 @@ class CharLSTM(nn.Module):
         return run_lstm(self.lstm, x.flatten(0, 1), characters(lattice, x.shape[1], x.device))
 
 
-class WordCharLSTM(nn.Module):
-    """One bidirectional LSTM inside each word: the last states of both directions."""
+class Features(nn.Module):
+    """x [B, T, D], segments → [W, width]: what the characters of each word say."""
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__()
         self.dim, self.width = dim, width
+
+
+class WordCharLSTM(Features):
+    """One bidirectional LSTM inside each word: the last states of both directions."""
+
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__(dim, width)
         self.lstm = nn.LSTM(dim, half(width), bidirectional=True)
 
     def forward(self, x: Tensor, segments: Segments) -> Tensor:
@@ -64,7 +71,7 @@ class WordCharLSTM(nn.Module):
         return torch.cat(last.index_select(1, plan.rank).unbind(), dim=1)
 
 
-class SentenceCharLSTM(nn.Module):
+class SentenceCharLSTM(Features):
     """One bidirectional LSTM over a sentence's characters, with a learned boundary before, between and after its words.
 
     A word's forward state is read at the boundary after it, its backward state at the boundary before it: there each
@@ -72,8 +79,7 @@ class SentenceCharLSTM(nn.Module):
     """
 
     def __init__(self, dim: int, width: int) -> None:
-        super().__init__()
-        self.dim, self.width = dim, width
+        super().__init__(dim, width)
         self.boundary = nn.Parameter(torch.empty(dim).normal_(std=dim**-0.5))
         self.lstm = nn.LSTM(dim, half(width), bidirectional=True)
 
@@ -89,12 +95,11 @@ class SentenceCharLSTM(nn.Module):
         return torch.cat([ahead.index_select(0, plan.after), back.index_select(0, plan.before)], dim=1)
 
 
-class CharCNN(nn.Module):
+class CharCNN(Features):
     """A convolution of width 3 over each word's own characters, zero beyond them, and the maximum over the word."""
 
     def __init__(self, dim: int, width: int) -> None:
-        super().__init__()
-        self.dim, self.width = dim, width
+        super().__init__(dim, width)
         self.filter = nn.Linear(3 * dim, width)  # of the character before, this one and the one after
 
     def forward(self, x: Tensor, segments: Segments) -> Tensor:
@@ -110,11 +115,7 @@ class CharCNN(nn.Module):
         return word_max(sums, plan.word, len(segments))
 
 
-FEATURES: dict[str, type[WordCharLSTM | SentenceCharLSTM | CharCNN]] = {
-    "lstm": WordCharLSTM,
-    "sentence-lstm": SentenceCharLSTM,
-    "cnn": CharCNN,
-}
+FEATURES: dict[str, type[Features]] = {"lstm": WordCharLSTM, "sentence-lstm": SentenceCharLSTM, "cnn": CharCNN}
 
 
 def half(width: int) -> int:
@@ -145,9 +146,6 @@ def word_max(rows: Tensor, word: Tensor, W: int) -> Tensor:
         is_best = (rows == best.index_select(0, word)).to(rows.dtype)
         share = is_best / torch.zeros_like(best).index_add_(0, word, is_best).index_select(0, word)
     return torch.zeros_like(best).index_add(0, word, rows * share)
-
-
-Features = WordCharLSTM | SentenceCharLSTM | CharCNN
 
 
 class WordLSTM(nn.Module):

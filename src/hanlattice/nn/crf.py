@@ -53,27 +53,18 @@ class CRF(nn.Module):
         """[B, T]: the best tags, 0 beyond the lengths."""
         return crf.viterbi(emissions, lengths, self.scores)[0]
 
-    def marginals(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, K]: the probability of each tag at each character."""
-        return crf.marginals(emissions, lengths, self.scores)
-
-    @torch.no_grad()
-    def nbest(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Tensor, Tensor]:
-        """The n best legal taggings, [B, n, T], and their scores, [B, n]; where there are fewer, zeros and −∞."""
-        return self._legal(*crf.nbest(emissions, lengths, self.scores, n), lengths)
-
     @torch.no_grad()
     def readings(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Tensor, Tensor]:
-        """The n best taggings, [B, n, T], and the logarithms of their probabilities, [B, n] in float64; −∞ for none."""
-        given = emissions.double(), lengths, crf.CRFScores(*(part.double() for part in self.scores))
-        tags, score = self._legal(*crf.nbest(*given, n), lengths)
-        log = (score - crf.log_partition(*given).unsqueeze(1)).clamp(max=0.0)
-        return tags, log.masked_fill(log < crf.FORBIDDEN / 2, -torch.inf)  # a forbidden tag makes it impossible
+        """The n best legal taggings, [B, n, T], and the logarithms of their probabilities, [B, n] in float64.
 
-    def _legal(self, tags: Tensor, score: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Taggings [B, n, T] and scores [B, n], with zeros and −∞ for those that the scheme forbids."""
+        Where there are fewer, zeros and −∞.
+        """
+        given = emissions.double(), lengths, crf.CRFScores(*(part.double() for part in self.scores))
+        tags, score = crf.nbest(*given, n)
         illegal = ~self._is_legal(tags, lengths)  # they come after the legal ones, so none of those is lost
-        return tags.masked_fill(illegal.unsqueeze(2), 0), score.masked_fill(illegal, -torch.inf)
+        log = (score - crf.log_partition(*given).unsqueeze(1)).clamp(max=0.0)
+        impossible = illegal | (log < crf.FORBIDDEN / 2)  # a forbidden tag makes it impossible
+        return tags.masked_fill(illegal.unsqueeze(2), 0), log.masked_fill(impossible, -torch.inf)
 
     def _is_legal(self, tags: Tensor, lengths: Tensor) -> Tensor:
         """[B, n]: whether the scheme allows every step of tags [B, n, T]."""

@@ -77,11 +77,6 @@ class WordEmbedding(nn.Module):
         embedded: Tensor = self.dropout(self.rows(words))
         return embedded
 
-    def mean(self) -> Tensor:
-        """The mean of all rows, [E]."""
-        tables = (self.trained.detach(), self.fixed, self.added)
-        return torch.stack([table.sum(0, dtype=self.trained.dtype) for table in tables]).sum(0) / max(1, len(self))
-
     def first(self, count: int, trained: int) -> WordEmbedding:
         """A table of the first rows, so many of them in `trained`; the others are fixed."""
         with torch.no_grad():

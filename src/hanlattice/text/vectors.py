@@ -254,12 +254,12 @@ def _read_binary(
 ) -> tuple[Vectors, Contents]:
     """All values are checked at once, which is quick; only when one is not finite are they checked row by row."""
     count, width = header
-    quick = _finished(
-        _binary_rows(data, offset, Rows(path, width, strict=strict), count, check=False), "binary", header
-    )
-    if np.isfinite(quick[0].matrix).all():
-        return quick
-    return _finished(_binary_rows(data, offset, Rows(path, width, strict=strict), count, check=True), "binary", header)
+    for check in (False, True):
+        rows = _binary_rows(data, offset, Rows(path, width, strict=strict), count, check=check)
+        found = _finished(rows, "binary", header)
+        if np.isfinite(found[0].matrix).all():
+            break
+    return found
 
 
 def _binary_rows(data: bytes, offset: int, rows: Rows, count: int, *, check: bool) -> Rows:

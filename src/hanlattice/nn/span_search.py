@@ -241,7 +241,10 @@ def _tagged(crf: CRF, spans: list[tuple[int, Span]], lengths: Ints) -> _Asked:
     labels = {label: at for at, label in enumerate({span.label for _, span in spans})}
     rows = np.array([(b, span.start, span.end, labels[span.label]) for b, span in spans], dtype=np.int64)
     sentence, start, end, label = rows.T
-    _check_ends(sentence, start, end, lengths)
+    late = end > lengths[sentence]
+    if late.any():
+        b, low, high = rows[late.argmax(), :3].tolist()
+        raise ValueError(f"span [{low}, {high}) ends after sentence {b}, which has {lengths[b]} characters")
     shapes = np.array([crf.span_tags(name) for name in labels])  # [labels, 4]
     single, first, inside, last = shapes[label].T[:, :, None]  # each [S, 1]
     long = (end - start)[:, None]
@@ -258,10 +261,3 @@ def _name_missing(crf: CRF, span: Span) -> None:
     tags = spans_to_tags([Span(0, long, span.label)], long, crf.scheme)
     tag = next(tag for tag in tags if tag not in crf.ids)
     raise TagError(f"this CRF has no tag {tag!r}: its tags are {', '.join(crf.tags)}")
-
-
-def _check_ends(sentence: Ints, start: Ints, end: Ints, lengths: Ints) -> None:
-    late = end > lengths[sentence]
-    if late.any():
-        b, low, high = (int(array[late.argmax()]) for array in (sentence, start, end))
-        raise ValueError(f"span [{low}, {high}) ends after sentence {b}, which has {lengths[b]} characters")

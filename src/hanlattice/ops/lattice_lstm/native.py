@@ -208,9 +208,6 @@ class Problem:
         """[B]: the number of each sentence's first character."""
         return self.plan[2 : 2 + self.B]
 
-    def start_count(self, n: int) -> int:
-        return int(self.plan[n])
-
     def end_count(self, n: int) -> int:
         return int(self.plan[1 - n])
 
@@ -243,7 +240,7 @@ class Problem:
     def run_backward(self, d_h: Tensor, traces: Sequence[Trace]) -> list[GateGradients]:
         """From d h [B, T, N·H] to the gradients of every gate, for each direction."""
         new, H, W = self.x.new_empty, self.H, self.W
-        wide, starts = (self.G + 1) * H, [self.start_count(n) for n in range(self.N)]
+        wide, starts = (self.G + 1) * H, self.plan[: self.N].tolist()
         found = [GateGradients(new(self.C, wide), new(W, 3 * H), new(W, H), new(S, 3 * H)) for S in starts]
         arrived = [new(self.end_count(n), 2 * self.padded) for n in range(self.N)]
         tasks = [
@@ -273,7 +270,11 @@ class Problem:
         groups = max(-(-self.B // MOST_ROWS), min(self.B, torch.get_num_threads() // len(tasks)), 1)
         call = library.function(name, self.x.dtype, ctypes.c_void_p)
         pieces = [self._piece(task, group, groups) for group in range(groups) for task in tasks]
-        _check(run_calls(call, pieces))
+        results = run_calls(call, pieces)  # the codes of native_task.h
+        if -1 in results:
+            raise RuntimeError("the C library was not built from these sources: install hanlattice again")
+        if any(results):
+            raise MemoryError("no memory for the lattice LSTM")
 
     def _piece(self, task: Task, group: int, groups: int) -> Task:
         low, high = self.B * group // groups, self.B * (group + 1) // groups
@@ -285,11 +286,3 @@ class Problem:
 def _plain(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """As C reads it: one number after the other."""
     return np.ascontiguousarray(array, dtype=np.int64)
-
-
-def _check(results: list[int]) -> None:
-    """The codes of native_task.h."""
-    if -1 in results:
-        raise RuntimeError("the C library was not built from these sources: install hanlattice again")
-    if any(results):
-        raise MemoryError("no memory for the lattice LSTM")

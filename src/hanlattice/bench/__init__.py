@@ -21,12 +21,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hanlattice.bench.encoder import measure_encoder
 from hanlattice.bench.equality import check_backends
 from hanlattice.bench.inputs import Settings
-from hanlattice.bench.tagging import measure_tagging
+from hanlattice.bench.sections import measure_encoder, measure_tagging, measure_training
 from hanlattice.bench.timing import machine, versions
-from hanlattice.bench.training import measure_training
 from hanlattice.models.device import find_device, use_threads
 
 __all__ = ["SECTIONS", "Settings", "bench", "measure"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanlattice.bench.encoder import PLAIN
 from hanlattice.bench.inputs import CHARACTER
+from hanlattice.bench.sections import PLAIN
 from hanlattice.evaluation.report import Table
 from hanlattice.files import writing
 from hanlattice.style import BLUE, RED, plot, plot_text, tidy
@@ -16,7 +16,7 @@ from hanlattice.style import BLUE, RED, plot, plot_text, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Rows = list[dict[str, Any]]
+Content = tuple[str, Sequence[str], Sequence[Sequence[str]]]  # title, headings, rows
 
 
 def write_json(record: dict[str, Any], path: Path) -> None:
@@ -35,16 +35,12 @@ def write_files(record: dict[str, Any], out: Path | None, picture: Path | None) 
 
 def table(section: str, record: dict[str, Any]) -> Table:
     """The table of one section of a record."""
-    made: dict[str, Callable[[dict[str, Any]], Table]] = {
-        "checks": _checks,
-        "encoder": _encoder,
-        "training": _training,
-        "tagging": _tagging,
-    }
-    return made[section](record)
+    make = {"checks": _checks, "encoder": _encoder, "training": _training, "tagging": _tagging}[section]
+    title, headings, rows = make(record)
+    return Table(title, tuple(headings), tuple(map(tuple, rows)), words=0)
 
 
-def _checks(record: dict[str, Any]) -> Table:
+def _checks(record: dict[str, Any]) -> Content:
     """The largest difference over all cases of an op, a backend and a precision."""
     worst: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in record["checks"]:
@@ -53,14 +49,13 @@ def _checks(record: dict[str, Any]) -> Table:
             worst[key] = row
     rows = [[*key, f"{row['difference']:.1e}", f"{row['tolerance']:.0e}", row["worst"]] for key, row in worst.items()]
     headings = ("op", "backend", "precision", "largest difference", "allowed", "where")
-    return _table("Equality with the reference, of values and gradients (relative norm)", headings, rows)
+    return "Equality with the reference, of values and gradients (relative norm)", headings, rows
 
 
-def _encoder(record: dict[str, Any]) -> Table:
+def _encoder(record: dict[str, Any]) -> Content:
     cells = _grouped(record["encoder"], "hidden", "batch", "what", by="encoder")
     names = _names(cells)[1:]
     headings = ["H", "B", "", f"{PLAIN} ms", "auto ms", *(f"{name} ×" for name in names), "sentences/s"]
-    gpu = record["machine"]["gpu"]
     headings += [f"{PLAIN} MiB", "auto MiB"]
     short, rows = {"forward": "forward", "forward + backward": "both"}, []
     for (hidden, batch, what), cell in cells.items():
@@ -69,40 +64,34 @@ def _encoder(record: dict[str, Any]) -> Table:
         rate = _number(cell["auto"], "sentences_per_second", ",.0f")
         peaks = [_mebibytes(cell[name]["peak_bytes"]) for name in (PLAIN, "auto")]
         rows.append([str(hidden), f"{batch:,}", short[what], *times, *ratios, rate, *peaks])
-    memory = "MiB is what forward + backward needs at its peak, beyond what was there"
     stands_for = cells and next(iter(cells.values()))["auto"]["backend"]
-    settings = record["settings"]
+    settings, machine = record["settings"], record["machine"]
     title = (
-        f"Encoder on {gpu or record['machine']['cpu']}, bidirectional, T = {settings['length']}, "
+        f"Encoder on {machine['gpu'] or machine['cpu']}, bidirectional, T = {settings['length']}, "
         f"D = {settings['dim']}, a word a character, forward or both: forward + backward; × is time over {PLAIN}'s; "
-        f"auto is {stands_for}, and sentences/s are its; the lattice's index arrays are made once, as x is; {memory}"
+        f"auto is {stands_for}, and sentences/s are its; the lattice's index arrays are made once, as x is; "
+        "MiB is what forward + backward needs at its peak, beyond what was there"
     )
-    return _table(title, headings, rows)
+    return title, headings, rows
 
 
-def _training(record: dict[str, Any]) -> Table:
+def _training(record: dict[str, Any]) -> Content:
     cells = _grouped(record["training"], "hidden", "batch", by="model")
     names = _names(cells)
-    headings = [
-        "H",
-        "B",
-        *(f"{_model(name)} sentences/s" for name in names),
-        *(f"{_model(name)} ×" for name in names[1:]),
-    ]
-    rows = []
+    rates, ratios = (f"{_model(name)} sentences/s" for name in names), (f"{_model(name)} ×" for name in names[1:])
+    headings, rows = ["H", "B", *rates, *ratios], []
     for (hidden, batch), cell in cells.items():
-        rates = [_number(cell.get(name), "sentences_per_second", ",.1f") for name in names]
-        rows.append(
-            [str(hidden), f"{batch:,}", *rates, *(_number(cell.get(name), "ratio", ".2f") for name in names[1:])]
-        )
+        rates = (_number(cell.get(name), "sentences_per_second", ",.1f") for name in names)
+        ratios = (_number(cell.get(name), "ratio", ".2f") for name in names[1:])
+        rows.append([str(hidden), f"{batch:,}", *rates, *ratios])
     title = (
         "Training step: a new batch, loss with CRF, backward, clipping, AdamW; "
         f"× is time over the {CHARACTER}'s, which packs its sentences"
     )
-    return _table(title, headings, rows)
+    return title, headings, rows
 
 
-def _tagging(record: dict[str, Any]) -> Table:
+def _tagging(record: dict[str, Any]) -> Content:
     headings = ["H", "model", "sentences/s", "characters/s", "×", "words a character", "spans a sentence"]
     rows = []
     for row in record["tagging"]:
@@ -116,10 +105,10 @@ def _tagging(record: dict[str, Any]) -> Table:
         f"Raw text to spans, {texts:,} texts of unequal length, {words:,} made words; "
         f"× is time over the {CHARACTER}'s, which packs its sentences"
     )
-    return _table(title, headings, rows)
+    return title, headings, rows
 
 
-def _grouped(rows: Rows, *keys: str, by: str) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
+def _grouped(rows: Iterable[dict[str, Any]], *keys: str, by: str) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
     """The rows of each cell, by name."""
     cells: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for row in rows:
@@ -145,10 +134,6 @@ def _milliseconds(seconds: float) -> str:
 
 def _mebibytes(count: int | None) -> str:
     return "" if count is None else f"{count / 2**20:,.1f}"
-
-
-def _table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
-    return Table(title, tuple(headings), tuple(map(tuple, rows)), words=0)
 
 
 class Line(NamedTuple):
@@ -179,20 +164,17 @@ def draw(record: dict[str, Any], path: Path) -> None:
 
 def panels(record: dict[str, Any]) -> Iterator[Panel]:
     for hidden in record["settings"]["hidden"]:
-        rows = [row for row in record.get("encoder", ()) if row["hidden"] == hidden]
-        names = ((PLAIN, PLAIN, BLUE), ("auto", "lattice LSTM", RED))
-        lines = [
-            Line(f"{label}, {what}", colour, what == "forward", points(rows, encoder=name, what=what))
-            for what in ("forward", "forward + backward")
-            for name, label, colour in names
-        ]
-        if rows:
+        if rows := [row for row in record.get("encoder", ()) if row["hidden"] == hidden]:
+            lines = [
+                Line(f"{label}, {what}", colour, what == "forward", points(rows, encoder=name, what=what))
+                for what in ("forward", "forward + backward")
+                for name, label, colour in ((PLAIN, PLAIN, BLUE), ("auto", "lattice LSTM", RED))
+            ]
             yield Panel(f"Encoder, H = {hidden}", lines)
     for hidden in record["settings"]["hidden"]:
-        rows = [row for row in record.get("training", ()) if row["hidden"] == hidden]
-        names = ((CHARACTER, CHARACTER, BLUE), ("auto", "lattice LSTM", RED))
-        lines = [Line(f"{label} + CRF", colour, False, points(rows, model=name)) for name, label, colour in names]
-        if rows:
+        if rows := [row for row in record.get("training", ()) if row["hidden"] == hidden]:
+            names = ((CHARACTER, CHARACTER, BLUE), ("auto", "lattice LSTM", RED))
+            lines = [Line(f"{label} + CRF", colour, False, points(rows, model=name)) for name, label, colour in names]
             yield Panel(f"Training step, H = {hidden}", lines)
 
 

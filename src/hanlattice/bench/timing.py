@@ -54,7 +54,8 @@ class _Series:
         self.work, self.device, self.share = work, device, seconds / TURNS
         self.times = call_times(work, 1, device)
         self.turns, self.calls = FEW - 1, 1
-        if self.times[0] < seconds or _is_gpu(device):  # a GPU's first call may have compiled something
+        on_gpu = device is not None and device.type == "cuda"
+        if self.times[0] < seconds or on_gpu:  # a GPU's first call may have compiled something
             pace = max(call_times(work, 1, device)[0], 1e-6)
             self.times, self.turns, self.calls = [], TURNS, math.ceil(self.share / pace)
 
@@ -68,7 +69,7 @@ def call_times(
     work: Callable[[], object], calls: int, device: torch.device | None, limit: float = math.inf
 ) -> list[float]:
     """The seconds of each of so many calls; on a CPU that others want too, of as many as are begun before `limit`."""
-    if device is not None and _is_gpu(device):
+    if device is not None and device.type == "cuda":
         return _gpu_times(work, calls, device)
     marks = [time.perf_counter()]
     for _ in range(calls):
@@ -90,26 +91,16 @@ def _gpu_times(work: Callable[[], object], calls: int, device: torch.device) -> 
     return [before.elapsed_time(after) / 1000 for before, after in pairwise(marks)]
 
 
-def _is_gpu(device: torch.device | None) -> bool:
-    return device is not None and device.type == "cuda"
-
-
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
     """On a GPU what torch allocates there; on Linux the growth of resident memory; None where it cannot be measured."""
-    return _on_gpu(work, device) if device.type == "cuda" else _resident(work)
-
-
-def _on_gpu(work: Callable[[], object], device: torch.device) -> int:
+    if device.type != "cuda":
+        return _growth(work) if _gives_back() else None
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     work()
     torch.cuda.synchronize(device)
     return torch.cuda.max_memory_allocated(device) - before
-
-
-def _resident(work: Callable[[], object]) -> int | None:
-    return _growth(work) if _gives_back() else None
 
 
 @cache

@@ -1,13 +1,16 @@
-"""Kill -9 in a process of its own, at a chosen moment: before the n-th time that something is put on disk."""
+"""Kill -9 in a process of its own after a chosen step, and what it would leave at each moment that touches the disk."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hanlattice.config import Config
 from hanlattice.training.loop import train
@@ -16,11 +19,6 @@ _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
     ["hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo"]
 )  # what an optimiser imports takes a second
-
-
-def killed_at_write(config: Config, folder: Path, moment: int, resume: bool = False) -> bool:
-    """Train, killed at this moment. False when the training ended before the moment came."""
-    return killed(_train_until_write, config, folder, moment, resume)
 
 
 def killed_at_step(config: Config, folder: Path, step: int, resume: bool = False) -> bool:
@@ -50,36 +48,31 @@ def die_at_step(step: int) -> Callable[[dict[str, Any]], None]:
     return listen
 
 
-def die_at_write(moment: int) -> None:
-    """Let this process be killed just before an fsync, a rename or a removal; after one is before the next.
+def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
+    """Do it, and copy the folder before every fsync, rename and removal: what kill -9 at that moment would leave.
 
-    The removal of a part that was renamed already changes nothing, so it is no moment.
+    After one is before the next. Moments that leave the same files are one.
     """
-    left = moment
+    found: dict[tuple[tuple[str, bytes], ...], Path] = {}
 
-    def watched(do: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
         def watch(*arguments: Any, **named: Any) -> Any:
-            nonlocal left
-            if not str(arguments[0]).endswith(".part") or Path(arguments[0]).exists():
-                left -= 1
-                if left < 0:
-                    _die()
-            return do(*arguments, **named)
+            left = tuple((str(file), file.read_bytes()) for file in sorted(folder.rglob("*")) if file.is_file())
+            if left and left not in found:
+                found[left] = Path(shutil.copytree(folder, copies / str(len(found))))
+            return call(*arguments, **named)
 
         return watch
 
-    os.fsync = watched(os.fsync)
-    Path.replace = watched(Path.replace)  # type: ignore[method-assign]
-    Path.unlink = watched(Path.unlink)  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in ((os, "fsync"), (Path, "replace"), (Path, "unlink")):
+            patch.setattr(owner, name, watched(getattr(owner, name)))
+        do()
+    return list(found.values())
 
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _train_until_write(config: Config, folder: Path, moment: int, resume: bool) -> None:
-    die_at_write(moment)
-    train(config, folder, resume=resume)
 
 
 def _train_until_step(config: Config, folder: Path, step: int, resume: bool) -> None:

@@ -70,7 +70,9 @@ def test_different_models_are_called_differently():
 
 
 def test_the_card_says_it(made, tmp_path):
-    config = made_config(made, train__epochs=1, model__encoder="char", model__bichar=True, model__hidden=4)
+    config = made_config(
+        made, train__epochs=1, data__limit=40, model__encoder="char", model__bichar=True, model__hidden=4
+    )
     card = (train(config, tmp_path / "run").folder / "README.md").read_text("utf-8")
     assert card.startswith("# run\n\nA character LSTM–CRF with bigrams made with hanlattice. It finds LOC, PER.\n")
     assert "Bigram vectors: random." in card

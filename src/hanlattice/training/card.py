@@ -38,35 +38,30 @@ def about_of(model: Model) -> str:
 
 
 def _head(folder: Path, model: Model) -> list[str]:
-    config = model.config
-    does = "cuts text into words" if model.indexer.cuts else f"finds {', '.join(labels_of(model.indexer.tags))}"
-    verb = "segment" if model.indexer.cuts else "tag"
-    indexer = model.indexer
+    config, indexer = model.config, model.indexer
+    does = "cuts text into words" if indexer.cuts else f"finds {', '.join(labels_of(indexer.tags))}"
+    verb = "segment" if indexer.cuts else "tag"
     counts = [f"{len(indexer.vocab) - 1:,} characters"] if config.reads_characters else []
     lexicons = [lexicon for lexicon in (indexer.lexicon, indexer.subwords) if lexicon is not None]
     for source, lexicon in zip(config.lattice_sources, lexicons, strict=True):
         counts.append(f"{len(lexicon):,} {source.called} in the lexicon")
     counts += [] if indexer.words is None else [f"{len(indexer.words) - 1:,} words"]
     counts += [] if indexer.segmenter is None else [f"text cut by {config.segment.by}"]
+    packed = []
+    if "packed" in model.data:
+        precisions = [*model.data["packed"].get("before", []), model.data["packed"]["precision"]]
+        kept = "" if indexer.lexicon is None else f", {counted(len(indexer.lexicon), 'word')} kept"
+        packed = [f"- packed: precision {', then '.join(precisions)}{kept}"]
     return [
         f"# {folder.resolve().name}",
         "",
         f"A {kind_of(config)} made with hanlattice. It {does}.",
         "",
-        f"- {config.model.hidden} hidden units a direction, {model.indexer.scheme} tags, seed {config.train.seed}",
+        f"- {config.model.hidden} hidden units a direction, {indexer.scheme} tags, seed {config.train.seed}",
         f"- {', '.join(counts)}",
-        *_packed(model),
+        *packed,
         f'- use it: `hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
     ]
-
-
-def _packed(model: Model) -> list[str]:
-    if "packed" not in model.data:
-        return []
-    lexicon = model.indexer.lexicon
-    kept = "" if lexicon is None else f", {counted(len(lexicon), 'word')} kept"
-    packed = model.data["packed"]
-    return [f"- packed: precision {', then '.join([*packed.get('before', []), packed['precision']])}{kept}"]
 
 
 def kind_of(config: Config) -> str:
@@ -109,19 +104,15 @@ def _data(model: Model) -> list[str]:
 
 def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
     lines = ["## Scores", "", f"Best epoch on dev: {scores.get('epoch', '–')}. Exact spans, in per cent."]
-    before = scores.get(BEFORE, {})
-    if any("segmentation" in report for report in (*_own(scores).values(), *before.values())):
+    own, before = {part: scores[part] for part in ("dev", "test") if part in scores}, scores.get(BEFORE, {})
+    if any("segmentation" in report for report in (*own.values(), *before.values())):
         lines[-1] = f"{lines[-1]} {_WORDS}"
-    lines += _tables(_own(scores))
+    lines += _tables(own)
     if before:
         again = "before" in model.data.get("packed", {})
         whose = "the trained model, before it was first packed" if again else "the model that this one was made from"
         lines += ["", "### Before packing", "", f"Of {whose}."]
     return [*lines, *_tables(before)]
-
-
-def _own(scores: Mapping[str, Any]) -> dict[str, Any]:
-    return {part: scores[part] for part in ("dev", "test") if part in scores}
 
 
 def _tables(scores: Mapping[str, Any]) -> Iterator[str]:

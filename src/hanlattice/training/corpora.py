@@ -35,15 +35,21 @@ class Corpora:
 
     def facts(self, config: Config) -> dict[str, Any]:
         """Where corpora and vectors came from, for the model folder."""
-        named = {name: getattr(self, name) for name in PARTS}
         facts: dict[str, Any] = {
             name: {"file": getattr(config.data, name), "sha256": self.digests.get(name, ""), **counts(sentences)}
-            for name, sentences in named.items()
-            if sentences
+            for name in PARTS
+            if (sentences := getattr(self, name))
         }
-        chars = config.chars.vectors if config.reads_characters else "none"
-        bichars = config.model.bichar and (config.bichars.vectors or "random")
-        facts["vectors"] = {"chars": chars, "bichars": bichars or "", **_word_vectors(config), "lm": config.lm.model}
+        facts["vectors"] = {
+            "chars": config.chars.vectors if config.reads_characters else "none",
+            "bichars": (config.bichars.vectors or "random") if config.model.bichar else "",
+            "words": "",  # "" for those that the model does without
+            "subwords": "",
+        }
+        for source in (config.words,) if config.model.encoder == "word" else config.lattice_sources:
+            random = f"random, of {source.lexicon}" if source.lexicon else "random"
+            facts["vectors"][source.called] = source.vectors or random
+        facts["vectors"]["lm"] = config.lm.model
         return facts
 
 
@@ -53,8 +59,12 @@ def read_corpora(config: DataConfig) -> Corpora:
     digests: dict[str, str] = {}
     for name in PARTS:
         if file := getattr(config, name):
-            corpora[name] = read_part(config, name)
-            digests[name] = sha256(resolve(file))
+            path = resolve(file)
+            if name == "more":  # which may come in another format and scheme than the others
+                corpora[name] = read_corpus(path, otherwise="columns" if config.format == "auto" else config.format)
+            else:
+                corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme)
+            digests[name] = sha256(path)
     train = without_empty(corpora["train"])[: config.limit or None]
     dev, test, more = (without_empty(corpora[name]) if name in corpora else () for name in ("dev", "test", "more"))
     if not config.dev:
@@ -64,14 +74,6 @@ def read_corpora(config: DataConfig) -> Corpora:
             raise InputError(message + "take a larger share, or name a file with data.dev", config.train)
     notices = tuple(f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices)
     return Corpora(train, dev, test, more, digests, notices)
-
-
-def read_part(config: DataConfig, name: str) -> Corpus:
-    """Train, more, dev or test. Only `more` may come in another format and scheme than the others."""
-    path = resolve(getattr(config, name))
-    if name == "more":
-        return read_corpus(path, otherwise="columns" if config.format == "auto" else config.format)
-    return read_corpus(path, format=config.format, scheme=config.scheme)
 
 
 def check_gold_words(config: Config, corpora: Corpora) -> None:
@@ -98,16 +100,6 @@ def without_empty(corpus: Corpus) -> tuple[Sentence, ...]:
     return tuple(sentence for sentence in corpus.sentences if len(sentence))
 
 
-def _word_vectors(config: Config) -> dict[str, str]:
-    """Where the vectors of words and subwords came from; "" for those that the model does without."""
-    sources = (config.words,) if config.model.encoder == "word" else config.lattice_sources
-    origins = {
-        source.called: source.vectors or (source.lexicon and f"random, of {source.lexicon}") or "random"
-        for source in sources
-    }
-    return {"words": "", "subwords": "", **origins}
-
-
 def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
     return {
         "sentences": len(sentences),
@@ -122,15 +114,12 @@ def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
 def read_for(models: Iterable[Model], file: str, format: str = "auto", scheme: str = "auto") -> Corpus:
     """A labelled file. If neither suffix nor `format` tells its format, it is that of the models' training files,
     provided that the models agree."""
-    usual = {_training_format(model) for model in models}
+    usual = set()
+    for model in models:
+        by_tags = "segmented" if model.indexer.cuts else "columns"
+        usual.add(by_tags if model.config.data.format == "auto" else model.config.data.format)
     otherwise = usual.pop() if len(usual) == 1 else "columns"
     return read_corpus(resolve(file), format=format, scheme=scheme, otherwise=otherwise)
-
-
-def _training_format(model: Model) -> str:
-    if model.config.data.format != "auto":
-        return model.config.data.format
-    return "segmented" if model.indexer.cuts else "columns"
 
 
 def training_files(models: Iterable[Model]) -> list[Path]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +56,7 @@ def train(config: Config, folder: str | Path, *, resume: bool = False, listen: L
     _check(config, folder, resume)
     use_threads(config.train.threads)
     corpora = read_corpora(config.data)
-    if resume and _is_finished(folder):
+    if resume and (folder / WEIGHTS).exists() and not (folder / STATE).exists():
         return _finished(folder, config, corpora)
     run = prepare(config, folder, corpora, resume, listen)
     _epochs(run)
@@ -133,7 +133,7 @@ def _epochs(run: Run) -> None:
     config, tagger, training, progress = run.config, run.tagger, run.training, run.training.progress
     depth, pause = PACE[training.device.type]
     started, saved, told = time.monotonic() - progress.seconds, time.monotonic(), float("-inf")
-    while progress.epoch < config.epochs and not _out_of_patience(progress, config.patience):
+    while progress.epoch < config.epochs and progress.epoch - progress.best_at < (config.patience or float("inf")):
         order = training_batches(run.examples.lengths, config.batch_size, config.seed, progress.epoch)
         tagger.train()
         with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
@@ -164,13 +164,10 @@ def _epochs(run: Run) -> None:
         saved = time.monotonic()
 
 
-def evaluate(
-    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples | None = None
-) -> Report:
+def evaluate(tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples) -> Report:
     """Exact spans against gold. Leaves the model in evaluation mode."""
     tagger.eval()
-    predicted = decode(tagger, indexer, indexer.examples(sentences) if examples is None else examples)
-    return score([sentence.spans or () for sentence in sentences], predicted)
+    return score([sentence.spans or () for sentence in sentences], decode(tagger, indexer, examples))
 
 
 def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
@@ -178,13 +175,11 @@ def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
     scores = dict(model.scores)
     known = words_in(corpora.train) if model.indexer.cuts else None  # without the sentences that were held out
     for part, sentences in (("dev", corpora.dev), ("test", corpora.test)):
-        if sentences and not _is_complete(scores.get(part), known):
-            scores[part] = {**part_scores(model, sentences, known), **scores.get(part, {})}
+        there = scores.get(part, {})
+        complete = bool(there) if known is None else "segmentation" in there
+        if sentences and not complete:
+            scores[part] = {**part_scores(model, sentences, known), **there}
     return scores
-
-
-def _is_complete(scores: Mapping[str, Any] | None, known: Collection[str] | None) -> bool:
-    return scores is not None and (known is None or "segmentation" in scores)
 
 
 def part_scores(model: Model, sentences: Sequence[Sentence], known: Collection[str] | None) -> dict[str, Any]:
@@ -209,10 +204,6 @@ def _rates(progress: Progress) -> dict[str, Any]:
         "characters": progress.characters,
         "seconds": round(progress.seconds, 2),
     }
-
-
-def _out_of_patience(progress: Progress, patience: int) -> bool:
-    return bool(patience) and progress.epoch - progress.best_at >= patience
 
 
 def _check(config: Config, folder: Path, resume: bool) -> None:
@@ -267,10 +258,6 @@ def _announce(run: Run, corpora: Corpora, built: Built) -> None:
         epochs=run.config.epochs,
         notices=[*corpora.notices, *built.notices],
     )
-
-
-def _is_finished(folder: Path) -> bool:
-    return (folder / WEIGHTS).exists() and not (folder / STATE).exists()
 
 
 def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:

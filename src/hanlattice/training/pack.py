@@ -48,7 +48,10 @@ def pack(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
     model = load_model(folder)
-    about = _about_another(about_of(model)) if about is None else about.strip()
+    if about is None:
+        about = about_of(model)  # it may not be true of this model
+        about = about if not about or about.startswith(OF_ANOTHER) else f"{OF_ANOTHER}\n\n{about}"
+    about = about.strip()
     sentences = _read(test, model) if test else ()
     data = _facts(model, precision)
     if test:
@@ -77,14 +80,13 @@ def pack(
 
 def without_places(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record in which paths that lead out of the working folder are only file names: elsewhere they mean nothing."""
-    return {key: _without_place(value) for key, value in record.items()}
-
-
-def _without_place(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return without_places(value)
-    leads_out = isinstance(value, str) and (value.startswith("../") or Path(value).is_absolute())
-    return Path(value).name if leads_out else value
+    found = dict(record)
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found[key] = without_places(value)
+        elif isinstance(value, str) and (value.startswith("../") or Path(value).is_absolute()):
+            found[key] = Path(value).name
+    return found
 
 
 def _read(test: str, model: Model) -> tuple[Sentence, ...]:
@@ -96,11 +98,6 @@ def _read(test: str, model: Model) -> tuple[Sentence, ...]:
     if model.indexer.cuts:
         check_segmented(config, corpora)
     return sentences
-
-
-def _about_another(about: str) -> str:
-    """A text about the model that this one is made from; it may not be true of this one."""
-    return about if not about or about.startswith(OF_ANOTHER) else f"{OF_ANOTHER}\n\n{about}"
 
 
 def _facts(model: Model, precision: str) -> dict[str, Any]:

@@ -15,13 +15,12 @@ import torch
 from hanlattice.models.checksums import load_tensors
 from hanlattice.models.language_model import LanguageModel, Settings, make_vocab
 from hanlattice.nn.language_model import CharLanguageModel
-from hanlattice.pretrain.lm import folder as folder_module
 from hanlattice.pretrain.lm.recipe import Recipe
 from hanlattice.pretrain.lm.text import Lines, make_lines
 from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.text.normal import code_points
 from tests.made import sentences
-from tests.training.crash import die_at_step, die_at_write, killed
+from tests.training.crash import die_at_step, killed
 
 TINY: dict[str, Any] = {
     "embedding": 6, "hidden": 8, "batch_size": 4, "length": 9, "epochs": 2, "lr": 0.02, "min_count": 2,
@@ -117,16 +116,5 @@ def killed_at_step(recipe: Recipe, text: Path, folder: Path, step: int, resume: 
     return killed(_until_step, recipe, text, folder, step, resume)
 
 
-def killed_at_write(recipe: Recipe, text: Path, folder: Path, moment: int) -> bool:
-    """Train forward, killed before the n-th time that something is put on disk. It draws no curve, to be quick."""
-    return killed(_until_write, recipe, text, folder, moment)
-
-
 def _until_step(recipe: Recipe, text: Path, folder: Path, step: int, resume: bool) -> None:
     train_language_model(recipe, [text], folder, "forward", resume=resume, listen=die_at_step(step))
-
-
-def _until_write(recipe: Recipe, text: Path, folder: Path, moment: int) -> None:
-    folder_module.can_plot = lambda: False
-    die_at_write(moment)
-    train_language_model(recipe, [text], folder, "forward")

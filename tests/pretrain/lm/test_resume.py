@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from typing import Any
 
 import pytest
@@ -18,10 +17,10 @@ from tests.pretrain.lm.made import (
     facts,
     files_of_any_size,
     killed_at_step,
-    killed_at_write,
     limit_files,
     tiny,
 )
+from tests.training.crash import moments
 
 FILES = {
     "README.md", "chars.txt", "curve-forward.json", "forward.safetensors", "lm.json", "log-forward.jsonl",
@@ -47,15 +46,12 @@ def test_killed_in_mid_epoch_again_and_again(recipe, text, tmp_path):
 
 def test_killed_at_every_moment_that_touches_the_disk(text, tmp_path):
     recipe = tiny(epochs=1, length=40)
-    train_language_model(recipe, [text], tmp_path / "whole", "forward")
-    moment = 0
-    while killed_at_write(recipe, text, tmp_path / f"{moment}", moment):
-        train_language_model(recipe, [text], tmp_path / f"{moment}", "forward", resume=True)
-        assert_same_run(tmp_path / f"{moment}", tmp_path / "whole")
-        shutil.rmtree(tmp_path / f"{moment}")
-        moment += 1
-    assert moment > 15
-    assert_same_run(tmp_path / f"{moment}", tmp_path / "whole")
+    whole = tmp_path / "whole"
+    found = moments(lambda: train_language_model(recipe, [text], whole, "forward"), whole, tmp_path / "copies")
+    for stopped in found:
+        train_language_model(recipe, [text], stopped, "forward", resume=True)
+        assert_same_run(stopped, whole)
+    assert len(found) > 10
 
 
 @pytest.mark.parametrize(("name", "share"), [("forward", 0.1), ("state-forward", 1.5)])

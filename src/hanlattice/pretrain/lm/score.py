@@ -45,7 +45,7 @@ class Score:
 
 def score(model: CharLanguageModel, lines: Lines) -> Score:
     """The mean surprise of all lines, which are mirrored already if the model reads backwards."""
-    total = sum(float(bits.sum(dtype=np.float64)) for bits in _batches_of(model, lines, None))
+    total = sum(float(bits[real].sum(dtype=np.float64)) for _, bits, real in _batches_of(model, lines))
     return mean_score(total, lines.symbols)
 
 
@@ -57,8 +57,9 @@ def mean_score(bits: float, symbols: int) -> Score:
 def surprise(model: CharLanguageModel, lines: Lines) -> list[Bits]:
     """[length + 1] for each line: the bits of each character and of the break at the end, in the order of reading."""
     found: list[Bits] = [np.zeros(0, dtype=np.float32)] * len(lines)
-    for _ in _batches_of(model, lines, found):
-        pass
+    for places, bits, real in _batches_of(model, lines):
+        for at, row, inside in zip(places, bits, real, strict=True):
+            found[at] = row[inside]
     return found
 
 
@@ -78,16 +79,11 @@ def text_lines(model: LanguageModel, texts: Sequence[str]) -> Lines:
 
 
 @torch.no_grad()
-def _batches_of(model: CharLanguageModel, lines: Lines, keep: list[Bits] | None) -> Iterator[Bits]:
-    """The bits of one batch after another; if `keep` is given, those of line i are put there at i."""
+def _batches_of(model: CharLanguageModel, lines: Lines) -> Iterator[tuple[Sequence[int], Bits, npt.NDArray[np.bool_]]]:
+    """The places of some lines, their bits [B, T], and which of them are no padding."""
     most, bound = BOUNDS[model.embedding.device.type]
-    for batch in decoding_batches((lines.lengths + 1).tolist(), most, bound):
-        some = lines.take(np.array(batch))
-        bits, real = _batch_bits(model, some, max(1, bound // len(batch)))
-        if keep is not None:
-            for at, row, length in zip(batch, bits, some.lengths.tolist(), strict=True):
-                keep[at] = row[: length + 1].copy()
-        yield bits[real]
+    for places in decoding_batches((lines.lengths + 1).tolist(), most, bound):
+        yield places, *_batch_bits(model, lines.take(np.array(places)), max(1, bound // len(places)))
 
 
 def _batch_bits(model: CharLanguageModel, lines: Lines, piece: int) -> tuple[Bits, npt.NDArray[np.bool_]]:

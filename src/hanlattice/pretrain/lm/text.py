@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,9 +72,11 @@ def mirrored(*parts: Lines) -> list[Lines]:
 
 def read_lines_of(files: Iterable[str | Path], listen: ReadListener = lambda done, size: None) -> Lines:
     """The lines of raw text that are not blank, as code points."""
-    raw = RawText(files)
-    codes = np.concatenate(list(_blocks(raw, listen)))
-    return make_lines(codes)
+    raw, blocks = RawText(files), []
+    for lines in groups(raw, _BLOCK):  # of which there is one at least, since no file of raw text is blank
+        blocks.append(code_points("\n".join([*lines, ""])))
+        listen(raw.done, raw.size)
+    return make_lines(np.concatenate(blocks))
 
 
 def make_lines(codes: Codes) -> Lines:
@@ -82,12 +84,6 @@ def make_lines(codes: Codes) -> Lines:
     ends = np.flatnonzero(codes == _BREAK_CODE)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends + 1])[:-1]
     return Lines(codes, starts, ends - starts)
-
-
-def _blocks(raw: RawText, listen: ReadListener) -> Iterator[Codes]:
-    for lines in groups(raw, _BLOCK):  # of which there is one at least, since no file of raw text is blank
-        yield code_points("\n".join([*lines, ""]))
-        listen(raw.done, raw.size)
 
 
 def hold_out(lines: Lines, share: float) -> tuple[Lines, Lines]:
@@ -151,7 +147,12 @@ def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequenc
     sizes = recipe.sizes({name: getattr(start.settings, name) for name in SIZES} if start else None)
     text = read_lines_of(files, lambda done, size: listen({"event": "read", "done": done, "size": size}))
     train, held_out = hold_out(text, recipe.held_out)
-    _check_size(train, recipe)
+    needed = recipe.batch_size * recipe.length
+    if train.symbols < needed:
+        raise InputError(
+            f"there are {train.symbols:,} characters to train on, line ends counted, and one batch of "
+            f"--batch-size {recipe.batch_size} × --length {recipe.length} takes {needed:,}; lower one of them"
+        )
     vocab = start.vocab if start else make_vocab(frequent(train, recipe.least_count))
     if len(vocab) <= BREAK_ID + 1:
         raise InputError(f"no character occurs {recipe.least_count} times in the text; lower --min-count")
@@ -164,15 +165,6 @@ def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequenc
         "unknown": int(np.count_nonzero(ids == 0)),  # characters of both parts that the model does not know
     }
     return Source(vocab, Settings(**sizes, dropout=recipe.dropout), train, held_out, start, data, digests)
-
-
-def _check_size(train: Lines, recipe: Recipe) -> None:
-    needed = recipe.batch_size * recipe.length
-    if train.symbols < needed:
-        raise InputError(
-            f"there are {train.symbols:,} characters to train on, line ends counted, and one batch of "
-            f"--batch-size {recipe.batch_size} × --length {recipe.length} takes {needed:,}; lower one of them"
-        )
 
 
 def source_facts(source: Source, recipe: Recipe, direction: str) -> dict[str, Any]:
@@ -194,6 +186,7 @@ class Streams:
     """The lines on a device, and the streams of each epoch.
 
     A stream has as many symbols as the others, so fewer than B symbols at the end of an epoch's order are left out.
+    There must be B symbols or more: `read_source` refuses less text than one batch.
     """
 
     def __init__(self, lines: Lines, batch_size: int, device: torch.device) -> None:

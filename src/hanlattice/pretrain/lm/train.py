@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hanlattice.config import TrainConfig
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, Log, ignore
 from hanlattice.models.device import find_device, use_threads
@@ -35,7 +36,7 @@ from hanlattice.pretrain.lm.folder import (
 from hanlattice.pretrain.lm.recipe import Recipe
 from hanlattice.pretrain.lm.score import SOFTMAX, score
 from hanlattice.pretrain.lm.text import Lines, Source, Streams, read_source, source_facts
-from hanlattice.training.optim import warmup_linear
+from hanlattice.training.optim import make_optimizer, warmup_linear
 from hanlattice.training.step import Progress, Training
 
 BOTH = "both"
@@ -80,8 +81,9 @@ def _train_direction(
         run = _prepare(recipe, source, folder, direction, resume, listen)
         _epochs(run)
         return _finish(run)
-    except RuntimeError as error:
-        if not _is_shortage(error):
+    except RuntimeError as error:  # for the memory of a CPU, torch has no error class of its own
+        words = r"can't allocate memory|not enough memory|ALLOC_FAILED"
+        if not isinstance(error, torch.OutOfMemoryError) and not re.search(words, str(error)):
             raise
         state = folder / state_file(direction)
         if run is not None and not run.progress.step:
@@ -90,12 +92,6 @@ def _train_direction(
         if state.exists():
             advice += ", with another --out, or continue with --resume where there is more"
         raise HanlatticeError(advice) from None
-
-
-def _is_shortage(error: RuntimeError) -> bool:
-    """Whether memory ran out. For that of a CPU, torch has no error class of its own."""
-    words = r"can't allocate memory|not enough memory|ALLOC_FAILED"
-    return isinstance(error, torch.OutOfMemoryError) or re.search(words, str(error)) is not None
 
 
 @dataclass
@@ -154,8 +150,13 @@ class Run:
 def _prepare(recipe: Recipe, source: Source, folder: Path, direction: str, resume: bool, listen: Listener) -> Run:
     """Make the model and everything around it, or restore a stopped run. Nothing is written before all is made."""
     device = find_device(recipe.device)
-    model = _make_model(recipe, source, direction, device)
-    training = Training(model, make_optimizer(model, recipe), recipe.clip)
+    torch.manual_seed(recipe.seed)
+    model = CharLanguageModel(len(source.vocab), **asdict(source.settings))
+    if source.start is not None:
+        model.load_state_dict(source.start.directions[direction].state_dict())
+    model = model.to(device)
+    optimizer = make_optimizer(model, TrainConfig(lr=recipe.lr, weight_decay=recipe.weight_decay))
+    training = Training(model, optimizer, recipe.clip)
     train, held_out = source.lines(direction)
     streams = Streams(train, recipe.batch_size, device)
     scored = held_out.take(np.arange(0, len(held_out), -(-held_out.symbols // SCORED)))  # at even steps
@@ -173,24 +174,6 @@ def _prepare(recipe: Recipe, source: Source, folder: Path, direction: str, resum
         run.save()  # from now to the end there is a state: weights without one are those of a finished run
     _announce(run)
     return run
-
-
-def _make_model(recipe: Recipe, source: Source, direction: str, device: torch.device) -> CharLanguageModel:
-    torch.manual_seed(recipe.seed)
-    model = CharLanguageModel(len(source.vocab), **asdict(source.settings))
-    if source.start is not None:
-        model.load_state_dict(source.start.directions[direction].state_dict())
-    return model.to(device)
-
-
-def make_optimizer(model: CharLanguageModel, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW; weight decay is for the matrices."""
-    weights = list(model.parameters())
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim == 2], "weight_decay": recipe.weight_decay},
-        {"params": [weight for weight in weights if weight.ndim != 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
 
 
 def _facts(recipe: Recipe, source: Source, direction: str, model: CharLanguageModel, scored: Lines) -> dict[str, Any]:
@@ -245,7 +228,8 @@ def _epochs(run: Run) -> None:
                 training.record_loss()
                 run.log.tell("step", steps=steps, **run.rates())
                 told = time.monotonic()
-            if _is_due(progress.batch, chunks, recipe.evaluate):
+            done, before = (count * recipe.evaluate // chunks for count in (progress.batch, progress.batch - 1))
+            if done > before:  # at even steps, and always after the last chunk
                 _evaluate(run, started)
             if time.monotonic() - saved > recipe.checkpoint_minutes * 60:
                 run.save()
@@ -280,11 +264,6 @@ def add_gradients(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> 
     gradients = [part.grad for part in parts if part.grad is not None]
     hidden.backward(torch.cat(gradients).view_as(hidden))  # type: ignore[no-untyped-call]
     return total
-
-
-def _is_due(chunk: int, chunks: int, times: int) -> bool:
-    """Whether held-out text is scored after this chunk: `times` an epoch at even steps, and always after the last."""
-    return chunk * times // chunks > (chunk - 1) * times // chunks
 
 
 def _evaluate(run: Run, started: float) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from hanlattice.compare.records import Record, identity, read_record, write_record
+from hanlattice.compare.job import Record, identity, read_record, write_record
 from hanlattice.compare.run import _show_rates, _show_run
 from hanlattice.errors import InputError
 from tests.compare.test_summary import rate, row, run

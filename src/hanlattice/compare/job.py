@@ -1,4 +1,8 @@
-"""What a process of the comparison does: train and count one run, or measure one row's rates, and leave a record."""
+"""What a process of the comparison does: train and count one run, or measure one row's rates, and leave a record.
+
+A record is a JSON file that says what it belongs to. Records are enough for the table, so a folder of them can go to
+another machine without its models.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import math
 import shutil
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import count
@@ -19,23 +23,31 @@ import torch
 from hanlattice.batch.buckets import training_batches
 from hanlattice.batch.prefetch import prefetch
 from hanlattice.bench.timing import call_times, machine, medians, versions
-from hanlattice.compare.matrix import MatrixRow
-from hanlattice.compare.records import Record, write_record
-from hanlattice.errors import ModelError
+from hanlattice.compare.matrix import MatrixRow, flat_settings
+from hanlattice.config import Config
+from hanlattice.data.download import resolve
+from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.significance import sentence_counts
 from hanlattice.events import Listener, ignore
+from hanlattice.files import opening, sha256, writing
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.folder import CONFIG, load_model
+from hanlattice.models.language_model import language_model_digest
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import LOG, PACE, Run, prepare, train
 from hanlattice.training.step import tagger_gradients
 
+FORMAT = 1
+# Settings that do not change the result, or not more than another device does.
+FREE = ("train.device", "train.checkpoint_minutes", "lm.cache", "compare.row", "compare.paper")
+FILES = ("train", "dev", "test", "more", "vectors", "lexicon", "model")  # keys of settings that name a file or folder
 WARM, FEW = 20, 5  # training steps that do not count, and that count at least
 
+Record = dict[str, Any]
 Rate = dict[str, float]
 
 
@@ -125,7 +137,12 @@ def _training_rate(run: Run, seconds: float) -> Rate:
     """Whole steps on the batches of the training set, in the order of a training."""
     device, lengths = find_device(run.config.device), list[Ints]()
     run.tagger.train()
-    with closing(prefetch(run.make_batch, _batch_places(run), PACE[device.type][0])) as batches:
+    places = (
+        place
+        for epoch in count()
+        for place in training_batches(run.examples.lengths, run.config.batch_size, run.config.seed, epoch)
+    )
+    with closing(prefetch(run.make_batch, places, PACE[device.type][0])) as batches:
 
         def step() -> None:
             batch = next(batches)
@@ -138,12 +155,6 @@ def _training_rate(run: Run, seconds: float) -> Rate:
         times = call_times(step, calls, device, 2 * seconds)
     sizes = np.concatenate(lengths)
     return _rate(len(sizes), int(sizes.sum()), sum(times), len(times))
-
-
-def _batch_places(run: Run) -> Iterator[Ints]:
-    """Those of batches without end, epoch after epoch."""
-    for epoch in count():
-        yield from training_batches(run.examples.lengths, run.config.batch_size, run.config.seed, epoch)
 
 
 def _rate(sentences: int, characters: int, seconds: float, calls: int) -> Rate:
@@ -164,3 +175,66 @@ def _first_and_last(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if start is None or last is None:
         raise ModelError(f"{folder / LOG}: no start or no epoch in it; remove the folder to train again")
     return start, last
+
+
+# ---- records
+
+
+def write_record(path: Path, record: Record) -> None:
+    with writing(path) as file:
+        json.dump({"format": FORMAT, **record}, file, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_record(path: Path, now: Record, use: Callable[[Record], object]) -> tuple[Record | None, list[str]]:
+    """What `write_record` wrote, or None without a file; and how its identity differs from that of `now`.
+
+    A record that fails when it is put to `use` is damaged.
+    """
+    if not path.exists():
+        return None, []
+    try:
+        with opening(path) as file:
+            record = json.loads(file.read())
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise InputError(f"not a record of `hanlattice compare`, format {FORMAT}: remove it", path)
+    try:
+        use(record)
+        return record, list(_changes(record["identity"], now))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        message = f"a damaged record of `hanlattice compare` ({problem}); remove it, and the run is repeated"
+        raise InputError(message, path) from None
+
+
+def file_digest(name: str) -> str:
+    """The checksum of a file, or of a language model's folder; "" if it is missing."""
+    try:
+        path = resolve(name)
+        return language_model_digest(path) if path.is_dir() else sha256(path)
+    except HanlatticeError:  # the training that needs it reports what is wrong
+        return ""
+
+
+def identity(config: Config, digest: Callable[[str], str] = file_digest) -> Record:
+    """What must be the same for a record to belong to this run: settings, and the content of the files they name."""
+    settings = flat_settings(config)
+    files = {place: name for place, name in settings.items() if name and place.rpartition(".")[2] in FILES}
+    return {
+        "settings": {place: value for place, value in settings.items() if place not in FREE},
+        "files": {place: digest(name) for place, name in files.items()},
+    }
+
+
+def _changes(then: Record, now: Record) -> Iterator[str]:
+    """In words, what differs between two identities. A file that is missing now is not looked at."""
+    defaults = flat_settings(Config())
+    for place, value in now["settings"].items():
+        before = then["settings"].get(place, defaults[place])  # a setting that is newer than the record had its default
+        if before != value:
+            yield f"{place} was {before!r} and is {value!r}"
+    for place, digest in now["files"].items():
+        if digest and then["files"].get(place) not in (digest, None):
+            yield f"the file of {place} has another content"

@@ -156,8 +156,7 @@ def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
 
 def changed_settings(config: Config) -> dict[str, Any]:
     """`section.key` → value of every setting that is not the default, except seed and device."""
-    defaults = flat_settings(Config())
-    ours = flat_settings(config)
+    defaults, ours = flat_settings(Config()), flat_settings(config)
     return {place: value for place, value in ours.items() if value != defaults[place] and place not in SET_HERE}
 
 

@@ -21,9 +21,17 @@ from typing import Any, NamedTuple
 import torch
 from filelock import FileLock, Timeout
 
-from hanlattice.compare.job import begun_on, measure_rates, recount, train_run
+from hanlattice.compare.job import (
+    Record,
+    begun_on,
+    file_digest,
+    identity,
+    measure_rates,
+    read_record,
+    recount,
+    train_run,
+)
 from hanlattice.compare.matrix import MatrixRow, check_seeds, read_rows, run_name
-from hanlattice.compare.records import Record, file_digest, identity, read_record
 from hanlattice.compare.summary import Results, draw, markdown, summarise
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
 from hanlattice.events import Event, Listener, ignore

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hanlattice.bench.timing import versions
+from hanlattice.compare.job import FORMAT, Record
 from hanlattice.compare.matrix import MatrixRow, changed_settings, row_stem, run_name
-from hanlattice.compare.records import FORMAT, Record
 from hanlattice.evaluation.report import NONE, Table, signed
 from hanlattice.evaluation.significance import Counts, paired_bootstrap
 from hanlattice.files import shown
@@ -97,7 +97,9 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
         "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs)},
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
         "segmentation": {which: _recall(scores, which) for which in RECALLS} if are_words else None,
-        "groups": {group: spread(_f1_of_group(score, group) for score in scores) for group in groups},
+        "groups": {  # 0 for a group that is neither in the gold nor in what a model predicted
+            group: spread(float(score["groups"].get(group, {"f1": 0.0})["f1"]) for score in scores) for group in groups
+        },
         "paper": paper or None,
         "over_paper": 100 * statistics.mean(f1) - paper if paper and f1 else None,
         "rates": {key: rate[key] for key in ("device", "machine", "train", "decode")} if rate else None,
@@ -107,11 +109,6 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
 def _recall(scores: Sequence[Mapping[str, Any]], which: str) -> dict[str, Any] | None:
     """The words are the same for all seeds, so either all of them have a recall or none."""
     return spread(recall for score in scores if (recall := score["segmentation"][which]["recall"]) is not None)
-
-
-def _f1_of_group(score: Mapping[str, Any], group: str) -> float:
-    """0 for a group that is neither in the gold nor in what this model predicted."""
-    return float(score["groups"].get(group, {"f1": 0.0})["f1"])
 
 
 def spread(values: Iterable[float]) -> dict[str, Any] | None:

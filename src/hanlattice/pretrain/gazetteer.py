@@ -6,25 +6,29 @@ that occur nowhere in them have no effect. Words are matched as the lattice matc
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import asdict
+from dataclasses import dataclass
 from hanlattice.data.raw import groups
 from hanlattice.errors import InputError
-from hanlattice.events import Listener, ignore
+from hanlattice.events import Listener
+from hanlattice.events import ignore
 from hanlattice.files import check_output
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.text.lattice import Ints
-from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import Matches
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.vectors import Vectors, write_vectors
+from hanlattice.text.vectors import Vectors
+from hanlattice.text.vectors import write_vectors
+from pathlib import Path
+from typing import Any
+
 
 CHARACTERS = ("met", "all", "none")
 ALL = "all"  # the name of all corpora taken together
@@ -62,13 +66,9 @@ def make_gazetteer(
     if all(len(word.strip()) < 2 for word in vectors.words):
         raise InputError("no word of two characters or more is in the vector file")
     found = tally_words(vectors.words, corpora, listen)
-    if not found.overall.met.any():
-        raise InputError(f"none of the {len(found.rows):,} words of the vector file occurs in the text")
-    return _keep(vectors, found, characters)
-
-
-def _keep(vectors: Vectors, found: Tallies, characters: str) -> Gazetteer:
     rows, met = found.rows, found.overall.met
+    if not met.any():
+        raise InputError(f"none of the {len(rows):,} words of the vector file occurs in the text")
     singles = _single_characters(vectors.words, characters, found.overall.seen)
     kept, lost = _writable(vectors.words, np.union1d(rows[met], singles).astype(np.int64))
     lengths = norms(vectors)[rows]  # [V]
@@ -190,10 +190,8 @@ class Tally:
                 self.entities.setdefault(span.label, Counter())[sentence.folded[span.start : span.end]] += 1
 
     def add(self, other: Tally) -> None:
-        self.sentences += other.sentences
-        self.characters += other.characters
-        self.covered += other.covered
-        self.positions += other.positions
+        for name in ("sentences", "characters", "covered", "positions"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.met |= other.met
         self.seen |= other.seen
         self.annotated |= other.annotated
@@ -201,9 +199,7 @@ class Tally:
             self.entities.setdefault(label, Counter()).update(entities)
 
     def coverage(self, lexicon: Lexicon) -> WordCoverage:
-        every: Counter[str] = Counter()
-        for entities in self.entities.values():
-            every.update(entities)
+        every = sum(self.entities.values(), Counter[str]())
         return WordCoverage(
             name=self.name,
             sentences=self.sentences,
@@ -230,23 +226,19 @@ def tally_words(words: Sequence[str], corpora: Iterable[tuple[str, Iterable[Sent
     """Read named corpora once, and count what a lattice finds of these words in them."""
     lexicon = Lexicon()
     rows = np.flatnonzero(lexicon.add_many(words))
-    tallies = tuple(_tally(name, sentences, lexicon, listen) for name, sentences in corpora)
+    tallies, overall = list[Tally](), Tally(ALL, len(lexicon))
+    for name, sentences in corpora:
+        tally = Tally(name, len(lexicon))
+        for part in groups(sentences, _PART):
+            tally.read(part, lexicon)
+            listen({"event": "part", "corpus": name, "characters": tally.characters})
+        if not tally.characters:
+            raise InputError("the corpus is empty: there is no character in it", name)
+        tallies.append(tally)
+        overall.add(tally)
     if not tallies:
         raise InputError("no corpus was named, so there is nothing to match")
-    overall = Tally(ALL, len(lexicon))
-    for tally in tallies:
-        overall.add(tally)
-    return Tallies(lexicon, rows, tallies, overall)
-
-
-def _tally(name: str, sentences: Iterable[Sentence], lexicon: Lexicon, listen: Listener) -> Tally:
-    tally = Tally(name, len(lexicon))
-    for part in groups(sentences, _PART):
-        tally.read(part, lexicon)
-        listen({"event": "part", "corpus": name, "characters": tally.characters})
-    if not tally.characters:
-        raise InputError("the corpus is empty: there is no character in it", name)
-    return tally
+    return Tallies(lexicon, rows, tuple(tallies), overall)
 
 
 def _covered(lengths: Ints, found: Matches) -> int:

@@ -10,20 +10,29 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
-
-from hanlattice.data.raw import RawText, groups
-from hanlattice.errors import InputError, OutputError
+from hanlattice.data.raw import RawText
+from hanlattice.data.raw import groups
+from hanlattice.errors import InputError
+from hanlattice.errors import OutputError
 from hanlattice.events import Listener
 from hanlattice.extras import extra
-from hanlattice.files import opening, reason
-from hanlattice.text.lexicon import Lexicon, read_entries
-from hanlattice.text.normal import fold, fold_digits
+from hanlattice.files import opening
+from hanlattice.files import reason
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.lexicon import read_entries
+from hanlattice.text.normal import fold
+from hanlattice.text.normal import fold_digits
 from hanlattice.text.spans import WORD
 from hanlattice.text.vocab import bigrams
+from pathlib import Path
+from typing import Any
+from typing import IO
+from typing import TYPE_CHECKING
+
 
 if TYPE_CHECKING:
     from hanlattice.predict import Document
@@ -54,41 +63,38 @@ class Unit(StrEnum):
 # ---- units of lines
 
 
-class Units(Protocol):
+class Units:
     """Takes lines and gives the units of each; the result of a `slow` one is cached on disk during the first pass."""
 
-    slow: bool
-
-    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]: ...
-
-
-class Characters:
     slow = False
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        for line in lines:
-            yield list("".join(fold_digits(line).split()))
+        return map(self.cut, lines)
+
+    def cut(self, line: str) -> list[str]:
+        """The units of one line."""
+        raise NotImplementedError
 
 
-class Bigrams:
-    slow = False
-
-    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        return map(bigrams, lines)
+class Characters(Units):
+    def cut(self, line: str) -> list[str]:
+        return list("".join(fold_digits(line).split()))
 
 
-class JiebaWords:
-    slow = False
+class Bigrams(Units):
+    def cut(self, line: str) -> list[str]:
+        return bigrams(line)
 
+
+class JiebaWords(Units):
     def __init__(self) -> None:
         self._cut = extra("rjieba").cut
 
-    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        for line in lines:
-            yield [word for run in fold(line).split() for word in self._cut(run)]
+    def cut(self, line: str) -> list[str]:
+        return [word for run in fold(line).split() for word in self._cut(run)]
 
 
-class LexiconWords:
+class LexiconWords(Units):
     """The most probable path through the words of a lexicon; see `BestPath`."""
 
     slow = True
@@ -96,12 +102,11 @@ class LexiconWords:
     def __init__(self, path: str | Path) -> None:
         self._path = BestPath.load(path)
 
-    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        for line in lines:
-            yield self._path.words(" ".join(fold(line).split()))
+    def cut(self, line: str) -> list[str]:
+        return self._path.words(" ".join(fold(line).split()))
 
 
-class ModelWords:
+class ModelWords(Units):
     """The words that a segmentation model finds; a character outside of them is a word of its own."""
 
     slow = True
@@ -130,7 +135,7 @@ def words_and_gaps(document: Document) -> list[str]:
     return [part for word in words for part in word.split()]
 
 
-class Subwords:
+class Subwords(Units):
     """The pieces of the BPE model that `pretrain subwords` wrote beside the lexicon."""
 
     slow = True
@@ -140,7 +145,13 @@ class Subwords:
         if not path.is_file():
             message = f"{path.name} is missing beside it: expected a lexicon written by `pretrain subwords`"
             raise InputError(message, lexicon)
-        self._tokenizer = _read_tokenizer(path)
+        tokenizers = extra("tokenizers")
+        with opening(path) as file:
+            content = file.read()
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(content.decode("utf-8"))
+        except Exception as error:  # tokenizers raises the plain class
+            raise InputError(f"not a BPE model that tokenizers can read ({error})", path) from None
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
         return bpe_pieces(self._tokenizer, lines)
@@ -149,16 +160,6 @@ class Subwords:
 def bpe_path(lexicon: str | Path) -> Path:
     """subwords.txt → subwords.bpe.json"""
     return Path(lexicon).with_suffix(BPE_SUFFIX)
-
-
-def _read_tokenizer(path: Path) -> Any:
-    tokenizers = extra("tokenizers")
-    with opening(path) as file:
-        content = file.read()
-    try:
-        return tokenizers.Tokenizer.from_str(content.decode("utf-8"))
-    except Exception as error:  # tokenizers raises the plain class
-        raise InputError(f"not a BPE model that tokenizers can read ({error})", path) from None
 
 
 def bpe_pieces(tokenizer: Any, lines: Iterable[str]) -> Iterator[list[str]]:
@@ -309,15 +310,17 @@ class UnitLists:
 
     def __iter__(self) -> Iterator[list[str]]:
         self.stopped = False
-        for units in self._from_cache(self._cache) if self._cache else self._from_text():
+        lists: Iterable[list[str]]
+        if self._cache:
+            lists = self._from_cache(self._cache)
+        else:
+            lists = filter(None, self.units(self.progress))
+            lists = self._caching(lists) if self.units.slow else lists
+        for units in lists:
             for at in range(0, len(units), LONGEST_LIST):
                 yield units[at : at + LONGEST_LIST]
             if self.stopped:
                 return
-
-    def _from_text(self) -> Iterable[list[str]]:
-        found = filter(None, self.units(self.progress))
-        return self._caching(found) if self.units.slow else found
 
     def _from_cache(self, file: IO[bytes]) -> Iterator[list[str]]:
         """The share of the cache that was read is reported as the same share of the raw text."""

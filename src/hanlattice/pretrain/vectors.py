@@ -142,7 +142,8 @@ def _train(
     if state is None:
         state = _count(lists, settings)
         save(state)
-    counted = {**state.facts(), "notices": _notices(state)}
+    little = f"{state.units:,} units are little text for word2vec: the vectors will be hardly more than chance"
+    counted = {**state.facts(), "notices": [little] if state.units < _LITTLE else []}
     listen({"event": "counted", "epochs": settings.epochs, "epoch": state.epoch, **counted})
     for epoch in _train_epochs(lists, settings, state, threads):
         save(state)
@@ -173,12 +174,6 @@ def _too_little(counts: Counter[str], settings: VectorSettings) -> str:
         f"the text is too small: fewer than two {units} occur {least} times or more (the most frequent, {commonest!r}, "
         f"{times} times); lower --min-count or give more text"
     )
-
-
-def _notices(state: VectorState) -> list[str]:
-    if state.units >= _LITTLE:
-        return []
-    return [f"{state.units:,} units are little text for word2vec: the vectors will be hardly more than chance"]
 
 
 def _record(
@@ -301,7 +296,7 @@ def _train_epoch(model: Any, lists: UnitLists, first_rate: float, last_rate: flo
     try:
         with quiet("gensim"):
             model.train(
-                _CaughtErrors(lists, errors), total_examples=model.corpus_count, epochs=1, start_alpha=first_rate,
+                _until_error(lists, errors), total_examples=model.corpus_count, epochs=1, start_alpha=first_rate,
                 end_alpha=last_rate,
             )  # fmt: skip
     finally:
@@ -310,14 +305,9 @@ def _train_epoch(model: Any, lists: UnitLists, first_rate: float, last_rate: flo
         raise errors[0]
 
 
-class _CaughtErrors:
+def _until_error(lists: Iterable[list[str]], errors: list[Exception]) -> Iterator[list[str]]:
     """Stops at an error and puts it into a list."""
-
-    def __init__(self, lists: Iterable[list[str]], errors: list[Exception]) -> None:
-        self._lists, self._errors = lists, errors
-
-    def __iter__(self) -> Iterator[list[str]]:
-        try:
-            yield from self._lists
-        except Exception as error:
-            self._errors.append(error)
+    try:
+        yield from lists
+    except Exception as error:
+        errors.append(error)

@@ -125,22 +125,19 @@ def write_card(folder: Path) -> None:
 
 def _data_lines(facts: Mapping[str, Any]) -> list[str]:
     data, start = facts["data"], facts["from"]
-    rows = [
+    rows = tuple(
         (name, f"{data[part]['lines']:,}", f"{data[part]['characters']:,}")
         for name, part in (("trained on", "train"), ("held out", "held_out"))
-    ]
+    )
     files = ", ".join(Path(each["file"]).name for each in data["files"])
-    table = Table("", ("part", "lines", "characters"), tuple(rows))
+    table = Table("", ("part", "lines", "characters"), rows).markdown(plain=True)
     unknown = f"{data['unknown']:,} of these characters are too rare to be known, and count as one symbol."
-    lines = ["## Data", "", f"From {files}.", "", *table.markdown(plain=True), "", unknown]
-    if start is None:
-        return lines
-    return [
-        *lines,
-        "",
-        f"It began with the weights of {start['folder']}, for which the held-out text that is scored while it trains "
-        f"had perplexity {start['held_out']['perplexity']:.3f}.",
-    ]
+    lines = ["## Data", "", f"From {files}.", "", *table, "", unknown]
+    if start is not None:
+        perplexity = f"{start['held_out']['perplexity']:.3f}"
+        scored = "for which the held-out text that is scored while it trains had perplexity"
+        lines += ["", f"It began with the weights of {start['folder']}, {scored} {perplexity}."]
+    return lines
 
 
 def _direction_table(facts: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -142,19 +142,14 @@ def versions() -> dict[str, Any]:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    on_gpu = device.type == "cuda"
+    lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "date": time.strftime("%Y-%m-%d"),
         "system": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "native": library.missing() or library.loaded().level,  # its instruction set, or why it is missing
     }
-
-
-def _cpu() -> str:
-    lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

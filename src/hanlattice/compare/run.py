@@ -268,26 +268,17 @@ def run_jobs(jobs: Sequence[Job], slots: Sequence[str], listen: Listener) -> Ite
 
 
 def _start(job: Job, device: str) -> tuple[Connection, Any]:
+    """The process never sees the Ctrl-C that a terminal sends to all: its parent ends it."""
     ours, theirs = CONTEXT.Pipe(duplex=False)
     process = CONTEXT.Process(target=_work, args=(theirs, job, device), daemon=True)
-    with _ctrl_c_blocked():
+    with contextlib.ExitStack() as stack:
+        if hasattr(signal, "pthread_sigmask"):  # not on Windows
+            resource_tracker.ensure_running()  # started with the signal blocked, it would unblock it
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
         process.start()
     theirs.close()  # so that the end of the process is seen here
     return ours, process
-
-
-@contextlib.contextmanager
-def _ctrl_c_blocked() -> Iterator[None]:
-    """A process that is started here never sees the Ctrl-C that a terminal sends to all: its parent ends it."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # started inside, it would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _receive(connection: Connection, process: Any) -> Event | Outcome:

@@ -15,7 +15,7 @@ from hanlattice.bench.timing import versions
 from hanlattice.compare.job import FORMAT, Record
 from hanlattice.compare.matrix import MatrixRow, changed_settings, row_stem, run_name
 from hanlattice.evaluation.report import NONE, Table, signed
-from hanlattice.evaluation.significance import Counts, paired_bootstrap
+from hanlattice.evaluation.significance import paired_bootstrap
 from hanlattice.files import shown
 from hanlattice.style import BLUE, RED, plot, plot_text, tidy
 from hanlattice.text.display import counted
@@ -123,19 +123,13 @@ def _difference(row: MatrixRow, baseline: MatrixRow | None, results: Results) ->
     """To the baseline; None for the baseline itself, and where one of the two has no runs or other sentences."""
     if baseline is None or row is baseline:
         return None
-    ours, theirs = _counts(results.of(row)), _counts(results.of(baseline))
-    if ours is None or theirs is None or ours.shape[1] != theirs.shape[1]:
+    counts = [[run["counts"] for run in results.of(each)] for each in (row, baseline)]
+    ours, theirs = (np.array(each, dtype=np.int64) for each in counts)  # [seeds, S, 3]
+    if not ours.size or not theirs.size or ours.shape[1] != theirs.shape[1]:
         return None
     if (ours[:, :, 0] != theirs[:1, :, 0]).any():
         return None
     return paired_bootstrap(ours, theirs, results.samples)._asdict()
-
-
-def _counts(runs: Sequence[Record]) -> Counts | None:
-    """[seeds, S, 3]"""
-    if not runs or not runs[0]["counts"]:
-        return None
-    return np.array([run["counts"] for run in runs], dtype=np.int64)
 
 
 def markdown(summary: Summary) -> str:

@@ -64,7 +64,11 @@ def train_subwords(
     text = TrackedText(RawText(files), listen)
     outputs.make_folder()
     with _cores(parallel):
-        tokenizer = _train_tokenizer(text, _alphabet_size(text), settings, listen)
+        alphabet = {UNKNOWN}
+        for line in text:
+            alphabet.update(fold(line))
+        characters = sum(not character.isspace() for character in alphabet)
+        tokenizer = _train_tokenizer(text, characters, settings, listen)
         counts = Counter(piece for pieces in bpe_pieces(tokenizer, text) for piece in pieces)
     pieces = _lexicon(counts, settings)
     record = {
@@ -79,16 +83,12 @@ def train_subwords(
         "parallel": parallel,
         "versions": versions("tokenizers"),
     }
-    _write(outputs, tokenizer, pieces, record)
+    with writing(outputs[BPE_SUFFIX]) as file:
+        file.write(tokenizer.to_str(pretty=True))
+    outputs.write_record(record)
+    with writing(outputs[".txt"]) as file:  # the last: where the lexicon exists, so does its BPE model
+        file.write(keep_first("".join(f"{piece}\t{count}\n" for piece, count in pieces.items())))
     return record
-
-
-def _alphabet_size(text: TrackedText) -> int:
-    """The number of different characters, without white space, with UNKNOWN."""
-    alphabet = {UNKNOWN}
-    for line in text:
-        alphabet.update(fold(line))
-    return sum(not character.isspace() for character in alphabet)
 
 
 def _lexicon(counts: Counter[str], settings: SubwordSettings) -> dict[str, int]:
@@ -100,27 +100,27 @@ def _lexicon(counts: Counter[str], settings: SubwordSettings) -> dict[str, int]:
     return {piece: counts[piece] for piece in found}
 
 
-def _train_tokenizer(text: TrackedText, alphabet: int, settings: SubwordSettings, listen: Listener) -> Any:
+def _train_tokenizer(text: TrackedText, characters: int, settings: SubwordSettings, listen: Listener) -> Any:
     """tokenizers counts the single characters in its size, and no piece reaches its maximum length."""
+
+    def spaced() -> Iterator[str]:
+        for line in text:
+            yield " ".join(fold(line).split())
+        listen({"event": "merging"})
+
     tokenizers, splits = extra("tokenizers"), extra("tokenizers", "pre_tokenizers")
     tokenizer = tokenizers.Tokenizer(extra("tokenizers", "models").BPE(unk_token=UNKNOWN))
     runs = splits.Split(tokenizers.Regex(_RUNS), "isolated")
     tokenizer.pre_tokenizer = splits.Sequence([splits.Split(" ", "removed"), runs])
     trainer = extra("tokenizers", "trainers").BpeTrainer(
-        vocab_size=settings.size + alphabet,
+        vocab_size=settings.size + characters,
         min_frequency=settings.min_count,
         max_token_length=settings.longest + 1,
         special_tokens=[UNKNOWN],
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_spaced(text, listen), trainer)
+    tokenizer.train_from_iterator(spaced(), trainer)
     return tokenizer
-
-
-def _spaced(text: TrackedText, listen: Listener) -> Iterator[str]:
-    for line in text:
-        yield " ".join(fold(line).split())
-    listen({"event": "merging"})
 
 
 @contextlib.contextmanager
@@ -135,12 +135,3 @@ def _cores(all_of_them: bool) -> Iterator[None]:
         os.environ.pop(name)
         if before is not None:
             os.environ[name] = before
-
-
-def _write(outputs: Outputs, tokenizer: Any, pieces: dict[str, int], record: dict[str, Any]) -> None:
-    """The lexicon is written last: where it exists, so does its BPE model."""
-    with writing(outputs[BPE_SUFFIX]) as file:
-        file.write(tokenizer.to_str(pretty=True))
-    outputs.write_record(record)
-    with writing(outputs[".txt"]) as file:
-        file.write(keep_first("".join(f"{piece}\t{count}\n" for piece, count in pieces.items())))

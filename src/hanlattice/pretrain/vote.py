@@ -55,7 +55,11 @@ def vote(
 ) -> VoteResult:
     """Write every sentence of the text with the spans that more than half of the models find, as JSONL."""
     models = [find_model(folder) for folder in folders]
-    _check_voters(models)
+    if len(models) < 2:
+        raise InputError(f"a vote needs two models or more, not {len(models)}")
+    for at, model in enumerate(models):
+        if model.resolve() in (other.resolve() for other in models[:at]):
+            raise InputError("this model is given twice, but has only one vote", model)
     parts = (file for model in models for file in model_files(model))
     check_output(out, [*map(resolve, (*text.files, *text.apart)), *parts])
     with writing(out) as file:  # an output that cannot be written is reported now, not after hours of work
@@ -127,14 +131,6 @@ def _lines(name: str) -> Iterator[str]:
     if suffix_format(path):
         return (sentence.text for sentence in read_corpus(path).sentences)
     return iter(RawText([path]))
-
-
-def _check_voters(models: Sequence[Path]) -> None:
-    if len(models) < 2:
-        raise InputError(f"a vote needs two models or more, not {len(models)}")
-    for at, model in enumerate(models):
-        if model.resolve() in (other.resolve() for other in models[:at]):
-            raise InputError("this model is given twice, but has only one vote", model)
 
 
 def _check_labels(taggers: Sequence[Predictor], models: Sequence[Path]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -53,18 +52,12 @@ def _cached(path: Path, shape: tuple[int, int]) -> States | None:
 
 
 def _write(path: Path, examples: Examples, lm: LanguageModelStates) -> None:
-    shape = (len(examples.chars), lm.width)
+    edges = np.flatnonzero(np.diff(np.cumsum(examples.lengths) // CHUNK)) + 1  # of parts of about CHUNK characters
     with writing(path, binary=True) as file:
-        header = {"descr": "<f2", "fortran_order": False, "shape": shape}
+        header = {"descr": "<f2", "fortran_order": False, "shape": (len(examples.chars), lm.width)}
         np.lib.format.write_array_header_1_0(file, header)
-        for low, high in _chunks(examples.lengths):
+        for low, high in pairwise([0, *edges.tolist(), len(examples.lengths)]):
             file.write(compute(examples, lm, np.arange(low, high)).astype("<f2", copy=False).tobytes())
-
-
-def _chunks(lengths: Ints) -> Iterator[tuple[int, int]]:
-    """(first sentence, last sentence + 1) of parts of about CHUNK characters."""
-    edges = np.flatnonzero(np.diff(np.cumsum(lengths) // CHUNK)) + 1
-    yield from pairwise([0, *edges.tolist(), len(lengths)])
 
 
 @torch.no_grad()

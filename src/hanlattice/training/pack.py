@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,10 @@ def pack(
     data["packed"] |= {"about": about} if about else {}
     save_frame(out, config, model.indexer, data, folder / LM)
     tensors = compressed(model.tagger.state_dict(), precision)
-    scores = _from_before(model, ("dev",) if test else ("dev", "test"))
+    trained = model.scores.get(BEFORE, {}) if "packed" in model.data else model.scores
+    before = {part: trained[part] for part in (("dev",) if test else ("dev", "test")) if part in trained}
+    scores = {name: value for name, value in model.scores.items() if name not in ("dev", "test", BEFORE)}
+    scores |= {BEFORE: before} if before else {}
     save_weights(out, tensors, scores, composer)
     if test:
         known = training_words(model, []) if model.indexer.cuts else None
@@ -107,17 +110,6 @@ def _facts(model: Model, precision: str) -> dict[str, Any]:
         facts.pop("test", None)
     before = {"before": [*packed.get("before", []), packed["precision"]]} if packed else {}
     return {**facts, "packed": {"precision": precision, **before}}
-
-
-def _from_before(model: Model, parts: Sequence[str]) -> dict[str, Any]:
-    """The scores of the trained model, as those before packing; a packed model already has them so."""
-    scores = model.scores
-    trained = scores.get(BEFORE, {}) if "packed" in model.data else scores
-    before = {part: trained[part] for part in parts if part in trained}
-    return {
-        **{name: value for name, value in scores.items() if name not in ("dev", "test", BEFORE)},
-        **({BEFORE: before} if before else {}),
-    }
 
 
 def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model:

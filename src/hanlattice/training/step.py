@@ -89,7 +89,10 @@ class Training:
     def save(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
         """Write the state. `identity` says which settings and data it belongs to; `carried` is passed on by batches."""
         self.record_loss()
-        tensors = {**self._tensors(carried), **self._optimizer_tensors(), "rng.cpu": torch.get_rng_state()}
+        tensors = self._tensors(carried)
+        for at, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{at}.{name}": value for name, value in slots.items() if value is not None}
+        tensors["rng.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
         metadata = {"format": FORMAT, "identity": identity, "progress": json.dumps(asdict(self.progress))}
@@ -112,7 +115,12 @@ class Training:
                 if name not in tensors or tensors[name].shape != tensor.shape:
                     raise ModelError(f"{path}: {name} does not fit the model; start again with another --out")
                 tensor.copy_(tensors[name])
-        self._load_optimizer(tensors)
+        slots: dict[int, dict[str, Any]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, at, slot = name.split(".", 2)
+                slots.setdefault(int(at), {})[slot] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
         torch.set_rng_state(tensors["rng.cpu"])
         if self.device.type == "cuda" and "rng.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
@@ -124,22 +132,6 @@ class Training:
         tensors: dict[str, Tensor] = {f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad}
         tensors |= {f"average.{at}": mean for at, mean in enumerate(self.average.mean)}
         return tensors | {f"carried.{name}": tensor for name, tensor in (carried or {}).items()}
-
-    def _optimizer_tensors(self) -> dict[str, Tensor]:
-        return {
-            f"optimizer.{at}.{name}": value
-            for at, slots in self.optimizer.state_dict()["state"].items()
-            for name, value in slots.items()
-            if value is not None
-        }
-
-    def _load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
-        slots: dict[int, dict[str, Any]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith("optimizer."):
-                _, at, slot = name.split(".", 2)
-                slots.setdefault(int(at), {})[slot] = tensor
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
 
 
 def tagger_gradients(tagger: Tagger, batch: Batch) -> Tensor:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,10 @@ def write_frame(folder: Path, source: Source) -> None:
     save_language_model_frame(folder, source.vocab, source.settings)
 
 
-def is_finished(folder: Path, direction: str) -> bool:
-    return (folder / weights_file(direction)).exists() and not (folder / state_file(direction)).exists()
-
-
-def finished_facts(folder: Path, direction: str, identity: str) -> dict[str, Any]:
-    """The facts of a finished direction, if its options and text are the same."""
+def finished_facts(folder: Path, direction: str, identity: str) -> dict[str, Any] | None:
+    """The facts of a finished direction, whose options and text must be the same; None if it is not finished."""
+    if not (folder / weights_file(direction)).exists() or (folder / state_file(direction)).exists():
+        return None
     facts = dict(load_language_model(folder, directions=(direction,)).facts[direction])
     if facts.get("identity") != identity:
         raise ModelError(f"{folder}: its {direction} direction was trained with other options or other text")
@@ -157,10 +155,11 @@ def _direction_table(facts: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table("", headings, tuple(rows))
 
 
-def write_curve(folder: Path, direction: str, events: Iterable[dict[str, Any]]) -> str | None:
+def write_curve(folder: Path, direction: str) -> str | None:
     """curve-DIRECTION.json, and the name of the plot beside it; None without matplotlib."""
     names = ("characters", "loss", "perplexity", "seconds")
-    points = [{name: event[name] for name in names} for event in events if event["event"] == "evaluate"]
+    evaluations = (event for event in read_log(folder, direction) if event["event"] == "evaluate")
+    points = [{name: event[name] for name in names} for event in evaluations]
     with writing(folder / f"curve-{direction}.json") as file:
         json.dump({"direction": direction, "points": points}, file, indent=1)
         file.write("\n")

@@ -25,9 +25,7 @@ from hanlattice.nn.language_model import CharLanguageModel, State
 from hanlattice.pretrain.lm.folder import (
     check_folder,
     finished_facts,
-    is_finished,
     log_file,
-    read_log,
     state_file,
     write_card,
     write_curve,
@@ -74,8 +72,8 @@ def train_language_model(
 def _train_direction(
     recipe: Recipe, source: Source, folder: Path, direction: str, resume: bool, listen: Listener
 ) -> dict[str, Any]:
-    if resume and is_finished(folder, direction):
-        return finished_facts(folder, direction, source.identity(recipe, direction))
+    if resume and (facts := finished_facts(folder, direction, source.identity(recipe, direction))) is not None:
+        return facts
     run = None
     try:
         run = _prepare(recipe, source, folder, direction, resume, listen)
@@ -292,7 +290,7 @@ def _finish(run: Run) -> dict[str, Any]:
     facts["seconds"] = round(run.progress.seconds, 2)
     save_direction(folder, direction, model.state_dict(), facts)
     write_card(folder)
-    picture = write_curve(folder, direction, read_log(folder, direction))
+    picture = write_curve(folder, direction)
     run.log.keep("done", direction=direction, held_out=facts["held_out"], seconds=facts["seconds"], curve=picture)
     (folder / state_file(direction)).unlink(missing_ok=True)
     return facts

@@ -30,10 +30,16 @@ def written(folder: Path, lines: list[str | bytes], name: str = "v.vec") -> Path
 
 def test_a_sound_file(tmp_path):
     report, vectors = check_vectors(written(tmp_path, ["3 2", *GOOD]))
-    assert report.sound
-    assert (report.form, report.header, report.rows, report.words, report.width) == ("text", (3, 2), 3, 3, 2)
-    assert (report.single_characters, report.repeated, report.skipped, report.zero) == (2, 0, 0, 1)
-    assert report.norms == pytest.approx({"mean": (5**0.5 + 5 + 0) / 3, "min": 0, "max": 5})
+    assert report["sound"]
+    assert (report["form"], report["header"], report["rows"], report["words"], report["width"]) == (
+        "text",
+        (3, 2),
+        3,
+        3,
+        2,
+    )
+    assert (report["single_characters"], report["repeated"], report["skipped"], report["zero"]) == (2, 0, 0, 1)
+    assert report["norms"] == pytest.approx({"mean": (5**0.5 + 5 + 0) / 3, "min": 0, "max": 5})
     assert vectors.words == ("江", "长江", "0")
 
 
@@ -42,12 +48,12 @@ def test_both_forms_of_our_own(tmp_path, name, binary):
     made = Vectors(("江", "长江"), np.array([[1, 2], [3, 4]], np.float32))
     write_vectors(tmp_path / name, made, binary=binary)
     report, _ = check_vectors(tmp_path / name)
-    assert (report.form, report.rows, report.sound) == ("binary" if binary else "text", 2, True)
+    assert (report["form"], report["rows"], report["sound"]) == ("binary" if binary else "text", 2, True)
 
 
 def test_without_a_header(tmp_path):
     report, _ = check_vectors(written(tmp_path, GOOD))
-    assert (report.header, report.rows, report.sound) == (None, 3, True)
+    assert (report["header"], report["rows"], report["sound"]) == (None, 3, True)
 
 
 def test_every_fault_has_its_lines(tmp_path):
@@ -56,7 +62,7 @@ def test_every_fault_has_its_lines(tmp_path):
         "沟 1e39 2", "溪 1 2", "塘 inf 1",
     ]  # fmt: skip
     report, _ = check_vectors(written(tmp_path, lines))
-    assert report.broken == (
+    assert report["broken"] == (
         (3, "too few numbers"),
         (4, "too many numbers"),
         (5, "not a number"),
@@ -67,10 +73,10 @@ def test_every_fault_has_its_lines(tmp_path):
         (12, "a value is not finite"),
         (14, "a value is not finite"),
     )
-    assert (report.rows, report.words, report.repeated, report.skipped) == (12, 2, 1, 9)
-    assert not report.header_is_right
-    assert not report.sound
-    facts = report.as_dict()
+    assert (report["rows"], report["words"], report["repeated"], report["skipped"]) == (12, 2, 1, 9)
+    assert not report["header_is_right"]
+    assert not report["sound"]
+    facts = report
     assert facts["problems"]["a value is not finite"] == 3
     assert (facts["sound"], facts["header_is_right"]) == (False, False)
 
@@ -80,16 +86,22 @@ def test_faults_of_a_binary_file(tmp_path):
     body = b"".join(word.encode() + b" " + np.array(row, "<f4").tobytes() + b"\n" for word, row in rows)
     (tmp_path / "v.bin").write_bytes(b"4 2\n" + body)
     report, _ = check_vectors(tmp_path / "v.bin")
-    assert (report.form, report.rows, report.words, report.repeated, report.skipped) == ("binary", 4, 2, 1, 1)
-    assert report.broken == ((3, "a value is not finite"),)
-    assert "a value is not finite" in report.notices[0]
-    assert not report.sound
+    assert (report["form"], report["rows"], report["words"], report["repeated"], report["skipped"]) == (
+        "binary",
+        4,
+        2,
+        1,
+        1,
+    )
+    assert report["broken"] == ((3, "a value is not finite"),)
+    assert "a value is not finite" in report["notices"][0]
+    assert not report["sound"]
 
 
 def test_text_that_begins_with_broken_rows_is_still_text(tmp_path):
     report, vectors = check_vectors(written(tmp_path, ["62 2", *["坏 x 1"] * 60, "江 1 2", "河 3 4"]))
-    assert (report.form, report.rows, report.words, report.skipped) == ("text", 62, 2, 60)
-    assert report.broken == tuple((line, "not a number") for line in range(2, 62))
+    assert (report["form"], report["rows"], report["words"], report["skipped"]) == ("text", 62, 2, 60)
+    assert report["broken"] == tuple((line, "not a number") for line in range(2, 62))
     assert vectors.words == ("江", "河")
 
 
@@ -103,12 +115,12 @@ def test_the_check_and_the_reader_agree(tmp_path, rows, header):
     path = written(tmp_path, [*header, *GOOD, *rows])
     expected = read_vectors(path)
     report, _ = check_vectors(path)
-    assert len(report.broken) == report.skipped == expected.skipped
-    assert report.repeated == sum(
+    assert len(report["broken"]) == report["skipped"] == expected.skipped
+    assert report["repeated"] == sum(
         int(n.split(" rows repeat")[0].split()[-1]) for n in expected.notices if "repeat" in n
     )
-    assert report.header_is_right == (not any("promises" in notice for notice in expected.notices))
-    assert report.sound == (not expected.notices)
+    assert report["header_is_right"] == (not any("promises" in notice for notice in expected.notices))
+    assert report["sound"] == (not expected.notices)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"3 0\n", "只是 文字\n".encode(), b"9 2\n\x00\x01", b"2 2\n\xe6 "])
@@ -137,24 +149,24 @@ def test_coverage_by_plain_loops(corpus, words):
         return
     found = cover(ones(words), "x", iter(corpus))
     known = {word for word in words if len(word) == 1}
-    assert (found.positions, found.types) == (len(seen), len(set(seen)))
-    assert (found.positions_in, found.types_in) == (sum(c in known for c in seen), len(known & set(seen)))
-    assert set(found.missing) == set(seen) - known
+    assert (found["positions"], found["types"]) == (len(seen), len(set(seen)))
+    assert (found["positions_in"], found["types_in"]) == (sum(c in known for c in seen), len(known & set(seen)))
+    assert set(found["missing"]) == set(seen) - known
     long = {word for word in words if len(word) > 1}
     texts = [fold(sentence.text) for sentence in corpus]
     places = [word for text in texts for word in long for at in range(len(text)) if text.startswith(word, at)]
     if not places:
-        assert found.words is None
+        assert found["words"] is None
         return
-    assert found.words is not None
-    assert (found.words["words"], found.words["positions"]) == (len(set(places)), len(places))
+    assert found["words"] is not None
+    assert (found["words"]["words"], found["words"]["positions"]) == (len(set(places)), len(places))
     entities = [text[span.start : span.end] for text, s in zip(texts, corpus, strict=True) for span in s.spans or ()]
-    assert found.words["entities"]["tokens_in"] == sum(entity in long for entity in entities)
+    assert found["words"]["entities"]["tokens_in"] == sum(entity in long for entity in entities)
 
 
 def test_a_file_of_characters_covers_characters():
     found = cover(ones(["长", "0"]), "x", [Sentence("长江７", (Span(0, 2, "LOC"),))])
-    assert (found.positions_in, found.positions, found.missing, found.words) == (2, 3, ("江",), None)
+    assert (found["positions_in"], found["positions"], found["missing"], found["words"]) == (2, 3, ("江",), None)
 
 
 @pytest.mark.parametrize("when", [0, 1])

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Annotated, Any
-
 import typer
-from rich.console import Console
-
+from collections.abc import Iterable
+from collections.abc import Iterator
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.raw import RawText
 from hanlattice.evaluation.report import Table
 from hanlattice.files import shown
-from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover
+from hanlattice.pretrain.inspection import Neighbours
+from hanlattice.pretrain.inspection import check_vectors
+from hanlattice.pretrain.inspection import cover
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import read_vectors
+from pathlib import Path
+from rich.console import Console
+from typing import Annotated
+from typing import Any
+
 
 app = typer.Typer(help="Inspect a vector file.", no_args_is_help=True)
 _RAW = (".txt", ".text", ".gz", ".xz")
@@ -61,15 +64,14 @@ def check(
     named = [(shown(name), resolve(name)) for name in corpora or ()]
     check_readable(path for _, path in named)
     report, vectors = check_vectors(resolve(file))
-    covered = [cover(vectors, name, _sentences(path, format)) for name, path in named]
-    facts = {**report.as_dict(), "corpora": [coverage.as_dict() for coverage in covered]}
+    facts = {**report, "corpora": [cover(vectors, name, _sentences(path, format)) for name, path in named]}
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
         return
     _show(_report_rows(facts), shown(file))
     for coverage in facts["corpora"]:
         _show(_coverage_rows(coverage), coverage["name"])
-    typer.echo("the file is sound" if report.sound else "the file can be used, but it is not sound: see above")
+    typer.echo("the file is sound" if report["sound"] else "the file can be used, but it is not sound: see above")
 
 
 def _sentences(path: Path, format: str) -> Iterable[Sentence]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,82 +22,42 @@ _DIGITS = 6  # of a cosine that are right in float32: cosines that differ in lat
 _SUGGESTIONS = 5  # words that an error proposes
 
 
-@dataclass(frozen=True)
-class VectorReport:
-    """`broken` has (the line, or in a binary file the row from 1; what is wrong) of every row that is left out."""
+def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
+    """What a file contains, for JSON, and the vectors that can be used; a file that cannot be used is an InputError.
 
-    file: str
-    form: str  # text or binary
-    header: tuple[int, int] | None  # the count and width that it promises
-    rows: int
-    words: int
-    width: int
-    single_characters: int
-    repeated: int  # rows of a word that an earlier row has
-    skipped: int
-    broken: tuple[tuple[int, str], ...]
-    zero: int  # vectors that are all zeros
-    norms: dict[str, float]  # mean, min and max
-    notices: tuple[str, ...]
-
-    @property
-    def header_is_right(self) -> bool:
-        return self.header is None or self.header[0] == self.rows
-
-    @property
-    def sound(self) -> bool:
-        return self.header_is_right and not self.repeated and not self.skipped
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON, with the verdict and the number of each problem."""
-        problems = dict(Counter(problem for _, problem in self.broken))
-        return {**asdict(self), "header_is_right": self.header_is_right, "sound": self.sound, "problems": problems}
-
-
-def check_vectors(path: str | Path) -> tuple[VectorReport, Vectors]:
-    """The report, and the vectors that can be used; a file that cannot be used is an InputError."""
+    `broken` has (the line, or in a binary file the row from 1; what is wrong) of every row that is left out, `problems`
+    the number of each. `repeated` are rows of a word that an earlier row has.
+    """
     vectors, found = examine_vectors(path)
     lengths = norms(vectors)
-    report = VectorReport(
-        file=shown(path),
-        form=found.form,
-        header=found.header,
-        rows=found.rows,
-        words=len(vectors),
-        width=vectors.width,
-        single_characters=sum(len(word) == 1 for word in vectors.words),
-        repeated=found.repeated,
-        skipped=vectors.skipped,
-        broken=found.broken,
-        zero=int((lengths == 0).sum()),
-        norms={"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())},
-        notices=vectors.notices,
-    )
+    header_is_right = found.header is None or found.header[0] == found.rows
+    report = {
+        "file": shown(path),
+        "form": found.form,  # text or binary
+        "header": found.header,  # the count and width that it promises
+        "rows": found.rows,
+        "words": len(vectors),
+        "width": vectors.width,
+        "single_characters": sum(len(word) == 1 for word in vectors.words),
+        "repeated": found.repeated,
+        "skipped": vectors.skipped,
+        "broken": found.broken,
+        "zero": int((lengths == 0).sum()),
+        "norms": {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())},
+        "notices": vectors.notices,
+        "header_is_right": header_is_right,
+        "sound": header_is_right and not found.repeated and not vectors.skipped,
+        "problems": Counter(problem for _, problem in found.broken),
+    }
     return report, vectors
 
 
-@dataclass(frozen=True)
-class CorpusCoverage:
-    """How much of a corpus has vectors. White space does not count as a character.
+def cover(vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Listener = ignore) -> dict[str, Any]:
+    """Read a corpus once, and count which characters, and words of the lattice, have vectors; for JSON.
 
-    Positions count every character of the text, types each different one once. `words` is the `WordCoverage` of what
-    the lattice finds, with the size of its lexicon; None where no word of the file occurs.
+    White space does not count as a character. Positions count every character of the text, types each different one
+    once. `words` is the `WordCoverage` with the size of the lexicon; None where no word of the file occurs.
     """
-
-    name: str
-    positions: int
-    positions_in: int
-    types: int
-    types_in: int
-    missing: tuple[str, ...]  # the most frequent characters without a vector
-    words: dict[str, Any] | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def cover(vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Listener = ignore) -> CorpusCoverage:
-    """Read a corpus once, and count its characters and the words of the lattice in it."""
     counts: Counter[str] = Counter()
     found = tally_words(vectors.words, [(name, _counted(sentences, counts))], listen)
     known = {fold_digits(word) for word in vectors.words if len(word) == 1}
@@ -107,15 +66,15 @@ def cover(vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Li
         raise InputError("the corpus is empty: there is no character in it", name)
     words = found.overall.coverage(found.lexicon)
     missing = [character for character in met if character not in known]
-    return CorpusCoverage(
-        name=name,
-        positions=sum(met.values()),
-        positions_in=sum(count for character, count in met.items() if character in known),
-        types=len(met),
-        types_in=len(met) - len(missing),
-        missing=tuple(missing[:20]),
-        words={"lexicon": len(found.rows), **words.as_dict()} if words.positions else None,
-    )
+    return {
+        "name": name,
+        "positions": sum(met.values()),
+        "positions_in": sum(count for character, count in met.items() if character in known),
+        "types": len(met),
+        "types_in": len(met) - len(missing),
+        "missing": tuple(missing[:20]),  # the most frequent ones
+        "words": {"lexicon": len(found.rows), **words.as_dict()} if words.positions else None,
+    }
 
 
 def _counted(sentences: Iterable[Sentence], counts: Counter[str]) -> Iterator[Sentence]:

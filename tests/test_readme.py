@@ -21,9 +21,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hanlattice.compare import run
 from hanlattice.data.download import KNOWN
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
 from tests.cli.command import hanlattice
+from tests.compare.conftest import SERVER
 from tests.documents import ROOT, blocks, commands
 from tests.made import sentences, write_made
 
@@ -46,7 +48,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copytree(ROOT / "configs", clone / "configs")
     shutil.copy(ROOT / "README.md", clone)
     resume = top / "shared" / "data" / "ner" / "resume"
-    write_made(resume)
+    write_made(resume, train=40)
     (clone / "own").mkdir()
     for part in ("train.bmes", "test.bmes"):
         for folder in (clone, clone / "own"):
@@ -56,6 +58,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(top)})
     with pytest.MonkeyPatch.context() as here:
         here.setenv("HANLATTICE_CACHE", str(top / "cache"))
+        here.setattr(run, "CONTEXT", SERVER)
         here.chdir(clone)
         yield clone
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.cli.command import Outcome, hanlattice, run
+from tests.cli.command import Outcome, hanlattice
 from tests.made import made_tree, write_toml
 
 
@@ -160,10 +160,3 @@ def test_an_output_that_cannot_be_written(data, lattice_folder):
     hanlattice("train", config, "--out", data / "file" / "run").refused("cannot write")
     hanlattice("tag", "-m", lattice_folder, "-o", data, "王").refused("cannot write", "it is a folder")
     hanlattice("tag", "-m", lattice_folder, "-o", data / "file" / "x", "王").refused("cannot write")
-
-
-def test_the_real_program_ends_with_2_and_no_traceback(tmp_path):
-    run("info", tmp_path / "none").refused("none: there is no such model folder")
-    unknown = run("tga", "x")
-    assert unknown.code == 2
-    assert "Traceback" not in unknown.err

@@ -21,7 +21,7 @@ from hanlattice.pretrain.lm import train as lm_train
 from hanlattice.pretrain.lm.recipe import HELP, Recipe
 from hanlattice.pretrain.lm.score import text_surprise
 from hanlattice.pretrain.lm.train import train_language_model
-from tests.cli.command import hanlattice, run
+from tests.cli.command import hanlattice
 from tests.pretrain.lm.made import TINY, files_of_any_size, limit_files, tiny
 
 OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
@@ -104,13 +104,6 @@ def test_no_room_for_the_first_state_is_reported(text, tmp_path):
     done.refused("state-forward.safetensors: the file would be larger than allowed here")
     assert {file.name for file in (tmp_path / "lm").iterdir()} == {"chars.txt", "lm.json", "log-forward.jsonl"}
     assert hanlattice(*command).code == 0
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_scores_that_cannot_be_written_are_reported(folder):
-    with open("/dev/full", "wb") as full:
-        done = run("lm", "score", "-m", folder, "王小明去了", stdout=full)
-    done.refused("cannot write the output: the disk is full")
 
 
 def test_names_that_are_not_utf8(text, tmp_path):

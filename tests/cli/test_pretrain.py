@@ -6,17 +6,16 @@ import gzip
 import io
 import json
 import os
-import resource
-import signal
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from hanlattice.cli.pretrain import PassMeter, SubwordMeter
+from hanlattice.cli.pretrain import PassMeter, SubwordMeter, VectorMeter
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors
-from tests.cli.command import Outcome, hanlattice, run, start
+from tests.cli.command import Outcome, hanlattice, run
+from tests.pretrain.lm.made import files_of_any_size, limit_files
 from tests.pretrain.text import write_text
 
 SMALL = ("--dim", "5", "--epochs", "2", "--min-count", "2")
@@ -76,17 +75,16 @@ def test_a_lexicon_of_the_cache(raw, tmp_path, cache):
 # ---- stopped
 
 
-def test_ctrl_c_and_resume(raw, tmp_path):
-    command = ("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "c", "--dim", "5", "--epochs", "3000")
-    with start(*command, bufsize=0) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith(b"note: "), "it has counted, and has loaded all that it prints with"
+def test_ctrl_c_and_resume(raw, tmp_path, monkeypatch):
+    def stop(*_: object) -> None:
         assert (tmp_path / "c.state").exists()
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert b"the same command with --resume goes on" in err
-    assert b"Traceback" not in err
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VectorMeter, "_on_epoch", stop)
+        stopped = vectors(raw, tmp_path / "c", "--epochs", "3000")
+    assert stopped.code == 130
+    assert "the same command with --resume goes on" in stopped.err
     assert not (tmp_path / "c.vec").exists()
     vectors(raw, tmp_path / "c").refused("c.state belongs to an interrupted run")
     vectors(raw, tmp_path / "c", "--resume").refused("c.state belongs to a run with other settings")
@@ -187,7 +185,9 @@ def test_a_full_disk(raw, tmp_path):
     """The state is small at first and grows by the matrices; what is refused leaves no half file."""
     limit = 3000
     command = ("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "full" / "c", *SMALL)
-    limited = run(*command, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    with files_of_any_size():
+        limit_files(limit)
+        limited = hanlattice(*command)
     assert limited.code == 2, limited
     assert "c.state: the file would be larger than allowed here" in limited.err
     assert "Traceback" not in limited.err

@@ -11,7 +11,7 @@ import pytest
 
 from hanlattice.data.segmented import read_segmented
 from hanlattice.evaluation.segmentation import score_segmentation
-from tests.cli.command import hanlattice, run
+from tests.cli.command import hanlattice
 
 GOLD = "江泽民 主席 在 北京 讲话\n\n江泽民 主席 到 １９９８年 的 上海\n"
 TEST = "江 泽民 主席 在 北京 讲话\n江泽民主席\u3000到 1998年 的\t上海\n\n"
@@ -142,7 +142,7 @@ def test_files_that_cannot_be_read(files, tmp_path):
 
 def test_odd_characters_are_shown_on_one_line(tmp_path):
     gold, test = write(tmp_path, gold="a\x07b [red] 好\n", test="a \x07b [red]好\n")
-    outcome = run("score", gold, test)
+    outcome = hanlattice("score", gold, test)
     assert (outcome.code, outcome.err) == (0, "")
     assert "a\\x07b" in outcome.text
     assert "in [red]好 ×1" in outcome.text

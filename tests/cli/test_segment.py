@@ -15,7 +15,7 @@ from hanlattice.errors import InputError
 from hanlattice.predict import TEXTS, TRUST_MOST, Predictor
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.training.loop import train
-from tests.cli.command import hanlattice, run
+from tests.cli.command import hanlattice
 from tests.cutting import cutting_tree
 from tests.made import sentences
 
@@ -73,10 +73,10 @@ def test_texts_files_and_standard_input_in_their_order(folder, tmp_path):
     assert hanlattice("segment", "-m", folder, "-").out == b""
 
 
-def test_on_the_real_command_line(folder, tmp_path):
+def test_a_file_into_a_file(folder, tmp_path):
     texts = [sentence.text for sentence in sentences(40, 8)]
     (tmp_path / "in.txt").write_text("\n".join(texts), "utf-8")
-    outcome = run("segment", "-m", folder, tmp_path / "in.txt", "-o", tmp_path / "out.txt")
+    outcome = hanlattice("segment", "-m", folder, tmp_path / "in.txt", "-o", tmp_path / "out.txt")
     assert (outcome.code, outcome.out, outcome.err) == (0, b"", "")
     found = lines((tmp_path / "out.txt").read_bytes())
     assert [line.replace(" ", "") for line in found] == texts

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hanlattice.text.vectors import Vectors, write_vectors
-from tests.cli.command import hanlattice, run
+from tests.cli.command import hanlattice
 
 WORDS = ("桥", "江", "长江", "大桥", "[b]")
 
@@ -44,9 +44,9 @@ def test_neighbours_of_a_download(file, cache):
 
 
 def test_neighbours_of_very_large_vectors(tmp_path):
-    """Nothing but the answer: no warning of an overflow."""
+    """Nothing but the answer: no warning of an overflow, which would be an error here."""
     (tmp_path / "v.vec").write_text("3 2\n甲 3e38 3e38\n乙 3e38 3e38\n丙 1 0\n", "utf-8")
-    outcome = run("vectors", "neighbours", "甲", "-v", tmp_path / "v.vec")
+    outcome = hanlattice("vectors", "neighbours", "甲", "-v", tmp_path / "v.vec")
     assert (outcome.code, outcome.text, outcome.err) == (0, "甲: 乙 1.000  丙 0.707\n", "")
 
 

@@ -71,13 +71,13 @@ def tag(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
     """Find the entities of a text, of files, or of standard input: one result for each line."""
-    from hanlattice.models.device import use_threads
-    from hanlattice.predict import load
-
     chosen = _format(format, out, nbest)
     if math.isnan(min_score):  # older typers let it pass the limits above
         raise InputError("--min-score must be from 0 to 1, not nan")
     texts, folder = begin(inputs, text, out, lexicon, model)
+    from hanlattice.models.device import use_threads  # torch, which takes seconds, after what can be wrong
+    from hanlattice.predict import load
+
     use_threads(threads)
     tagger = load(folder, device, fast)
     add_words(tagger, lexicon)

@@ -107,7 +107,7 @@ def test_it_finds_what_it_learnt(model):
     assert all(span.score > 0.5 for span in document.spans)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=texts)
 @example(text="")
 @example(text="".join(STRANGE))

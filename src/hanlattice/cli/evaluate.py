@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,6 +53,7 @@ def evaluate(
     """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the bakeoff counts."""
     from hanlattice.models.device import use_threads
     from hanlattice.models.folder import load_model
+    from hanlattice.predict import Predictor
     from hanlattice.training.corpora import read_for
 
     check_trust(trust, lexicon)
@@ -61,20 +61,17 @@ def evaluate(
     loaded = load_model(find_named(model), device)
     corpus = read_for([loaded], file, format, scheme)
     note(*corpus.notices, *filter(None, [loaded.other_segmenter()]))
-    _check(loaded, corpus, file, loose, words)
+    if loose and corpus.tags is None:
+        raise InputError("--loose counts tags, and this file has spans; give columns", file)
+    if words is not None and not loaded.indexer.cuts:
+        raise InputError("--words is for a segmenter, and this model is none")
     known = _known(loaded, train, format, scheme)
-    report = _report(loaded, corpus, file, loose, known, _add_words(loaded, lexicon, trust))
+    predictor = Predictor(loaded)
+    add_words(predictor, lexicon, trust)
+    report = _report(loaded, corpus, file, loose, known, predictor.trust if lexicon else 0.0)
     how = ", counted as the original code does" if loose else ""
     title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{how}"
     show_scores(report, title, WORDS if words is None else words, as_json)
-
-
-def _check(model: Model, corpus: Corpus, file: str, loose: bool, words: int | None) -> None:
-    """Refuse options that are not for this file or this model."""
-    if loose and corpus.tags is None:
-        raise InputError("--loose counts tags, and this file has spans; give columns", file)
-    if words is not None and not model.indexer.cuts:
-        raise InputError("--words is for a segmenter, and this model is none")
 
 
 def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
@@ -91,17 +88,6 @@ def _known(model: Model, train: str | None, format: str, scheme: str) -> Collect
     known = training_words(model, notes)
     note(*notes)
     return known
-
-
-def _add_words(model: Model, dictionaries: list[Path] | None, trust: float | None) -> float:
-    """Give the model a user's words, as `tag` and `segment` do; how much more they count."""
-    from hanlattice.predict import Predictor
-
-    if not dictionaries:
-        return 0.0
-    predictor = Predictor(model)
-    add_words(predictor, dictionaries, trust)
-    return predictor.trust
 
 
 def _report(

@@ -79,8 +79,14 @@ def score(
     totals = {name: mean_score(total, symbols).as_dict() for name, total in bits.items()}
     if as_json:
         typer.echo(json.dumps({"total": totals}))
-    else:
-        _show_totals(totals, symbols > _SHOWN)
+        return
+    for name, total in totals.items():
+        typer.echo(
+            f"{name}: {total['bits']:.4f} bits a character, perplexity {total['perplexity']:.3f}, over "
+            f"{total['symbols']:,} characters and line ends"
+        )
+    if symbols > _SHOWN:
+        typer.echo("the text is long, so its characters are not shown; --json has them all", err=True)
 
 
 @app.command("sample")
@@ -170,13 +176,3 @@ def _show_lines(texts: Sequence[str], each: dict[str, list[Bits]]) -> None:
 def _cell(bits: float) -> str:
     colour = next(colour for most, colour in _COLOURS if bits <= most)
     return f"[{colour}]{bits:.2f}[/]"
-
-
-def _show_totals(totals: dict[str, Any], long: bool) -> None:
-    for name, total in totals.items():
-        typer.echo(
-            f"{name}: {total['bits']:.4f} bits a character, perplexity {total['perplexity']:.3f}, over "
-            f"{total['symbols']:,} characters and line ends"
-        )
-    if long:
-        typer.echo("the text is long, so its characters are not shown; --json has them all", err=True)

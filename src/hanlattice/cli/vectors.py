@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
-from collections.abc import Iterable
-from collections.abc import Iterator
+from rich.console import Console
+
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.raw import RawText
 from hanlattice.evaluation.report import Table
 from hanlattice.files import shown
-from hanlattice.pretrain.inspection import Neighbours
-from hanlattice.pretrain.inspection import check_vectors
-from hanlattice.pretrain.inspection import cover
+from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import read_vectors
-from pathlib import Path
-from rich.console import Console
-from typing import Annotated
-from typing import Any
-
 
 app = typer.Typer(help="Inspect a vector file.", no_args_is_help=True)
 _RAW = (".txt", ".text", ".gz", ".xz")

@@ -6,29 +6,25 @@ that occur nowhere in them have no effect. Words are matched as the lattice matc
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Sequence
-from dataclasses import asdict
-from dataclasses import dataclass
-from hanlattice.data.raw import groups
-from hanlattice.errors import InputError
-from hanlattice.events import Listener
-from hanlattice.events import ignore
-from hanlattice.files import check_output
-from hanlattice.pretrain.outputs import check_readable
-from hanlattice.text.lattice import Ints
-from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.lexicon import Matches
-from hanlattice.text.normal import fold_digits
-from hanlattice.text.sentence import Sentence
-from hanlattice.text.vectors import Vectors
-from hanlattice.text.vectors import write_vectors
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from hanlattice.data.raw import groups
+from hanlattice.errors import InputError
+from hanlattice.events import Listener, ignore
+from hanlattice.files import check_output
+from hanlattice.pretrain.outputs import check_readable
+from hanlattice.text.lattice import Ints
+from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.normal import fold_digits
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.vectors import Vectors, write_vectors
 
 CHARACTERS = ("met", "all", "none")
 ALL = "all"  # the name of all corpora taken together

@@ -10,29 +10,20 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from hanlattice.data.raw import RawText
-from hanlattice.data.raw import groups
-from hanlattice.errors import InputError
-from hanlattice.errors import OutputError
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from hanlattice.data.raw import RawText, groups
+from hanlattice.errors import InputError, OutputError
 from hanlattice.events import Listener
 from hanlattice.extras import extra
-from hanlattice.files import opening
-from hanlattice.files import reason
-from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.lexicon import read_entries
-from hanlattice.text.normal import fold
-from hanlattice.text.normal import fold_digits
+from hanlattice.files import opening, reason
+from hanlattice.text.lexicon import Lexicon, read_entries
+from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.spans import WORD
 from hanlattice.text.vocab import bigrams
-from pathlib import Path
-from typing import Any
-from typing import IO
-from typing import TYPE_CHECKING
-
 
 if TYPE_CHECKING:
     from hanlattice.predict import Document

@@ -69,7 +69,7 @@ def _measure(name: str, every: int) -> tuple[int, dict[str, float], list[Row]]:
     characters = learn(known, rest, alone)(new, alone[: len(new)])
     stretched = composed * (rest.norm(dim=1).mean() / composed.norm(dim=1).mean())
     ways = {
-        "mean of all words": table.mean().expand(len(new), -1),
+        "mean of all words": rest.mean(0).expand(len(new), -1),
         "mean of the words inside": _inside(new, lexicon, table),
         "characters": characters,
         "characters and known ends": composed,

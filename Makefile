@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo train-demo test check bench docs clean
 
@@ -48,12 +50,15 @@ clean:
 # The C library is a part of the package, so its sources count as well.
 SOURCES := hatch_build.py $(wildcard src/hanlattice/ops/*.[ch] src/hanlattice/ops/*/*.[ch])
 
-# Compiled here, where it can be seen, and once: pip finds it up to date. Without a compiler the package does without it.
+# The C library is compiled while pip installs what the package needs, and only if it changed; then pip finds it up to date.
+# Without a compiler the package does without it.
+REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*p["dependencies"], *p["optional-dependencies"].get("$(1)", ()), sep="\n")
 define install
-@$(BIN)/python hatch_build.py --if-changed || true
-@echo "installing hanlattice$(1) and what it needs …"
-@$(PIP) -e '.$(1)'
-@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # on all cores, where pip would take one
+@$(BIN)/python -c '$(REQUIREMENTS)' > .venv/requirements.txt
+@echo "installing what hanlattice$(if $(1),[$(1)]) needs …"
+@$(BIN)/python hatch_build.py --if-changed & $(PIP) -r .venv/requirements.txt && wait
+@$(PIP) -e '.$(if $(1),[$(1)])'
 @touch $@
 endef
 
@@ -61,11 +66,11 @@ endef
 	$(call install)
 
 .venv/plot-installed: .venv/installed
-	$(call install,[plot])
+	$(call install,plot)
 
 .venv/docs-installed: .venv/installed
-	$(call install,[docs])
+	$(call install,docs)
 
 .venv/test-installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)
-	$(call install,[test])
+	$(call install,test)
 	@touch .venv/installed $@

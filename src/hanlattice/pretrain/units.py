@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from hanlattice.data.raw import RawText, groups
 from hanlattice.errors import InputError, OutputError
@@ -54,38 +54,41 @@ class Unit(StrEnum):
 # ---- units of lines
 
 
-class Units:
+class Units(Protocol):
     """Takes lines and gives the units of each; the result of a `slow` one is cached on disk during the first pass."""
 
+    slow: bool
+
+    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]: ...
+
+
+class Characters:
     slow = False
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        return map(self.cut, lines)
-
-    def cut(self, line: str) -> list[str]:
-        """The units of one line."""
-        raise NotImplementedError
+        for line in lines:
+            yield list("".join(fold_digits(line).split()))
 
 
-class Characters(Units):
-    def cut(self, line: str) -> list[str]:
-        return list("".join(fold_digits(line).split()))
+class Bigrams:
+    slow = False
+
+    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        return map(bigrams, lines)
 
 
-class Bigrams(Units):
-    def cut(self, line: str) -> list[str]:
-        return bigrams(line)
+class JiebaWords:
+    slow = False
 
-
-class JiebaWords(Units):
     def __init__(self) -> None:
         self._cut = extra("rjieba").cut
 
-    def cut(self, line: str) -> list[str]:
-        return [word for run in fold(line).split() for word in self._cut(run)]
+    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        for line in lines:
+            yield [word for run in fold(line).split() for word in self._cut(run)]
 
 
-class LexiconWords(Units):
+class LexiconWords:
     """The most probable path through the words of a lexicon; see `BestPath`."""
 
     slow = True
@@ -93,11 +96,12 @@ class LexiconWords(Units):
     def __init__(self, path: str | Path) -> None:
         self._path = BestPath.load(path)
 
-    def cut(self, line: str) -> list[str]:
-        return self._path.words(" ".join(fold(line).split()))
+    def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        for line in lines:
+            yield self._path.words(" ".join(fold(line).split()))
 
 
-class ModelWords(Units):
+class ModelWords:
     """The words that a segmentation model finds; a character outside of them is a word of its own."""
 
     slow = True
@@ -126,7 +130,7 @@ def words_and_gaps(document: Document) -> list[str]:
     return [part for word in words for part in word.split()]
 
 
-class Subwords(Units):
+class Subwords:
     """The pieces of the BPE model that `pretrain subwords` wrote beside the lexicon."""
 
     slow = True

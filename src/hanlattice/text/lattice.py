@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Value = TypeVar("Value")
 
 
 def whole_numbers(name: str, values: Any) -> Ints:
@@ -25,59 +26,35 @@ def whole_numbers(name: str, values: Any) -> Ints:
     return array
 
 
+def unchecked(kind: type[Value], names: Sequence[str], arrays: Sequence[Ints]) -> Value:
+    """A frozen value of int64 arrays derived from checked ones: no second check, an empty cache."""
+    value = object.__new__(kind)
+    for name, array in zip(names, arrays, strict=True):
+        array.flags.writeable = False
+        object.__setattr__(value, name, array)
+    object.__setattr__(value, "cache", {})
+    return value
+
+
+def refuse_words(bad: npt.NDArray[np.bool_], why: str, *places: Ints) -> None:
+    """A ValueError with the first word that is bad, by its sentence, start, end and id."""
+    if bad.any():
+        at = int(bad.argmax())
+        values = tuple(int(place[at]) for place in places)
+        raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
+
+
 def cells(lengths: Ints) -> tuple[Ints, Ints]:
     """(row, column) of everything in rows of these lengths, row by row."""
     row = np.repeat(np.arange(len(lengths)), lengths)
     return row, np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
 
 
-class _Places:
-    """What Lattice and Segments share: frozen values of int64 arrays, checked unless they come from checked ones."""
-
-    _names: ClassVar[tuple[str, ...]]
-    sentence: Ints
-    start: Ints
-    end: Ints
-    word: Ints
-
-    def __post_init__(self) -> None:
-        for name in self._names:
-            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
-        self._check()
-
-    def _check(self) -> None:
-        raise NotImplementedError
-
-    def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
-        """A ValueError with the first word that is bad."""
-        if bad.any():
-            at = int(bad.argmax())
-            values = tuple(int(place[at]) for place in (self.sentence, self.start, self.end, self.word))
-            raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
-
-    @classmethod
-    def trusted(cls, *arrays: Ints) -> Self:
-        """From int64 arrays derived from checked ones: not checked again, and frozen."""
-        value = object.__new__(cls)
-        for name, array in zip(cls._names, arrays, strict=True):
-            array.flags.writeable = False
-            object.__setattr__(value, name, array)
-        object.__setattr__(value, "cache", {})
-        return value
-
-    def __len__(self) -> int:
-        return len(self.word)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in self._names
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+_OF_LATTICE = ("lengths", "sentence", "start", "end", "word")
 
 
 @dataclass(frozen=True, eq=False)
-class Lattice(_Places):
+class Lattice:
     """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w]. The order is the caller's.
 
     Words have two characters or more and lie inside their sentence. The same span may come more than once.
@@ -91,7 +68,10 @@ class Lattice(_Places):
     word: Ints  # [W]
     cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    _names = ("lengths", "sentence", "start", "end", "word")
+    def __post_init__(self) -> None:
+        for name in _OF_LATTICE:
+            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
+        self._check()
 
     def _check(self) -> None:
         B = len(self.lengths)
@@ -104,6 +84,14 @@ class Lattice(_Places):
         self._refuse((self.start < 0) | (self.end > self.lengths[self.sentence]), "it does not lie inside its sentence")
         self._refuse(self.word < 0, "its id is negative")
 
+    def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
+        refuse_words(bad, why, self.sentence, self.start, self.end, self.word)
+
+    @classmethod
+    def trusted(cls, *arrays: Ints) -> Lattice:
+        """A lattice of int64 arrays derived from checked ones: not checked again, and frozen."""
+        return unchecked(cls, _OF_LATTICE, arrays)
+
     @classmethod
     def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:
         """A lattice from (sentence, start, end, word id), half-open."""
@@ -113,14 +101,30 @@ class Lattice(_Places):
                 raise ValueError(f"a word is (sentence, start, end, id), not {tuple(row)}")
         return cls(np.array(lengths), *np.array(rows).reshape(-1, 4).T)
 
+    def __len__(self) -> int:
+        return len(self.word)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lattice) and all(
+            np.array_equal(mine, theirs) for mine, theirs in zip(self._arrays(), other._arrays(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
     def reversed(self) -> Lattice:
         """The lattice of the mirrored sentences: (start, end) → (length − end, length − start). Word order stays."""
         length = self.lengths[self.sentence]
         return Lattice.trusted(self.lengths, self.sentence, length - self.end, length - self.start, self.word)
 
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.lengths, self.sentence, self.start, self.end, self.word
+
+
+_OF_SEGMENTS = ("lengths", "counts", "start", "end", "word")
+
 
 @dataclass(frozen=True, eq=False)
-class Segments(_Places):
+class Segments:
     """Word w covers characters [start[w], end[w]) of its sentence; its id is word[w].
 
     Words stand sentence by sentence, from left to right, and cover each sentence exactly: nothing is left out and
@@ -135,7 +139,10 @@ class Segments(_Places):
     word: Ints  # [W]
     cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    _names = ("lengths", "counts", "start", "end", "word")
+    def __post_init__(self) -> None:
+        for name in _OF_SEGMENTS:
+            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
+        self._check()
 
     def _check(self) -> None:
         if len(self.lengths) != len(self.counts) or len({len(self.start), len(self.end), len(self.word)}) != 1:
@@ -167,8 +174,26 @@ class Segments(_Places):
             b = int(wrong.argmax())
             raise ValueError(f"sentence {b} has {self.lengths[b]} characters, but its words cover {covered[b]}")
 
+    def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
+        refuse_words(bad, why, self.sentence, self.start, self.end, self.word)
+
+    @classmethod
+    def trusted(cls, *arrays: Ints) -> Segments:
+        """Segments of int64 arrays derived from checked ones: not checked again, and frozen."""
+        return unchecked(cls, _OF_SEGMENTS, arrays)
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Segments) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _OF_SEGMENTS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
     @cached_property
-    def sentence(self) -> Ints:  # type: ignore[override]
+    def sentence(self) -> Ints:
         """[W]: the sentence of each word."""
         return _frozen(np.repeat(np.arange(len(self.counts)), self.counts))
 

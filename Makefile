@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test check bench docs clean
+.PHONY: demo train-demo test check style bench docs clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -23,13 +23,15 @@ train-demo: .venv/installed  ## fetch real data, train for a few minutes, tag th
 	$(BIN)/hanlattice train configs/demo.toml --out runs/demo
 	$(BIN)/hanlattice tag -m runs/demo --format inline $(SENTENCES)
 
-test: .venv/test-installed check  ## everything that must hold
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+test: .venv/test-installed style  ## everything that must hold; types are checked beside the tests
+	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; wait $$types && exit $$tests
 
-check: .venv/test-installed  ## style and types
+check: .venv/test-installed style  ## style and types
+	$(BIN)/mypy
+
+style: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 
 bench: .venv/plot-installed  ## correctness first, then rates as ratios in one run
 	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg

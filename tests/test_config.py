@@ -70,7 +70,7 @@ def test_one_problem_is_singular():
 
 
 def test_nothing_near_lists_what_is_known():
-    known = "data, chars, bichars, words, subwords, segment, softwords, lm, model, train, compare"
+    known = "data, chars, bichars, words, subwords, segment, softwords, pools, lm, model, train, compare"
     with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
     with pytest.raises(
@@ -271,6 +271,7 @@ GIVEN = [  # (what a file says, what mends it, the setting that is unused withou
     (WORD + "coupled = true\n", LATTICE, "model.coupled"),
     (WORD + "coupled = false\n", LATTICE, "model.coupled"),
     (WORD + "sources = 'both'\n", LATTICE, "model.sources"),
+    (WORD + "first_layer = 'lattice'\n", LATTICE, "model.first_layer"),
     (WORD + "char_width = 50\n", "model.char_features=cnn", "model.char_width"),
 ]
 ON = [
@@ -280,6 +281,10 @@ ON = [
     (WORD + "softword = true\n", "model.encoder=char", "model.softword"),
     ("[model]\nchar_features = 'lstm'\n", "model.encoder=word", "model.char_features"),
     ("[softwords]\npos = true\n", "model.softword=true", "softwords.pos"),
+    (WORD + "pools = true\n", LATTICE, "model.pools"),
+    (WORD + "layers = 2\nwhole_words = true\n", LATTICE, "model.whole_words"),
+    ("[model]\nwhole_words = true\n", "model.layers=2", "model.whole_words"),
+    ("[model]\nfirst_layer = 'char'\n", "model.layers=2", "model.first_layer"),
 ]
 
 
@@ -324,7 +329,7 @@ def test_an_unused_switch_prevents_a_training_wherever_it_comes_from(tmp_path, b
     (problem,) = problems_of(path)
     assert problem.startswith(f"{setting} is unused ")
     assert complete_problems(path) == [problem]
-    off = {"lm.model": "", "model.char_features": "none"}.get(setting, "false")
+    off = {"lm.model": "", "model.char_features": "none", "model.first_layer": "lattice"}.get(setting, "false")
     assert read_config(path, [f"{setting}={off}"], complete=True)
 
 

@@ -114,6 +114,14 @@ class SoftwordsConfig:
 
 
 @dataclass(frozen=True)
+class PoolsConfig:
+    """The vectors of the words that begin at a character, go on over it and end at it, where model.pools is on."""
+
+    dim: int = _setting(50, "positive")  # they are mapped to this width
+    dropout: float = _setting(0.5, "share")
+
+
+@dataclass(frozen=True)
 class LmConfig:
     """A language model whose states are concatenated to the character embedding."""
 
@@ -134,8 +142,11 @@ class ModelConfig:
     char_width: int = _setting(50, "even")  # of those features
     bichar: bool = False
     softword: bool = False
+    pools: bool = False  # beside each character, the words over it
     hidden: int = _setting(100, "positive")  # units in each direction
     layers: int = _setting(1, "positive")
+    first_layer: str = _setting("lattice", choices=("lattice", "char"))  # of a lattice with several
+    whole_words: bool = False  # above the first layer, a word's cell sees what the layer below says of its characters
     coupled: bool = True
     scheme: str = _setting("BMES", choices=("BIO", "BMES", "BIOES"))
     dropout: float = _setting(0.5, "share")  # on the encoder's output
@@ -185,6 +196,7 @@ class Config:
     subwords: SubwordsConfig = field(default_factory=SubwordsConfig)
     segment: SegmentConfig = field(default_factory=SegmentConfig)
     softwords: SoftwordsConfig = field(default_factory=SoftwordsConfig)
+    pools: PoolsConfig = field(default_factory=PoolsConfig)
     lm: LmConfig = field(default_factory=LmConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -313,13 +325,14 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 # Settings that are used only where another one has one of these values or, with none listed, any value but "" and 0.
-# [chars], [bichars], [words], [subwords], [segment] and [softwords] may stay beside a model that does not use them, so
-# that --set alone can change the model.
+# [chars], [bichars], [words], [subwords], [segment], [softwords] and [pools] may stay beside a model that does not use
+# them, so that --set alone can change the model.
 USED_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
     "data.holdout_from": ("data.holdout", ()),
     **{f"{section}.norm": (f"{section}.vectors", ()) for section in EMBEDDINGS},
     **{f"lm.{key}": ("lm.model", ()) for key in ("dim", "norm", "dropout", "cache")},
     "model.sources": ("model.encoder", ("lattice",)),
+    "model.first_layer": ("model.encoder", ("lattice",)),
     "model.char_width": ("model.char_features", FEATURES[1:]),
     "model.coupled": ("model.encoder", ("lattice",)),
     "train.decay": ("train.schedule", ("inverse",)),
@@ -361,16 +374,22 @@ def _unused_switches(config: Config) -> Iterator[Problem]:
     segmented = "with model.encoder=word, whose words are the segmentation: switch it off, or choose char or lattice"
     characters = model.char_features != "none" and not is_word_model
     parts = config.softwords.pos and not model.softword
+    no_lattice, flat = model.encoder != "lattice", model.encoder == "lattice" and model.layers == 1
+    lattice, above = "without model.encoder=lattice: switch it off, or choose lattice", "without a second model.layers"
     for setting, is_unused, why in (
         ("model.bichar", model.bichar and blind, alone),
         ("model.paper_vocab", model.paper_vocab and blind, alone),
         ("lm.model", config.lm.model and blind, alone),
         ("model.softword", model.softword and is_word_model, segmented),
         ("model.char_features", characters, "without model.encoder=word: set it to none, or choose word"),
+        ("model.pools", model.pools and no_lattice, lattice),
+        ("model.whole_words", model.whole_words and no_lattice, lattice),
+        ("model.whole_words", model.whole_words and flat, above),
+        ("model.first_layer", model.first_layer == "char" and flat, above),
         ("softwords.pos", parts, "without model.softword: switch it off, or switch model.softword on"),
     ):
         if is_unused:
-            others = ("model.encoder", "model.char_features", "model.softword")
+            others = ("model.encoder", "model.char_features", "model.softword", "model.layers")
             yield Problem(setting, f"{setting} is unused {why}", others)
 
 

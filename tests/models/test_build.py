@@ -241,9 +241,9 @@ def test_what_stands_beside_a_character_widens_its_input():
     )
     batches = [built.indexer.examples(GOLD).batch([0, 1]) for built in (plain, wide)]
     widths = [
-        inputs.shape[2]
+        x.shape[2]
         for built, batch in zip((plain, wide), batches, strict=True)
-        if (inputs := built.tagger.inputs(batch)) is not None
+        if (x := built.tagger.inputs(batch)[0]) is not None
     ]
     assert widths == [7, 7 + 5 + 3 + 3]
     assert (plain.indexer.segmenter, plain.indexer.pos) == (None, None)
@@ -409,7 +409,7 @@ def test_words_of_a_lexicon_are_in_the_order_of_how_often_they_are_met(tmp_path,
     rows = {word: [at + 0.5, -at] for at, word in enumerate(LEXICON)}
     texts = ["南京大桥", "长江", "南京", "长江长江", "南京大桥与京大"]
     config = WordsConfig(vectors=write(tmp_path / "w.vec", rows), fine_tune=fine_tune)
-    lexicon, table = lexicon_table(config, [Sentence(text) for text in texts], notices := [])
+    lexicon, table, _ = lexicon_table(config, [Sentence(text) for text in texts], notices := [])
     # 南京, 京大 and 长江 three times, which stay as the file has them; 大桥 twice; the others never
     assert tuple(lexicon.words) == ("南京", "京大", "长江", "大桥", "沙漠", "海洋")
     assert len(table.trained) == (4 if fine_tune else 0)
@@ -420,7 +420,7 @@ def test_words_of_a_lexicon_are_in_the_order_of_how_often_they_are_met(tmp_path,
 @pytest.mark.parametrize("texts", [[], ["", "无"]])
 def test_a_lexicon_of_which_nothing_is_met_stays_in_its_order(tmp_path, texts):
     config = WordsConfig(vectors=write(tmp_path / "w.vec", {word: [1.0, 2.0] for word in LEXICON}))
-    lexicon, table = lexicon_table(config, [Sentence(text) for text in texts], [])
+    lexicon, table, _ = lexicon_table(config, [Sentence(text) for text in texts], [])
     assert tuple(lexicon.words) == LEXICON
     assert (len(table.trained), len(table)) == (0, 6)
 

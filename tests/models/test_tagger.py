@@ -26,6 +26,14 @@ STEPS: dict[str, dict[str, Any]] = {
     "lattice": {},
     "lattice beside": {"model__bichar": True, "model__softword": True, "softwords__pos": True},
     "lattice of two layers": {"model__layers": 2},
+    "lattice with pools": {"model__pools": True},
+    "lattice of whole words": {"model__layers": 2, "model__whole_words": True},
+    "lattice of whole words over characters, with pools": {
+        "model__layers": 3,
+        "model__whole_words": True,
+        "model__first_layer": "char",
+        "model__pools": True,
+    },
     "char": {"model__encoder": "char", "model__layers": 2},
     "word": {"model__encoder": "word"},
     **{
@@ -126,6 +134,8 @@ BICHAR, SOFTWORD = {"model__bichar": True}, {"model__softword": True}
 POS = {"softwords__pos": True}
 LSTM, SENTENCE_LSTM, CNN = ({"model__char_features": name} for name in ("lstm", "sentence-lstm", "cnn"))
 
+POOLS, WHOLE = {"model__pools": True}, {"model__layers": 2, "model__whole_words": True}
+
 # What a variant must reach on the test part, in per cent. Word models cannot find what the segmenter cuts elsewhere.
 TRAINED = {
     "char-bichar-softword-pos": (CHAR | BICHAR | SOFTWORD | POS, 98),
@@ -134,6 +144,7 @@ TRAINED = {
     "word-cnn": (WORD | CNN, 94),
     "lattice-uncoupled-bichar-softword-pos": ({"model__coupled": False} | BICHAR | SOFTWORD | POS, 98),
     "lattice-2-layers": ({"model__layers": 2, "train__lr": 0.01, "train__epochs": 8}, 98),
+    "lattice-pools-whole": (POOLS | WHOLE | {"train__missing_words": 0.1}, 98),
 }
 # The variants that differ only in which of these parts they combine are not trained each.
 VARIANTS = {name: changes for name, (changes, _) in TRAINED.items()} | {
@@ -147,6 +158,8 @@ VARIANTS = {name: changes for name, (changes, _) in TRAINED.items()} | {
     "lattice": {},
     "lattice-subwords": {"model__sources": "subwords"},
     "lattice-both": {"model__sources": "both"},
+    "lattice-both-pools": {"model__sources": "both"} | POOLS,
+    "lattice-whole-over-char": WHOLE | {"model__first_layer": "char"},
 }
 
 

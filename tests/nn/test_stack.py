@@ -81,6 +81,29 @@ def test_saved_and_loaded(kind: str) -> None:
     assert torch.equal(stack(x, word_x, lattice), again(x, word_x, lattice))
 
 
+@given(lattice=lattices(), seed=st.integers(0, 99), below=st.sampled_from(["char", "lattice"]))
+def test_above_the_first_layer_words_see_their_ends(lattice: Lattice, seed: int, below: str) -> None:
+    """Against a loop over the words."""
+    torch.manual_seed(seed)
+    above = LatticeLSTM(2 * H, E + 2 * H, H)
+    stack, (x, word_x) = Stack([MAKE[below](D), above], whole_words=True).double(), inputs(lattice, seed)
+    h = stack.layers[0](x, word_x, lattice)
+    rows = [
+        torch.cat([word_x[w], h[sentence, end - 1, :H], h[sentence, start, H:]])
+        for w, (sentence, start, end) in enumerate(zip(lattice.sentence, lattice.start, lattice.end, strict=True))
+    ]
+    seen = torch.stack(rows) if rows else word_x.new_zeros(0, E + 2 * H)
+    torch.testing.assert_close(stack(x, word_x, lattice), above(h, seen, lattice), rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_of_whole_words() -> None:
+    lattice = Lattice.from_words([4, 3], [(0, 0, 3, 1), (1, 1, 3, 0), (0, 2, 4, 2)])
+    torch.manual_seed(0)
+    stack = Stack([LatticeLSTM(D, E, H), LatticeLSTM(2 * H, E + 2 * H, H)], whole_words=True).double()
+    x, word_x = (each.requires_grad_() for each in inputs(lattice, 1))
+    assert torch.autograd.gradcheck(lambda x, word_x: stack(x, word_x, lattice), (x, word_x))
+
+
 def test_a_stack_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="a stack needs one layer or more"):
         Stack([])

@@ -113,13 +113,15 @@ def test_without_words(lengths: list[int], coupled: bool) -> None:
     assert float((found.own + found.before).sum()) == pytest.approx(sum(lengths) * H)
 
 
+@pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @COUPLED
-def test_modules_trace_what_they_compute(layers: int, coupled: bool) -> None:
+def test_modules_trace_what_they_compute(layers: int, coupled: bool, whole_words: bool) -> None:
     torch.manual_seed(0)
     lattice = Lattice.from_words([6, 2], [(0, 0, 3, 0), (1, 0, 2, 0), (0, 1, 3, 1), (0, 2, 6, 2)])
-    parts = [LatticeLSTM(2 * H if n else D, E, H, coupled) for n in range(layers)]
-    encoder = parts[0] if layers == 1 else Stack(parts, dropout=0.5).eval()
+    more = 2 * H if whole_words else 0
+    parts = [LatticeLSTM(2 * H if n else D, E + more if n else E, H, coupled) for n in range(layers)]
+    encoder = parts[0] if layers == 1 else Stack(parts, 0.5, whole_words).eval()
     encoder.double()
     x, word_x, *_ = made(lattice, 1, coupled)
     x = x.nan_to_num()
@@ -129,7 +131,13 @@ def test_modules_trace_what_they_compute(layers: int, coupled: bool) -> None:
     torch.testing.assert_close(last, encoder(x, word_x, lattice), rtol=1e-12, atol=1e-12)
 
 
-def test_a_stack_without_words_says_so() -> None:
-    stack = Stack([CharLSTM(D, H)])
-    with pytest.raises(TypeError, match="CharLSTM has no words"):
-        stack.traced(torch.zeros(1, 2, D), torch.zeros(0, E), Lattice.from_words([2], []))
+def test_of_a_stack_over_characters_only_the_lattice_is_traced() -> None:
+    torch.manual_seed(0)
+    lattice = Lattice.from_words([6, 2], [(0, 0, 3, 0), (1, 0, 2, 0), (0, 2, 6, 2)])
+    x, word_x, *_ = made(lattice, 1, True)
+    x = x.nan_to_num()
+    stack = Stack([CharLSTM(D, H), LatticeLSTM(2 * H, E + 2 * H, H)], 0.5, whole_words=True).eval().double()
+    (found,) = stack.traced(x, word_x, lattice)
+    last = torch.cat([direction.h for direction in found], dim=-1)
+    torch.testing.assert_close(last, stack(x, word_x, lattice), rtol=1e-12, atol=1e-12)
+    assert found.forward.words.shape == found.backward.words.shape == (len(lattice), H)

@@ -109,9 +109,10 @@ def _traced(model: Model, batch: Batch) -> list[Both]:
     if model.indexer.lexicon is None or tagger.words is None:
         return []
     assert isinstance(tagger.encoder, LatticeLSTM | Stack)
-    inputs = tagger.inputs(batch)
-    assert inputs is not None
-    return tagger.encoder.traced(inputs, tagger.words(batch.words), batch.lattice)
+    x, word_x = tagger.inputs(batch)
+    assert x is not None
+    assert word_x is not None
+    return tagger.encoder.traced(x, word_x, batch.lattice)
 
 
 def _layer(both: Both, batch: Batch, offsets: Sequence[int], length: int) -> Layer:

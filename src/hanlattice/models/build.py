@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing, words_of
@@ -19,7 +20,7 @@ from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, l
 from hanlattice.models.tagger import Encoder, Tagger
 from hanlattice.nn.baselines import FEATURES, CharLSTM, WordLSTM
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.text.lexicon import Lexicon
@@ -61,6 +62,7 @@ class Tables:
     words: WordEmbedding | None = None
     subwords: WordEmbedding | None = None
     beside: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
+    counts: Tensor | None = None  # how often training met the lattice's first words, for their pools
 
 
 def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] = ()) -> Built:
@@ -136,9 +138,15 @@ def assemble(
     words: WordEmbedding | TwoSources | None = tables.words
     if tables.words is not None and tables.subwords is not None:
         words = TwoSources(tables.words, tables.subwords)
+    pools = None
+    if model.pools:
+        assert words is not None
+        assert tables.counts is not None
+        pools = WordPools(tables.counts, words.dim, config.pools.dim, config.pools.dropout)
+        dim += pools.dim
     encoder = _encoder(config, dim, words, backend, fresh)
     crf = CRF(indexer.tags, indexer.scheme)
-    return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside)
+    return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside, pools)
 
 
 def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool) -> Encoder:
@@ -147,13 +155,15 @@ def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None,
         assert words is not None
         features = FEATURES[model.char_features](dim, model.char_width) if model.char_features in FEATURES else None
         return WordLSTM(words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout)
-    dims = [dim, *[2 * model.hidden] * (model.layers - 1)]
-    layers: list[LatticeLSTM | CharLSTM] = (
-        [CharLSTM(width, model.hidden) for width in dims]
-        if words is None
-        else [LatticeLSTM(width, words.dim, model.hidden, model.coupled, backend, fresh) for width in dims]
-    )
-    return layers[0] if len(layers) == 1 else Stack(layers, model.dropout)
+    layers: list[LatticeLSTM | CharLSTM] = []
+    for n in range(model.layers):
+        width = 2 * model.hidden if n else dim
+        if words is None or (n == 0 and model.first_layer == "char"):
+            layers.append(CharLSTM(width, model.hidden))
+        else:
+            word_dim = words.dim + (width if n and model.whole_words else 0)
+            layers.append(LatticeLSTM(width, word_dim, model.hidden, model.coupled, backend, fresh))
+    return layers[0] if len(layers) == 1 else Stack(layers, model.dropout, model.whole_words)
 
 
 def _tables(
@@ -165,9 +175,11 @@ def _tables(
         vocabs.chars, tables.chars = character_table(config.chars, seen, notices)
     for nth, source in enumerate(config.lattice_sources):
         if nth == 0:
-            vocabs.lexicon, tables.words = lexicon_table(source, train, notices)
+            vocabs.lexicon, tables.words, counts = lexicon_table(source, train, notices)
         else:
-            vocabs.subwords, tables.subwords = lexicon_table(source, train, notices)
+            vocabs.subwords, tables.subwords, others = lexicon_table(source, train, notices)
+            counts = torch.cat([F.pad(others, (0, len(vocabs.subwords) - len(others))), counts])  # subwords come first
+        tables.counts = counts if model.pools else None
     if model.encoder == "word":
         texts, cuts = _cut(config, train)
         vocabs.words, tables.words = word_table(config.words, texts, cuts, notices)
@@ -228,8 +240,13 @@ def word_table(
     return _partly_trained("words", text, known, config, notices)
 
 
-def lexicon_table(source: WordsConfig, train: Sequence[Sentence], notices: list[str]) -> tuple[Lexicon, WordEmbedding]:
-    """The lexicon of the vector file and its table: first the words of the training text, the most frequent first."""
+def lexicon_table(
+    source: WordsConfig, train: Sequence[Sentence], notices: list[str]
+) -> tuple[Lexicon, WordEmbedding, Tensor]:
+    """The lexicon of the vector file, its table, and how often the first words occur in the training text.
+
+    Those that occur there come first, the most frequent first of all.
+    """
     lexicon, known = _known_words(source, notices)
     counts = np.bincount(lexicon.match_many([sentence.folded for sentence in train]).word, minlength=len(lexicon))
     met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
@@ -237,7 +254,8 @@ def lexicon_table(source: WordsConfig, train: Sequence[Sentence], notices: list[
     notices.append(f"lexicon: {len(lexicon):,} {source.called}, {len(met):,} of them occur in the training text")
     trained = len(met) if source.fine_tune else 0
     reordered = Lexicon(lexicon.words[at] for at in order)
-    return reordered, WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, source.dropout)
+    table = WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, source.dropout)
+    return reordered, table, torch.from_numpy(counts[met].astype(np.int32))
 
 
 def random_vectors(rows: int, dim: int) -> Tensor:

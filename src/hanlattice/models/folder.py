@@ -207,6 +207,7 @@ def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> 
         tables.words = _word_embedding(tensors, "words", source.dropout)
     if indexer.bichars is not None:
         tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
+    tables.counts = tensors["pools.counts"] if config.model.pools else None
     for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
         if there:
             tables.beside[name] = CharEmbedding(tensors[f"beside.{name}.vectors"], dropout=config.softwords.dropout)

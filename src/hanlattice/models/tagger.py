@@ -12,7 +12,7 @@ from hanlattice.batch.indexer import JOINTS, Places
 from hanlattice.nn.baselines import CharLSTM, WordLSTM
 from hanlattice.nn.constraints import boost, constrain
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
+from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.text.spans import WORD
@@ -24,7 +24,8 @@ class Tagger(nn.Module):
     """From a batch to a loss or to tags: of characters, or of words if the encoder reads words.
 
     `chars` is None for a model that reads only whole words, `words` for one that reads none, `lm` for one without a
-    language model. `beside` has the tables for further ids of each character, by their names in the batch.
+    language model. `beside` has the tables for further ids of each character, by their names in the batch; `pools`
+    the words over each character.
     """
 
     def __init__(
@@ -36,9 +37,10 @@ class Tagger(nn.Module):
         dropout: float = 0.0,
         lm: LanguageModelStates | None = None,
         beside: Mapping[str, CharEmbedding | WordEmbedding] | None = None,
+        pools: WordPools | None = None,
     ) -> None:
         super().__init__()
-        self.lm = lm
+        self.lm, self.pools = lm, pools
         self.chars, self.words, self.encoder, self.crf = chars, words, encoder, crf
         self.beside = nn.ModuleDict(beside or {})
         self.dropout = nn.Dropout(dropout)
@@ -51,8 +53,7 @@ class Tagger(nn.Module):
 
     def emissions(self, batch: Batch) -> Tensor:
         """[B, T, K], or [B, U, K] of words: how well each tag fits."""
-        word_x = None if self.words is None else self.words(batch.words)
-        hidden = self.encoder(self.inputs(batch), word_x, batch.places)
+        hidden = self.encoder(*self.inputs(batch), batch.places)
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
 
@@ -63,15 +64,23 @@ class Tagger(nn.Module):
             emissions = boost(self.crf, emissions, WORD, *own, trust)
         return emissions if gaps is None else constrain(self.crf, emissions, gaps)
 
-    def inputs(self, batch: Batch) -> Tensor | None:
-        """[B, T, D]: for each character its own vector, those of its further ids, and the language model's states."""
+    def inputs(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+        """What the encoder reads of characters, [B, T, D], and of words, [W, E].
+
+        A character has its own vector, those of its further ids, the pools of words, and the language model's states.
+        """
+        rows = None if self.words is None else self.words.rows(batch.words)
+        word_x = None if rows is None or self.words is None else self.words.drop(rows)
         if self.chars is None:
-            return None
+            return None, word_x
         parts: list[Tensor] = [self.chars(batch.chars)]
         for name, table in self.beside.items():
             if name not in batch.extra_ids:
                 raise ValueError(f"this tagger has vectors for {name}, and the batch has no {name}")
             parts.append(table(batch.extra_ids[name]))
+        if self.pools is not None:
+            assert rows is not None
+            parts.append(self.pools(rows, batch.words, batch.lattice, batch.chars.shape[1]))
         if self.lm is not None:
             states = batch.states
             if states is None:
@@ -79,7 +88,7 @@ class Tagger(nn.Module):
                     raise ValueError("this tagger has a language model, and the batch has no symbols or states for it")
                 states = self.lm.states(batch.symbols, batch.lengths)
             parts.append(self.lm(states))
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2), word_x
 
     def loss(self, batch: Batch) -> Tensor:
         """[B]: the negative log likelihood of each sentence's gold tags."""

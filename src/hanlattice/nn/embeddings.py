@@ -6,6 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hanlattice.ops.packing import POOLS, covered
+from hanlattice.text.lattice import Lattice
+
 
 class CharEmbedding(nn.Module):
     """One vector a character, or other symbol, trained or fixed; of a vocabulary, row 0 is for what is not in it."""
@@ -73,9 +76,13 @@ class WordEmbedding(nn.Module):
             first += len(table)
         return found
 
+    def drop(self, rows: Tensor) -> Tensor:
+        """Rows after dropout."""
+        dropped: Tensor = self.dropout(rows)
+        return dropped
+
     def forward(self, words: Tensor) -> Tensor:
-        embedded: Tensor = self.dropout(self.rows(words))
-        return embedded
+        return self.drop(self.rows(words))
 
     def first(self, count: int, trained: int) -> WordEmbedding:
         """A table of the first rows, so many of them in `trained`; the others are fixed."""
@@ -115,10 +122,58 @@ class TwoSources(nn.Module):
     def dim(self) -> int:
         return self.words.dim + self.subwords.dim
 
-    def forward(self, words: Tensor) -> Tensor:
+    def rows(self, words: Tensor) -> Tensor:
         """[W] → [W, E]."""
         first = len(self.subwords)
         is_word = (words >= first)[..., None]
-        left = self.words((words - first).clamp(min=0)).masked_fill(~is_word, 0.0)
-        right = self.subwords(words.clamp(max=first - 1)).masked_fill(is_word, 0.0)
+        left = self.words.rows((words - first).clamp(min=0)).masked_fill(~is_word, 0.0)
+        right = self.subwords.rows(words.clamp(max=first - 1)).masked_fill(is_word, 0.0)
         return torch.cat([left, right], dim=-1)
+
+    def drop(self, rows: Tensor) -> Tensor:
+        """Rows after dropout, which each source has its own of."""
+        left, right = torch.split(rows, [self.words.dim, self.subwords.dim], dim=-1)
+        return torch.cat([self.words.drop(left), self.subwords.drop(right)], dim=-1)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.drop(self.rows(words))
+
+
+class WordPools(nn.Module):
+    """For every character the words that begin at it, go on over it and end at it: weighted sums of their vectors.
+
+    Each of the three pools has a matrix of its own, and their products are added up. A word that training met n times
+    weighs 1 + ln(1 + n), and the weights of all words over a character are scaled to add up to one. `counts` has n for
+    the first words, which are those that training met. Any other, such as one that a user adds, counts as never met
+    and weighs 1.
+    """
+
+    counts: Tensor
+
+    def __init__(self, counts: Tensor, word_dim: int, dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.register_buffer("counts", counts)
+        maps = [nn.init.orthogonal_(torch.empty(word_dim, dim)) for _ in range(POOLS)]
+        self.maps = nn.Parameter(torch.cat(maps, dim=1))  # [E, 3D]
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def dim(self) -> int:
+        return self.maps.shape[1] // POOLS
+
+    def weights(self, words: Tensor) -> Tensor:
+        """[W] ids → [W]."""
+        counts = F.pad(self.counts, (0, 1))  # the last for all that were not met
+        return 1 + torch.log1p(counts[words.clamp(max=len(self.counts))].float())
+
+    def forward(self, rows: Tensor, words: Tensor, lattice: Lattice, T: int) -> Tensor:
+        """The vectors [W, E] and ids [W] of a lattice's words → [B, T, D]."""
+        shape = (len(lattice.lengths), T, -1)
+        if not len(lattice):
+            return rows.new_zeros(*shape[:2], self.dim)
+        plan, weights = covered(lattice, T, rows.device), self.weights(words).to(rows.dtype)[:, None]
+        total = F.embedding_bag(plan.word, weights, plan.edges, mode="sum", include_last_offset=True).clamp(min=1)
+        mapped = (rows * weights @ self.maps).view(-1, self.dim)  # [3W, D]: a row for each word and pool
+        sums = F.embedding_bag(plan.row, mapped, plan.edges, mode="sum", include_last_offset=True)
+        pooled: Tensor = self.dropout((sums / total).view(shape))
+        return pooled

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, trace
 from hanlattice.ops.lattice_lstm.weights import gate_count
+from hanlattice.ops.packing import ends
 from hanlattice.text.lattice import Lattice
 
 
@@ -68,27 +70,42 @@ Layer = CharLSTM | LatticeLSTM
 class Stack(nn.Module):
     """The first layer reads x, the others what the one below gives, after dropout; all see the same words.
 
-    It has the signature of its layers, so that one layer alone and several in a stack are used alike.
+    With `whole_words`, a word's input to a layer above the first also has the states of the layer below that have just
+    read all of the word: the forward one at its last character, the backward one at its first. The stack has the
+    signature of its layers, so that one layer alone and several in a stack are used alike.
     """
 
-    def __init__(self, layers: Sequence[Layer], dropout: float = 0.0) -> None:
+    def __init__(self, layers: Sequence[Layer], dropout: float = 0.0, whole_words: bool = False) -> None:
         super().__init__()
         if not layers:
             raise ValueError("a stack needs one layer or more")
-        self.layers, self.dropout = nn.ModuleList(layers), nn.Dropout(dropout)
+        self.layers, self.dropout, self.whole_words = nn.ModuleList(layers), nn.Dropout(dropout), whole_words
         self.width = layers[-1].width
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
+        seen = word_x
         for n, layer in enumerate(self.layers):
-            x = layer(self.dropout(x) if n else x, word_x, lattice)
+            if n:
+                x = self.dropout(x)
+                seen = word_x if word_x is None else self._above(x, word_x, lattice)
+            x = layer(x, seen, lattice)
         return x
+
+    def _above(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> Tensor:
+        """The words as a layer above the first sees them."""
+        if not self.whole_words:
+            return word_x
+        at, (ahead, back) = ends(lattice, x.shape[1], x.device), x.flatten(0, 1).chunk(2, dim=1)
+        return torch.cat([word_x, F.embedding(at.last, ahead), F.embedding(at.first, back)], dim=1)
 
     def traced(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> list[trace.Both]:
         """What each lattice layer mixed its cells of, from the lowest up; without dropout."""
         found: list[trace.Both] = []
-        for layer in self.layers:
-            if not isinstance(layer, LatticeLSTM):
-                raise TypeError(f"a {type(layer).__name__} has no words that could have a share")
-            found += layer.traced(x, word_x, lattice)
-            x = torch.cat([direction.h for direction in found[-1]], dim=-1)
+        for n, layer in enumerate(self.layers):
+            seen = self._above(x, word_x, lattice) if n else word_x
+            if isinstance(layer, LatticeLSTM):
+                found += layer.traced(x, seen, lattice)
+                x = torch.cat([direction.h for direction in found[-1]], dim=-1)
+            else:
+                x = layer(x, seen, lattice)
         return found

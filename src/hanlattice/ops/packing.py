@@ -17,6 +17,7 @@ from torch import Tensor
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 
 Places = TypeVar("Places", Lattice, Segments)
+BEGINS, GOES_ON, ENDS, POOLS = 0, 1, 2, 3  # the pools of the words over a character, and how many there are
 P = ParamSpec("P")
 Made = TypeVar("Made")
 
@@ -78,6 +79,21 @@ class Joined(NamedTuple):
     word: Tensor  # [N]: its word
 
 
+class Covered(NamedTuple):
+    """The words over each character, and in which of three pools: begins at it, goes on over it, ends at it."""
+
+    word: Tensor  # [N]: each word as often as it has characters, cell by cell of [B, T]
+    row: Tensor  # [N]: 3 word + pool
+    edges: Tensor  # [BT + 1]: where each cell begins, and the end of the last
+
+
+class Ends(NamedTuple):
+    """Where the words of a lattice begin and end."""
+
+    first: Tensor  # [W]: the cell of [B, T] of the first character
+    last: Tensor  # [W]
+
+
 def _once(make: Callable[Concatenate[Places, P], Made]) -> Callable[Concatenate[Places, P], Made]:
     """`make`, whose result stays in the cache of the lattice or segments that it is given first."""
 
@@ -134,6 +150,23 @@ def bounded(segments: Segments, device: torch.device) -> Bounded:
 def joined(segments: Segments, device: torch.device) -> Joined:
     word, _ = cells(segments.end - segments.start)
     return Joined(*_move([_cells_of_characters(segments), word], device))
+
+
+@_once
+def covered(lattice: Lattice, T: int, device: torch.device) -> Covered:
+    long = lattice.end - lattice.start
+    word, nth = cells(long)
+    cell = (lattice.sentence * T + lattice.start)[word] + nth
+    pool = np.where(nth == 0, BEGINS, np.where(nth == long[word] - 1, ENDS, GOES_ON))
+    order = np.argsort(cell, kind="stable")
+    edges = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=len(lattice.lengths) * T))])
+    return Covered(*_move([word[order], (POOLS * word + pool)[order], edges], device))
+
+
+@_once
+def ends(lattice: Lattice, T: int, device: torch.device) -> Ends:
+    first = lattice.sentence * T
+    return Ends(*_move([first + lattice.start, first + lattice.end - 1], device))
 
 
 def prepare(segments: Segments, device: torch.device | str) -> None:

@@ -118,6 +118,9 @@ def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model
     assert lexicon is not None
     assert table is not None
     fewer = table.first(count, len(table.trained) if fine is None else fine)
+    if model.tagger.pools is not None:
+        subwords = 0 if model.indexer.subwords is None else len(model.indexer.subwords)
+        model.tagger.pools.counts = model.tagger.pools.counts[: subwords + count]
     if isinstance(words, TwoSources):
         words.words = fewer
     else:

@@ -113,6 +113,7 @@ WRONG = [
     ("chars.norm", "1" + "0" * 400, "must be "),
     ("model.coupled", "1", "must be true or false, not 1"),
     ("model.scheme", "'IOB1'", "must be one of BIO, BMES, BIOES"),
+    ("model.decode", "'spam'", "must be one of path, spans (did you mean spans?), not 'spam'"),
     ("model.char_width", "51", "must be an even number above 0, not 51"),
     ("model.char_width", "0", "must be an even number above 0, not 0"),
     ("model.char_width", "-2", "must be an even number above 0, not -2"),
@@ -189,7 +190,7 @@ def test_set_at_places_that_are_not_there(tmp_path):
         "unknown section [modle]: did you mean model?",
         "unknown key model.hiden: did you mean hidden?",
         "unknown key model.a.b; known are encoder, sources, char_features, char_width, bichar, softword, hidden, "
-        "layers, coupled, scheme, dropout, paper_vocab",
+        "layers, coupled, scheme, dropout, decode, paper_vocab",
     ]
 
 

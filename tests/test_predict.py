@@ -28,7 +28,9 @@ from hanlattice.predict import LIMIT, Document, Predictor, load
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import tag_set
+from hanlattice.text.tags import tag_set, tags_to_spans
+from hanlattice.training.loop import train
+from hanlattice.training.pack import pack
 from tests.cutting import cutting_tree
 from tests.made import made_config
 from tests.made import sentences as made_sentences
@@ -631,3 +633,60 @@ def test_the_names_that_stay_put(lattice_folder):
     assert all(hasattr(hanlattice, name) for name in hanlattice.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = hanlattice.nothing
+
+
+@pytest.fixture(scope="module")
+def doubtful(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has seen little: its best tagging misses spans that are likely, and has some that are not."""
+    config = made_config(made, model__encoder="char", train__epochs=6, data__limit=40)
+    return train(config, tmp_path_factory.mktemp("models") / "doubtful").folder
+
+
+def test_ways_to_decode(doubtful):
+    path, spans = load(doubtful), load(doubtful, decode="spans")
+    f1 = path.model.scores["dev"]["overall"]["f1"]
+    assert 0.1 < f1 < 0.9, "the model is to be in doubt"
+    assert (path.bar, load(doubtful, decode="path").bar, spans.bar) == (None, None, f1 / 2)
+    assert load(doubtful, decode=0.3).bar == load(doubtful, decode="0.3").bar == 0.3
+    lines = [sentence.text for sentence in made_sentences(40, 3)]
+    found = spans(lines)
+    assert [doc.spans for doc in found] != [doc.spans for doc in path(lines)]
+    for doc, again in zip(found, spans.pipe(lines, scores=False), strict=True):
+        assert doc.spans == again.spans == spans.explain(doc.text).spans
+        assert [span.text for span in doc.spans] == [doc.text[span.start : span.end] for span in doc.spans]
+        assert all(left.end <= right.start for left, right in itertools.pairwise(doc.spans))
+        likely = {span: span.score for span in spans.candidates(doc.text, 1000, f1 / 2)}
+        assert [span.score for span in doc.spans] == pytest.approx([likely[span] for span in doc.spans], abs=1e-6)
+    assert all(span.score > 0.7 for line in lines for span in spans(line, min_score=0.7).spans)
+    (one,) = spans.pipe(lines[:1], candidates=5)
+    assert (one.spans, one.candidates) == (found[0].spans, spans.candidates(lines[0], 5))
+    assert sum(len(doc.spans) for doc in load(doubtful, decode=0.8)(lines)) < sum(len(doc.spans) for doc in found)
+    assert not any(doc.spans for doc in load(doubtful, decode=1)(lines))
+
+
+def test_what_is_explained_is_what_was_decoded(doubtful):
+    spans = load(doubtful, decode="spans")
+    for sentence in made_sentences(12, 3):
+        explanation = spans.explain(sentence.text)
+        tags = [tag or "" for tag in explanation.tags]
+        assert tuple(tags_to_spans(tags, spans.model.indexer.scheme)) == explanation.spans
+
+
+def test_the_bar_of_a_packed_model_and_of_one_without_scores(doubtful, made, tmp_path):
+    bar = load(doubtful, decode="spans").bar
+    pack(doubtful, tmp_path / "packed")
+    assert load(tmp_path / "packed", decode="spans").bar == bar
+    config = made_config(made, model__encoder="char")
+    untrained = write_untrained(tmp_path / "untrained", config, made_sentences(9, 1))
+    assert load(untrained, decode="spans").bar == 0.4
+
+
+def test_bad_ways_to_decode(model, cutter):
+    for wrong in ("span", "", "nan", 0, 0.049, 1.1, math.nan, [0.3], "1e9"):
+        says = re.escape(f"decode must be path, spans, or a bar from 0.05 to 1, not {wrong!r}")
+        with pytest.raises(InputError, match=says):
+            Predictor(model.model, decode=wrong)
+    for way in ("spans", 0.3):
+        with pytest.raises(ModelError, match=f"decode={way} leaves characters out, and the words of a segmenter cover"):
+            Predictor(cutter.model, decode=way)
+    assert Predictor(cutter.model, decode="path").bar is None

@@ -446,3 +446,12 @@ def test_spacy_finds_the_tokenizer_without_an_import(spacy, seg_folder):
         [sys.executable, "-c", f"{code}; print(nlp({TEXT!r})[0].text)"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "王小明\n"), done.stderr
+
+
+def test_ways_to_decode(spacy, lattice_folder):
+    for way, found in (("path", FOUND), ("spans", FOUND), (1, [])):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("hanlattice", config={"model": str(lattice_folder), "decode": way})
+        assert told(nlp(TEXT)) == found
+    with pytest.raises(InputError, match="decode must be path, spans, or a bar"):
+        spacy.blank("zh").add_pipe("hanlattice", config={"model": str(lattice_folder), "decode": "best"})

@@ -150,6 +150,7 @@ class ModelConfig:
     coupled: bool = True
     scheme: str = _setting("BMES", choices=("BIO", "BMES", "BIOES"))
     dropout: float = _setting(0.5, "share")  # on the encoder's output
+    decode: str = _setting("path", choices=("path", "spans"))  # the best tagging, or the best set of spans
     paper_vocab: bool = False  # take characters of dev and test into the vocabulary, as the original code does
 
 

@@ -52,13 +52,13 @@ class Request(NamedTuple):
     candidates: int = 0
 
 
-def load(model: str | Path, device: str = "cpu", fast: bool = False) -> Predictor:
+def load(model: str | Path, device: str = "cpu", fast: bool = False, decode: str | float | None = None) -> Predictor:
     """Load a model: `ner` or `seg`, which are bundled with the package, or the folder of your own.
 
     `device` is `cpu`, `cuda` or `cuda:1`. A GPU finds the same spans as a CPU; with `fast` it takes about two thirds
-    of the time, and scores may differ.
+    of the time, and scores may differ. `decode` is that of the `Predictor`.
     """
-    return Predictor(load_model(find_model(model), device, fast))
+    return Predictor(load_model(find_model(model), device, fast), decode=decode)
 
 
 class Predictor:
@@ -71,11 +71,18 @@ class Predictor:
     more, as the logarithm of its odds (3 by default). With 0 they count as the model's own words, as added words
     always do in a model that finds entities.
 
+    `decode` says which spans are found: "path" those of the most probable tagging of the text; "spans" those that do
+    not overlap and have the largest expected F1 by their probabilities; by default what the model was trained for. A
+    number is "spans" with that bar, which the probability of each span exceeds; a higher one finds fewer. Without it,
+    the bar is half of the model's F1 on dev.
+
     Threads may share a predictor and its lexicon: a word that one of them adds counts from the others' next texts on.
     """
 
-    def __init__(self, model: Model, limit: int = LIMIT, trust: float | None = None) -> None:
-        self.model, self.limit = model, limit
+    def __init__(
+        self, model: Model, limit: int = LIMIT, trust: float | None = None, decode: str | float | None = None
+    ) -> None:
+        self.model, self.limit, self.bar = model, limit, model.bar(decode)
         self.trust = trust if trust is not None else TRUST if model.indexer.cuts else 0.0
 
     def __repr__(self) -> str:
@@ -161,7 +168,7 @@ class Predictor:
 
         With `without`, the text is also tagged once without each word, which shows what the word changes.
         """
-        return explain(self.model, text, self.limit, self.trust, without=without)
+        return explain(self.model, text, self.limit, self.trust, self.bar, without=without)
 
     def _request(self, scores: bool = True, min_score: float = 0.0, candidates: int = 0) -> Request:
         min_score = _check_number(min_score, "min_score")
@@ -195,10 +202,10 @@ class Predictor:
         text, by, _ = np.array(cuts, dtype=np.int64).reshape(-1, 3).T
         n, least, others = request.candidates, request.min_score, None
         if n:
-            found, others = find_candidates(tagger, indexer, examples, n, least, self.trust)
+            found, others = find_candidates(tagger, indexer, examples, n, least, self.trust, self.bar)
             others = others.moved(text, by)
         else:
-            found = find_spans(tagger, indexer, examples, request.scores, self.trust)
+            found = find_spans(tagger, indexer, examples, request.scores, self.trust, self.bar)
         return (found.at_least(least) if least else found).moved(text, by), others
 
     def _extend(self, rows: list[list[Span]], found: Decoded, texts: Sequence[str], scores: bool = True) -> None:

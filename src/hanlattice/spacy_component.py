@@ -28,6 +28,7 @@ ALIGNMENTS = ("expand", "contract", "strict", "split")
 DEFAULTS: dict[str, Any] = {
     "model": "ner",
     "device": "cpu",
+    "decode": None,
     "min_score": 0.0,
     "lexicon": [],
     "batch_size": None,
@@ -41,6 +42,7 @@ def make_component(
     name: str,
     model: str,
     device: str,
+    decode: str | float | None,
     min_score: float,
     lexicon: list[str],
     batch_size: int | None,
@@ -48,7 +50,7 @@ def make_component(
     overwrite_ents: bool,
 ) -> HanlatticeComponent:
     """Called by spaCy with the component's settings from the configuration of the pipeline."""
-    tagger = _load(model, device, lexicon)
+    tagger = _load(model, device, lexicon, decode)
     if tagger.model.indexer.cuts:
         raise InputError(f"{model} cuts text into words; the component needs a model that finds entities")
     return HanlatticeComponent(tagger, min_score, batch_size, alignment, overwrite_ents)
@@ -73,8 +75,8 @@ def make_tokenizer(
     return make
 
 
-def _load(model: str, device: str, dictionaries: Iterable[str]) -> Predictor:
-    predictor = load(model, device)
+def _load(model: str, device: str, dictionaries: Iterable[str], decode: str | float | None = None) -> Predictor:
+    predictor = load(model, device, decode=decode)
     for path in dictionaries:
         predictor.lexicon.load(path)
     return predictor

@@ -88,3 +88,15 @@ def test_help(name):
     outcome = hanlattice(name, "--help")
     assert outcome.code == 0
     assert "candidates" in outcome.text
+
+
+def test_the_best_set_of_spans(lattice_folder, made, tmp_path):
+    file = made / "test.bmes"
+    outcome = hanlattice("calibrate", lattice_folder, file, "--decode", "0.9", "-o", tmp_path / "c.json")
+    assert "the best set of spans above 0.900" in outcome.text
+    (only,) = json.loads((tmp_path / "c.json").read_text("utf-8"))["files"].values()
+    assert sum(each["count"] for each in only["width"][:-1]) == 0
+    report = json.loads(hanlattice("evaluate", lattice_folder, file, "--decode", "0.9", "--json").text)
+    assert {key: only["thresholds"][0][key] for key in report["overall"]} == report["overall"]
+    both = hanlattice("calibrate", lattice_folder, file, "--decode", "0.9", "--candidates")
+    both.refused("--candidates counts all spans, not only those that --decode finds")

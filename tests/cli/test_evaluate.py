@@ -322,3 +322,22 @@ def test_a_dictionary_needs_a_lexicon_and_trust_a_dictionary(char_folder, lattic
     hanlattice("evaluate", char_folder, file, "-l", tmp_path / "words.txt").refused("this model has no lexicon")
     hanlattice("evaluate", lattice_folder, file, "-l", tmp_path / "none.txt").refused("none.txt", "no such file")
     hanlattice("evaluate", lattice_folder, file, "--trust", "3").refused("--trust is for the words of --lexicon")
+
+
+def test_decoding_by_spans(lattice_folder, made):
+    file = made / "test.bmes"
+    outcome = hanlattice("evaluate", lattice_folder, file, "--decode", "spans")
+    half = load(lattice_folder).model.scores["dev"]["overall"]["f1"] / 2
+    assert f"30 sentences, decoded by spans above {half:.3f}" in " ".join(outcome.text.split())
+    none = json.loads(hanlattice("evaluate", "--json", lattice_folder, file, "--decode", "1").text)["overall"]
+    assert (none["predicted"], none["f1"]) == (0, 0)
+    counts = [
+        json.loads(hanlattice("evaluate", "--json", lattice_folder, file, "--decode", bar).text)["overall"]["predicted"]
+        for bar in ("0.05", "0.5", "0.999")
+    ]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[2]
+    tagger, gold = load(lattice_folder, decode=0.5), read_corpus(file).sentences
+    found = [tagger(sentence.text).spans for sentence in gold]
+    assert counts[1] == score([sentence.spans or () for sentence in gold], found).overall.predicted
+    hanlattice("evaluate", lattice_folder, file, "--decode", "viterbi").refused("decode must be path, spans, or a bar")

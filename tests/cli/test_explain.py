@@ -122,3 +122,12 @@ def test_a_model_without_lexicon_says_so(char_folder):
     outcome = hanlattice("explain", TEXT, "-m", char_folder)
     assert outcome.code == 0
     assert outcome.text.endswith("this model has no lexicon: it reads characters alone\n")
+
+
+def test_ways_to_decode(lattice_folder):
+    shown = json.loads(hanlattice("explain", TEXT, "-m", lattice_folder, "-f", "json", "--decode", "1").text)
+    assert shown["spans"] == []
+    assert {each["tag"] for each in shown["characters"]} == {"O"}
+    spans = json.loads(hanlattice("explain", TEXT, "-m", lattice_folder, "-f", "json", "--decode", "spans").text)
+    assert spans == json.loads(json.dumps(load(lattice_folder, decode="spans").explain(TEXT).to_dict()))
+    assert spans["spans"]

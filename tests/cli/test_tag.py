@@ -458,3 +458,18 @@ def test_memory_of_thirty_megabytes(lattice_folder, tmp_path):
     large = peak_memory("tag", "-m", lattice_folder, grow(tmp_path / "large.txt", 900_000))
     assert large - small < 25e6
     assert large < 1e9
+
+
+def test_ways_to_decode(lattice_folder):
+    default, path, spans = (
+        hanlattice("tag", "-m", lattice_folder, *more, TEXT).out
+        for more in ([], ["--decode", "path"], ["--decode", "spans"])
+    )
+    assert default == path
+    assert [span["text"] for span in records(spans)[0]["spans"]] == ["王小明", "青石镇"]  # type: ignore[attr-defined]
+    inline = hanlattice("tag", "-m", lattice_folder, "--decode", "1", "-f", "inline", TEXT)
+    assert inline.text == TEXT + "\n"
+    for wrong in ("best", "0", "-1", "nan", "2", ""):
+        refused = hanlattice("tag", "-m", "/nowhere", "--decode", wrong, TEXT)
+        refused.refused(f"decode must be path, spans, or a bar from 0.05 to 1, not {wrong!r}")
+    hanlattice("tag", "-m", "seg", "--decode", "spans", TEXT).refused("the words of a segmenter cover the text")

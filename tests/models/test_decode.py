@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanlattice.models import decode as module
-from hanlattice.models.decode import decode, find_spans
+from hanlattice.models.decode import decode, find_candidates, find_spans, make_spans
 from hanlattice.models.folder import Model, load_model
 from hanlattice.nn.span_search import span_scores
 from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
@@ -119,3 +119,48 @@ def test_a_gpu_finds_the_same(model: Model, folder: Path, most: int, monkeypatch
     assert [s.score for row in found for s in row] == pytest.approx(
         [s.score for row in expected for s in row], abs=1e-2
     )
+
+
+def best_by_hand(model: Model, text: str, bar: float) -> float:
+    """The largest sum of score − bar of spans without overlap, of all that are likelier than the bar."""
+    examples = model.indexer.read([text])
+    _, found = find_candidates(model.tagger, model.indexer, examples, 1000, bar)
+    (spans,) = make_spans(found, [text], model.indexer.tag_ids.labels)
+
+    def best(start: int) -> float:
+        after = [span for span in spans if span.start >= start]
+        return max((0.0, *((span.score or 0.0) - bar + best(span.end) for span in after)))
+
+    return best(0)
+
+
+@settings(shares_folder, max_examples=15)
+@given(given_texts=st.lists(texts, max_size=7), most=st.integers(1, 3), bar=st.sampled_from([0.05, 0.2, 0.45, 0.7]))
+def test_the_best_spans_of_any_batches(model: Model, given_texts: list[str], most: int, bar: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(module.BOUNDS, "cpu", (most, 60))
+        found = decode(model.tagger, model.indexer, model.indexer.read(given_texts), scores=True, bar=bar)
+        plain = decode(model.tagger, model.indexer, model.indexer.read(given_texts), bar=bar)
+    assert plain == found
+    assert all(span.score is None for row in plain for span in row)
+    for text, row in zip(given_texts, found, strict=True):
+        assert all(left.end <= right.start for left, right in pairwise(row))
+        gains = [(span.score or 0.0) - bar for span in row]
+        assert min(gains, default=1.0) > 0
+        assert sum(gains) == pytest.approx(best_by_hand(model, text, bar), abs=1e-5)
+        sure = [span for span in by_hand(model, text) if (span.score or 0.0) > max(0.55, bar)]
+        assert bar < 0.45 or set(sure) <= set(row)  # nothing that overlaps it can be likelier
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_a_gpu_finds_the_same_best_spans(model: Model, folder: Path) -> None:
+    there = load_model(folder, "cuda")
+    given_texts = ["王小明在青石镇工作。" * n for n in (1, 3, 0, 2, 7)] + ["", "今天天气很好", "石镇小明"]
+    for bar in (0.1, 0.3, 0.5):
+        rows = [
+            decode(each.tagger, each.indexer, each.indexer.read(given_texts), scores=True, bar=bar)
+            for each in (there, model)
+        ]
+        assert rows[0] == rows[1]
+        scores = [[span.score for row in each for span in row] for each in rows]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-2)

@@ -104,9 +104,9 @@ def test_half_of_the_f1_as_the_bar_gives_the_largest_expected_f1(scheme: str, se
 def test_two_short_spans_or_a_long_one():
     """A span that overlaps several others is worth less than they are, or more, as the bar has it."""
     start, end = np.array([0, 2, 0]), np.array([2, 4, 4])
-    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.1) == [0, 1]
-    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.4) == [2]
-    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.6) == []
+    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.1) == [True, True, False]
+    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.4) == [False, False, True]
+    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.6) == [False] * 3
     assert span_search._apart(start[:0], end[:0], np.empty(0)) == []
 
 

@@ -16,6 +16,7 @@ from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
+from hanlattice.evaluation.ner import score
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.models.checksums import load_tensors
 from hanlattice.models.decode import decode
@@ -522,3 +523,27 @@ def test_white_space_in_the_corpus(made, tmp_path):
 def test_an_unused_section_may_name_missing_files(made, tmp_path):
     tree = cutting_tree(made, tmp_path, train__epochs=1, words__vectors="no.bin", subwords__lexicon="no.txt")
     assert train(make_config(tree), tmp_path / "run").scores["epoch"] == 1
+
+
+def test_dev_and_test_are_decoded_as_the_model_is_to_be(tiny, tmp_path):
+    config = config_of(tiny, model__decode="spans", train__epochs=3)
+    result = train(config, tmp_path / "run")
+    model = load_model(tmp_path / "run")
+    bar = result.scores["bar"]
+    assert 0.05 <= bar == model.bar() <= 0.5
+    plain = train(config_of(tiny, train__epochs=3), tmp_path / "plain").scores
+    assert "bar" not in plain
+    for part in ("dev", "test"):
+        sentences = read_corpus(tiny / f"{part}.bmes").sentences
+        gold, examples = [sentence.spans or () for sentence in sentences], model.indexer.examples(sentences)
+        found = decode(model.tagger, model.indexer, examples, bar=bar)
+        assert score(gold, found).as_dict() == result.scores[part]
+        if part == "dev" and plain["epoch"] == result.scores["epoch"]:
+            assert bar == max(0.05, plain["dev"]["overall"]["f1"] / 2)
+    assert "decoding by span probability" in (tmp_path / "run" / "README.md").read_text("utf-8")
+
+
+def test_a_segmenter_is_not_decoded_by_spans(made, tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.decode=spans is not for a segmenter, whose words cover the text"):
+        train(make_config(cutting_tree(made, tmp_path, model__decode="spans")), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

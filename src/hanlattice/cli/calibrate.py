@@ -11,12 +11,13 @@ from rich.console import Console
 
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
+from hanlattice.cli.texts import Decode
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation import calibration
 from hanlattice.files import check_output, shown, writing
-from hanlattice.models import model_files
+from hanlattice.models import Bar, model_files
 from hanlattice.style import check_plot
 from hanlattice.text.display import counted, visible
 
@@ -37,6 +38,7 @@ def calibrate(
             "--candidates", help=f"All spans with a probability of {LEAST} or more, not only the best tagging."
         ),
     ] = False,
+    decode: Decode = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write everything: .json for programs, .md for people.")
     ] = None,
@@ -51,14 +53,18 @@ def calibrate(
     from hanlattice.models.folder import load_model
     from hanlattice.training.corpora import read_for
 
+    if candidates and decode:
+        raise InputError("--candidates counts all spans, not only those that --decode finds: give one of them")
     folder = find_named(model)
     _check(out, plot, files, folder)
     use_threads(threads)
     loaded = load_model(folder, device)
+    bar = loaded.bar(decode)
     read = {file: read_for([loaded], file, format, scheme) for file in files}
     note(*(notice for corpus in read.values() for notice in corpus.notices))
-    results = {shown(file): _calibration(loaded, file, corpus, candidates) for file, corpus in read.items()}
-    which = f"all spans with a probability of {LEAST} or more" if candidates else "the spans of the best tagging"
+    results = {shown(file): _calibration(loaded, file, corpus, candidates, bar) for file, corpus in read.items()}
+    found = "the spans of the best tagging" if bar is None else f"the best set of spans above {bar:.3f}"
+    which = f"all spans with a probability of {LEAST} or more" if candidates else found
     about = f"{shown(model)}: {which}"
     _write(results, about, out, plot)
     _show(results, {shown(file): counted(len(corpus), "sentence") for file, corpus in read.items()}, about)
@@ -77,7 +83,7 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
         check_output(output, [*paths, *model_files(model)])
 
 
-def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool) -> calibration.Calibration:
+def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool, bar: Bar) -> calibration.Calibration:
     from hanlattice.models.decode import decode, find_candidates, make_spans
 
     examples = read_examples(model, corpus, file)
@@ -85,7 +91,7 @@ def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool) -> c
         flat = find_candidates(model.tagger, model.indexer, examples, MOST, LEAST)[1]
         found = make_spans(flat, [""] * len(examples), model.indexer.tag_ids.labels)
     else:
-        found = decode(model.tagger, model.indexer, examples, scores=True)
+        found = decode(model.tagger, model.indexer, examples, scores=True, bar=bar)
     return calibration.calibrate([sentence.spans or () for sentence in corpus.sentences], found)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from hanlattice.cli.console import find_named, note
 from hanlattice.cli.score import show_scores
-from hanlattice.cli.texts import Lexicons, Trust, add_words, check_trust
+from hanlattice.cli.texts import Decode, Lexicons, Trust, add_words, check_trust
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
 from hanlattice.evaluation.ner import score, score_tags
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hanlattice.batch.batch import Examples, Words
     from hanlattice.data.corpus import Corpus
     from hanlattice.evaluation.ner import Report
+    from hanlattice.models import Bar
     from hanlattice.models.folder import Model
     from hanlattice.text.spans import Span
 
@@ -44,6 +45,7 @@ def evaluate(
         int | None,
         typer.Option(min=0, help=f"For a segmenter: how many of the most often missed words to show; default {WORDS}."),
     ] = None,
+    decode: Decode = None,
     lexicon: Lexicons = None,
     trust: Trust = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -66,10 +68,11 @@ def evaluate(
     if words is not None and not loaded.indexer.cuts:
         raise InputError("--words is for a segmenter, and this model is none")
     known = _known(loaded, train, format, scheme)
-    predictor = Predictor(loaded)
+    predictor = Predictor(loaded, decode=decode)
     add_words(predictor, lexicon, trust)
-    report = _report(loaded, corpus, file, loose, known, predictor.trust if lexicon else 0.0)
+    report = _report(loaded, corpus, file, loose, known, predictor.trust if lexicon else 0.0, predictor.bar)
     how = ", counted as the original code does" if loose else ""
+    how += "" if predictor.bar is None else f", decoded by spans above {predictor.bar:.3f}"
     title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{how}"
     show_scores(report, title, WORDS if words is None else words, as_json)
 
@@ -91,13 +94,13 @@ def _known(model: Model, train: str | None, format: str, scheme: str) -> Collect
 
 
 def _report(
-    model: Model, corpus: Corpus, file: str, loose: bool, known: Collection[str] | None, trust: float
+    model: Model, corpus: Corpus, file: str, loose: bool, known: Collection[str] | None, trust: float, bar: Bar
 ) -> dict[str, Any]:
     """The model's spans against those of the corpus."""
     from hanlattice.models.decode import decode
 
     examples = read_examples(model, corpus, file)
-    found = decode(model.tagger, model.indexer, examples, trust=trust)
+    found = decode(model.tagger, model.indexer, examples, trust=trust, bar=bar)
     gold = [sentence.spans or () for sentence in corpus.sentences]
     report = _scores(corpus, gold, found, loose).as_dict()
     if examples.segments is not None:

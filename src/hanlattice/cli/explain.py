@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hanlattice.cli.texts import (
+    Decode,
     Device,
     Inputs,
     IsText,
@@ -46,6 +47,7 @@ def explain(
     inputs: Inputs,
     model: ModelFolder = "ner",
     format: Annotated[Format, typer.Option("--format", "-f", help="How to write the result.")] = Format.terminal,
+    decode: Decode = None,
     lexicon: Lexicons = None,
     trust: Trust = None,
     layer: Annotated[int, typer.Option(min=1, help="The layer whose shares are drawn; 1 is the lowest.")] = 1,
@@ -64,7 +66,7 @@ def explain(
     check_trust(trust, lexicon)
     texts, folder = begin(inputs, text, out, lexicon, model)
     use_threads(1)
-    tagger = load(folder, device)
+    tagger = load(folder, device, decode=decode)
     add_words(tagger, lexicon, trust)
     choose_layer(tagger.explain(""), layer)  # a missing layer is reported before any text is read
     explanations = (tagger.explain(each, without) for each in texts)

@@ -26,8 +26,7 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
-    from hanlattice.models.folder import load_model
-    from hanlattice.training.card import BEFORE
+    from hanlattice.models.folder import BEFORE, load_model
 
     folder = find_named(model)
     loaded = load_model(folder)

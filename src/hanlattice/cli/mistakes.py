@@ -86,7 +86,7 @@ def mistakes(
     else:
         trained = _read(models, train, format, scheme, notes)
         about.append(("train", f"{shown(train)}, {counted(len(trained), 'sentence')}"))
-    a, b = (decode(each.tagger, each.indexer, each.indexer.examples(gold)) for each in models.values())
+    a, b = (decode(each.tagger, each.indexer, each.indexer.examples(gold), bar=each.bar()) for each in models.values())
     result = compare(gold, a, b, words, trained)
     _write(result, about, notes, out, as_json, sentences)
     _show(result, about, notes, sentences)

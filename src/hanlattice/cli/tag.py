@@ -13,6 +13,7 @@ import typer
 
 from hanlattice.cli.texts import (
     BatchSize,
+    Decode,
     Device,
     Fast,
     Inputs,
@@ -63,6 +64,7 @@ def tag(
         int | None,
         typer.Option(min=1, help="Also this many of each text's most probable spans, as candidates (jsonl)."),
     ] = None,
+    decode: Decode = None,
     lexicon: Lexicons = None,
     text: IsText = False,
     batch_size: BatchSize = None,
@@ -79,7 +81,7 @@ def tag(
     from hanlattice.predict import load
 
     use_threads(threads)
-    tagger = load(folder, device, fast)
+    tagger = load(folder, device, fast, decode)
     add_words(tagger, lexicon)
     scores = chosen in (Format.jsonl, Format.html) or min_score > 0
     size = at_once(inputs, batch_size)

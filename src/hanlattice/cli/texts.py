@@ -19,7 +19,7 @@ from hanlattice.cli.console import find_named, note
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, read_lines, shown, writing
-from hanlattice.models import model_files
+from hanlattice.models import check_decode, model_files
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.display import visible
 from hanlattice.text.lexicon import LONGEST, read_words
@@ -43,6 +43,14 @@ Lexicons = Annotated[
         "-l",
         callback=lambda paths: paths and [resolve(path) for path in paths],
         help="A dictionary whose words are added; may be repeated.",
+    ),
+]
+Decode = Annotated[
+    str | None,
+    typer.Option(
+        callback=lambda way: way if way is None else str(check_decode(way)),
+        help="path: the spans of the best tagging; spans: those with the largest expected F1; a number: the same, but "
+        "each more probable than this. [default: as the model was trained]",
     ),
 ]
 Trust = Annotated[

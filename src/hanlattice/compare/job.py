@@ -60,7 +60,7 @@ def train_run(
         raise ModelError(f"{folder}: it was begun on {begun}, not on {device}: give that device, or remove the folder")
     result = train(row.with_seed(seed, device), folder, resume=True, listen=listen)
     model, sentences = load_model(folder, device), _compared_sentences(row)
-    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences))
+    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences), bar=model.bar())
     start, last = _first_and_last(folder)
     record = {
         "identity": identity,
@@ -129,7 +129,9 @@ def _decoding_rate(row: MatrixRow, folder: Path, device: str, seconds: float) ->
     """From Examples to spans, all compared sentences at once."""
     model, sentences = load_model(folder, device), _compared_sentences(row)
     examples = model.indexer.examples(sentences)
-    timing = medians({"decode": partial(decode, model.tagger, model.indexer, examples)}, seconds)["decode"]
+    timing = medians({"decode": partial(decode, model.tagger, model.indexer, examples, bar=model.bar())}, seconds)[
+        "decode"
+    ]
     return _rate(len(sentences), sum(map(len, sentences)), timing.seconds, timing.calls)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from hanlattice.batch import Examples
 from hanlattice.explain.values import Explanation, Without, chance
+from hanlattice.models import Bar
 from hanlattice.models.decode import BOUNDS, Decoded, Running, make_spans
 from hanlattice.models.folder import Model
 from hanlattice.nn.span_search import span_scores
@@ -15,29 +17,29 @@ from hanlattice.text.display import counted, visible
 from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Matches
 from hanlattice.text.spans import WORD, Span
-from hanlattice.text.tags import FlatSpans
 
 LEAST = 0.01  # a smaller change of a probability is not reported
 
 
-def without_each(model: Model, text: str, examples: Examples, found: FlatSpans, trust: float) -> tuple[Without, ...]:
+def without_each(
+    model: Model, text: str, examples: Examples, found: Sequence[Sequence[Span]], trust: float, bar: Bar
+) -> tuple[Without, ...]:
     """For each word of one text, in the lattice's order. `found` are its spans, counted in characters that are read.
 
     A batch at a time, so that memory stays bounded.
     """
     tagger, names = model.tagger, model.indexer.tag_ids.labels
     device = tagger.output.weight.device
-    (asked,) = make_spans(Decoded(found, np.empty(0)), [""], names, scores=False)
     made: list[Without] = []
     most, characters = BOUNDS[device.type]
     size = max(1, min(most, characters // max(1, int(examples.lengths[0]))))  # words at a time, a sentence each
     for low in range(0, count := int(examples.matches.counts[0]), size):
         words = np.arange(low, min(low + size, count))
         fewer = _without(examples, words)
-        running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust)
+        running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust, bar)
         spans, scores = running.read(model.indexer.tag_ids, True)
         there = make_spans(Decoded(fewer.in_characters(spans), scores.cpu().numpy()), [text] * len(words), names)
-        chances = span_scores(tagger.crf, running.emissions, running.there, [asked] * len(words))
+        chances = span_scores(tagger.crf, running.emissions, running.there, [*found] * len(words))
         made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
     return tuple(made)
 

@@ -13,6 +13,7 @@ from hanlattice.batch import Batch
 from hanlattice.errors import ModelError
 from hanlattice.explain.changes import without_each
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
+from hanlattice.models import Bar
 from hanlattice.models.decode import Decoded, Running, make_spans
 from hanlattice.models.folder import Model
 from hanlattice.nn.baselines import WordLSTM
@@ -28,20 +29,23 @@ Thing = TypeVar("Thing")
 
 
 @torch.no_grad()
-def explain(model: Model, text: str, limit: int, trust: float = 0.0, without: bool = False) -> Explanation:
+def explain(
+    model: Model, text: str, limit: int, trust: float = 0.0, bar: Bar = None, without: bool = False
+) -> Explanation:
     """What the model finds in a text, and why; with `without`, also what it would find without each of the words.
 
-    `limit` and `trust` are the Predictor's: a longer text is read in pieces; the tags of a user's words score more.
+    `limit`, `trust` and `bar` are the Predictor's: a longer text is read in pieces; the tags of a user's words score
+    more; spans are found by their probabilities.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
     if isinstance(model.tagger.encoder, WordLSTM):
         raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
     cuts = pieces(text, limit)
-    return joined(text, [_piece(model, text[low:high], trust, without) for low, high in cuts], cuts)
+    return joined(text, [_piece(model, text[low:high], trust, bar, without) for low, high in cuts], cuts)
 
 
-def _piece(model: Model, text: str, trust: float, without: bool) -> Explanation:
+def _piece(model: Model, text: str, trust: float, bar: Bar, without: bool) -> Explanation:
     """The explanation of a text that is short enough to be read whole."""
     indexer, device = model.indexer, model.tagger.output.weight.device
     examples = model.indexer.read([text])
@@ -53,15 +57,17 @@ def _piece(model: Model, text: str, trust: float, without: bool) -> Explanation:
     chances: list[tuple[float, ...]] = []
     fewer: tuple[Without, ...] = ()
     if offsets:  # a CRF cannot take an empty sentence
-        running = Running(model.tagger, indexer, examples, np.zeros(1, dtype=np.int64), device, trust)
-        tags = [indexer.tags[tag] for tag in running.tags[0].tolist()]
+        running = Running(model.tagger, indexer, examples, np.zeros(1, dtype=np.int64), device, trust, bar)
         crf_scores = crf.CRFScores(*(part.double() for part in model.tagger.crf.scores))  # as precise as a span's
         rows = crf.marginals(running.emissions.double(), batch.lengths, crf_scores)[0]
         chances = [tuple(row) for row in rows.clamp(0.0, 1.0).tolist()]
         found, scores = running.read(indexer.tag_ids, True)
         decoded = Decoded(examples.in_characters(found), scores.cpu().numpy())
         (spans,) = make_spans(decoded, [text], indexer.tag_ids.labels)
-        fewer = without_each(model, text, examples, found, trust) if without else ()
+        there = make_spans(Decoded(found, decoded.scores), [""], indexer.tag_ids.labels)  # in characters that are read
+        best = running.tags[0] if bar is None else indexer.tag_ids.tags(there, examples.lengths)
+        tags = [indexer.tags[tag] for tag in best.tolist()]
+        fewer = without_each(model, text, examples, there, trust, bar) if without else ()
     return Explanation(
         text=text,
         spans=tuple(spans),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
-from hanlattice.errors import ModelError
+from hanlattice.errors import InputError, ModelError
 
 SHIPPED = ("ner", "seg")
+LEAST_BAR = 0.05
+Bar = float | None  # what the score of a span must exceed to be found; None: the best tagging is decoded
 _FOLDER = Path(__file__).resolve().parents[1] / "shipped"
 _EXPECTED = f"{' and '.join(SHIPPED)} are bundled with the package; name any other model by its folder"
 
@@ -25,6 +28,19 @@ def find_model(name: str | Path) -> Path:
     if folder.name == name and not folder.is_dir():
         raise ModelError(f"{name}: there is no such model folder; {_EXPECTED}")
     return folder
+
+
+def check_decode(value: str | float) -> str | float:
+    """A way to decode: `path`, `spans`, or the bar of the latter as a number."""
+    if value in ("path", "spans"):
+        return value
+    try:
+        bar = float(value)
+    except (TypeError, ValueError):
+        bar = math.nan
+    if not LEAST_BAR <= bar <= 1:
+        raise InputError(f"decode must be path, spans, or a bar from {LEAST_BAR} to 1, not {value!r}")
+    return bar
 
 
 def model_files(folder: Path) -> list[Path]:

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from hanlattice.batch import Examples, Indexer
 from hanlattice.batch.buckets import decoding_batches
+from hanlattice.models import Bar
 from hanlattice.models.tagger import Tagger
-from hanlattice.nn.span_search import candidates, decoded_span_scores
+from hanlattice.nn.span_search import Candidates, best_spans, candidates, decoded_span_scores
 from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans, TagIds
@@ -58,29 +59,38 @@ def make_spans(found: Decoded, texts: Sequence[str], labels: Sequence[str], scor
 
 
 def decode(
-    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0
+    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0, bar: Bar = None
 ) -> list[list[Span]]:
     """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
-    found = find_spans(tagger, indexer, examples, scores, trust)
+    found = find_spans(tagger, indexer, examples, scores, trust, bar)
     return make_spans(found, [""] * len(examples), indexer.tag_ids.labels, scores)
 
 
 @torch.no_grad()
 def find_spans(
-    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0
+    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0, bar: Bar = None
 ) -> Decoded:
-    """`decode`, as flat arrays. With `trust`, each tag that makes a user's word a word of the text scores more."""
-    parts = [each.read(indexer.tag_ids, scores) for each in running(tagger, indexer, examples, trust)]
+    """`decode`, as flat arrays. With `trust`, each tag that makes a user's word a word of the text scores more.
+
+    Without `bar` they are the spans of the best tagging, with it the best set of spans above it.
+    """
+    parts = [each.read(indexer.tag_ids, scores) for each in running(tagger, indexer, examples, trust, bar)]
     return _in_order(parts, examples)
 
 
 @torch.no_grad()
 def find_candidates(
-    tagger: Tagger, indexer: Indexer, examples: Examples, n: int, min_score: float = 0.0, trust: float = 0.0
+    tagger: Tagger,
+    indexer: Indexer,
+    examples: Examples,
+    n: int,
+    min_score: float = 0.0,
+    trust: float = 0.0,
+    bar: Bar = None,
 ) -> tuple[Decoded, Decoded]:
     """The result of `find_spans`, with scores, and the n most probable spans of each sentence, the best first."""
     spans, candidates = [], []
-    for each in running(tagger, indexer, examples, trust):
+    for each in running(tagger, indexer, examples, trust, bar):
         spans.append(each.read(indexer.tag_ids, True))
         candidates.append(each.candidates(n, min_score))
     return _in_order(spans, examples), _in_order(candidates, examples)
@@ -115,14 +125,14 @@ def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[R
     return best
 
 
-def running(tagger: Tagger, indexer: Indexer, examples: Examples, trust: float) -> Iterator[Running]:
+def running(tagger: Tagger, indexer: Indexer, examples: Examples, trust: float, bar: Bar = None) -> Iterator[Running]:
     """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy while it is read."""
     device = tagger.output.weight.device
     most, characters = BOUNDS[device.type]
     full = np.flatnonzero(examples.lengths)
     before: Running | None = None
     for places in decoding_batches(examples.lengths[full].tolist(), most, characters):
-        batch = Running(tagger, indexer, examples, full[places], device, trust)
+        batch = Running(tagger, indexer, examples, full[places], device, trust, bar)
         if before is not None:
             yield before
         before = batch
@@ -131,15 +141,25 @@ def running(tagger: Tagger, indexer: Indexer, examples: Examples, trust: float) 
 
 
 class Running:
-    """A batch whose tags are being computed."""
+    """A batch whose emissions, and without `bar` whose best tags, are being computed."""
 
     def __init__(
-        self, tagger: Tagger, indexer: Indexer, examples: Examples, places: Ints, device: torch.device, trust: float
+        self,
+        tagger: Tagger,
+        indexer: Indexer,
+        examples: Examples,
+        places: Ints,
+        device: torch.device,
+        trust: float,
+        bar: Bar = None,
     ) -> None:
         batch = examples.batch(places).to(device)
         self.crf, self.places, self.units, self.there = tagger.crf, places, examples.units[places], batch.units
+        self.bar = bar
         own = indexer.chosen(batch.lattice) if trust and indexer.cuts else None
         self.emissions = tagger.constrained_emissions(batch, own, trust)
+        if bar is not None:
+            return
         self.tags = self.crf.decode(self.emissions, batch.units).to(torch.int32).to("cpu", non_blocking=True)
         self.copied = torch.cuda.Event() if self.emissions.is_cuda else None  # type: ignore[no-untyped-call]
         if self.copied is not None:
@@ -150,6 +170,8 @@ class Running:
 
         The sentence of a span is its place among all examples.
         """
+        if self.bar is not None:
+            return self._flat(best_spans(self.crf, self.emissions, self.there, self.bar))
         if self.copied is not None:
             self.copied.synchronize()
         spans = _spans(tag_ids, self.tags.numpy(), self.units)
@@ -161,7 +183,9 @@ class Running:
 
     def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Tensor]:
         """The n most probable spans of each sentence, in the same form."""
-        found = candidates(self.crf, self.emissions, self.there, n, min_score)
+        return self._flat(candidates(self.crf, self.emissions, self.there, n, min_score))
+
+    def _flat(self, found: Candidates) -> tuple[FlatSpans, Tensor]:
         return FlatSpans(self.places[found.sentence], *found[1:4]), torch.from_numpy(found.score)
 
     def readings(self, tag_ids: TagIds, n: int) -> tuple[FlatSpans, list[float]]:

@@ -19,6 +19,7 @@ from hanlattice.batch.indexer import BICHARS, POS, POSITIONS
 from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.files import opening, writing
+from hanlattice.models import LEAST_BAR, Bar, check_decode
 from hanlattice.models.build import Tables, Vocabs, assemble, make_indexer
 from hanlattice.models.checksums import load_tensors, read_record, save_tensors, write_record
 from hanlattice.models.compose import Composer
@@ -37,6 +38,8 @@ EXACT, FAST = "auto-fp32", "auto"  # how a loaded model computes its lattice LST
 CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
 WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
 _COMPOSER = "composer."  # the prefix of the names of its tensors
+BEFORE = "before_packing"  # among a packed model's scores, those of the model as trained
+USUAL_BAR = 0.4  # of a model without scores
 FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM)  # what does not change while the model trains
 
 
@@ -54,6 +57,25 @@ class Model:
         if self.indexer.lexicon is not None and self.tagger.lexicon is not None:
             Vocabulary(self.indexer.lexicon, self.tagger.lexicon, self.composer)  # the lexicon keeps it
 
+    def bar(self, decode: str | float | None = None) -> Bar:
+        """What the score of a span must exceed to be found; None where the best tagging is decoded.
+
+        `decode` is "path", "spans" or the bar itself; without it, the model's own way. With "spans" the bar is half of
+        the F1 that the best tagging has on dev: see `nn.span_search.best_spans`.
+        """
+        way = self.config.model.decode if decode is None else check_decode(decode)
+        if way == "path":
+            return None
+        if self.indexer.cuts:
+            raise ModelError(
+                f"decode={way} leaves characters out, and the words of a segmenter cover the text: use path"
+            )
+        if isinstance(way, float):
+            return way
+        dev = self.scores.get("dev") or self.scores.get(BEFORE, {}).get("dev")
+        bar: float = self.scores.get("bar") or (bar_for(dev["overall"]["f1"]) if dev else USUAL_BAR)
+        return bar
+
     def other_segmenter(self) -> str:
         """A notice that another version of the segmenter cut the training text; "" if it did not, or is unknown."""
         name, then = self.segmenter.get("name", ""), self.segmenter.get("version")
@@ -61,6 +83,11 @@ class Model:
         if not then or not now or then == now:
             return ""
         return f"the model was trained with words by {name} {then}, and {name} {now} may cut otherwise"
+
+
+def bar_for(f1: float) -> float:
+    """The bar of a model whose best taggings have this F1."""
+    return max(LEAST_BAR, f1 / 2)
 
 
 def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any], lm: Path | None = None) -> None:

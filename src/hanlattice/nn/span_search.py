@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import count, pairwise
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -64,9 +64,9 @@ def search(chains: Chains, lengths: Ints, n: int, floor: float) -> FoundSpans:
     Spans grow by a character at a time from every place. None is more probable than the tags that it begins with, so
     a beginning below the n-th best span found so far is given up.
     """
-    begun, room = _beginnings(chains, lengths)
+    begun, room = _beginnings(chains, lengths, floor)
     bars = np.full(len(lengths), floor)
-    alone = begun._replace(log_probability=chains.alone.ravel())
+    alone = begun._replace(log_probability=chains.alone[begun.cell, begun.label])
     best, bars = _best(_above(alone, bars), bars, n)
     for long in count(2):
         grows = (room >= long) & (begun.log_probability >= bars[begun.sentence] - SLACK)
@@ -85,13 +85,12 @@ def search(chains: Chains, lengths: Ints, n: int, floor: float) -> FoundSpans:
     return best
 
 
-def _beginnings(chains: Chains, lengths: Ints) -> tuple[FoundSpans, Ints]:
-    """The first tag of a span at every place, with every label; and how long a span from there can be."""
-    N, X = chains.first.shape
+def _beginnings(chains: Chains, lengths: Ints, floor: float) -> tuple[FoundSpans, Ints]:
+    """Where spans may begin that are not below the floor, with the first tag of each; and how long each can be."""
+    cell, label = np.nonzero(np.maximum(chains.alone, chains.first) >= floor - SLACK)
     sentence, nth = cells(lengths)
-    long, label = np.ones(N * X, dtype=np.int64), np.tile(np.arange(X), N)
-    begun = FoundSpans(np.repeat(sentence, X), np.repeat(np.arange(N), X), long, label, chains.first.ravel())
-    return begun, np.repeat(lengths[sentence] - nth, X)
+    begun = FoundSpans(sentence[cell], cell, np.ones_like(cell), label, chains.first[cell, label])
+    return begun, (lengths[sentence] - nth)[cell]
 
 
 def _together(left: FoundSpans, right: FoundSpans) -> FoundSpans:
@@ -128,7 +127,7 @@ class Candidates(NamedTuple):
     label: Ints
     score: Floats
 
-    def at(self, chosen: Ints) -> Candidates:
+    def at(self, chosen: npt.NDArray[np.bool_] | Ints) -> Candidates:
         sentence, start, end, label, score = self
         return Candidates(sentence[chosen], start[chosen], end[chosen], label[chosen], score[chosen])
 
@@ -194,26 +193,29 @@ def best_spans(crf: CRF, emissions: Tensor, lengths: Tensor, bar: float) -> Cand
     """
     found = candidates(crf, emissions, lengths, sys.maxsize, bar)
     found = found.at(np.lexsort((found.label, found.start, found.end, found.sentence)))
-    edges = [0, *(np.flatnonzero(np.diff(found.sentence)) + 1).tolist(), len(found.score)]
-    rows = (slice(*pair) for pair in pairwise(edges))
-    kept = [row.start + at for row in rows for at in _apart(found.start[row], found.end[row], found.score[row] - bar)]
-    return found.at(np.array(kept, dtype=np.int64))
+    sentence, start, end, _, score = found
+    overlaps = (sentence[1:] == sentence[:-1]) & (start[1:] < end[:-1])
+    unsettled = np.unique(sentence[1:][overlaps])
+    kept = ~np.isin(sentence, unsettled)
+    for low, high in np.searchsorted(sentence, [unsettled, unsettled + 1]).T.tolist():
+        kept[low:high] = _apart(start[low:high], end[low:high], score[low:high] - bar)
+    return found.at(kept)
 
 
-def _apart(start: Ints, end: Ints, weight: Floats) -> list[int]:
-    """The intervals without overlap whose weights have the largest sum, of intervals in the order of their ends."""
-    before = np.searchsorted(end, start, side="right").tolist()  # how many of them end where this one begins, or before
-    best = [0.0]  # best[n]: the largest sum of the first n
+def _apart(start: Ints, end: Ints, weight: Floats) -> list[bool]:
+    """Whether each interval is among those without overlap whose weights have the largest sum. They come by their ends.
+
+    Weighted interval scheduling: `best[n]` is the largest sum of the first n.
+    """
+    before = np.searchsorted(end, start, side="right").tolist()  # how many end where this one begins, or earlier
+    best = [0.0]
     for compatible, gain in zip(before, weight.tolist(), strict=True):
         best.append(max(best[-1], best[compatible] + gain))
-    kept, n = list[int](), len(before)
+    kept, n = [False] * len(before), len(before)
     while n:
-        if best[n] > best[n - 1]:
-            kept.append(n - 1)
-            n = before[n - 1]
-        else:
-            n -= 1
-    return kept[::-1]
+        kept[n - 1] = best[n] > best[n - 1]
+        n = before[n - 1] if kept[n - 1] else n - 1
+    return kept
 
 
 # A span alone, its first tag, a tag inside, and the four pairs of Chains: the places of their tags among a span's own
@@ -231,19 +233,22 @@ def _chains(crf: CRF, emissions: Tensor, lengths: Tensor, sizes: Ints, min_score
     sentence, start = cells(sizes)
     likely = _likely(crf, emissions, lengths, min_score)
     after = np.roll(likely, -1, axis=0) & (start + 1 < sizes[sentence])[:, None]
-    there = likely[:, shapes][..., _TAGS[:, 0]] & (after[:, shapes][..., _TAGS[:, 1]] | (_COUNT == 1))  # [N, X, 7]
-    cell, label, part = np.nonzero(there)
+    cell, label = np.nonzero(likely[:, shapes].any(2))
+    now, then = (each[cell[:, None], shapes[label]] for each in (likely, after))  # [P, 4]
+    there = now[:, _TAGS[:, 0]] & (then[:, _TAGS[:, 1]] | (_COUNT == 1))  # [P, 7]
     value = np.full(there.shape, -np.inf)
-    for low in range(0, len(cell), AT_ONCE):
-        c, x, p = (array[low : low + AT_ONCE] for array in (cell, label, part))
-        tags = shapes[x[:, None], _TAGS[p]]  # [S, 2]
+    row, part = np.nonzero(there)
+    for low in range(0, len(row), AT_ONCE):
+        r, p = row[low : low + AT_ONCE], part[low : low + AT_ONCE]
+        c, tags = cell[r], shapes[label[r, None], _TAGS[p]]  # [S], [S, 2]
         spans = _Asked(sentence[c], start[c], start[c] + _COUNT[p], tags)
         blocked = crf.goes_on[tags[:, 1]] & _ENDS[p, None]
-        value[c, x, p] = _log_probability(crf, emissions, lengths, spans, blocked).cpu().numpy()
-    alone, first, inside, *pairs = np.moveaxis(value, 2, 0)
-    given = zip(pairs, (first, first, inside, inside), strict=True)
-    steps = (np.subtract(both, one, out=np.full_like(both, -np.inf), where=both > -np.inf) for both, one in given)
-    return Chains(alone, first, *steps)
+        value[r, p] = _log_probability(crf, emissions, lengths, spans, blocked).cpu().numpy()
+    for pair, given in ((3, 1), (4, 1), (5, 2), (6, 2)):
+        np.subtract(value[:, pair], value[:, given], out=value[:, pair], where=there[:, pair])
+    chains = np.full((len(Chains._fields), len(start), len(shapes)), -np.inf)
+    chains[:, cell, label] = np.delete(value, 2, axis=1).T
+    return Chains(*chains)
 
 
 def _likely(crf: CRF, emissions: Tensor, lengths: Tensor, min_score: float) -> npt.NDArray[np.bool_]:

@@ -10,12 +10,11 @@ from hanlattice.config import Config
 from hanlattice.evaluation.report import Table, percent
 from hanlattice.evaluation.segmentation import named_scores
 from hanlattice.files import writing
-from hanlattice.models.folder import Model
+from hanlattice.models.folder import BEFORE, Model
 from hanlattice.text.display import counted
 from hanlattice.text.tags import labels_of
 from hanlattice.training.corpora import PARTS
 
-BEFORE = "before_packing"  # among a packed model's scores, those of the model as trained
 CARD = "README.md"
 _WORDS = (
     "The line `bakeoff` counts words as the SIGHAN bakeoff does; OOV are the words that train lacks, with their share "
@@ -78,6 +77,7 @@ def kind_of(config: Config) -> str:
     parts["a separate forget gate"] = model.encoder == "lattice" and not model.coupled
     parts[f"{model.layers} layers"] = model.layers > 1
     parts["a language model"] = bool(config.lm.model)
+    parts["decoding by span probability"] = model.decode == "spans"
     named = [part for part, there in parts.items() if there]
     return kind + (f" with {', '.join(named)}" if named else "")
 

@@ -10,7 +10,7 @@ from typing import Any
 from hanlattice.config import Config, DataConfig
 from hanlattice.data.corpus import Corpus, hold_out, read_corpus
 from hanlattice.data.download import resolve
-from hanlattice.errors import InputError
+from hanlattice.errors import ConfigError, InputError
 from hanlattice.evaluation.segmentation import cut, words_in
 from hanlattice.files import sha256, shown
 from hanlattice.models.folder import Model
@@ -87,6 +87,8 @@ def check_gold_words(config: Config, corpora: Corpora) -> None:
 
 def check_segmented(config: Config, corpora: Corpora) -> None:
     """Refuse a corpus for a segmenter that is not cut into words, naming its file and sentence."""
+    if config.model.decode != "path":
+        raise ConfigError([f"model.decode={config.model.decode} is not for a segmenter, whose words cover the text"])
     for name in PARTS:
         for at, sentence in enumerate(getattr(corpora, name), start=1):
             try:

@@ -23,10 +23,11 @@ from hanlattice.evaluation.ner import Report, score
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.events import Listener, Log, ignore
 from hanlattice.files import sha256
+from hanlattice.models import Bar
 from hanlattice.models.build import Built, build
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
-from hanlattice.models.folder import FRAME, LM, WEIGHTS, Model, load_model, save_frame, save_weights
+from hanlattice.models.folder import FRAME, LM, WEIGHTS, Model, bar_for, load_model, save_frame, save_weights
 from hanlattice.models.language_model import language_model_digest
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints
@@ -77,6 +78,7 @@ class Run:
     examples: Examples
     dev: Sequence[Sentence]
     dev_examples: Examples
+    decode: str = "path"
 
     def make_batch(self, places: Ints) -> Batch:
         seed = (self.config.seed, self.training.progress.epoch, *places[:8])  # a resumed run leaves out the same words
@@ -114,6 +116,7 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         examples=_examples(config, built, sentences),
         dev=corpora.dev,
         dev_examples=_examples(config, built, corpora.dev),
+        decode=config.model.decode,
     )
     if not resumed:
         run.save()  # from now to the end there is a state: weights without one are those of a finished run
@@ -152,10 +155,14 @@ def _epochs(run: Run) -> None:
         training.record_loss()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         with training.average.in_place():
-            report = evaluate(tagger, run.indexer, run.dev, run.dev_examples)
+            report, more = evaluate(tagger, run.indexer, run.dev, run.dev_examples), {}
+            if run.decode == "spans":
+                more = {"bar": bar_for(report.overall.f1)}
+                report = evaluate(tagger, run.indexer, run.dev, run.dev_examples, **more)
             if progress.best is None or report.overall.f1 > progress.best:
                 progress.best, progress.best_at = report.overall.f1, progress.epoch
-                save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, "dev": report.as_dict()})
+                scores = {"epoch": progress.epoch, "dev": report.as_dict(), **more}
+                save_weights(run.folder, tagger.state_dict(), scores)
         progress.seconds = time.monotonic() - started
         run.log.keep("epoch", dev=report.as_dict()["overall"], **_rates(progress))
         training.reset_loss()
@@ -164,10 +171,12 @@ def _epochs(run: Run) -> None:
         saved = time.monotonic()
 
 
-def evaluate(tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples) -> Report:
+def evaluate(
+    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples, bar: Bar = None
+) -> Report:
     """Exact spans against gold. Leaves the model in evaluation mode."""
     tagger.eval()
-    return score([sentence.spans or () for sentence in sentences], decode(tagger, indexer, examples))
+    return score([sentence.spans or () for sentence in sentences], decode(tagger, indexer, examples, bar=bar))
 
 
 def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
@@ -185,7 +194,7 @@ def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
 def part_scores(model: Model, sentences: Sequence[Sentence], known: Collection[str] | None) -> dict[str, Any]:
     """Exact spans; for a segmenter also its words, `known` being those of its training."""
     model.tagger.eval()
-    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences))
+    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences), bar=model.bar())
     gold = [sentence.spans or () for sentence in sentences]
     report = score(gold, found).as_dict()
     if model.indexer.cuts:

@@ -13,11 +13,11 @@ from hanlattice.errors import InputError, OutputError
 from hanlattice.files import sha256
 from hanlattice.models.compose import learn_from
 from hanlattice.models.compress import compressed
-from hanlattice.models.folder import LM, Model, load_model, save_frame, save_weights
+from hanlattice.models.folder import BEFORE, LM, Model, load_model, save_frame, save_weights
 from hanlattice.nn.embeddings import TwoSources
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
-from hanlattice.training.card import BEFORE, about_of, write_card
+from hanlattice.training.card import about_of, write_card
 from hanlattice.training.corpora import (
     Corpora,
     check_gold_words,

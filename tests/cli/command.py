@@ -37,7 +37,7 @@ class Outcome:
             assert part in self.err, self.err
 
 
-def hanlattice(*arguments: str | Path, stdin: bytes = b"", columns: int = 200) -> Outcome:
+def hanlattice(*arguments: str | Path | int, stdin: bytes = b"", columns: int = 200) -> Outcome:
     """The entry point in this process. An exception that it lets through fails the test."""
     out, err = io.BytesIO(), io.BytesIO()
     with (

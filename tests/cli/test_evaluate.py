@@ -100,6 +100,37 @@ def test_options_that_do_not_exist(char_folder, made):
     hanlattice("evaluate", "--device", "gpu", char_folder, made / "test.bmes").refused("no device is called 'gpu'")
 
 
+# ---- parts of a file
+
+
+def test_only_short_sentences_as_if_the_file_had_no_others(lattice_folder, tmp_path):
+    given_sentences = sentences(40, 8)
+    lengths = sorted(map(len, given_sentences))
+    limit = lengths[20]
+    short = [sentence for sentence in given_sentences if len(sentence) < limit]
+    write_columns(tmp_path / "all.bmes", given_sentences)
+    write_columns(tmp_path / "short.bmes", short)
+    for more in ([], ["--loose"]):
+        asked = ["--json", "--shorter-than", str(limit), *more]
+        found = json.loads(hanlattice("evaluate", *asked, lattice_folder, tmp_path / "all.bmes").text)
+        part = {"characters": limit, "sentences": len(short), "left_out": 40 - len(short)}
+        assert 0 < len(short) < 40
+        assert found.pop("shorter_than") == part
+        assert found == json.loads(
+            hanlattice("evaluate", "--json", *more, lattice_folder, tmp_path / "short.bmes").text
+        )
+    shown = hanlattice("evaluate", lattice_folder, tmp_path / "all.bmes", "--shorter-than", limit).text
+    told = f"{len(short)} sentences of fewer than {limit} characters, {40 - len(short)} left out"
+    assert told in " ".join(shown.split())
+
+
+def test_a_limit_that_leaves_nothing(lattice_folder, made):
+    shortest = min(map(len, read_corpus(made / "test.bmes").sentences))
+    refused = hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", shortest)
+    refused.refused(f"test.bmes: --shorter-than {shortest} leaves no sentence: the shortest has {shortest} characters")
+    assert hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", "0").code == 2
+
+
 # ---- models that look at words
 
 

@@ -22,6 +22,7 @@ NOW = {"settings": {"train.lr": 1.0}, "files": {"data.train": "0a"}}
 def run_record() -> Record:
     record = run(ROW, 1, 7, {"NAM": 50})
     record["scores"]["test"]["segmentation"] = {"oov": {"recall": 0.5}, "iv": {"recall": None}, "bakeoff": {}}
+    record["short"] = {"left_out": 1, "f1": 0.5}
     return {"identity": copy.deepcopy(NOW), **copy.deepcopy(record)}
 
 
@@ -57,7 +58,7 @@ def places(record: Record) -> Iterator[tuple[str, ...]]:
 
 NEEDED = {
     "run": "identity.settings identity.files scores scores.dev.overall.f1 scores.test.groups.NAM.f1 counts seed "
-    "seconds parameters scores.test.segmentation.oov.recall scores.test.overall.correct",
+    "seconds parameters scores.test.segmentation.oov.recall scores.test.overall.correct short.f1 short.left_out",
     "rates": "identity machine.threads train decode.sentences_per_second",
 }
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ from hanlattice.compare.run import (
     run_jobs,
 )
 from hanlattice.config import read_config
+from hanlattice.data.columns import write_columns
+from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
+from hanlattice.text.sentence import Sentence
 from hanlattice.training.loop import train
 from tests.compare import tasks
 from tests.compare.conftest import write_small
@@ -231,6 +235,27 @@ def test_segmenters(tiny, tmp_path):
     again, ears = quick([file], tmp_path / "out", (1, 2))
     assert again.table == found.table
     assert ears.runs("begin") == set()
+
+
+def test_the_score_without_long_sentences(tiny, tmp_path):
+    short, long = read_corpus(tiny / "test.bmes").sentences[:20], read_corpus(tiny / "dev.bmes").sentences
+    merged = Sentence("".join(each.text for each in long))
+    at = accumulate((len(each) for each in long), initial=0)
+    spans = [span.shifted(by) for each, by in zip(long, at, strict=False) for span in each.spans or ()]
+    assert len(merged) >= 250
+    write_columns(tmp_path / "long.bmes", [short[0], Sentence(merged.text, tuple(spans)), *short[1:]])
+    write_columns(tmp_path / "short.bmes", short)
+    files = [
+        write_small(tmp_path / f"{name}.toml", tiny, data__test=f"{tmp_path}/{name}.bmes") for name in ("long", "short")
+    ]
+    found, _ = quick(files, tmp_path / "out")
+    with_long, without = (load(tmp_path / "out" / "results" / f"{name}-1.json") for name in ("long", "short"))
+    assert without["short"] is None
+    assert with_long["short"] == {"left_out": 1, **without["scores"]["test"]["overall"]}
+    assert with_long["short"]["gold"] < with_long["scores"]["test"]["overall"]["gold"]
+    mean = found.summary["sections"][0]["rows"][0]["short"]["f1"]["mean"]
+    assert mean == with_long["short"]["f1"]
+    assert found.table.count("F1, < 250 |") == 1
 
 
 def test_without_matplotlib(whole, tmp_path, monkeypatch):

@@ -159,6 +159,23 @@ def test_recalls_of_segmenters():
     assert "OOV" not in plain
 
 
+def test_without_long_sentences():
+    """A column where all runs of a row say it; the records of older versions, and rows without long ones, have none."""
+    a, b, old = (row(stem) for stem in ("a", "b", "old"))
+    given = found((a, [7, 8, 9]), (b, [5, 6, 7]), (old, [5, 6, 7]))
+    for seed, f1 in ((1, 0.5), (2, 0.6), (3, 0.7)):
+        given.runs[f"a-{seed}"]["short"] = {"left_out": 1, "f1": f1}
+        given.runs[f"b-{seed}"]["short"] = None
+    given.runs["old-1"]["short"] = {"left_out": 1, "f1": 0.5}
+    summary = summarise(given)
+    assert summary["sections"][0]["rows"][0]["short"] == {"f1": spread([0.5, 0.6, 0.7]), "left_out": 1}
+    text = markdown(summary)
+    assert [each["F1, < 250"] for each in cells(text)] == ["60.00 ± 10.00", "–", "–"]
+    assert list(cells(text)[0])[5:7] == ["F1", "F1, < 250"]
+    assert "F1, < 250: without 1 test sentence of 250 characters or more" in text
+    assert "250" not in markdown(summarise(found((a, [5]), (b, []))))
+
+
 def test_rates_and_their_ratio():
     a, b, c = row("a"), row("b"), row("c")
     rates = {"a": rate(1500.4), "b": rate(3000.0)}

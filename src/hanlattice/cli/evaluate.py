@@ -12,7 +12,7 @@ from hanlattice.cli.score import show_scores
 from hanlattice.cli.texts import Decode, Lexicons, Trust, add_words, check_trust
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
-from hanlattice.evaluation.ner import score, score_tags
+from hanlattice.evaluation.ner import LONG, score, score_tags
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.files import shown
 from hanlattice.text.display import counted
@@ -46,6 +46,10 @@ def evaluate(
         typer.Option(min=0, help=f"For a segmenter: how many of the most often missed words to show; default {WORDS}."),
     ] = None,
     decode: Decode = None,
+    shorter_than: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Only sentences of fewer characters; the original lattice LSTM code has {LONG}."),
+    ] = None,
     lexicon: Lexicons = None,
     trust: Trust = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -68,13 +72,30 @@ def evaluate(
     if words is not None and not loaded.indexer.cuts:
         raise InputError("--words is for a segmenter, and this model is none")
     known = _known(loaded, train, format, scheme)
+    whole, corpus = corpus, _shorter(corpus, file, shorter_than)
     predictor = Predictor(loaded, decode=decode)
     add_words(predictor, lexicon, trust)
     report = _report(loaded, corpus, file, loose, known, predictor.trust if lexicon else 0.0, predictor.bar)
     how = ", counted as the original code does" if loose else ""
     how += "" if predictor.bar is None else f", decoded by spans above {predictor.bar:.3f}"
-    title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{how}"
+    which = ""
+    if shorter_than is not None:
+        left_out = len(whole) - len(corpus)
+        report["shorter_than"] = {"characters": shorter_than, "sentences": len(corpus), "left_out": left_out}
+        which = f" of fewer than {shorter_than:,} characters, {left_out:,} left out"
+    title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{which}{how}"
     show_scores(report, title, WORDS if words is None else words, as_json)
+
+
+def _shorter(corpus: Corpus, file: str, characters: int | None) -> Corpus:
+    """The sentences with fewer characters, which are code points of the text as given."""
+    if characters is None:
+        return corpus
+    kept = [at for at, sentence in enumerate(corpus.sentences) if len(sentence) < characters]
+    if not kept:
+        shortest = counted(min(map(len, corpus.sentences)), "character")
+        raise InputError(f"--shorter-than {characters} leaves no sentence: the shortest has {shortest}", resolve(file))
+    return corpus.at(kept)
 
 
 def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:

@@ -10,7 +10,7 @@ import json
 import math
 import shutil
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import count
@@ -27,8 +27,8 @@ from hanlattice.compare.matrix import MatrixRow, flat_settings
 from hanlattice.config import Config
 from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError, ModelError
-from hanlattice.evaluation.ner import Score
-from hanlattice.evaluation.significance import sentence_counts
+from hanlattice.evaluation.ner import LONG, Score
+from hanlattice.evaluation.significance import Counts, sentence_counts
 from hanlattice.events import Listener, ignore
 from hanlattice.files import opening, sha256, writing
 from hanlattice.models.decode import decode
@@ -61,6 +61,7 @@ def train_run(
     result = train(row.with_seed(seed, device), folder, resume=True, listen=listen)
     model, sentences = load_model(folder, device), _compared_sentences(row)
     found = decode(model.tagger, model.indexer, model.indexer.examples(sentences), bar=model.bar())
+    counts = sentence_counts([sentence.spans or () for sentence in sentences], found)  # [S, 3]
     start, last = _first_and_last(folder)
     record = {
         "identity": identity,
@@ -74,10 +75,19 @@ def train_run(
         "seconds": last["seconds"],
         "parameters": start["parameters"],
         "part": row.part,
-        "counts": sentence_counts([sentence.spans or () for sentence in sentences], found).tolist(),  # [S, 3]
+        "counts": counts.tolist(),
+        "short": short_score(sentences, counts),
     }
     write_record(path, record)
     return record
+
+
+def short_score(sentences: Sequence[Sentence], counts: Counts) -> Record | None:
+    """The score without sentences of LONG characters or more, which the papers leave out; None if there are none."""
+    short = np.fromiter(map(len, sentences), dtype=np.int64) < LONG
+    if short.all():
+        return None
+    return {"left_out": int((~short).sum()), **Score(*counts[short].sum(0).tolist()).as_dict()}
 
 
 def begun_on(folder: Path) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from hanlattice.bench.timing import versions
 from hanlattice.compare.job import FORMAT, Record
 from hanlattice.compare.matrix import MatrixRow, changed_settings, row_stem, run_name
+from hanlattice.evaluation.ner import LONG
 from hanlattice.evaluation.report import NONE, Table, signed
 from hanlattice.evaluation.significance import paired_bootstrap
 from hanlattice.files import shown
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FIGURES = ("precision", "recall", "f1")
+SHORT = f"F1, < {LONG}"
 RECALLS = ("oov", "iv")  # of words that training lacks, and has
 RUN_FACTS = ("row", "seed", "device", "machine", "versions", "epoch", "seconds", "parameters", "part", "scores")
 
@@ -96,6 +98,7 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
         "seconds": statistics.mean(run["seconds"] for run in runs) if runs else None,
         "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs)},
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
+        "short": _short([run.get("short") for run in runs]),
         "segmentation": {which: _recall(scores, which) for which in RECALLS} if are_words else None,
         "groups": {  # 0 for a group that is neither in the gold nor in what a model predicted
             group: spread(float(score["groups"].get(group, {"f1": 0.0})["f1"]) for score in scores) for group in groups
@@ -104,6 +107,14 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
         "over_paper": 100 * statistics.mean(f1) - paper if paper and f1 else None,
         "rates": {key: rate[key] for key in ("device", "machine", "train", "decode")} if rate else None,
     }
+
+
+def _short(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
+    """F1 without long sentences. None where there are no long ones, or where a record is too old to say."""
+    known = [score for score in scores if score]
+    if not known or len(known) < len(scores):
+        return None
+    return {"f1": spread(score["f1"] for score in known), "left_out": known[0]["left_out"]}
 
 
 def _recall(scores: Sequence[Mapping[str, Any]], which: str) -> dict[str, Any] | None:
@@ -159,6 +170,7 @@ def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Su
         yield "dev F1", partial(_figure, "dev", "f1")
     for heading, figure in zip(("P", "R", "F1"), FIGURES, strict=True):
         yield heading, partial(_figure, "scores", figure)
+    yield SHORT, partial(_figure, "short", "f1")
     for heading, which in zip(("OOV R", "IV R"), RECALLS, strict=True):
         yield heading, partial(_figure, "segmentation", which)
     for group in sorted({group for row in rows for group in row["groups"]}):
@@ -207,6 +219,9 @@ def _rate(baseline: Summary | None, what: str, row: Summary) -> str:
 def _notes(section: Summary, samples: int) -> Iterator[str]:
     rows = section["rows"]
     yield "Exact spans, per cent; ± is the deviation of a sample over seeds."
+    if left_out := next((row["short"]["left_out"] for row in rows if row["short"]), 0):
+        sentences = counted(left_out, f"{section['part']} sentence")
+        yield f"{SHORT}: without {sentences} of {LONG} characters or more, which the original code leaves out."
     if any(row["segmentation"] for row in rows):
         yield "OOV R and IV R: recall of the words that training lacks and has, as the SIGHAN bakeoff counts."
     if any(row["difference"] for row in rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -79,3 +79,8 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.sentences)
+
+    def at(self, places: Sequence[int]) -> Corpus:
+        """The sentences at these places, with their tags."""
+        tags = None if self.tags is None else tuple(self.tags[at] for at in places)
+        return replace(self, sentences=tuple(self.sentences[at] for at in places), tags=tags)

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
-from hanlattice.cli.texts import Decode
-from hanlattice.data.download import resolve
+from hanlattice.cli.texts import Decode, different
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation import calibration
@@ -76,9 +75,7 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
         raise InputError(f"the report is a .json or .md file, and this name ends in {out.suffix!r}", out)
     if plot is not None:
         check_plot(plot)
-    paths = [resolve(file) for file in files]
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise InputError("a file is given twice")
+    paths = different(files)
     for output in (out, plot):
         check_output(output, [*paths, *model_files(model)])
 

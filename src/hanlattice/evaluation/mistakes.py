@@ -325,7 +325,7 @@ def _classes(
     yield Classes("type", lambda _, span: span.label)
     # `NAM` of `PER.NAM`: what follows the last dot, as the scorer groups types
     yield Classes("group", lambda _, span: span.label.rpartition(".")[2] or None if "." in span.label else None)
-    yield Classes("length", lambda _, span: _length_class(span.end - span.start), (*(n for _, n in LENGTHS), LONGER))
+    yield Classes("length", lambda _, span: length_class(span.end - span.start), (*(n for _, n in LENGTHS), LONGER))
     if lexicon is not None:
         words, inside = lexicon, _crossed_places(lexicon, [sentence.text for sentence in compared])
         yield Classes("lexicon", lambda s, span: IN if s.text[span.start : span.end] in words else OUT, (IN, OUT))
@@ -335,11 +335,11 @@ def _classes(
             (CROSSED, FREE),
         )
     if trained is not None:
-        known = _seen_labels(trained)
-        yield Classes("training", lambda s, span: _seen_class(s.text, span, known), (SEEN, RELABELLED, UNSEEN))
+        known = seen_labels(trained)
+        yield Classes("training", lambda s, span: seen_class(s.text, span, known), (SEEN, RELABELLED, UNSEEN))
 
 
-def _length_class(length: int) -> str:
+def length_class(length: int) -> str:
     return next((name for longest, name in LENGTHS if length <= longest), LONGER)
 
 
@@ -353,16 +353,16 @@ def _crossed_places(lexicon: Lexicon, texts: Sequence[str]) -> list[set[int]]:
     return places
 
 
-def _seen_labels(trained: Iterable[Sentence]) -> dict[str, set[str]]:
+def seen_labels(trained: Iterable[Sentence]) -> dict[str, set[str]]:
     """The labels of every entity of the training sentences, by its text as a model sees it."""
     labels: dict[str, set[str]] = defaultdict(set)
     for sentence in trained:
         for span in sentence.spans or ():
-            labels[fold(sentence.text[span.start : span.end])].add(span.label)
+            labels[sentence.folded[span.start : span.end]].add(span.label)
     return labels
 
 
-def _seen_class(text: str, span: Span, known: Mapping[str, set[str]]) -> str:
+def seen_class(text: str, span: Span, known: Mapping[str, set[str]]) -> str:
     labels = known.get(fold(text[span.start : span.end]), ())
     return SEEN if span.label in labels else RELABELLED if labels else UNSEEN
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,6 +103,7 @@ def tag_set(labels: Iterable[str], scheme: str) -> list[str]:
     return ["O", *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme])]
 
 
+@lru_cache(1 << 12)
 def may_follow(left: str | None, right: str | None, scheme: str) -> bool:
     """Whether `right` may come straight after `left`; None stands for the edge of the text."""
     _check_scheme(scheme)
@@ -112,6 +115,12 @@ def may_follow(left: str | None, right: str | None, scheme: str) -> bool:
     is_open = left_prefix in ("B", inside)
     goes_on = right_prefix in (inside, "E")
     return is_open == goes_on and (not is_open or left_label == right_label)
+
+
+def illegal_places(tags: Sequence[str], scheme: str) -> list[int]:
+    """Where a tag, or the end of the text, does not fit the tag before it."""
+    pairs = enumerate(pairwise([None, *tags, None]))
+    return [min(at, len(tags) - 1) for at, (left, right) in pairs if not may_follow(left, right, scheme)]
 
 
 def legal_transitions(tags: Sequence[str], scheme: str) -> tuple[list[bool], list[list[bool]], list[bool]]:

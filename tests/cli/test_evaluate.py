@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import rjieba
 
@@ -129,6 +131,114 @@ def test_a_limit_that_leaves_nothing(lattice_folder, made):
     refused = hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", shortest)
     refused.refused(f"test.bmes: --shorter-than {shortest} leaves no sentence: the shortest has {shortest} characters")
     assert hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", "0").code == 2
+
+
+def joined(parts: Sequence[Sentence]) -> Sentence:
+    """One long sentence of several."""
+    first = list(accumulate(map(len, parts), initial=0))
+    spans = [span.shifted(at) for part, at in zip(parts, first, strict=False) for span in part.spans or ()]
+    return Sentence("".join(part.text for part in parts), tuple(spans))
+
+
+def count_spans(corpus: Sequence[Sentence], found: Sequence[Sequence[Span]]) -> dict[str, int]:
+    """Span by span, as seqeval does."""
+    counts = {"gold": 0, "predicted": 0, "correct": 0}
+    for sentence, spans in zip(corpus, found, strict=True):
+        gold = [(span.label, span.start, span.end) for span in sentence.spans or ()]
+        counts["gold"] += len(gold)
+        counts["predicted"] += len(spans)
+        counts["correct"] += sum((span.label, span.start, span.end) in gold for span in spans)
+    return counts
+
+
+@pytest.fixture(scope="module")
+def long_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences of one to forty made ones."""
+    made = sentences(120, 8)
+    path = tmp_path_factory.mktemp("long") / "long.bmes"
+    write_columns(path, [joined(made[:size]) for size in (1, 2, 40, 3, 1, 5, 8, 4, 6, 2, 12)])
+    return path
+
+
+def test_scores_by_length(lattice_folder, long_corpus, tmp_path):
+    corpus = read_corpus(long_corpus).sentences
+    outcome = hanlattice("evaluate", lattice_folder, long_corpus, "--by-length", "--json", "--plot", tmp_path / "a.svg")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    report = json.loads(outcome.text)
+    rows = report.pop("by_sentence_length")
+    assert report == json.loads(hanlattice("evaluate", lattice_folder, long_corpus, "--json").text)
+    assert [row["characters"] for row in rows][-2:] == ["101–249", "250 or more"]
+    tagger = load(lattice_folder)
+    tagger.limit = 10_000  # `evaluate` reads every sentence whole
+    borders = [(0, 20), (20, 40), (40, 60), (60, 80), (80, 100), (100, 249), (249, 10_000)]
+    for row, (low, high) in zip(rows, borders, strict=True):
+        part = [sentence for sentence in corpus if low < len(sentence) <= high]
+        counts = count_spans(part, [tagger(sentence.text).spans for sentence in part])
+        assert row["sentences"] == len(part)
+        assert {key: row[key] for key in counts} == counts
+    assert sum(row["sentences"] > 0 for row in rows) >= 5
+    for key in ("gold", "predicted", "correct"):
+        assert sum(row[key] for row in rows) == report["overall"][key]
+    assert sum(row["sentences"] for row in rows) == len(corpus)
+    assert "By length of the sentence" in hanlattice("evaluate", lattice_folder, long_corpus, "--by-length").text
+
+
+def test_scores_by_length_are_loose_and_short_as_the_others(lattice_folder, long_corpus):
+    asked = ["evaluate", lattice_folder, long_corpus, "--json", "--loose", "--shorter-than", "100", "--by-length"]
+    report = json.loads(hanlattice(*asked).text)
+    for key in ("gold", "predicted", "correct"):
+        assert sum(row[key] for row in report["by_sentence_length"]) == report["overall"][key] > 0
+    assert [row["sentences"] for row in report["by_sentence_length"]][-2:] == [0, 0]
+
+
+def test_scores_by_the_share_of_the_lexicon(lattice_folder, made, tmp_path):
+    """As if the other words had been removed; each share has the words of the smaller ones."""
+    file = made / "test.bmes"
+    outcome = hanlattice("evaluate", lattice_folder, file, "--by-lexicon", "--json", "--plot", tmp_path / "a.svg")
+    assert (outcome.code, outcome.err) == (0, "")
+    report = json.loads(outcome.text)
+    rows = report["by_lexicon_share"]
+    corpus = read_corpus(file).sentences
+    tagger = load(lattice_folder)
+    total = len(tagger.lexicon)
+    order = np.random.default_rng(0).permutation(total).tolist()
+    words = list(tagger.lexicon)
+    assert [row["share"] for row in rows] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    for row in reversed(rows):
+        for word, nth in zip(words, order, strict=True):
+            if nth >= row["words"]:
+                tagger.lexicon.remove(word)  # what is gone stays gone: shares are nested
+        assert len(tagger.lexicon) == row["words"] == round(row["share"] * total)
+        assert row["places"] == sum(len(tagger.lexicon.match(sentence.text)) for sentence in corpus)
+        counts = count_spans(corpus, [document.spans for document in tagger([s.text for s in corpus])])
+        assert {key: row[key] for key in counts} == counts
+    assert len(tagger.lexicon) == 0
+    assert {key: rows[-1][key] for key in report["overall"]} == report["overall"]
+    assert rows[0]["places"] == 0 < rows[1]["places"] < rows[-1]["places"]
+    shown = hanlattice("evaluate", lattice_folder, file, "--by-lexicon").text
+    assert "By share of the lexicon" in shown
+    assert "40%" in shown
+
+
+def test_both_sources_of_a_lattice_are_the_lexicon(made, tmp_path):
+    config = made_config(made, model__sources="both", subwords__vectors=str(made / "subwords.vec"))
+    folder = write_untrained(tmp_path / "model", config, sentences(30, 3))
+    rows = json.loads(hanlattice("evaluate", folder, made / "test.bmes", "--by-lexicon", "--json").text)
+    first, *_, last = rows["by_lexicon_share"]
+    indexer = load(folder).model.indexer
+    assert last["words"] == len(indexer.lexicon) + len(indexer.subwords)
+    assert (first["words"], first["places"]) == (0, 0)
+
+
+def test_breakdowns_that_cannot_be(char_folder, lattice_folder, made, tmp_path):
+    file = made / "test.bmes"
+    hanlattice("evaluate", char_folder, file, "--by-lexicon").refused("--by-lexicon is for a model with a lexicon")
+    plot = ["--plot", tmp_path / "a.svg"]
+    hanlattice("evaluate", lattice_folder, file, *plot).refused("--plot draws --by-length or --by-lexicon")
+    hanlattice("evaluate", lattice_folder, file, "--by-length", "--plot", "a.pdf").refused("a .svg or .png file")
+    (tmp_path / "a.svg").write_bytes(file.read_bytes())
+    hanlattice("evaluate", lattice_folder, tmp_path / "a.svg", "--by-length", *plot).refused("one of the files to read")
 
 
 # ---- models that look at words
@@ -266,6 +376,17 @@ def test_the_words_of_training(made, tmp_path):
     assert "train.seg: cannot read" in lost.err
     assert lost.err.endswith("; --train names them\n")
     assert json.loads(lost.text)["segmentation"]["oov"] is None
+
+
+def test_a_segmenter_by_length_and_lexicon(made, tmp_path):
+    gold = [*map(in_words, sentences(12, 5))]
+    folder = write_untrained(tmp_path / "model", made_config(made, model__encoder="lattice"), gold)
+    write_segmented(tmp_path / "gold.seg", gold)
+    asked = ["--json", "--by-length", "--by-lexicon"]
+    report = json.loads(hanlattice("evaluate", folder, tmp_path / "gold.seg", *asked).text)
+    for key in ("gold", "predicted", "correct"):
+        assert sum(row[key] for row in report["by_sentence_length"]) == report["overall"][key]
+        assert report["by_lexicon_share"][-1][key] == report["overall"][key]
 
 
 def test_what_a_segmenter_cannot_be_scored_on(cutter, char_folder, made):

@@ -151,6 +151,10 @@ class Examples:
         """[S]: where each sentence's tags begin."""
         return first_places(self.units)
 
+    def with_words(self, stays: npt.NDArray[np.bool_]) -> Examples:
+        """The same without the lattice's words whose id is not marked in `stays`."""
+        return replace(self, matches=self.matches.where(stays[self.matches.word]))
+
     def batch(self, places: Sequence[int] | Ints, missing: float = 0.0, seed: Sequence[int] = (0,)) -> Batch:
         """One batch of the sentences at these places, in this order; a random share of the lattice's words is left out.
 

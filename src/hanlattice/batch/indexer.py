@@ -51,9 +51,7 @@ def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
     first = (np.cumsum(lengths) - lengths)[text]
     counted = np.cumsum([gaps == CUT, gaps == SPACED], axis=1)
     cuts, spaced = counted[:, first + matches.end - 1] - counted[:, first + matches.start]
-    stays = (cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1))
-    counts = np.bincount(text[stays], minlength=len(lengths))
-    return Matches(counts, *(column[stays] for column in matches[1:]))
+    return matches.where((cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1)))
 
 
 PART = 1 << 19  # characters that are matched at a time: bounds the memory of matching
@@ -152,6 +150,11 @@ class Indexer:
             return words
         words = words._replace(word=words.word + len(self.subwords))
         return merged_matches(self.subwords.match_joined(folded, lengths), words)
+
+    @property
+    def word_count(self) -> int:
+        """How many different words and subwords a lattice can have: their ids are below it."""
+        return sum(len(lexicon.words) for lexicon in (self.lexicon, self.subwords) if lexicon is not None)
 
     def chosen(self, lattice: Lattice) -> Places | None:
         """The places of the user's own words in a batch, if any. Of two that overlap, the longer."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from rich.console import Console
 
-from hanlattice.cli.console import find_named, note
+from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.score import show_scores
 from hanlattice.cli.texts import Decode, Lexicons, Trust, add_words, check_trust
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
+from hanlattice.evaluation import breakdown
 from hanlattice.evaluation.ner import LONG, score, score_tags
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
-from hanlattice.files import shown
+from hanlattice.files import check_output, shown
+from hanlattice.models import model_files
+from hanlattice.style import check_plot
 from hanlattice.text.display import counted
 from hanlattice.text.tags import spans_to_tags
 
@@ -50,6 +56,13 @@ def evaluate(
         int | None,
         typer.Option(min=1, help=f"Only sentences of fewer characters; the original lattice LSTM code has {LONG}."),
     ] = None,
+    by_length: Annotated[bool, typer.Option("--by-length", help="Also by the length of sentences.")] = False,
+    by_lexicon: Annotated[
+        bool, typer.Option("--by-lexicon", help="Also with a random share of the lexicon's words alone: 0 to 100 %.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw --by-length or --by-lexicon: .svg or .png (needs the extra plot).")
+    ] = None,
     lexicon: Lexicons = None,
     trust: Trust = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -63,19 +76,32 @@ def evaluate(
     from hanlattice.training.corpora import read_for
 
     check_trust(trust, lexicon)
+    folder = find_named(model)
+    if plot is not None:
+        if not (by_length or by_lexicon):
+            raise InputError("--plot draws --by-length or --by-lexicon: give one of them, or both")
+        check_plot(plot)
+        check_output(plot, [resolve(file), *model_files(folder)])
     use_threads(threads)
-    loaded = load_model(find_named(model), device)
+    loaded = load_model(folder, device)
     corpus = read_for([loaded], file, format, scheme)
     note(*corpus.notices, *filter(None, [loaded.other_segmenter()]))
     if loose and corpus.tags is None:
         raise InputError("--loose counts tags, and this file has spans; give columns", file)
     if words is not None and not loaded.indexer.cuts:
         raise InputError("--words is for a segmenter, and this model is none")
+    if by_lexicon and loaded.indexer.lexicon is None:
+        raise InputError("--by-lexicon is for a model with a lexicon, and this model has no lexicon")
     known = _known(loaded, train, format, scheme)
     whole, corpus = corpus, _shorter(corpus, file, shorter_than)
     predictor = Predictor(loaded, decode=decode)
     add_words(predictor, lexicon, trust)
-    report = _report(loaded, corpus, file, loose, known, predictor.trust if lexicon else 0.0, predictor.bar)
+    work = Evaluation(loaded, corpus, file, loose, predictor.trust if lexicon else 0.0, predictor.bar)
+    report = work.report(known)
+    if by_length:
+        report["by_sentence_length"] = list(work.by_length())
+    if by_lexicon:
+        report["by_lexicon_share"] = list(work.by_lexicon())
     how = ", counted as the original code does" if loose else ""
     how += "" if predictor.bar is None else f", decoded by spans above {predictor.bar:.3f}"
     which = ""
@@ -84,7 +110,11 @@ def evaluate(
         report["shorter_than"] = {"characters": shorter_than, "sentences": len(corpus), "left_out": left_out}
         which = f" of fewer than {shorter_than:,} characters, {left_out:,} left out"
     title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{which}{how}"
+    if plot is not None:
+        breakdown.draw(report, plot)
     show_scores(report, title, WORDS if words is None else words, as_json)
+    if not as_json:
+        show_tables(Console(), breakdown.tables(report))
 
 
 def _shorter(corpus: Corpus, file: str, characters: int | None) -> Corpus:
@@ -114,22 +144,45 @@ def _known(model: Model, train: str | None, format: str, scheme: str) -> Collect
     return known
 
 
-def _report(
-    model: Model, corpus: Corpus, file: str, loose: bool, known: Collection[str] | None, trust: float, bar: Bar
-) -> dict[str, Any]:
+class Evaluation:
     """The model's spans against those of the corpus."""
-    from hanlattice.models.decode import decode
 
-    examples = read_examples(model, corpus, file)
-    found = decode(model.tagger, model.indexer, examples, trust=trust, bar=bar)
-    gold = [sentence.spans or () for sentence in corpus.sentences]
-    report = _scores(corpus, gold, found, loose).as_dict()
-    if examples.segments is not None:
-        report["segmentation"] = _hidden(gold, examples.segments)
-    if model.indexer.cuts:
-        texts = [sentence.text for sentence in corpus.sentences]
-        report["segmentation"] = score_segmentation(texts, gold, found, known).as_dict()
-    return report
+    def __init__(self, model: Model, corpus: Corpus, file: str, loose: bool, trust: float, bar: Bar) -> None:
+        self.model, self.corpus, self.loose, self.trust, self.bar = model, corpus, loose, trust, bar
+        self.examples = read_examples(model, corpus, file)
+        self.found = self._decode(self.examples)
+
+    def report(self, known: Collection[str] | None) -> dict[str, Any]:
+        """All sentences together; `known` are the training words of a segmenter."""
+        gold = [sentence.spans or () for sentence in self.corpus.sentences]
+        report = _scores(self.corpus, self.found, self.loose).as_dict()
+        if self.examples.segments is not None:
+            report["segmentation"] = _hidden(gold, self.examples.segments)
+        if self.model.indexer.cuts:
+            texts = [sentence.text for sentence in self.corpus.sentences]
+            report["segmentation"] = score_segmentation(texts, gold, self.found, known).as_dict()
+        return report
+
+    def by_length(self) -> Iterator[dict[str, Any]]:
+        """A row for each class of sentences."""
+        for name, places in breakdown.places_by_length(map(len, self.corpus.sentences)).items():
+            part = _scores(self.corpus.at(places), [self.found[at] for at in places], self.loose).overall
+            yield {"characters": name, "sentences": len(places), **part.as_dict()}
+
+    def by_lexicon(self) -> Iterator[dict[str, Any]]:
+        """A row for each share of the words, drawn at random; those of a smaller share are among those of a larger."""
+        words = self.model.indexer.word_count
+        order = np.random.default_rng(0).permutation(words)
+        for share in breakdown.SHARES:
+            fewer = self.examples.with_words(order < round(share * words))
+            found = self._decode(fewer) if share < 1 else self.found
+            counts = {"words": round(share * words), "places": len(fewer.matches.word)}
+            yield {"share": share, **counts, **_scores(self.corpus, found, self.loose).overall.as_dict()}
+
+    def _decode(self, examples: Examples) -> list[list[Span]]:
+        from hanlattice.models.decode import decode
+
+        return decode(self.model.tagger, self.model.indexer, examples, trust=self.trust, bar=self.bar)
 
 
 def read_examples(model: Model, corpus: Corpus, file: str) -> Examples:
@@ -140,11 +193,11 @@ def read_examples(model: Model, corpus: Corpus, file: str) -> Examples:
         raise InputError(error.message, error.path or resolve(file), error.line) from None
 
 
-def _scores(corpus: Corpus, gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], loose: bool) -> Report:
+def _scores(corpus: Corpus, found: Sequence[Sequence[Span]], loose: bool) -> Report:
     """Spans against spans; if `loose`, the tags of the file against the tags of what was found."""
     scheme = corpus.scheme
     if not (loose and scheme and corpus.tags):
-        return score(gold, found)
+        return score([sentence.spans or () for sentence in corpus.sentences], found)
     tags = [spans_to_tags(spans, len(s), scheme) for spans, s in zip(found, corpus.sentences, strict=True)]
     return score_tags(corpus.tags, tags, scheme, loose=True)
 

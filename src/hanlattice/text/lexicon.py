@@ -76,6 +76,11 @@ class Matches(NamedTuple):
     end: Ints  # [W]
     word: Ints  # [W]: ids
 
+    def where(self, stays: npt.NDArray[np.bool_]) -> Matches:
+        """Those for which [W] `stays` is true."""
+        text = np.repeat(np.arange(len(self.counts)), self.counts)[stays]
+        return Matches(np.bincount(text, minlength=len(self.counts)), *(column[stays] for column in self[1:]))
+
 
 class Marks:
     """Which ids of a growing list are marked, as a table, for look-ups of many ids at once."""

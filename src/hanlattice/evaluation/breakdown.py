@@ -1,0 +1,83 @@
+"""One model's scores by the length of sentences, and by the share of its lexicon that is left: tables and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hanlattice.evaluation.ner import LONG, Score
+from hanlattice.evaluation.report import Table, count
+from hanlattice.style import BLUE, RED, plot, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LENGTHS = ((1, 20), (21, 40), (41, 60), (61, 80), (81, 100), (101, LONG - 1))  # characters of a sentence
+NAMES = (*(f"{low}–{high}" for low, high in LENGTHS), f"{LONG} or more")
+SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of the lexicon's words
+
+Row = Mapping[str, Any]  # as `evaluate --json` has it: what it is of, how many those are, and the score
+
+
+def places_by_length(lengths: Iterable[int]) -> dict[str, list[int]]:
+    """Which sentences have a length of each class; every sentence is in one."""
+    found: dict[str, list[int]] = {name: [] for name in NAMES}
+    for at, length in enumerate(lengths):
+        found[NAMES[sum(length > high for _, high in LENGTHS)]].append(at)
+    return found
+
+
+# The parts of a report: its key, what its rows are of, the column of their names, that of the bars in the plot.
+_PARTS = {
+    "by_sentence_length": ("By length of the sentence", "characters", "sentences"),
+    "by_lexicon_share": ("By share of the lexicon", "share", "places"),
+}
+
+
+def tables(report: Mapping[str, Any]) -> Iterator[Table]:
+    """A table for each part that the report has."""
+    for key, (title, name, _) in _PARTS.items():
+        if key in report:
+            counts = [each for each in ("sentences", "words", "places") if each in report[key][0]]
+            headings = (name, *counts, "precision", "recall", "F1", "gold", "found", "correct")
+            rows = ((_name(row, name), *(count(row[each]) for each in counts), *_cells(row)) for row in report[key])
+            yield Table(title, headings, tuple(rows))
+
+
+def _name(row: Row, name: str) -> str:
+    return f"{row[name]:.0%}" if name == "share" else str(row[name])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    score = Score(row["gold"], row["predicted"], row["correct"])
+    return (*score.cells(), *map(count, (score.gold, score.predicted, score.correct)))
+
+
+def draw(report: Mapping[str, Any], path: Path) -> None:
+    """A column for each part: precision, recall and F1, and below them how many sentences or places of words."""
+    parts = [(report[key], *facts) for key, facts in _PARTS.items() if key in report]
+    with plot(path, 0.6 + 4.2 * len(parts), 4.4) as figure:
+        grid = figure.subplots(2, len(parts), squeeze=False, sharex="col", height_ratios=(3, 1))
+        for (scores, counts), (rows, title, name, bars) in zip(grid.T, parts, strict=True):
+            _draw_scores(scores, rows)
+            scores.set_title(title, fontsize=9, loc="left")
+            counts.bar(range(len(rows)), [row[bars] for row in rows], width=0.7, color=BLUE)
+            counts.set_axisbelow(True)
+            labels = [_name(row, name).replace(" or more", "+") for row in rows]
+            counts.set_xticks(range(len(rows)), labels, fontsize=8)
+            counts.set(xlabel={"share": "words of the lexicon"}.get(name, name), ylabel=bars)
+            tidy(counts, "y")
+        grid[0, 0].set_ylabel("per cent")
+
+
+def _draw_scores(axis: Axes, rows: Sequence[Row]) -> None:
+    there = [at for at, row in enumerate(rows) if row["gold"] or row["predicted"]]
+    for name, label, colour, style in (
+        ("precision", "precision", BLUE, "--"),
+        ("recall", "recall", BLUE, ":"),
+        ("f1", "F1", RED, "-"),
+    ):
+        axis.plot(there, [100 * rows[at][name] for at in there], style, color=colour, marker="o", ms=4, label=label)
+    axis.legend(frameon=False, fontsize=8)
+    tidy(axis)

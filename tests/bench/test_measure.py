@@ -64,8 +64,20 @@ def test_tagging_has_both_models(record):
     assert lattice["words"] >= 0.5 * lattice["characters"]
 
 
+def test_lengths_have_every_cell(record):
+    found = [(row["hidden"], row["length"], row["what"], row["model"]) for row in record["lengths"]]
+    assert found == list(product((4, 5), (4, 9), ("training", "tagging"), (CHARACTER, "auto")))
+    for row in record["lengths"]:
+        if row["what"] == "training":
+            assert row["batch"] == 32
+        else:  # about as many characters at every length
+            assert (row["texts"], row["characters"]) == {4: (7, 28), 9: (3, 27)}[row["length"]]
+            assert (row["words"] > 0) == (row["model"] == "auto")
+
+
 def test_figures_belong_together(record):
-    for section, name in (("encoder", "encoder"), ("training", "model"), ("tagging", "model")):
+    sections = (("encoder", "encoder"), ("training", "model"), ("tagging", "model"), ("lengths", "model"))
+    for section, name in sections:
         for row in record[section]:
             assert row["seconds"] > 0, row
             assert row["calls"] >= 3, row
@@ -77,7 +89,7 @@ def test_figures_belong_together(record):
 
 
 def _cell(row: dict) -> tuple:
-    return row["hidden"], row.get("batch"), row.get("what")
+    return row["hidden"], row.get("batch"), row.get("what"), row.get("length")
 
 
 def test_peak_memory_is_of_forward_and_backward(record):
@@ -122,13 +134,14 @@ def test_sections_come_one_by_one(measured):
         *(f"training step, {cell}" for cell in cells),
         "raw text to spans, H = 4",
         "raw text to spans, H = 5",
+        *(f"sentences of {length} characters, H = {hidden}" for hidden, length in product((4, 5), (4, 9))),
     ]
 
 
 def test_tables_have_a_row_for_every_cell(record):
     rows = {section: len(table(section, record).rows) for section in SECTIONS}
     checks = {(row["op"], row["backend"], row["precision"]) for row in record["checks"]}
-    assert rows == {"checks": len(checks), "encoder": 8, "training": 4, "tagging": 4}
+    assert rows == {"checks": len(checks), "encoder": 8, "training": 4, "tagging": 4, "lengths": 4}
     for section in SECTIONS:
         made = table(section, record)
         assert {len(row) for row in made.rows} == {len(made.headings)}
@@ -137,6 +150,8 @@ def test_tables_have_a_row_for_every_cell(record):
     assert first["auto ×"] == f"{record['encoder'][1]['ratio']:.2f}"
     assert first["reference ×"]
     assert not dict(zip(encoder.headings, encoder.rows[2], strict=True))["reference ×"]
+    ratios = [f"{row['ratio']:.2f}" for row in record["lengths"] if row["model"] == "auto"]
+    assert [cell for row in table("lengths", record).rows for cell in (row[4], row[7])] == ratios
 
 
 @pytest.mark.parametrize("words", [True, False])
@@ -156,6 +171,8 @@ def test_made_sentences_have_a_word_a_character(words):
         ({"batches": (4, -1)}, "batches must be 1 or more, not 4, -1"),
         ({"batches": ()}, "batches must be 1 or more, not nothing"),
         ({"hidden": (0,)}, "hidden must be 1 or more, not 0"),
+        ({"lengths": (10, 3)}, "lengths must be 4 or more, not 10, 3"),
+        ({"lengths": ()}, "lengths must be 4 or more, not nothing"),
         ({"length": 3}, "length must be 4 or more"),
         ({"words": 3}, "words must be 4 or more"),
         ({"seconds": 0.0}, "seconds must be more than 0"),

@@ -10,8 +10,8 @@ import pytest
 from hanlattice.ops.lattice_lstm import batched
 from tests.cli.command import hanlattice
 
-QUICK = ["--batch", "1", "--batch", "2", "--hidden", "4", "--seconds", "0.001", "--threads", "1"]
-SECTIONS = {"settings", "versions", "machine", "checks", "encoder", "training", "tagging"}
+QUICK = ["--batch", "1", "--batch", "2", "--hidden", "4", "--seconds", "0.001", "--threads", "1", "--length", "30"]
+SECTIONS = {"settings", "versions", "machine", "checks", "encoder", "training", "tagging", "lengths"}
 
 
 def test_tables_json_and_plot(tmp_path):
@@ -23,13 +23,28 @@ def test_tables_json_and_plot(tmp_path):
         "auto ×",
         "Training step: a new batch",
         "Raw text to spans",
+        "By length: sentences of T characters",
     ):
         assert part in outcome.text, outcome.text
     record = json.loads((tmp_path / "new" / "b.json").read_text("utf-8"))
     assert set(record) == SECTIONS
     assert record["settings"]["batches"] == [1, 2]
     assert record["settings"]["hidden"] == [4]
+    assert record["settings"]["lengths"] == [30]
     assert ElementTree.parse(tmp_path / "b.svg").getroot().tag.endswith("svg")
+
+
+def test_one_table_alone_comes_after_the_check(tmp_path):
+    asked = [*QUICK, "--length", "5", "--only", "lengths", "--out", tmp_path / "b.json", "--plot", tmp_path / "b.svg"]
+    outcome = hanlattice("bench", *asked)
+    assert outcome.code == 0, outcome.err
+    assert outcome.text.index("Equality with the reference") < outcome.text.index(
+        "By length: sentences of T characters"
+    )
+    assert "nn.LSTM" not in outcome.text
+    record = json.loads((tmp_path / "b.json").read_text("utf-8"))
+    assert set(record) == {"settings", "versions", "machine", "checks", "lengths"}
+    assert "Sentences of 5 to 30 characters" in (tmp_path / "b.svg").read_text("utf-8")
 
 
 def test_a_backend_with_other_numbers_is_2_and_nothing_is_timed(monkeypatch, tmp_path):
@@ -46,6 +61,8 @@ def test_a_backend_with_other_numbers_is_2_and_nothing_is_timed(monkeypatch, tmp
     [
         (["--device", "tpu"], "no device is called 'tpu'"),
         (["--seconds", "0"], "seconds must be more than 0"),
+        (["--only", "speed"], "no section is called 'speed': expected encoder, training, tagging, lengths"),
+        (["--only", "checks"], "no section is called 'checks'"),
         (["--plot", "b.pdf"], "a plot is a .svg or .png file"),
     ],
 )
@@ -53,7 +70,9 @@ def test_wrong_values_are_refused(words, says):
     hanlattice("bench", *words).refused(says)
 
 
-@pytest.mark.parametrize("words", [["--batch", "0"], ["--hidden", "x"], ["--threads", "0"], ["--nothing"]])
+@pytest.mark.parametrize(
+    "words", [["--batch", "0"], ["--length", "3"], ["--hidden", "x"], ["--threads", "0"], ["--nothing"]]
+)
 def test_wrong_options_are_refused(words):
     outcome = hanlattice("bench", *words)
     assert (outcome.code, outcome.out) == (2, b"")

@@ -7,8 +7,9 @@
   input as x is: they are made once, and each call uses them again.
 - training: whole steps, each with a new batch, made as training makes it; the character LSTM has the same CRF.
 - tagging: raw text to spans, with made words and random weights.
+- lengths: the last two for sentences of each length.
 
-The character LSTM of the last two is the package's own, which packs its sentences. On a CPU that is slower than the
+The character LSTM of the last three is the package's own, which packs its sentences. On a CPU that is slower than the
 padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is not a gain of the
 lattice.
 
@@ -23,8 +24,9 @@ from typing import Any
 
 from hanlattice.bench.equality import check_backends
 from hanlattice.bench.inputs import Settings
-from hanlattice.bench.sections import measure_encoder, measure_tagging, measure_training
+from hanlattice.bench.sections import measure_encoder, measure_lengths, measure_tagging, measure_training
 from hanlattice.bench.timing import machine, versions
+from hanlattice.errors import InputError
 from hanlattice.models.device import find_device, use_threads
 
 __all__ = ["SECTIONS", "Settings", "bench", "measure"]
@@ -35,16 +37,25 @@ SECTIONS = {
     "encoder": measure_encoder,
     "training": measure_training,
     "tagging": measure_tagging,
+    "lengths": measure_lengths,
 }
 
 
-def measure(settings: Settings, tell: Callable[[str], None] = lambda _: None) -> Iterator[tuple[str, Record]]:
-    """(section, the record so far) after each section. `tell` is called with what is being measured."""
+def measure(
+    settings: Settings, tell: Callable[[str], None] = lambda _: None, only: str = ""
+) -> Iterator[tuple[str, Record]]:
+    """(section, the record so far) after each section, or after the checks and `only` that one.
+
+    `tell` is called with what is being measured.
+    """
+    first, *others = SECTIONS
+    if only and only not in others:
+        raise InputError(f"no section is called {only!r}: expected {', '.join(others)}")
     device = find_device(settings.device)
     use_threads(settings.threads)
     record: Record = {"settings": settings.as_dict(), "versions": versions(), "machine": machine(device)}
-    for name, section in SECTIONS.items():
-        record = {**record, name: section(settings, device, tell)}
+    for name in (first, only) if only else SECTIONS:
+        record = {**record, name: SECTIONS[name](settings, device, tell)}
         yield name, record
 
 

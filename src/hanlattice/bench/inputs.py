@@ -41,9 +41,10 @@ class Settings:
     dim: int = 64  # D, of characters and of words
     words: int = 50_000  # of the lexicon that tagging uses
     texts: int = 0  # that are tagged at a time; 0 chooses by the device
+    lengths: tuple[int, ...] = (10, 20, 40, 80, 160, 320)  # characters of sentences that are all of one length
 
     def __post_init__(self) -> None:
-        least = {"threads": 1, "batches": 1, "hidden": 1, "length": 4, "dim": 1, "words": 4, "texts": 0}
+        least = {"threads": 1, "batches": 1, "hidden": 1, "length": 4, "dim": 1, "words": 4, "texts": 0, "lengths": 4}
         for name, smallest in least.items():
             value = getattr(self, name)
             values = value if isinstance(value, tuple) else (value,)
@@ -93,9 +94,12 @@ def make_lexicon(settings: Settings) -> Lexicon:
     return Lexicon(part for word in long_words(settings) for part in (word, word[:2], word[1:], word[2:]))
 
 
-def make_texts(settings: Settings, device: torch.device) -> list[str]:
-    """Between half of T and one and a half times T characters each."""
+def make_texts(settings: Settings, device: torch.device, length: int = 0) -> list[str]:
+    """Between half of T and one and a half times T characters each; or all of `length`, and so about as many in all."""
     rng = np.random.default_rng(1)
-    words, T = np.array(long_words(settings)), settings.length
-    sizes = rng.integers(T // 2, T + T // 2, size=settings.texts or TEXTS[device.type], endpoint=True)
+    words, T, count = np.array(long_words(settings)), settings.length, settings.texts or TEXTS[device.type]
+    if length:
+        sizes = np.full(max(1, count * T // length), length)
+    else:
+        sizes = rng.integers(T // 2, T + T // 2, size=count, endpoint=True)
     return ["".join(rng.choice(words, size=size // 4 + 1))[:size] for size in sizes.tolist()]

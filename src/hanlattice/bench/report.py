@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanlattice.bench.inputs import CHARACTER
-from hanlattice.bench.sections import PLAIN
+from hanlattice.bench.sections import PLAIN, SMALL_BATCH
 from hanlattice.evaluation.report import Table
 from hanlattice.files import writing
 from hanlattice.style import BLUE, RED, plot, plot_text, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+BATCHES, LENGTHS = "batch size (sentences)", "characters of a sentence"  # what a plot's axes show
 
 Content = tuple[str, Sequence[str], Sequence[Sequence[str]]]  # title, headings, rows
 
@@ -29,14 +31,14 @@ def write_files(record: dict[str, Any], out: Path | None, picture: Path | None) 
     """The files that were asked for. Written after each section, they keep what an interrupted run has measured."""
     if out is not None:
         write_json(record, out)
-    if picture is not None and "encoder" in record:
+    if picture is not None and record.keys() & {"encoder", "training", "lengths"}:
         draw(record, picture)
 
 
 def table(section: str, record: dict[str, Any]) -> Table:
     """The table of one section of a record."""
-    make = {"checks": _checks, "encoder": _encoder, "training": _training, "tagging": _tagging}[section]
-    title, headings, rows = make(record)
+    made = {"checks": _checks, "encoder": _encoder, "training": _training, "tagging": _tagging, "lengths": _lengths}
+    title, headings, rows = made[section](record)
     return Table(title, tuple(headings), tuple(map(tuple, rows)), words=0)
 
 
@@ -108,6 +110,22 @@ def _tagging(record: dict[str, Any]) -> Content:
     return title, headings, rows
 
 
+def _lengths(record: dict[str, Any]) -> Content:
+    cells = _grouped(record["lengths"], "hidden", "length", "what", by="model")
+    headings, rows = ["H", "T"], dict[tuple[int, int], list[str]]()
+    for what in ("training", "tagging"):
+        headings += [f"{what}: {CHARACTER} sentences/s", "lattice sentences/s", "×"]
+    for (hidden, length, _), cell in cells.items():
+        rates = (_number(cell[name], "sentences_per_second", ",.1f") for name in (CHARACTER, "auto"))
+        row = rows.setdefault((hidden, length), [str(hidden), str(length)])
+        row += [*rates, _number(cell["auto"], "ratio", ".2f")]
+    title = (
+        f"By length: sentences of T characters, a word a character. Training step of {SMALL_BATCH} sentences, and raw "
+        f"text to spans; × is time over the {CHARACTER}'s, which packs its sentences"
+    )
+    return title, headings, list(rows.values())
+
+
 def _grouped(rows: Iterable[dict[str, Any]], *keys: str, by: str) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
     """The rows of each cell, by name."""
     cells: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
@@ -140,26 +158,35 @@ class Line(NamedTuple):
     label: str
     colour: str
     dashed: bool
-    points: list[tuple[int, float]]  # batch size, sentences/s
+    points: list[tuple[int, float]]  # batch size or length, sentences/s
 
 
 class Panel(NamedTuple):
     title: str
     lines: list[Line]
+    across: str = BATCHES
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """What a record has: a panel for each H of the encoder, and of the training step."""
+    """What a record has: a panel for each H of the encoder, and of the training step; below them those by length."""
     found = list(panels(record))
-    with plot(path, 1 + 3.4 * len(found), 4.8) as figure:
-        axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-        for axis, panel in zip(axes, found, strict=True):
-            _draw_panel(axis, panel)
-        axes[0].set_ylabel("sentences per second")
-        machine, length = record["machine"], record["settings"]["length"]
+    rows = [row for across in (BATCHES, LENGTHS) if (row := [each for each in found if each.across == across])]
+    columns = max(map(len, rows))
+    with plot(path, 1 + 3.4 * columns, 4.8 * len(rows)) as figure:
+        grid = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
+        for axes, row in zip(grid, rows, strict=True):
+            for axis, panel in zip(axes, row, strict=False):
+                _draw_panel(axis, panel)
+            for axis in axes[len(row) :]:
+                axis.set_visible(False)
+            axes[0].set_ylabel("sentences per second")
+        machine, settings = record["machine"], record["settings"]
         where = machine["gpu"] or f"{machine['cpu']}, {machine['threads']} threads"
-        title = f"Sentences of {length} characters, a word a character · {plot_text(where)}"
-        figure.suptitle(title, fontsize=10)
+        lengths = {BATCHES: f"{settings['length']}"}
+        if "lengths" in settings:  # which records of earlier versions lack
+            lengths[LENGTHS] = f"{min(settings['lengths'])} to {max(settings['lengths'])}"
+        sizes = "; below, ".join(lengths[row[0].across] for row in rows)
+        figure.suptitle(f"Sentences of {sizes} characters, a word a character · {plot_text(where)}", fontsize=10)
 
 
 def panels(record: dict[str, Any]) -> Iterator[Panel]:
@@ -176,11 +203,20 @@ def panels(record: dict[str, Any]) -> Iterator[Panel]:
             names = ((CHARACTER, CHARACTER, BLUE), ("auto", "lattice LSTM", RED))
             lines = [Line(f"{label} + CRF", colour, False, points(rows, model=name)) for name, label, colour in names]
             yield Panel(f"Training step, H = {hidden}", lines)
+    titles = {"training": f"Training step, B = {SMALL_BATCH}", "tagging": "Raw text to spans"}
+    for hidden in record["settings"]["hidden"] if "lengths" in record else ():
+        rows = [row for row in record["lengths"] if row["hidden"] == hidden]
+        for what, title in titles.items():
+            lines = [
+                Line(f"{label} + CRF", colour, False, points(rows, "length", model=name, what=what))
+                for name, label, colour in ((CHARACTER, CHARACTER, BLUE), ("auto", "lattice LSTM", RED))
+            ]
+            yield Panel(f"{title}, H = {hidden}", lines, LENGTHS)
 
 
-def points(rows: Iterable[dict[str, Any]], **which: str) -> list[tuple[int, float]]:
+def points(rows: Iterable[dict[str, Any]], across: str = "batch", **which: str) -> list[tuple[int, float]]:
     chosen = [row for row in rows if all(row[key] == value for key, value in which.items())]
-    return sorted((row["batch"], row["sentences_per_second"]) for row in chosen)
+    return sorted((row[across], row["sentences_per_second"]) for row in chosen)
 
 
 def _draw_panel(axis: Axes, panel: Panel) -> None:
@@ -189,9 +225,9 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     for line in panel.lines:
         style = "--" if line.dashed else "-"
         axis.plot(*zip(*line.points, strict=True), style, color=line.colour, marker="o", markersize=4, label=line.label)
-    axis.set(xscale="log", yscale="log", xlabel="batch size (sentences)", title=panel.title)
-    batches = sorted({batch for line in panel.lines for batch, _ in line.points})
-    axis.set_xticks(batches, [f"{batch:,}" for batch in batches])
+    axis.set(xscale="log", yscale="log", xlabel=panel.across, title=panel.title)
+    places = sorted({place for line in panel.lines for place, _ in line.points})
+    axis.set_xticks(places, [f"{place:,}" for place in places])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.0f}" if rate >= 1 else f"{rate:g}"))

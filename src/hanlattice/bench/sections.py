@@ -1,9 +1,10 @@
-"""What is timed: the encoder beside `torch.nn.LSTM`, whole training steps, and raw text to spans."""
+"""What is timed: the encoder beside `torch.nn.LSTM`, whole training steps, raw text to spans; both by length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ from hanlattice.training.step import Training, tagger_gradients
 
 PLAIN = "nn.LSTM"
 SENTENCES = 2048  # that training batches are taken from
+SMALL_BATCH = 32  # sentences of a training step where their length changes
 QUIET = 0.95  # the share of characters that are no span by themselves: random weights would find far too many spans
 
 Row = dict[str, Any]
@@ -172,31 +174,35 @@ def _step(tagger: Tagger, training: Training, batches: Iterator[Batch]) -> None:
 def measure_tagging(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
     """A row for each H and model; `ratio` is to the character model's time. The size of batches is Predictor's own."""
     lexicon, texts, rows = make_lexicon(settings), make_texts(settings, device), list[Row]()
-    characters, words = sum(map(len, texts)), int(lexicon.match_many(texts).counts.sum())
     for hidden in settings.hidden:
         tell(f"raw text to spans, H = {hidden}")
-        models = {
-            name: _make_predictor(settings.dim, hidden, name, lexicon, texts[:32], device)
-            for name in (CHARACTER, "auto")
-        }
-        works = {name: partial(_tag_all, model, texts) for name, model in models.items()}
-        found = {name: work() for name, work in works.items()}  # and whatever compiles has compiled
-        times = medians(works, settings.seconds)
-        for name, timing in times.items():
-            row = {
-                "hidden": hidden,
-                "model": name,
-                **timing._asdict(),
-                "ratio": timing.seconds / times[CHARACTER].seconds,
-                "texts": len(texts),
-                "characters": characters,
-                "words": 0 if name == CHARACTER else words,
-                "spans": sum(len(document.spans) for document in found[name]),
-                "sentences_per_second": len(texts) / timing.seconds,
-                "characters_per_second": characters / timing.seconds,
-            }
-            rows.append(row)
+        rows += _tagging_cell(settings, hidden, lexicon, texts, device)
     return rows
+
+
+def _tagging_cell(
+    settings: Settings, hidden: int, lexicon: Lexicon, texts: list[str], device: torch.device
+) -> Iterator[Row]:
+    characters, words = sum(map(len, texts)), int(lexicon.match_many(texts).counts.sum())
+    models = {
+        name: _make_predictor(settings.dim, hidden, name, lexicon, texts[:32], device) for name in (CHARACTER, "auto")
+    }
+    works = {name: partial(_tag_all, model, texts) for name, model in models.items()}
+    found = {name: work() for name, work in works.items()}  # and whatever compiles has compiled
+    times = medians(works, settings.seconds)
+    for name, timing in times.items():
+        yield {
+            "hidden": hidden,
+            "model": name,
+            **timing._asdict(),
+            "ratio": timing.seconds / times[CHARACTER].seconds,
+            "texts": len(texts),
+            "characters": characters,
+            "words": 0 if name == CHARACTER else words,
+            "spans": sum(len(document.spans) for document in found[name]),
+            "sentences_per_second": len(texts) / timing.seconds,
+            "characters_per_second": characters / timing.seconds,
+        }
 
 
 def _tag_all(tagger: Predictor, texts: list[str]) -> list[Document]:
@@ -217,3 +223,20 @@ def _make_predictor(
     single = emissions[:, [at for at, tag in enumerate(TAGS) if tag.startswith("S-")]].amax(1)
     tagger.output.bias[OUTSIDE] += (single - emissions[:, OUTSIDE]).quantile(QUIET)
     return Predictor(Model(tagger, indexer, Config()))
+
+
+# ---- both by the length of sentences
+
+
+def measure_lengths(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
+    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and length."""
+    lexicon, rows = make_lexicon(settings), list[Row]()
+    for hidden in settings.hidden:
+        for length in settings.lengths:
+            tell(f"sentences of {length} characters, H = {hidden}")
+            here, texts = replace(settings, length=length), make_texts(settings, device, length)
+            steps = _training_cell(here, hidden, SMALL_BATCH, [CHARACTER, "auto"], device)
+            rows += ({"length": length, "what": "training", **row} for row in steps)
+            tagging = _tagging_cell(settings, hidden, lexicon, texts, device)
+            rows += ({"length": length, "what": "tagging", **row} for row in tagging)
+    return rows

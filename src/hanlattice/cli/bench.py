@@ -19,9 +19,21 @@ def bench(
     hidden: Annotated[
         list[int] | None, typer.Option(min=1, help="H, units in each direction; may be repeated. [default: 100 200]")
     ] = None,
+    length: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=4,
+            help="Characters of a sentence, for the table by length; may be repeated. [default: 10 20 40 80 160 320]",
+        ),
+    ] = None,
+    only: Annotated[
+        str, typer.Option(help="One table, after the check of equality: encoder, training, tagging or lengths.")
+    ] = "",
     seconds: Annotated[float, typer.Option(help="The least time to measure for each figure.")] = 0.5,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for all figures.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="An SVG or PNG file for rates against batch size.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="An SVG or PNG file for rates against batch size and length.")
+    ] = None,
 ) -> None:
     """What the lattice costs beside a plain LSTM: equality with the reference first, then times in one process."""
     from hanlattice.bench import Settings, measure
@@ -29,10 +41,11 @@ def bench(
     from hanlattice.style import check_plot
 
     batches, widths = tuple(batch or Settings.batches), tuple(hidden or Settings.hidden)
-    settings = Settings(device=device, threads=threads, batches=batches, hidden=widths, seconds=seconds)
+    lengths = tuple(length or Settings.lengths)
+    settings = Settings(device, threads, batches, widths, seconds, lengths=lengths)
     if plot is not None:
         check_plot(plot)
     with Console(stderr=True).status("") as status:
-        for section, record in measure(settings, status.update):
+        for section, record in measure(settings, status.update, only):
             write_files(record, out, plot)
             Console().print(table(section, record).rich(box=SIMPLE_HEAD, collapse_padding=True))

@@ -218,7 +218,7 @@ def test_scores_by_the_share_of_the_lexicon(lattice_folder, made, tmp_path):
     assert rows[0]["places"] == 0 < rows[1]["places"] < rows[-1]["places"]
     shown = hanlattice("evaluate", lattice_folder, file, "--by-lexicon").text
     assert "By share of the lexicon" in shown
-    assert "40%" in shown
+    assert "40 %" in shown
 
 
 def test_both_sources_of_a_lattice_are_the_lexicon(made, tmp_path):
@@ -238,7 +238,8 @@ def test_breakdowns_that_cannot_be(char_folder, lattice_folder, made, tmp_path):
     hanlattice("evaluate", lattice_folder, file, *plot).refused("--plot draws --by-length or --by-lexicon")
     hanlattice("evaluate", lattice_folder, file, "--by-length", "--plot", "a.pdf").refused("a .svg or .png file")
     (tmp_path / "a.svg").write_bytes(file.read_bytes())
-    hanlattice("evaluate", lattice_folder, tmp_path / "a.svg", "--by-length", *plot).refused("one of the files to read")
+    for read in ([tmp_path / "a.svg"], [file, "-l", tmp_path / "a.svg"], [file, "--train", tmp_path / "a.svg"]):
+        hanlattice("evaluate", lattice_folder, *read, "--by-length", *plot).refused("one of the files to read")
 
 
 # ---- models that look at words

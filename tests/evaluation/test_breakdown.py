@@ -60,7 +60,7 @@ def test_tables():
     assert lengths.rows[0] == ("1–20", "3", "–", "–", "–", "0", "0", "0")
     assert lengths.rows[1] == ("21–40", "3", "66.67", "50.00", "57.14", "8", "6", "4")
     assert shares.headings[:3] == ("share", "words", "places")
-    assert [row[:3] for row in shares.rows] == [(f"{n}%", "1,000", "5") for n in (0, 20, 100)]
+    assert [row[:3] for row in shares.rows] == [(f"{n} %", "1,000", "5") for n in (0, 20, 100)]
 
 
 @pytest.mark.parametrize("parts", [["by_sentence_length"], ["by_lexicon_share", "by_sentence_length"]])
@@ -70,5 +70,5 @@ def test_plots(parts, tmp_path):
     told = ["".join(node.itertext()) for node in ElementTree.parse(tmp_path / "one.svg").iter()]
     assert told.count("F1") == len(parts)
     assert {"21–40", "sentences", "characters"} <= set(told)
-    assert ("20%" in told) == ("by_lexicon_share" in parts)
+    assert ("20 %" in told) == ("by_lexicon_share" in parts)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()

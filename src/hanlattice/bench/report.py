@@ -12,6 +12,7 @@ from hanlattice.bench.sections import PLAIN, SMALL_BATCH
 from hanlattice.evaluation.report import Table
 from hanlattice.files import writing
 from hanlattice.style import BLUE, RED, plot, plot_text, tidy
+from hanlattice.text.display import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -181,7 +182,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
                 axis.set_visible(False)
             axes[0].set_ylabel("sentences per second")
         machine, settings = record["machine"], record["settings"]
-        where = machine["gpu"] or f"{machine['cpu']}, {machine['threads']} threads"
+        where = machine["gpu"] or f"{machine['cpu']}, {counted(machine['threads'], 'thread')}"
         lengths = {BATCHES: f"{settings['length']}"}
         if "lengths" in settings:  # which records of earlier versions lack
             lengths[LENGTHS] = f"{min(settings['lengths'])} to {max(settings['lengths'])}"

@@ -81,7 +81,8 @@ def evaluate(
         if not (by_length or by_lexicon):
             raise InputError("--plot draws --by-length or --by-lexicon: give one of them, or both")
         check_plot(plot)
-        check_output(plot, [resolve(file), *model_files(folder)])
+        read = [file, *([train] if train else [])]
+        check_output(plot, [*map(resolve, read), *(lexicon or ()), *model_files(folder)])
     use_threads(threads)
     loaded = load_model(folder, device)
     corpus = read_for([loaded], file, format, scheme)

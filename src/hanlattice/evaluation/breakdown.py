@@ -46,7 +46,7 @@ def tables(report: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _name(row: Row, name: str) -> str:
-    return f"{row[name]:.0%}" if name == "share" else str(row[name])
+    return f"{100 * row[name]:.0f} %" if name == "share" else str(row[name])
 
 
 def _cells(row: Row) -> tuple[str, ...]:

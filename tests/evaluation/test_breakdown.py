@@ -59,8 +59,9 @@ def test_tables():
     assert lengths.headings == ("characters", "sentences", "precision", "recall", "F1", "gold", "found", "correct")
     assert lengths.rows[0] == ("1–20", "3", "–", "–", "–", "0", "0", "0")
     assert lengths.rows[1] == ("21–40", "3", "66.67", "50.00", "57.14", "8", "6", "4")
-    assert shares.headings[:3] == ("share", "words", "places")
-    assert [row[:3] for row in shares.rows] == [(f"{n} %", "1,000", "5") for n in (0, 20, 100)]
+    assert shares.title == "By share of the lexicon, of 1,000 words"
+    assert shares.headings[:3] == ("share", "places", "precision")
+    assert [row[:2] for row in shares.rows] == [(f"{n} %", "5") for n in (0, 20, 100)]
 
 
 @pytest.mark.parametrize("parts", [["by_sentence_length"], ["by_lexicon_share", "by_sentence_length"]])

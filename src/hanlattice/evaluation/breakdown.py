@@ -28,7 +28,7 @@ def places_by_length(lengths: Iterable[int]) -> dict[str, list[int]]:
     return found
 
 
-# The parts of a report: its key, what its rows are of, the column of their names, that of the bars in the plot.
+# The parts of a report: its key, what its rows are of, the column of their names, how many there are of what.
 _PARTS = {
     "by_sentence_length": ("By length of the sentence", "characters", "sentences"),
     "by_lexicon_share": ("By share of the lexicon", "share", "places"),
@@ -37,12 +37,12 @@ _PARTS = {
 
 def tables(report: Mapping[str, Any]) -> Iterator[Table]:
     """A table for each part that the report has."""
-    for key, (title, name, _) in _PARTS.items():
+    for key, (title, name, size) in _PARTS.items():
         if key in report:
-            counts = [each for each in ("sentences", "words", "places") if each in report[key][0]]
-            headings = (name, *counts, "precision", "recall", "F1", "gold", "found", "correct")
-            rows = ((_name(row, name), *(count(row[each]) for each in counts), *_cells(row)) for row in report[key])
-            yield Table(title, headings, tuple(rows))
+            words = report[key][-1].get("words")
+            headings = (name, size, "precision", "recall", "F1", "gold", "found", "correct")
+            rows = tuple((_name(row, name), count(row[size]), *_cells(row)) for row in report[key])
+            yield Table(title if words is None else f"{title}, of {words:,} words", headings, rows)
 
 
 def _name(row: Row, name: str) -> str:

@@ -34,6 +34,25 @@ def test_neighbours_as_json(file):
     assert found["桥"][-1]["cosine"] == -1
 
 
+def test_neighbours_of_a_sum(file):
+    ask = ("vectors", "neighbours", "桥", "-", "江", "+", "长江", "大桥", "-v", file)
+    assert hanlattice(*ask, "-n", "1").text == "桥 - 江 + 长江: 大桥 0.453\n大桥: 江 0.938\n"
+    found = json.loads(hanlattice(*ask, "--json").text)
+    assert {query: [row["word"] for row in rows] for query, rows in found.items()} == {
+        "桥 - 江 + 长江": ["大桥", "[b]"],
+        "大桥": ["江", "桥", "长江", "[b]"],
+    }
+
+
+def test_sums_that_are_not_whole(file):
+    ask = ("vectors", "neighbours", "-v", file)
+    hanlattice(*ask, "-", "桥").refused("- 桥: expected a word before '-', as in 国王 - 男人 + 女人")
+    hanlattice(*ask, "桥", "+").refused("桥 +: expected a word after '+'")
+    hanlattice(*ask, "桥", "-", "+", "江").refused("桥 - + 江: expected a word before '+'")
+    hanlattice(*ask, "桥", "-", "桥").refused("桥 - 桥: these vectors add up to nothing; leave out a word")
+    hanlattice(*ask, "桥", "-", "水").refused("there is no vector of '水'")
+
+
 def test_neighbours_of_a_download(file, cache):
     hanlattice("vectors", "neighbours", "桥", "-v", "@simplechinese/words.bin").refused("data get simplechinese")
     (cache / "simplechinese").mkdir(parents=True)

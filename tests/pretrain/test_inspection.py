@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as st_np
 
 from hanlattice import Span
 from hanlattice.errors import InputError
-from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover
+from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover, read_queries
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
@@ -207,6 +207,41 @@ def test_the_same_as_gensim():
         expected = theirs.most_similar(word, topn=5)
         assert [row.word for row in mine] == [other for other, _ in expected]
         np.testing.assert_allclose([row.cosine for row in mine], [cosine for _, cosine in expected], atol=1e-6)
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=2, max_size=5), st.data())
+def test_sums_are_the_same_as_gensims(words, data):
+    signs = data.draw(st.lists(st.sampled_from("+-"), min_size=len(words) - 1, max_size=len(words) - 1))
+    made = random_vectors()
+    theirs = gensim.models.KeyedVectors(made.width)
+    theirs.add_vectors(list(made.words), made.matrix)
+    query = [words[0], *(term for pair in zip(signs, words[1:], strict=True) for term in pair)]
+    weights = {word: sum((-1) ** (sign == "-") for sign, each in zip(["+", *signs], words, strict=True) if each == word)
+               for word in words}  # fmt: skip
+    if not any(weights.values()):
+        with pytest.raises(InputError, match="these vectors add up to nothing"):
+            Neighbours(made)(query)
+        return
+    expected = theirs.most_similar(positive=list(weights.items()), topn=4)
+    found = Neighbours(made)(query, 4)
+    assert [row.word for row in found] == [other for other, _ in expected]
+    np.testing.assert_allclose([row.cosine for row in found], [cosine for _, cosine in expected], atol=2e-6)
+    assert not {row.word for row in Neighbours(made)(query, 99)} & set(words)
+    assert len(Neighbours(made)(query, 99)) == len(WORDS) - len(set(words))
+
+
+@given(st.lists(st.sampled_from(["江", "北京", "+", "-"]), min_size=1, max_size=7))
+def test_words_that_signs_join_are_one_query(tokens):
+    """Read from the right: a sign without a word on either side is refused, and nothing else is."""
+    kinds = "".join("s" if token in "+-" else "w" for token in tokens)
+    if kinds[0] == "s" or kinds[-1] == "s" or "ss" in kinds:
+        with pytest.raises(InputError, match=r"expected a word (before|after) '[+-]', as in"):
+            read_queries(tokens)
+        return
+    found = read_queries(tokens)
+    assert [token for query in found for token in query] == tokens
+    joined = "".join("".join("s" if token in "+-" else "w" for token in query) + "|" for query in found)
+    assert joined == kinds.replace("ww", "w|w").replace("ww", "w|w") + "|"
 
 
 @given(

@@ -15,7 +15,7 @@ from hanlattice.data.download import resolve
 from hanlattice.data.raw import RawText
 from hanlattice.evaluation.report import Table
 from hanlattice.files import shown
-from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover
+from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover, read_queries
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import read_vectors
@@ -26,20 +26,24 @@ _RAW = (".txt", ".text", ".gz", ".xz")
 
 @app.command("neighbours")
 def neighbours(
-    words: Annotated[list[str], typer.Argument(help="Words or characters that have a vector in the file.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(help="Words or characters that have a vector in the file; + and - between two join them."),
+    ],
     vectors: Annotated[str, typer.Option("--vectors", "-v", help="A word2vec file, or @name/file.")],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each word.")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each query.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
-    """The nearest words of each word, by the cosine of their vectors."""
+    """The nearest words of each word, or of a sum such as 国王 - 男人 + 女人, by the cosine of their vectors."""
+    queries = read_queries(words)
     near = Neighbours(read_vectors(resolve(vectors)))
-    found = {word: near(word, count) for word in words}
+    found = {" ".join(query): near(query, count) for query in queries}
     if as_json:
-        plain = {word: [row._asdict() for row in rows] for word, rows in found.items()}
+        plain = {query: [row._asdict() for row in rows] for query, rows in found.items()}
         typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
         return
-    for word, rows in found.items():
-        typer.echo(f"{word}: " + "  ".join(f"{row.word} {row.cosine:.3f}" for row in rows))
+    for query, rows in found.items():
+        typer.echo(f"{query}: " + "  ".join(f"{row.word} {row.cosine:.3f}" for row in rows))
 
 
 @app.command("check")

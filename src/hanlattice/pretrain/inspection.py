@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, examine_vectors
 
 _DIGITS = 6  # of a cosine that are right in float32: cosines that differ in later ones count as equal
+_SIGNS = {"+": 1, "-": -1}
 _SUGGESTIONS = 5  # words that an error proposes
 
 
@@ -88,6 +89,20 @@ class Neighbour(NamedTuple):
     cosine: float
 
 
+def read_queries(tokens: Sequence[str]) -> list[list[str]]:
+    """Words that a sign joins are one query, the others one each: [国王, -, 男人, 桥] → [[国王, -, 男人], [桥]]."""
+    queries: list[list[str]] = []
+    for at, (before, token) in enumerate(pairwise(["+", *tokens])):
+        if token in _SIGNS and (before in _SIGNS or at + 1 == len(tokens)):
+            wanted = "before" if before in _SIGNS else "after"
+            raise InputError(f"{' '.join(tokens)}: expected a word {wanted} {token!r}, as in 国王 - 男人 + 女人")
+        if at and (token in _SIGNS or before in _SIGNS):
+            queries[-1].append(token)
+        else:
+            queries.append([token])
+    return queries
+
+
 class Neighbours:
     """The words whose vectors are nearest to a word's by cosine. The vectors are kept with unit norm."""
 
@@ -99,12 +114,23 @@ class Neighbours:
         self._unit = np.empty_like(vectors.matrix)  # [V, E]
         np.divide(vectors.matrix, lengths[:, None], out=self._unit, casting="same_kind")
 
-    def __call__(self, word: str, count: int = 10) -> list[Neighbour]:
-        """The `count` nearest, the nearest first, without the word itself."""
-        row = self._row(word)
-        cosines = (self._unit @ self._unit[row]).round(_DIGITS) + 0.0  # [V]; no minus before a zero
-        cosines[row] = -np.inf
-        count = min(count, len(self.words) - 1)
+    def __call__(self, query: str | Sequence[str], count: int = 10) -> list[Neighbour]:
+        """The `count` nearest, the nearest first, without the query's own words.
+
+        A query is a word, or words with signs between them, whose unit vectors are added and subtracted.
+        """
+        terms = [query] if isinstance(query, str) else query
+        rows = [self._row(word) for word in terms[::2]]
+        signs = np.array([_SIGNS[sign] for sign in ("+", *terms[1::2])], np.float32)
+        vector = signs @ self._unit[rows]
+        if len(rows) > 1:
+            length = np.linalg.norm(vector)
+            if length < 10.0**-_DIGITS:
+                raise InputError(f"{' '.join(terms)}: these vectors add up to nothing; leave out a word")
+            vector /= length
+        cosines = (self._unit @ vector).round(_DIGITS) + 0.0  # [V]; no minus before a zero
+        cosines[rows] = -np.inf
+        count = min(count, len(self.words) - len(set(rows)))
         if not count:
             return []
         least = np.partition(cosines, -count)[-count]

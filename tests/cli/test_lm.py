@@ -60,6 +60,18 @@ def test_the_options_are_those_of_the_recipe_with_its_defaults():
     assert sorted(given) == sorted([*names, "files", "out", "direction", "resume"])
 
 
+def test_vectors_to_begin_with_are_reported(text, tmp_path):
+    (tmp_path / "v.vec").write_text("9 2\n王 1 2\n小 3 4\n明 5\n", "utf-8")
+    options = [option for option in OPTIONS if not option.startswith("--embedding")]
+    done = hanlattice(
+        "pretrain", "lm", text, "-o", tmp_path / "lm", *options, "--epochs=1", "--vectors", tmp_path / "v.vec"
+    )
+    assert done.code == 0, done.err
+    assert "symbols begin with a vector, 2 wide" in done.err
+    assert "note: " in done.err
+    assert "line 4: expected a word and 2 numbers" in done.err
+
+
 def test_ctrl_c_says_how_to_continue(text, tmp_path):
     with mock.patch.object(lm_train, "train_language_model", side_effect=KeyboardInterrupt):
         done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", "--epochs", "3")

@@ -13,7 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 
 from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.cli.lm import Direction
+from hanlattice.data.download import resolve
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
+from hanlattice.text.display import visible
 
 
 def _option(name: str, *flags: str, **limits: Any) -> Any:
@@ -31,6 +33,7 @@ def pretrain_lm(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     start_from: Annotated[Path | None, _option("start_from", "--from")] = Recipe.start_from,
+    vectors: Annotated[str | None, _option("vectors")] = None,
     embedding: Annotated[int | None, _option("embedding")] = Recipe.embedding,
     hidden: Annotated[int | None, _option("hidden")] = Recipe.hidden,
     layers: Annotated[int | None, _option("layers")] = Recipe.layers,
@@ -51,7 +54,7 @@ def pretrain_lm(
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:
     """Train a character language model. It can be stopped at any time: --resume continues it."""
-    given = locals()
+    given = {**locals(), "vectors": resolve(vectors) if vectors else None}
     recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
     from hanlattice.pretrain.lm.train import BOTH, train_language_model
 
@@ -78,6 +81,13 @@ class Meter(EventMeter):
 
     def _on_read(self, event: dict[str, Any]) -> None:
         self._update("reading, MB", event["done"] // 1_000_000, event["size"] // 1_000_000, "")
+
+    def _on_vectors(self, event: dict[str, Any]) -> None:
+        for notice in event["notices"]:
+            self.console.print(f"note: {visible(notice)}")
+        self.console.print(
+            f"{event['symbols']:,} of {event['of']:,} symbols begin with a vector, {event['width']} wide"
+        )
 
     def _on_start(self, event: dict[str, Any]) -> None:
         self.progress.reset(self.task, total=event["steps"])  # or the time left would count the reading

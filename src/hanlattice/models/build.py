@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -214,7 +215,7 @@ def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
 def character_table(config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
     """The characters of the texts and of the vector file."""
     text = dict.fromkeys(character for sentence in sentences for character in sentence.characters)
-    known = _known(
+    known = known_vectors(
         config.vectors, fold_digits, notices, lambda word: len(word) == 1, "no vector of a single character in it"
     )
     vocab, vectors, _ = _draw("characters", text, known, config, notices)
@@ -227,7 +228,7 @@ def bichar_table(
     """The bigrams of the texts and of the vector file."""
     text = dict.fromkeys(bigram for sentence in sentences for bigram in bigrams(sentence.text))
     none = "no vector of a bigram in it: expected two characters, or one and -null-"
-    known = _known(config.vectors, fold_digits, notices, is_bigram, none)
+    known = known_vectors(config.vectors, fold_digits, notices, is_bigram, none)
     return _partly_trained("bigrams", text, known, config, notices)
 
 
@@ -236,7 +237,7 @@ def word_table(
 ) -> tuple[Vocab, WordEmbedding]:
     """The words that cover the training texts and those of the vector file, for a word model."""
     text = dict.fromkeys(words_of(texts, cuts))
-    known = _known(config.vectors, fold, notices)
+    known = known_vectors(config.vectors, fold, notices)
     return _partly_trained("words", text, known, config, notices)
 
 
@@ -264,8 +265,8 @@ def random_vectors(rows: int, dim: int) -> Tensor:
     return vectors
 
 
-def _known(
-    name: str,
+def known_vectors(
+    name: str | Path,
     seen: Callable[[str], str],
     notices: list[str],
     is_wanted: Callable[[str], bool] = lambda _: True,
@@ -287,6 +288,15 @@ def _known(
     return known
 
 
+def vectors_for(vocab: Vocab, known: Mapping[str, Row], norm: float) -> Tensor:
+    """[V, E]: the known rows, with this mean norm; a symbol without one gets a random row of their mean and spread."""
+    rows = _scaled(np.stack(list(known.values())), norm)
+    spread = rows.std(0, correction=min(1, len(rows) - 1))  # 0 for a single row
+    table = torch.randn(len(vocab), rows.shape[1]) * spread + rows.mean(0)
+    table[vocab.ids(list(known))] = rows
+    return table
+
+
 def _draw(
     kind: str,
     text: Collection[str],
@@ -303,10 +313,7 @@ def _draw(
     dim = next((len(row) for row in known.values()), config.dim)
     table = random_vectors(len(vocab), dim)
     if known:
-        rows = _scaled(np.stack(list(known.values())), config.norm)
-        spread = rows.std(0, correction=min(1, len(rows) - 1))  # 0 for a single row
-        table = torch.randn(len(vocab), dim) * spread + rows.mean(0)
-        table[vocab.ids(list(known))] = rows
+        table = vectors_for(vocab, known, config.norm)
         missing = sum(symbol not in known for symbol in met.symbols[1:])
         without = f", of which {missing:,} of the text have no vector in the file" if missing else ""
         notices.append(f"{kind}: {len(vocab) - 1:,}{without}")
@@ -351,7 +358,7 @@ def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tens
     return lexicon, random_vectors(len(lexicon), source.dim).half().float()  # half precision holds the fixed rows
 
 
-def _read(name: str, notices: list[str]) -> Vectors:
+def _read(name: str | Path, notices: list[str]) -> Vectors:
     vectors = read_vectors(resolve(name))
     notices += [notice for notice in vectors.notices if notice not in notices]  # two tables may read one file
     return vectors

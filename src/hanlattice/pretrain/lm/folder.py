@@ -131,6 +131,12 @@ def _data_lines(facts: Mapping[str, Any]) -> list[str]:
     table = Table("", ("part", "lines", "characters"), rows).markdown(plain=True)
     unknown = f"{data['unknown']:,} of these characters are too rare to be known, and count as one symbol."
     lines = ["## Data", "", f"From {files}.", "", *table, "", unknown]
+    if "vectors" in data:
+        known = data["vectors"]
+        lines += [
+            "",
+            f"Its embeddings began with vectors of {Path(known['file']).name}, of {known['symbols']:,} symbols.",
+        ]
     if start is not None:
         perplexity = f"{start['held_out']['perplexity']:.3f}"
         scored = "for which the held-out text that is scored while it trains had perplexity"

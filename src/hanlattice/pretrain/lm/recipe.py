@@ -15,7 +15,7 @@ from hanlattice.files import shown
 SIZES = {"embedding": 512, "hidden": 1024, "layers": 1}  # of a model that starts from nothing
 MIN_COUNT = 5  # of its characters
 HELP = {
-    "embedding": "width of a character's embedding, 512 if not given",
+    "embedding": "width of a character's embedding, 512 or that of --vectors if not given",
     "hidden": "H, hidden units of a layer, 1024 if not given",
     "layers": "LSTM layers, 1 if not given",
     "dropout": "share of embeddings and of hidden states that is dropped in training",
@@ -34,6 +34,7 @@ HELP = {
     "threads": "CPU threads; 0 leaves the choice to torch",
     "checkpoint_minutes": "minutes between two saved states for --resume",
     "start_from": "a language model's folder, to begin with its weights and characters",
+    "vectors": "a word2vec file, or @name/file, to begin with its vectors as embeddings",
 }
 RESUME = (
     "Continue the stopped run in --out. "
@@ -70,6 +71,7 @@ class Recipe:
     threads: int = 0
     checkpoint_minutes: float = 5.0
     start_from: Path | None = None
+    vectors: Path | None = None
 
     def __post_init__(self) -> None:
         for name, (least, most) in _WHOLE.items():
@@ -88,22 +90,27 @@ class Recipe:
             raise InputError(f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}")
         if self.start_from is not None and self.min_count is not None:
             raise InputError("--min-count does not fit --from, whose model has its own characters; leave it out")
+        if self.start_from is not None and self.vectors is not None:
+            raise InputError("--vectors does not fit --from, whose model has its own embeddings; leave one of them out")
 
-    def sizes(self, start_from: Mapping[str, int] | None = None) -> dict[str, int]:
-        """Embedding, hidden and layers: those given, else those of the model to start from, else the defaults."""
+    def sizes(self, fixed: Mapping[str, int]) -> dict[str, int]:
+        """Embedding, hidden and layers: those fixed by what it starts from, which may be given too, or the defaults."""
         given = {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
         for name, size in given.items():
-            if start_from is not None and start_from[name] != size:
-                raise InputError(
-                    f"{flag(name)} {size} does not fit the model to start from, which has {start_from[name]}; "
-                    f"leave {flag(name)} out"
-                )
-        return {**(start_from or SIZES), **given}
+            if (found := fixed.get(name, size)) != size:
+                what, other = f"the model to start from, which has {found}", ""
+                if self.vectors is not None:
+                    what = f"the vectors of {shown(self.vectors)}, whose width is {found}"
+                    other = f", or train vectors with `pretrain vectors --dim {size}`"
+                raise InputError(f"{flag(name)} {size} does not fit {what}; leave {flag(name)} out{other}")
+        return {**SIZES, **fixed, **given}
 
     def decisive(self) -> dict[str, Any]:
         """The options that decide the result. Threads only decide how sums are rounded."""
         chosen = dataclasses.asdict(self)
-        del chosen["checkpoint_minutes"], chosen["threads"]
+        del chosen["checkpoint_minutes"], chosen["threads"], chosen["vectors"]
+        if self.vectors is not None:
+            chosen["vectors"] = shown(self.vectors)
         if self.start_from is None:
             return chosen | {"min_count": self.least_count}
         return chosen | {"start_from": shown(self.start_from)}

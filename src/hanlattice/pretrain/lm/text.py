@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from hanlattice.data.raw import RawText, groups
 from hanlattice.errors import InputError
 from hanlattice.events import Listener
 from hanlattice.files import sha256, shown
+from hanlattice.models.build import Row, known_vectors
 from hanlattice.models.language_model import LanguageModel, Settings, load_language_model, make_vocab, weights_file
 from hanlattice.pretrain.lm.recipe import SIZES, Recipe
 from hanlattice.text.normal import Codes, code_points, fold_digits
@@ -31,6 +32,7 @@ ReadListener = Callable[[int, int], None]  # bytes read, bytes in all
 
 BREAK_ID = 1  # of models.language_model.BREAK
 _BREAK_CODE = ord("\n")
+_NO_VECTOR = "no vector of a single character in it: expected a file of `pretrain vectors --unit char`"
 _BLOCK = 1 << 20  # characters that are turned into numbers at a time
 
 
@@ -123,6 +125,7 @@ class Source:
     start: LanguageModel | None
     data: dict[str, Any]  # where the text came from, for the model folder
     digests: dict[str, str]  # of the weights to start from, by direction
+    vectors: Mapping[str, Row]  # to start from, by symbol
 
     def lines(self, direction: str) -> tuple[Lines, Lines]:
         """(to train on, held out), as this direction reads them."""
@@ -135,6 +138,8 @@ class Source:
         """What must be the same when a run is resumed: the options and the content of everything that is read."""
         read = [each["sha256"] for each in self.data["files"]], self.digests.get(direction)
         options = {**recipe.decisive(), "start_from": None}  # its content counts, not its place
+        if recipe.vectors is not None:
+            options["vectors"] = self.data["vectors"]["sha256"]
         return hashlib.sha256(json.dumps([options, direction, read], sort_keys=True).encode()).hexdigest()
 
 
@@ -144,7 +149,13 @@ def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequenc
     if recipe.start_from is not None:
         start = load_language_model(recipe.start_from, directions=directions)
         digests = {each: sha256(recipe.start_from / weights_file(each)) for each in directions}
-    sizes = recipe.sizes({name: getattr(start.settings, name) for name in SIZES} if start else None)
+    notices: list[str] = []
+    vectors = known_vectors(recipe.vectors or "", fold_digits, notices, lambda word: len(word) == 1, _NO_VECTOR)
+    if start is not None:
+        fixed = {name: getattr(start.settings, name) for name in SIZES}
+    else:
+        fixed = {"embedding": len(next(iter(vectors.values())))} if vectors else {}
+    sizes = recipe.sizes(fixed)
     text = read_lines_of(files, lambda done, size: listen({"event": "read", "done": done, "size": size}))
     train, held_out = hold_out(text, recipe.held_out)
     needed = recipe.batch_size * recipe.length
@@ -164,7 +175,14 @@ def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequenc
         "held_out": {"lines": len(held_out), "characters": int(held_out.lengths.sum())},
         "unknown": int(np.count_nonzero(ids == 0)),  # characters of both parts that the model does not know
     }
-    return Source(vocab, Settings(**sizes, dropout=recipe.dropout), train, held_out, start, data, digests)
+    if recipe.vectors is not None:
+        vectors = {symbol: row for symbol, row in vectors.items() if symbol in vocab}
+        if not vectors:
+            raise InputError("no vector of a symbol that the language model knows in it", recipe.vectors)
+        named = {"file": shown(recipe.vectors), "sha256": sha256(recipe.vectors), "symbols": len(vectors)}
+        data["vectors"] = named
+        listen({"event": "vectors", **named, "of": len(vocab), "width": sizes["embedding"], "notices": notices})
+    return Source(vocab, Settings(**sizes, dropout=recipe.dropout), train, held_out, start, data, digests, vectors)
 
 
 def source_facts(source: Source, recipe: Recipe, direction: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from hanlattice.config import TrainConfig
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, Log, ignore
+from hanlattice.models.build import vectors_for
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.language_model import DIRECTIONS, load_language_model, save_direction
 from hanlattice.nn.language_model import CharLanguageModel, State
@@ -152,6 +153,10 @@ def _prepare(recipe: Recipe, source: Source, folder: Path, direction: str, resum
     model = CharLanguageModel(len(source.vocab), **asdict(source.settings))
     if source.start is not None:
         model.load_state_dict(source.start.directions[direction].state_dict())
+    if (
+        source.vectors
+    ):  # larger than random embeddings are: they know something already (docs/pretraining.md has figures)
+        model.embedding.data = vectors_for(source.vocab, source.vectors, norm=source.settings.embedding**0.5)
     model = model.to(device)
     optimizer = make_optimizer(model, TrainConfig(lr=recipe.lr, weight_decay=recipe.weight_decay))
     training = Training(model, optimizer, recipe.clip)

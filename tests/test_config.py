@@ -189,8 +189,8 @@ def test_set_at_places_that_are_not_there(tmp_path):
         "train must be a section, [train], not 5",
         "unknown section [modle]: did you mean model?",
         "unknown key model.hiden: did you mean hidden?",
-        "unknown key model.a.b; known are encoder, sources, char_features, char_width, bichar, softword, hidden, "
-        "layers, coupled, scheme, dropout, decode, paper_vocab",
+        "unknown key model.a.b; known are encoder, sources, char_features, char_width, bichar, softword, pools, "
+        "hidden, layers, first_layer, whole_words, cell, coupled, scheme, dropout, decode, paper_vocab",
     ]
 
 
@@ -271,6 +271,9 @@ GIVEN = [  # (what a file says, what mends it, the setting that is unused withou
     ("[train]\nmissing_words = 0.1\n" + WORD, LATTICE, "train.missing_words"),
     (WORD + "coupled = true\n", LATTICE, "model.coupled"),
     (WORD + "coupled = false\n", LATTICE, "model.coupled"),
+    (WORD + "coupled = true\n", "model.encoder=char", "model.coupled"),
+    (WORD + "cell = 'tanh'\n", "model.encoder=char", "model.cell"),
+    ("[model]\ncell = 'lstm'\n", "model.encoder=char", "model.cell"),
     (WORD + "sources = 'both'\n", LATTICE, "model.sources"),
     (WORD + "first_layer = 'lattice'\n", LATTICE, "model.first_layer"),
     (WORD + "char_width = 50\n", "model.char_features=cnn", "model.char_width"),
@@ -286,7 +289,21 @@ ON = [
     (WORD + "layers = 2\nwhole_words = true\n", LATTICE, "model.whole_words"),
     ("[model]\nwhole_words = true\n", "model.layers=2", "model.whole_words"),
     ("[model]\nfirst_layer = 'char'\n", "model.layers=2", "model.first_layer"),
+    ("[model]\nencoder = 'char'\ncell = 'tanh'\ncoupled = true\n", "model.cell=lstm", "model.coupled"),
 ]
+
+
+def test_only_a_lattice_is_coupled_unless_it_is_said(tmp_path):
+    path = config_file(tmp_path, "")
+    for encoder in ("lattice", "char", "word"):
+        config = read_config(path, [f"model.encoder={encoder}"])
+        assert config.model.coupled == config.runs_lattice == (encoder == "lattice")
+        assert make_config(config.as_dict()) == config
+    config = read_config(path, ["model.encoder=char", "model.coupled=true", "train.backend=batched"])
+    assert config.model.coupled
+    assert config.runs_lattice
+    assert not read_config(path, ["model.encoder=char", "model.coupled=false"]).runs_lattice
+    assert read_config(path, ["model.coupled=false"]).runs_lattice
 
 
 def test_every_unused_setting_is_tried_here():

@@ -147,11 +147,16 @@ class ModelConfig:
     layers: int = _setting(1, "positive")
     first_layer: str = _setting("lattice", choices=("lattice", "char"))  # of a lattice with several
     whole_words: bool = False  # above the first layer, a word's cell sees what the layer below says of its characters
-    coupled: bool = True
+    cell: str = _setting("lstm", choices=("lstm", "tanh"))  # of a character model
+    coupled: bool = _setting(None)  # whether f = 1 − i; without a value only in a lattice
     scheme: str = _setting("BMES", choices=("BIO", "BMES", "BIOES"))
     dropout: float = _setting(0.5, "share")  # on the encoder's output
     decode: str = _setting("path", choices=("path", "spans"))  # the best tagging, or the best set of spans
     paper_vocab: bool = False  # take characters of dev and test into the vocabulary, as the original code does
+
+    def __post_init__(self) -> None:
+        if self.coupled is None:
+            object.__setattr__(self, "coupled", self.encoder == "lattice")
 
 
 @dataclass(frozen=True)
@@ -226,6 +231,11 @@ class Config:
         return [name for name in named if name]
 
     @property
+    def runs_lattice(self) -> bool:
+        """Whether the lattice LSTM computes it; a coupled character LSTM is one without words."""
+        return self.model.encoder == "lattice" or (self.model.encoder == "char" and self.model.coupled)
+
+    @property
     def reads_segments(self) -> bool:
         """Whether the text is to be cut into words."""
         return self.model.softword or self.model.encoder == "word"
@@ -272,6 +282,17 @@ def make_config(tree: Mapping[str, Any], source: str = "") -> Config:
     if problems:
         raise ConfigError(problems, source)
     return config
+
+
+def as_saved(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings that were saved with a model or a result, where an older version wrote them.
+
+    Before model.cell, every model had coupled = true, and only the lattice was.
+    """
+    model = tree.get("model", {})
+    if not isinstance(model, Mapping) or "cell" in model or model.get("encoder") not in ("char", "word"):
+        return tree
+    return {**tree, "model": {**model, "coupled": False}}
 
 
 def fill(tree: Mapping[str, Any], problems: list[Problem]) -> Config:
@@ -335,7 +356,8 @@ USED_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
     "model.sources": ("model.encoder", ("lattice",)),
     "model.first_layer": ("model.encoder", ("lattice",)),
     "model.char_width": ("model.char_features", FEATURES[1:]),
-    "model.coupled": ("model.encoder", ("lattice",)),
+    "model.cell": ("model.encoder", ("char",)),
+    "model.coupled": ("model.encoder", ("lattice", "char")),
     "train.decay": ("train.schedule", ("inverse",)),
     "train.momentum": ("train.optimizer", ("sgd",)),
     "train.missing_words": ("model.encoder", ("lattice",)),
@@ -359,7 +381,8 @@ def _unused_settings(config: Config, given: Mapping[str, Any]) -> Iterator[Probl
     asked = {setting for setting, value in keys.items() if value is False or value}  # a 0 is off and asks for nothing
     for setting, (other, choices) in USED_WITH.items():
         value = attrgetter(other)(config)
-        if setting in asked and not (value in choices if choices else value):
+        used = value in choices if choices else value
+        if setting in asked and not (used or (setting == "train.backend" and config.runs_lattice)):
             needed = other + (f"={' or '.join(choices)}" if choices else "")
             yield Problem(setting, f"{setting} is unused without {needed}: remove it, or set {other}", (other,))
     for section in EMBEDDINGS:
@@ -377,6 +400,7 @@ def _unused_switches(config: Config) -> Iterator[Problem]:
     parts = config.softwords.pos and not model.softword
     no_lattice, flat = model.encoder != "lattice", model.encoder == "lattice" and model.layers == 1
     lattice, above = "without model.encoder=lattice: switch it off, or choose lattice", "without a second model.layers"
+    gateless = model.encoder == "char" and model.cell == "tanh"
     for setting, is_unused, why in (
         ("model.bichar", model.bichar and blind, alone),
         ("model.paper_vocab", model.paper_vocab and blind, alone),
@@ -388,9 +412,10 @@ def _unused_switches(config: Config) -> Iterator[Problem]:
         ("model.whole_words", model.whole_words and flat, above),
         ("model.first_layer", model.first_layer == "char" and flat, above),
         ("softwords.pos", parts, "without model.softword: switch it off, or switch model.softword on"),
+        ("model.coupled", model.coupled and gateless, "with model.cell=tanh, which has no gates: switch it off"),
     ):
         if is_unused:
-            others = ("model.encoder", "model.char_features", "model.softword", "model.layers")
+            others = ("model.encoder", "model.char_features", "model.softword", "model.layers", "model.cell")
             yield Problem(setting, f"{setting} is unused {why}", others)
 
 

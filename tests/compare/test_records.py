@@ -115,6 +115,7 @@ def test_what_makes_another_run(tiny, tmp_path):
     assert set(changed(identity(made_config(folder, train__seed=2, model__encoder="char")))) == {
         "train.seed was 1 and is 2",
         "model.encoder was 'lattice' and is 'char'",
+        "model.coupled was True and is False",
     }
     (folder / "train.bmes").write_text("南 B-LOC\n", "utf-8")
     assert changed(identity(made_config(folder))) == ["the file of data.train has another content"]
@@ -129,3 +130,15 @@ def test_a_setting_that_is_newer_than_the_record_had_its_default(tiny, tmp_path)
     assert differences(tmp_path, then, identity(made_config(tiny, train__average=0.5))) == [
         "train.average was 0.0 and is 0.5"
     ]
+
+
+@pytest.mark.parametrize("encoder", ["lattice", "char", "word"])
+def test_a_record_from_before_cells_is_that_of_the_same_model(tiny, tmp_path, encoder):
+    """Every model had coupled = true then, and only the lattice was."""
+    then = identity(made_config(tiny, model__encoder=encoder))
+    del then["settings"]["model.cell"]
+    then["settings"]["model.coupled"] = True
+    assert differences(tmp_path, then, identity(made_config(tiny, model__encoder=encoder))) == []
+    coupled = identity(made_config(tiny, model__encoder="char", model__coupled=True))
+    if encoder == "char":
+        assert differences(tmp_path, then, coupled) == ["model.coupled was False and is True"]

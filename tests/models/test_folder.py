@@ -295,6 +295,36 @@ def test_every_kind_comes_back(kind, tmp_path):
     )
 
 
+def test_a_character_model_from_before_cells_has_the_lstm_that_it_had(tmp_path):
+    """Its settings say coupled = true, as all of them did, and its weights are those of nn.LSTM."""
+    folder = untrained(tmp_path / "a", "softword")
+    first = load_model(folder)
+    assert next(iter(first.tagger.encoder.state_dict())) == "lstm.weight_ih_l0"
+    config = first.config.as_dict()
+    del config["model"]["cell"]
+    config["model"]["coupled"] = True
+    signed_again(folder, config=config)
+    second = load_model(folder)
+    assert second.config == first.config
+    emissions = [m.tagger.emissions(m.indexer.examples(GOLD).batch([0, 1])) for m in (first, second)]
+    assert torch.equal(*emissions)
+
+
+@pytest.mark.parametrize("model", [{"coupled": True, "layers": 2}, {"cell": "tanh"}])
+def test_other_cells_come_back(model, tmp_path):
+    tree = {"chars": {"dim": 3}, "model": {"encoder": "char", "hidden": 2, **model}}
+    config = make_config(tree)
+    built = build(config, GOLD)
+    save_frame(tmp_path, config, built.indexer, {})
+    save_weights(tmp_path, built.tagger.state_dict(), {})
+    found = load_model(tmp_path)
+    assert found.config == config
+    emissions = [each.tagger.eval().emissions(each.indexer.examples(GOLD).batch([0, 1])) for each in (built, found)]
+    torch.testing.assert_close(*emissions)
+    names = {name for name, _ in found.tagger.named_parameters() if name.startswith("encoder")}
+    assert not any("word" in name or "link" in name for name in names)
+
+
 def test_awkward_words_and_bigrams_survive(tmp_path):
     words, soft = (load_model(untrained(tmp_path / kind, kind)).indexer for kind in ("word", "softword"))
     assert words.words is not None

@@ -35,6 +35,8 @@ STEPS: dict[str, dict[str, Any]] = {
         "model__pools": True,
     },
     "char": {"model__encoder": "char", "model__layers": 2},
+    "coupled char": {"model__encoder": "char", "model__coupled": True, "model__layers": 2},
+    "rnn": {"model__encoder": "char", "model__cell": "tanh"},
     "word": {"model__encoder": "word"},
     **{
         f"word by {features}": {"model__encoder": "word", "model__char_features": features, "model__bichar": True}
@@ -139,6 +141,8 @@ POOLS, WHOLE = {"model__pools": True}, {"model__layers": 2, "model__whole_words"
 # What a variant must reach on the test part, in per cent. Word models cannot find what the segmenter cuts elsewhere.
 TRAINED = {
     "char-bichar-softword-pos": (CHAR | BICHAR | SOFTWORD | POS, 98),
+    "char-coupled": (CHAR | {"model__coupled": True}, 98),
+    "char-rnn": (CHAR | {"model__cell": "tanh", "model__layers": 2}, 98),
     "word-lstm-bichar": (WORD | LSTM | BICHAR, 94),
     "word-sentence-lstm": (WORD | SENTENCE_LSTM, 94),
     "word-cnn": (WORD | CNN, 94),

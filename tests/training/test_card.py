@@ -34,6 +34,8 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"encoder": "char", "bichar": True, "softword": True}, "character LSTM–CRF with bigrams, softwords"),
     ({"coupled": False}, "lattice LSTM–CRF with a separate forget gate"),
     ({"encoder": "char", "coupled": False}, "character LSTM–CRF"),
+    ({"encoder": "char", "coupled": True}, "character LSTM–CRF with coupled gates"),
+    ({"encoder": "char", "cell": "tanh", "bichar": True}, "character tanh RNN–CRF with bigrams"),
     ({"sources": "subwords", "bichar": True}, "lattice LSTM–CRF with subwords, bigrams"),
     ({"sources": "both"}, "lattice LSTM–CRF with words and subwords"),
     ({"encoder": "char", "sources": "both"}, "character LSTM–CRF"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hanlattice.config import Config, read_config, variant_names
+from hanlattice.config import Config, ModelConfig, read_config, variant_names
 from hanlattice.errors import ConfigError, HanlatticeError, InputError
 
 ALL = "all"  # every variant of a file
@@ -157,6 +157,7 @@ def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
 def changed_settings(config: Config) -> dict[str, Any]:
     """`section.key` → value of every setting that is not the default, except seed and device."""
     defaults, ours = flat_settings(Config()), flat_settings(config)
+    defaults["model.coupled"] = ModelConfig(encoder=config.model.encoder).coupled
     return {place: value for place, value in ours.items() if value != defaults[place] and place not in SET_HERE}
 
 

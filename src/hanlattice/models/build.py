@@ -14,16 +14,16 @@ from torch.nn import functional as F
 
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing, words_of
-from hanlattice.config import Config, EmbeddingConfig, WordsConfig, missing_words
+from hanlattice.config import Config, EmbeddingConfig, ModelConfig, WordsConfig, missing_words
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
 from hanlattice.models.tagger import Encoder, Tagger
-from hanlattice.nn.baselines import FEATURES, CharLSTM, WordLSTM
+from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, WordLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
-from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
+from hanlattice.nn.lattice_lstm import CoupledLSTM, LatticeLSTM, Layer, Stack
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import PLACES, Cuts, make_segmenter
@@ -156,15 +156,21 @@ def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None,
         assert words is not None
         features = FEATURES[model.char_features](dim, model.char_width) if model.char_features in FEATURES else None
         return WordLSTM(words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout)
-    layers: list[LatticeLSTM | CharLSTM] = []
+    layers: list[Layer] = []
     for n in range(model.layers):
         width = 2 * model.hidden if n else dim
         if words is None or (n == 0 and model.first_layer == "char"):
-            layers.append(CharLSTM(width, model.hidden))
+            layers.append(_char_layer(model, width, backend, fresh))
         else:
             word_dim = words.dim + (width if n and model.whole_words else 0)
             layers.append(LatticeLSTM(width, word_dim, model.hidden, model.coupled, backend, fresh))
     return layers[0] if len(layers) == 1 else Stack(layers, model.dropout, model.whole_words)
+
+
+def _char_layer(model: ModelConfig, dim: int, backend: str, fresh: bool) -> Layer:
+    if model.coupled:
+        return CoupledLSTM(dim, model.hidden, backend, fresh)
+    return CharRNN(dim, model.hidden) if model.cell == "tanh" else CharLSTM(dim, model.hidden)
 
 
 def _tables(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS
-from hanlattice.config import Config, make_config
+from hanlattice.config import Config, as_saved, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.files import opening, writing
 from hanlattice.models import LEAST_BAR, Bar, check_decode
@@ -142,14 +142,14 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False) -> M
         raise InputError("fast is for a GPU: on a CPU there is one precision")
     record = read_record(folder / CONFIG, FORMAT, ["config", "tags", "scheme", "data"], "model")
     try:
-        config = make_config(record["config"], f"{folder / CONFIG}")
+        config = make_config(as_saved(record["config"]), f"{folder / CONFIG}")
         tags, scheme = tuple(record["tags"]), record["scheme"]
         _check_files(folder, config, record["files"])
         vocabs = _load_vocabs(folder, record["files"])
         lm = load_language_model(folder / LM) if config.lm.model else None
     except ConfigError as error:
         raise ModelError(str(error)) from None
-    if fast and config.model.encoder != "lattice":
+    if fast and not config.runs_lattice:
         raise InputError("fast is for lattice models, and this is not one", folder)
     tensors, metadata = load_tensors(folder / WEIGHTS)
     composer = _take_composer(tensors, folder)

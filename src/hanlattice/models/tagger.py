@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from hanlattice.batch import Batch
 from hanlattice.batch.indexer import JOINTS, Places
-from hanlattice.nn.baselines import CharLSTM, WordLSTM
+from hanlattice.nn.baselines import WordLSTM
 from hanlattice.nn.constraints import boost, constrain
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
-from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
+from hanlattice.nn.lattice_lstm import Layer, Stack
 from hanlattice.text.spans import WORD
 
-Encoder = LatticeLSTM | CharLSTM | WordLSTM | Stack
+Encoder = Layer | WordLSTM | Stack
 
 
 class Tagger(nn.Module):

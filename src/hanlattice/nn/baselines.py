@@ -1,4 +1,4 @@
-"""The encoders beside the lattice: the character LSTM, the word LSTM, and what a word's characters say."""
+"""The encoders beside the lattice: the character LSTM and RNN, the word LSTM, and what a word's characters say."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hanlattice.ops.packing import Packed, bounded, characters, joined, spelled,
 from hanlattice.text.lattice import Lattice, Segments
 
 
-def run_lstm(lstm: nn.LSTM, rows: Tensor, packed: Packed) -> Tensor:
-    """rows [N, D] → [B, T, 2H] for a bidirectional LSTM, zero after a sequence's end. Empty sequences are allowed."""
+def run_lstm(lstm: nn.LSTM | nn.RNN, rows: Tensor, packed: Packed) -> Tensor:
+    """rows [N, D] → [B, T, 2H] for a bidirectional one, zero after a sequence's end. Empty sequences are allowed."""
     width = lstm.hidden_size * (2 if lstm.bidirectional else 1)
     if not len(packed.sizes):  # nn.LSTM takes no empty batch
         return rows.new_zeros(*packed.shape, width)
@@ -21,10 +21,10 @@ def run_lstm(lstm: nn.LSTM, rows: Tensor, packed: Packed) -> Tensor:
     return padded.view(*packed.shape, width)
 
 
-def run_packed(lstm: nn.LSTM, data: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+def run_packed(lstm: nn.LSTM | nn.RNN, data: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     """Packed rows [N, D] → (packed states [N, 2H], last states [directions, S, H] of the sequences, longest first)."""
-    out, (last, _) = lstm(PackedSequence(data, sizes))
-    return out.data, last
+    out, last = lstm(PackedSequence(data, sizes))
+    return out.data, last[0] if isinstance(last, tuple) else last  # an LSTM has cells as well
 
 
 class CharLSTM(nn.Module):
@@ -40,11 +40,31 @@ class CharLSTM(nn.Module):
         return 2 * self.hidden
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
-        longest = int(lattice.lengths.max(initial=0))
-        if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
-            sentences = f"{len(lattice.lengths)} sentences, the longest of {longest}"
-            raise ValueError(f"x is {tuple(x.shape)}, but the lattice has {sentences}")
-        return run_lstm(self.lstm, x.flatten(0, 1), characters(lattice, x.shape[1], x.device))
+        return run_characters(self.lstm, x, lattice)
+
+
+class CharRNN(nn.Module):
+    """The same as a plain RNN, h_j = tanh(W x_j + U h_{j−1} + b): what the LSTM set out from."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.rnn = nn.RNN(dim, hidden, batch_first=True, bidirectional=True)
+
+    @property
+    def width(self) -> int:
+        return 2 * self.hidden
+
+    def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
+        return run_characters(self.rnn, x, lattice)
+
+
+def run_characters(rnn: nn.LSTM | nn.RNN, x: Tensor, lattice: Lattice) -> Tensor:
+    longest = int(lattice.lengths.max(initial=0))
+    if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
+        sentences = f"{len(lattice.lengths)} sentences, the longest of {longest}"
+        raise ValueError(f"x is {tuple(x.shape)}, but the lattice has {sentences}")
+    return run_lstm(rnn, x.flatten(0, 1), characters(lattice, x.shape[1], x.device))
 
 
 class Features(nn.Module):

@@ -1,4 +1,4 @@
-"""The bidirectional lattice LSTM as a module: it owns the weights, the op does the work; and a stack of layers."""
+"""The bidirectional lattice LSTM as a module: it owns the weights, the op does the work; without words; in a stack."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hanlattice.nn.baselines import CharLSTM
+from hanlattice.nn.baselines import CharLSTM, CharRNN
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, trace
-from hanlattice.ops.lattice_lstm.weights import gate_count
+from hanlattice.ops.lattice_lstm.weights import gate_count, weight_shapes
 from hanlattice.ops.packing import ends
 from hanlattice.text.lattice import Lattice
 
@@ -64,7 +64,36 @@ def _initial(dim: int, word_dim: int, hidden: int, gates: int, fresh: bool) -> d
     return {name: nn.Parameter(tensor) for name, tensor in weights._asdict().items()}
 
 
-Layer = CharLSTM | LatticeLSTM
+class CoupledLSTM(nn.Module):
+    """x [B, T, D] → [B, T, 2H]: the lattice LSTM without words, which is a character LSTM with f = 1 − i.
+
+    It has the weights of characters alone, which start as those of the lattice do, and ignores words like `CharLSTM`.
+    """
+
+    def __init__(self, dim: int, hidden: int, backend: str = "auto", fresh: bool = True) -> None:
+        super().__init__()
+        self.backend, self.hidden = backend, hidden
+        self.forward_weights, self.backward_weights = (
+            nn.ParameterDict({n: w for n, w in _initial(dim, 0, hidden, 3, fresh).items() if n.startswith("char_")})
+            for _ in range(2)
+        )
+
+    @property
+    def width(self) -> int:
+        return 2 * self.hidden
+
+    def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
+        if len(lattice):
+            lattice = Lattice.from_words(lattice.lengths.tolist(), ())
+        unused = [x.new_zeros(shape) for shape in weight_shapes(x.shape[2], 0, self.hidden, True)[3:]]
+        ahead, back = (
+            LatticeLSTMWeights(w["char_input"], w["char_hidden"], w["char_bias"], *unused)
+            for w in (self.forward_weights, self.backward_weights)
+        )
+        return bidirectional(x, x.new_zeros(0, 0), lattice, ahead, back, True, self.backend)
+
+
+Layer = CharLSTM | CharRNN | CoupledLSTM | LatticeLSTM
 
 
 class Stack(nn.Module):

@@ -66,7 +66,8 @@ def _head(folder: Path, model: Model) -> list[str]:
 def kind_of(config: Config) -> str:
     """What the model is, in words."""
     model = config.model
-    kind = {"lattice": "lattice LSTM–CRF", "char": "character LSTM–CRF", "word": "word LSTM–CRF"}[model.encoder]
+    cell = "tanh RNN" if model.encoder == "char" and model.cell == "tanh" else "LSTM"
+    kind = f"{'character' if model.encoder == 'char' else model.encoder} {cell}–CRF"
     sources = [source.called for source in config.lattice_sources]
     parts = {" and ".join(sources): "subwords" in sources}
     parts["characters by LSTM"] = model.char_features == "lstm"
@@ -75,6 +76,7 @@ def kind_of(config: Config) -> str:
     parts["bigrams"], parts["softwords"] = model.bichar, model.softword
     parts["parts of speech"] = model.softword and config.softwords.pos
     parts["a separate forget gate"] = model.encoder == "lattice" and not model.coupled
+    parts["coupled gates"] = model.encoder == "char" and model.coupled
     parts[f"{model.layers} layers"] = model.layers > 1
     parts["a language model"] = bool(config.lm.model)
     parts["decoding by span probability"] = model.decode == "spans"

@@ -120,7 +120,8 @@ WRONG = [
     ("model.char_width", "50.0", "must be a whole number, not 50.0"),
     ("model.char_features", "'lsmt'", "must be one of none, lstm, sentence-lstm, cnn (did you mean lstm?)"),
     ("model.layers", "0", "must be above 0, not 0"),
-    ("segment.by", "'jieba'", "must be one of rjieba, gold (did you mean rjieba?), not 'jieba'"),
+    ("segment.by", "''", "must be rjieba, gold, seg or the folder of a segmentation model, not ''"),
+    ("segment.by", "3", "must be a string, not 3"),
     ("compare.row", "3", "must be a string, not 3"),
     ("compare.paper", "-1", "must be from 0 to 100, not -1.0"),
     ("compare.paper", "9446", "must be from 0 to 100, not 9446.0"),
@@ -290,6 +291,7 @@ ON = [
     ("[model]\nwhole_words = true\n", "model.layers=2", "model.whole_words"),
     ("[model]\nfirst_layer = 'char'\n", "model.layers=2", "model.first_layer"),
     ("[model]\nencoder = 'char'\ncell = 'tanh'\ncoupled = true\n", "model.cell=lstm", "model.coupled"),
+    ("[model]\nsoftword = true\n[segment]\nby = 'seg'\n[softwords]\npos = true\n", "segment.by=gold", "softwords.pos"),
 ]
 
 

@@ -34,6 +34,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "share": (lambda v: 0 <= v < 1, "at least 0 and below 1"),
     "half": (lambda v: 0 <= v <= 0.5, "at least 0 and at most 0.5"),
     "percent": (lambda v: 0 <= v <= 100, "from 0 to 100"),
+    "segmenter": (bool, "rjieba, gold, seg or the folder of a segmentation model"),
     "seed": (lambda v: 0 <= v < 1 << 63, "from 0 to 2⁶³ − 1"),
 }
 
@@ -101,7 +102,7 @@ class SubwordsConfig(WordsConfig):
 class SegmentConfig:
     """The words behind softwords and word models."""
 
-    by: str = _setting("rjieba", choices=SEGMENTERS)
+    by: str = _setting("rjieba", "segmenter")  # one of SEGMENTERS, a bundled model, or a segmentation model's folder
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,11 @@ class Config:
     def reads_segments(self) -> bool:
         """Whether the text is to be cut into words."""
         return self.model.softword or self.model.encoder == "word"
+
+    @property
+    def segments_by_model(self) -> bool:
+        """Whether a segmentation model of our own does that."""
+        return self.reads_segments and self.segment.by not in SEGMENTERS
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts, which `make_config` reads."""
@@ -400,6 +406,7 @@ def _unused_switches(config: Config) -> Iterator[Problem]:
     parts = config.softwords.pos and not model.softword
     no_lattice, flat = model.encoder != "lattice", model.encoder == "lattice" and model.layers == 1
     lattice, above = "without model.encoder=lattice: switch it off, or choose lattice", "without a second model.layers"
+    nameless = f"with segment.by={config.segment.by}, whose words have no parts of speech: switch it off"
     gateless = model.encoder == "char" and model.cell == "tanh"
     for setting, is_unused, why in (
         ("model.bichar", model.bichar and blind, alone),
@@ -412,10 +419,12 @@ def _unused_switches(config: Config) -> Iterator[Problem]:
         ("model.whole_words", model.whole_words and flat, above),
         ("model.first_layer", model.first_layer == "char" and flat, above),
         ("softwords.pos", parts, "without model.softword: switch it off, or switch model.softword on"),
+        ("softwords.pos", config.softwords.pos and model.softword and config.segments_by_model, nameless),
         ("model.coupled", model.coupled and gateless, "with model.cell=tanh, which has no gates: switch it off"),
     ):
         if is_unused:
-            others = ("model.encoder", "model.char_features", "model.softword", "model.layers", "model.cell")
+            keys = ("encoder", "char_features", "softword", "layers", "cell")
+            others = ("segment.by", *(f"model.{key}" for key in keys))
             yield Problem(setting, f"{setting} is unused {why}", others)
 
 

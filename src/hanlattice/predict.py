@@ -17,7 +17,15 @@ import torch
 from hanlattice.errors import ModelError
 from hanlattice.explain import Explanation, explain
 from hanlattice.models import find_model
-from hanlattice.models.decode import Decoded, find_candidates, find_readings, find_spans, join_readings, make_spans
+from hanlattice.models.decode import (
+    LIMIT,
+    Decoded,
+    find_candidates,
+    find_readings,
+    find_spans,
+    join_readings,
+    make_spans,
+)
 from hanlattice.models.folder import Model, load_model
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.display import counted, visible
@@ -25,7 +33,6 @@ from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
 
 TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has the effect
-LIMIT = 512  # characters that the model reads at once, and no word is longer; longer texts are cut at sentence ends
 CHUNK = 1 << 18  # characters that are indexed at a time
 TEXTS = {"cpu": 1024, "cuda": 4096}  # texts tagged at a time: enough for full batches of sentences of one length
 

@@ -17,7 +17,6 @@ from hanlattice.data.raw import RawText
 from hanlattice.data.segmented import write_segmented
 from hanlattice.errors import InputError
 from hanlattice.events import ignore
-from hanlattice.predict import Document
 from hanlattice.pretrain import units as units_module
 from hanlattice.pretrain.units import (
     BestPath,
@@ -30,7 +29,6 @@ from hanlattice.pretrain.units import (
     make_units,
     read_frequencies,
     split_line,
-    words_and_gaps,
 )
 from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vectors
 from hanlattice.text.lexicon import Lexicon
@@ -154,12 +152,6 @@ def test_every_form_of_a_lexicon_is_read(tmp_path):
 
 
 # ---- a model's words
-
-
-def test_characters_between_words_are_words():
-    document = Document("南京 市长ＯＫ", (Span(0, 2, "WORD"), Span(4, 6, "WORD")))
-    assert words_and_gaps(document) == ["南京", "市", "长O", "K"]
-    assert words_and_gaps(Document("", ())) == []
 
 
 @pytest.fixture(scope="module")

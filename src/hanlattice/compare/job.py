@@ -35,6 +35,7 @@ from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.folder import CONFIG, load_model
 from hanlattice.models.language_model import language_model_digest
+from hanlattice.models.segmenter import segmenter_version
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
@@ -234,10 +235,9 @@ def identity(config: Config, digest: Callable[[str], str] = file_digest) -> Reco
     """What must be the same for a record to belong to this run: settings, and the content of the files they name."""
     settings = flat_settings(config)
     files = {place: name for place, name in settings.items() if name and place.rpartition(".")[2] in FILES}
-    return {
-        "settings": {place: value for place, value in settings.items() if place not in FREE},
-        "files": {place: digest(name) for place, name in files.items()},
-    }
+    digests = {place: digest(name) for place, name in files.items()}
+    digests |= {"segment.by": segmenter_version(config.segment.by) or ""} if config.segments_by_model else {}
+    return {"settings": {place: value for place, value in settings.items() if place not in FREE}, "files": digests}
 
 
 def _changes(then: Record, now: Record) -> Iterator[str]:

@@ -18,6 +18,7 @@ from hanlattice.config import Config, EmbeddingConfig, ModelConfig, WordsConfig,
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
+from hanlattice.models.segmenter import make_segmenter
 from hanlattice.models.tagger import Encoder, Tagger
 from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, WordLSTM
 from hanlattice.nn.crf import CRF
@@ -26,7 +27,7 @@ from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import CoupledLSTM, LatticeLSTM, Layer, Stack
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
-from hanlattice.text.segmenter import PLACES, Cuts, make_segmenter
+from hanlattice.text.segmenter import PLACES, Cuts
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import WORD
 from hanlattice.text.tags import tag_set
@@ -81,7 +82,7 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     tags = _tags(config, labels)
     vocabs, tables = _tables(config, train, seen, notices)
     lm = load_language_model(config.lm.model) if config.lm.model else None
-    indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm)
+    indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm, config.train.device)
     tagger = assemble(config, indexer, tables, lm, config.train.backend)
     return Built(tagger, indexer, tuple(notices))
 
@@ -97,12 +98,12 @@ def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
 
 
 def make_indexer(
-    config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None
+    config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None, device: str = "cpu"
 ) -> Indexer:
-    """The indexer that reads text for this model."""
+    """The indexer that reads text for this model. A segmenter that is a model runs on `device`."""
     segmenter = None
     if config.reads_segments:
-        segmenter = make_segmenter(config.segment.by, vocabs.pos is not None)
+        segmenter = make_segmenter(config.segment.by, vocabs.pos is not None, device)
     return Indexer(
         vocab=vocabs.chars,
         lexicon=vocabs.lexicon,
@@ -204,7 +205,8 @@ def _tables(
 
 def _cut(config: Config, train: Sequence[Sentence]) -> tuple[list[str], Cuts]:
     texts = [sentence.text for sentence in train]
-    segmenter = make_segmenter(config.segment.by, config.softwords.pos and config.model.softword)
+    pos = config.softwords.pos and config.model.softword
+    segmenter = make_segmenter(config.segment.by, pos, config.train.device)
     return texts, segmenter(texts, [sentence.words for sentence in train])
 
 

@@ -20,6 +20,7 @@ from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans, TagIds
 
+LIMIT = 512  # characters that a model reads at once, and no word is longer; longer texts are cut at sentence ends
 # Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
 BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}
 

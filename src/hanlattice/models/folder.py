@@ -26,11 +26,12 @@ from hanlattice.models.compose import Composer
 from hanlattice.models.compress import expanded
 from hanlattice.models.device import find_device
 from hanlattice.models.language_model import LanguageModel, language_model_files, load_language_model
+from hanlattice.models.segmenter import segmenter_version
 from hanlattice.models.tagger import Tagger
 from hanlattice.models.vocabulary import Vocabulary
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.segmenter import PLACES, segmenter_version
+from hanlattice.text.segmenter import PLACES
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
@@ -77,7 +78,7 @@ class Model:
         return bar
 
     def other_segmenter(self) -> str:
-        """A notice that another version of the segmenter cut the training text; "" if it did not, or is unknown."""
+        """A notice that another segmenter of this name cut the training text; "" if it did not, or is unknown."""
         name, then = self.segmenter.get("name", ""), self.segmenter.get("version")
         now = segmenter_version(name)
         if not then or not now or then == now:
@@ -153,7 +154,7 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False) -> M
         raise InputError("fast is for lattice models, and this is not one", folder)
     tensors, metadata = load_tensors(folder / WEIGHTS)
     composer = _take_composer(tensors, folder)
-    indexer = make_indexer(config, vocabs, tags, scheme, lm)
+    indexer = make_indexer(config, vocabs, tags, scheme, lm, device)
     tagger = _with_weights(config, indexer, tensors, folder, lm, FAST if fast else EXACT)
     width = None if tagger.lexicon is None else tagger.lexicon.dim
     if composer is not None and composer.dim != width:

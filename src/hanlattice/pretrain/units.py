@@ -12,8 +12,9 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, Any, Protocol
 
 from hanlattice.data.raw import RawText, groups
 from hanlattice.errors import InputError, OutputError
@@ -22,11 +23,7 @@ from hanlattice.extras import extra
 from hanlattice.files import opening, reason
 from hanlattice.text.lexicon import Lexicon, read_entries
 from hanlattice.text.normal import fold, fold_digits
-from hanlattice.text.spans import WORD
 from hanlattice.text.vocab import bigrams
-
-if TYPE_CHECKING:
-    from hanlattice.predict import Document
 
 BPE_SUFFIX = ".bpe.json"
 LARGEST_COUNT = 1_000_000_000  # the highest minimum frequency that may be set
@@ -107,27 +104,19 @@ class ModelWords:
     slow = True
 
     def __init__(self, folder: str | Path, device: str = "cpu") -> None:
-        from hanlattice.predict import load  # it needs torch, and the other units do not
+        from hanlattice.models.segmenter import ModelSegmenter  # it needs torch, and the other units do not
 
-        self._predictor = load(folder, device)
-        labels = self._predictor.model.indexer.tag_ids.labels
-        if tuple(labels) != (WORD,):
-            message = f"its spans are {', '.join(labels)}: expected a segmentation model, whose only label is {WORD}"
-            raise InputError(message, folder)
+        self._segmenter = ModelSegmenter(folder, device)
+        self._segmenter.model  # noqa: B018 (what is wrong with it is reported now)
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        return map(words_and_gaps, self._predictor.pipe(lines))
+        from hanlattice.batch.indexer import words_of
 
-
-def words_and_gaps(document: Document) -> list[str]:
-    """The spans as words, and each character between them as one, in the order of the text."""
-    text, at = fold(document.text), 0
-    words: list[str] = []
-    for span in document.spans:
-        words += [*text[at : span.start], text[span.start : span.end]]
-        at = span.end
-    words += text[at:]
-    return [part for word in words for part in word.split()]
+        for texts in groups(lines, 4 * _BATCH):  # enough for full batches of one length
+            cuts = self._segmenter(texts)
+            words = words_of(texts, cuts)
+            for count in cuts.counts.tolist():
+                yield [part for word in islice(words, count) for part in word.split()]
 
 
 class Subwords:

@@ -29,6 +29,7 @@ from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.folder import FRAME, LM, WEIGHTS, Model, bar_for, load_model, save_frame, save_weights
 from hanlattice.models.language_model import language_model_digest
+from hanlattice.models.segmenter import check_segmenter, segmenter_version
 from hanlattice.models.tagger import Tagger
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
@@ -220,6 +221,8 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
     if problems := validate(config):
         raise ConfigError(problems)
     find_device(config.train.device)
+    if config.reads_segments:
+        check_segmenter(config.segment.by, config.train.device)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
     names = {file.name for file in folder.glob("*")}
@@ -241,6 +244,7 @@ def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same when a run is resumed: settings and the content of data and vectors."""
     others = [sha256(resolve(name)) for name in config.vector_files]
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
+    others += [segmenter_version(config.segment.by) or ""] if config.segments_by_model else []
     return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
 
 

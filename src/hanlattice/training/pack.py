@@ -62,7 +62,8 @@ def pack(
         model = with_fewer_words(model, words or len(model.indexer.lexicon), FINE if precision == "small" else None)
     elif words:
         raise InputError("this model has no lexicon, so there are no words to leave out", folder)
-    config = make_config(without_places(model.config.as_dict()))
+    settings = model.config.as_dict()
+    config = make_config({**without_places(settings), "segment": settings["segment"]})  # a segmenter stays where it is
     data = without_places(data)
     data["packed"] |= {"about": about} if about else {}
     save_frame(out, config, model.indexer, data, folder / LM)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,10 +23,10 @@ from hanlattice.text.normal import LONE_SURROGATE
 if TYPE_CHECKING:
     from hanlattice.pretrain.lm.score import Bits
 
-app = typer.Typer(help="Score text with a character language model, or let it write.", no_args_is_help=True)
+app = typer.Typer(help="Score text with a language model, or let it write.", no_args_is_help=True)
 
 _BLOCK = 1 << 20  # characters that are scored before anything more is read
-_SHOWN = 500  # characters up to which each one is shown
+_SHOWN = 500  # symbols up to which each one is shown
 _COLOURS = ((2.0, "green"), (6.0, "yellow"), (float("inf"), "red"))  # up to so many bits
 
 Model = Annotated[Path, typer.Option("--model", "-m", help="The language model's folder.")]
@@ -53,56 +53,74 @@ def score(
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
-    """Bits a character and perplexity of all the text, and the surprise of each character.
+    """Bits and perplexity of all the text, and the surprise of each character or word.
 
-    Every line is read by itself, and its end counts as a character.
+    Every line is read by itself, and its end counts as one.
     """
     from hanlattice.models.device import use_threads
     from hanlattice.models.language_model import load_language_model
-    from hanlattice.pretrain.lm.score import mean_score, text_surprise
+    from hanlattice.pretrain.lm.score import figures, line_surprise, mean_score, text_cutter
+    from hanlattice.pretrain.lm.text import text_lines
 
     lines = chain(_texts(texts or ()), RawText(file) if file else ())
     use_threads(threads)
     found = load_language_model(model, device, _directions(model, direction))
-    bits, symbols = dict.fromkeys(found.directions, 0.0), 0
+    cut = text_cutter(found, device)
+    bits, counts = dict.fromkeys(found.directions, 0.0), list[Any]()
     for block in _blocks(lines):
-        each = {name: text_surprise(found, name, block) for name in found.directions}
-        symbols += sum(len(line) + 1 for line in block)
+        pieces = cut(block)
+        read = text_lines(found, pieces)
+        each = {name: line_surprise(found, name, read) for name in found.directions}
+        counts = [sum(pair) for pair in zip_longest(counts, figures(read), fillvalue=0)]
         for name, surprises in each.items():
             bits[name] += sum(float(surprise.sum(dtype="float64")) for surprise in surprises)
         if as_json:
-            _write_lines(block, each)
-        elif symbols <= _SHOWN:
-            _show_lines(block, each)
-    if not symbols:
+            _write_lines(block, pieces, each)
+        elif counts[0] <= _SHOWN:
+            _show_lines(block, pieces, each)
+    if not counts:
         raise InputError("there is no text to score: give a text, --file FILE, or - for standard input")
-    totals = {name: mean_score(total, symbols).as_dict() for name, total in bits.items()}
+    totals = {name: mean_score(total, *counts).as_dict() for name, total in bits.items()}
     if as_json:
         typer.echo(json.dumps({"total": totals}))
         return
+    unit = "character" if found.cutter is None else "word"
     for name, total in totals.items():
         typer.echo(
-            f"{name}: {total['bits']:.4f} bits a character, perplexity {total['perplexity']:.3f}, over "
-            f"{total['symbols']:,} characters and line ends"
+            f"{name}: {total['bits']:.4f} bits a {unit}, perplexity {total['perplexity']:.3f}, over "
+            f"{total['symbols']:,} {unit}s and line ends{by_character(total)}"
         )
-    if symbols > _SHOWN:
-        typer.echo("the text is long, so its characters are not shown; --json has them all", err=True)
+    if counts[0] > _SHOWN:
+        typer.echo(f"the text is long, so its {unit}s are not shown; --json has them all", err=True)
+
+
+def by_character(found: Mapping[str, Any]) -> str:
+    """What a score of words says of characters, to compare it with a model of those; nothing of other scores."""
+    if "unknown" not in found:
+        return ""
+    return (
+        f"; {found['bits_a_character']:.4f} bits a character, perplexity {found['perplexity_of_a_character']:.3f}, "
+        f"over {found['characters']:,} characters and line ends; "
+        f"unknown words, which are spelt for that: {found['unknown']:,}"
+    )
 
 
 @app.command("sample")
 def sample(
     model: Model,
     prompt: Annotated[str, typer.Option(help="What the text begins with; backward: what it ends with.")] = "",
-    length: Annotated[int, typer.Option(help="At most so many new characters.")] = 100,
+    length: Annotated[int, typer.Option(help="At most so many new characters or words.")] = 100,
     temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder; 0 takes the most probable.")] = 0.8,
-    top: Annotated[int, typer.Option(help="Choose among so many of the most probable characters; 0: among all.")] = 0,
+    top: Annotated[
+        int, typer.Option(help="Choose among so many of the most probable characters or words; 0: among all.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 1,
     count: Annotated[int, typer.Option("-n", help="How many texts.")] = 1,
     direction: Annotated[Direction, typer.Option(help="Which way the text is written.")] = Direction.forward,
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
-    """Text sampled from the model, one paragraph a line. Digits are 0, which is how the model sees all of them."""
+    """Text sampled from the model, one paragraph a line. To a model of characters all digits are 0."""
     from hanlattice.models.device import use_threads
     from hanlattice.models.language_model import load_language_model
     from hanlattice.pretrain.lm.score import Sampling
@@ -147,26 +165,26 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _write_lines(texts: Sequence[str], each: dict[str, list[Bits]]) -> None:
-    for at, text in enumerate(texts):
-        record: dict[str, Any] = {"text": text}
+def _write_lines(texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]) -> None:
+    for at, (text, symbols) in enumerate(zip(texts, pieces, strict=True)):
+        record: dict[str, Any] = {"text": text} | ({} if symbols is text else {"words": symbols})
         for name, surprises in each.items():
-            *characters, end = (round(float(bits), 4) for bits in surprises[at])
-            record[name] = {"bits": characters, "end": end}
+            *inside, end = (round(float(bits), 4) for bits in surprises[at])
+            record[name] = {"bits": inside, "end": end}
         typer.echo(json.dumps(record, ensure_ascii=False))
 
 
-def _show_lines(texts: Sequence[str], each: dict[str, list[Bits]]) -> None:
-    for at, text in enumerate(texts):
+def _show_lines(texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]) -> None:
+    for at, (text, symbols) in enumerate(zip(texts, pieces, strict=True)):
         table = Table(title=escape(text), title_justify="left")
         for heading in ("", *each):
             table.add_column(heading, justify="right")
         found = {name: [_cell(bits) for bits in surprises[at].tolist()] for name, surprises in each.items()}
         if "backward" in found:
             table.add_row("beginning", *(cells[-1] if name == "backward" else "" for name, cells in found.items()))
-        for place, character in enumerate(text):
-            shows = character.isprintable() and not character.isspace()
-            heading = escape(character) if shows else f"U+{ord(character):04X}"
+        for place, symbol in enumerate(symbols):
+            shows = symbol.isprintable() and not symbol.isspace()
+            heading = escape(symbol) if shows else " ".join(f"U+{ord(character):04X}" for character in symbol)
             table.add_row(heading, *(cells[place] for cells in found.values()))
         if "forward" in found:
             table.add_row("end", *(cells[-1] if name == "forward" else "" for name, cells in found.items()))

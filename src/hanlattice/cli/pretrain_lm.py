@@ -1,4 +1,4 @@
-"""`hanlattice pretrain lm`: raw text in, a character language model out, with a line of progress."""
+"""`hanlattice pretrain lm`: raw text in, a language model out, with a line of progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hanlattice.cli.console import EventMeter, make_console
-from hanlattice.cli.lm import Direction
+from hanlattice.cli.lm import Direction, by_character
 from hanlattice.data.download import resolve
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
 from hanlattice.text.display import visible
@@ -34,6 +34,10 @@ def pretrain_lm(
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     start_from: Annotated[Path | None, _option("start_from", "--from")] = Recipe.start_from,
     vectors: Annotated[str | None, _option("vectors")] = None,
+    unit: Annotated[str | None, _option("unit")] = Recipe.unit,
+    lexicon: Annotated[str | None, _option("lexicon")] = None,
+    model: Annotated[str | None, _option("model")] = Recipe.model,
+    vocab: Annotated[int | None, _option("vocab")] = Recipe.vocab,
     embedding: Annotated[int | None, _option("embedding")] = Recipe.embedding,
     hidden: Annotated[int | None, _option("hidden")] = Recipe.hidden,
     layers: Annotated[int | None, _option("layers")] = Recipe.layers,
@@ -53,8 +57,9 @@ def pretrain_lm(
     threads: Annotated[int, _option("threads")] = Recipe.threads,
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:
-    """Train a character language model. It can be stopped at any time: --resume continues it."""
-    given = {**locals(), "vectors": resolve(vectors) if vectors else None}
+    """Train a language model of characters or words. It can be stopped at any time: --resume continues it."""
+    given = locals()
+    given |= {name: resolve(given[name]) for name in ("vectors", "lexicon") if given[name] is not None}
     recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
     from hanlattice.pretrain.lm.train import BOTH, train_language_model
 
@@ -92,10 +97,11 @@ class Meter(EventMeter):
     def _on_start(self, event: dict[str, Any]) -> None:
         self.progress.reset(self.task, total=event["steps"])  # or the time left would count the reading
         train, held, before = event["data"]["train"], event["data"]["held_out"], event["before"]
+        unit = _unit(train)
         first = "" if before is None else f"; held-out perplexity at first {before['perplexity']:.3f}"
         self.console.print(
-            f"{event['direction']}: {train['characters']:,} characters in {train['lines']:,} lines to "
-            f"train on, {held['characters']:,} in {held['lines']:,} held out; "
+            f"{event['direction']}: {train[unit]:,} {unit} in {train['lines']:,} lines to "
+            f"train on, {held[unit]:,} in {held['lines']:,} held out; "
             f"{event['symbols']:,} symbols, {event['parameters']:,} weights, "
             f"{event['steps']:,} steps in {event['epochs']} epochs on {event['device']}{first}"
         )
@@ -111,18 +117,20 @@ class Meter(EventMeter):
 
     def _on_evaluate(self, event: dict[str, Any]) -> None:
         mark = " (best)" if event["step"] == event["best_step"] else ""
+        spelt = f", {event['bits_a_character']:.4f} a character" if "bits_a_character" in event else ""
         self.console.print(
             f"{event['direction']}, epoch {event['epoch'] + 1}, step {event['step']:,}: loss {event['loss']:.4f} nats, "
-            f"held-out perplexity {event['perplexity']:.3f} ({event['bits']:.4f} bits){mark}, "
-            f"{_rate(event):,.0f} characters/s, {event['seconds']:.0f} s"
+            f"held-out perplexity {event['perplexity']:.3f} ({event['bits']:.4f} bits{spelt}){mark}, "
+            f"{_rate(event):,.0f} {_unit(event)}/s, {event['seconds']:.0f} s"
         )
 
     def _on_done(self, event: dict[str, Any]) -> None:
         found = event["held_out"]
         curve = event["curve"] or "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
+        unit = "word" if "unknown" in found else "character"
         self.console.print(
-            f"{event['direction']}: perplexity {found['perplexity']:.3f}, {found['bits']:.4f} bits a character, on "
-            f"{found['symbols']:,} held-out characters and line ends; the curve is in {curve}"
+            f"{event['direction']}: perplexity {found['perplexity']:.3f}, {found['bits']:.4f} bits a {unit}, on "
+            f"{found['symbols']:,} held-out {unit}s and line ends{by_character(found)}; the curve is in {curve}"
         )
 
     def _update(self, what: str, done: int, total: int, news: str) -> None:
@@ -130,4 +138,8 @@ class Meter(EventMeter):
 
 
 def _rate(event: dict[str, Any]) -> float:
-    return float(event["characters"] / max(event["seconds"], 1e-9))
+    return float(event[_unit(event)] / max(event["seconds"], 1e-9))
+
+
+def _unit(counts: dict[str, Any]) -> str:
+    return "words" if "words" in counts else "characters"

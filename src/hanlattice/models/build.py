@@ -82,6 +82,9 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     tags = _tags(config, labels)
     vocabs, tables = _tables(config, train, seen, notices)
     lm = load_language_model(config.lm.model) if config.lm.model else None
+    if lm is not None and lm.cutter is not None:
+        expected = "a tagger takes one of characters, which `hanlattice pretrain lm` makes without --unit word"
+        raise InputError(f"lm.model: this is a language model of words; {expected}", config.lm.model)
     indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm, config.train.device)
     tagger = assemble(config, indexer, tables, lm, config.train.backend)
     return Built(tagger, indexer, tuple(notices))

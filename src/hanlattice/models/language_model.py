@@ -1,4 +1,4 @@
-"""A character language model and its folder of plain files, which docs/formats.md describes.
+"""A language model of characters or words and its folder of plain files, which docs/formats.md describes.
 
 Each direction is trained on its own and may be missing.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,16 +18,16 @@ import torch
 from torch import Tensor
 
 from hanlattice.errors import ModelError
-from hanlattice.files import sha256
+from hanlattice.files import opening, sha256, shown, writing
 from hanlattice.models.checksums import load_tensors, read_record, save_tensors, write_record
 from hanlattice.models.device import find_device
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
-RECORD, CHARS = "lm.json", "chars.txt"
+RECORD, CHARS, WORDS, LEXICON = "lm.json", "chars.txt", "words.txt", "lexicon.txt"
 DIRECTIONS = ("forward", "backward")
-BREAK = "\n"  # stands before the first character of a paragraph and after its last; its id is 1
+BREAK = "\n"  # stands before the first symbol of a paragraph and after its last; its id is 1
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,16 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Cutter:
+    """What cuts text into words, for a language model of words."""
+
+    by: str = "rjieba"  # or lexicon, or model
+    sha256: str = ""  # of the lexicon, or of the model's weights
+    path: str = field(default="", compare=False)  # of the lexicon; of a model its name or folder
+    alphabet: int = field(default=0, compare=False)  # different characters of the text, which spell an unknown word
+
+
+@dataclass(frozen=True)
 class LanguageModel:
     """One or both directions, in evaluation mode, with the facts recorded about each."""
 
@@ -47,21 +58,31 @@ class LanguageModel:
     settings: Settings
     directions: Mapping[str, CharLanguageModel]
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cutter: Cutter | None = None  # of a model of words; None: it reads characters
 
 
-def make_vocab(characters: Iterable[str]) -> Vocab:
-    """The symbols of a language model: unknown, the break, then these characters."""
-    return Vocab([BREAK, *characters])
+def make_vocab(symbols: Iterable[str]) -> Vocab:
+    """The symbols of a language model: unknown, the break, then these characters or words."""
+    return Vocab([BREAK, *symbols])
 
 
 def weights_file(direction: str) -> str:
     return f"{direction}.safetensors"
 
 
-def save_language_model_frame(folder: Path, vocab: Vocab, settings: Settings) -> None:
+def save_language_model_frame(folder: Path, vocab: Vocab, settings: Settings, cutter: Cutter | None = None) -> None:
     """Write what both directions share. Two trainings may do so at once, since they write the same."""
-    vocab.save(folder / CHARS)
-    write_record(folder / RECORD, {"format": FORMAT, "settings": dataclasses.asdict(settings)}, [CHARS])
+    names: list[str] = [CHARS if cutter is None else WORDS]
+    record: dict[str, Any] = {"format": FORMAT, "settings": dataclasses.asdict(settings)}
+    vocab.save(folder / names[0])
+    if cutter is not None:
+        record |= {"unit": "word", "cutter": dataclasses.asdict(cutter) | {"path": shown(cutter.path)}}
+        if cutter.by == "lexicon":
+            with opening(cutter.path) as file, writing(folder / LEXICON, binary=True) as copy:
+                shutil.copyfileobj(file, copy)
+            names.append(LEXICON)
+            record["cutter"]["path"] = LEXICON
+    write_record(folder / RECORD, record, names)
 
 
 def save_direction(folder: Path, direction: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -76,7 +97,10 @@ def load_language_model(
     """Read a folder, check all of it, and return these directions in evaluation mode."""
     folder, place = Path(folder), find_device(device)
     record = read_record(folder / RECORD, FORMAT, ["settings"], "language model")
-    vocab, settings = Vocab.load(folder / CHARS), Settings(**record["settings"])
+    cutter = Cutter(**record["cutter"]) if record.get("unit", "char") == "word" else None
+    if cutter is not None and cutter.by == "lexicon":
+        cutter = dataclasses.replace(cutter, path=str(folder / LEXICON))
+    vocab, settings = Vocab.load(folder / (WORDS if cutter else CHARS)), Settings(**record["settings"])
     models, facts = {}, {}
     for direction in directions:
         if not (folder / weights_file(direction)).is_file():
@@ -84,17 +108,19 @@ def load_language_model(
         tensors, metadata = load_tensors(folder / weights_file(direction))
         models[direction] = _with_weights(folder / weights_file(direction), len(vocab), settings, tensors).to(place)
         facts[direction] = json.loads(metadata.get("facts", "{}"))
-    return LanguageModel(vocab, settings, models, facts)
+    return LanguageModel(vocab, settings, models, facts, cutter)
 
 
 def language_model_files() -> list[str]:
-    """The names of the files of a complete language model."""
+    """The names of the files of a complete language model of characters."""
     return [RECORD, CHARS, *map(weights_file, DIRECTIONS)]
 
 
 def language_model_digest(folder: str | Path) -> str:
     """A checksum over all files of a language model."""
-    digests = [sha256(Path(folder) / name) for name in language_model_files()]
+    record = read_record(Path(folder) / RECORD, FORMAT, ["settings"], "language model")
+    names = [RECORD, *record["files"], *map(weights_file, DIRECTIONS)]
+    digests = [sha256(Path(folder) / name) for name in names]
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hanlattice.models.checksums import load_tensors
-from hanlattice.models.language_model import LanguageModel, Settings, make_vocab
+from hanlattice.models.language_model import Cutter, LanguageModel, Settings, make_vocab
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.pretrain.lm.recipe import Recipe
 from hanlattice.pretrain.lm.text import Lines, make_lines
@@ -44,17 +44,19 @@ def lines_of(*texts: str) -> Lines:
     return make_lines(code_points("".join(f"{text}\n" for text in texts)).copy())  # as streams want it, writable
 
 
-def random_model(characters: str, hidden: int = 5, layers: int = 1, seed: int = 0) -> LanguageModel:
+def random_model(
+    symbols: Iterable[str], hidden: int = 5, layers: int = 1, seed: int = 0, cutter: Cutter | None = None
+) -> LanguageModel:
     """Both directions with random weights, large enough to tell symbols apart."""
     torch.manual_seed(seed)
-    vocab, settings = make_vocab(characters), Settings(4, hidden, layers)
+    vocab, settings = make_vocab(symbols), Settings(4, hidden, layers)
     modules = {}
     for direction in ("forward", "backward"):
         module = CharLanguageModel(len(vocab), 4, hidden, layers)
         for weight in module.parameters():
             torch.nn.init.normal_(weight, std=0.7)
         modules[direction] = module.requires_grad_(False).eval()
-    return LanguageModel(vocab, settings, modules)
+    return LanguageModel(vocab, settings, modules, cutter=cutter)
 
 
 def text_of(lines: Lines, at: int) -> list[int]:

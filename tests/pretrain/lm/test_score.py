@@ -21,10 +21,9 @@ from hanlattice.pretrain.lm.score import (
     sample,
     score,
     surprise,
-    text_lines,
     text_surprise,
 )
-from hanlattice.pretrain.lm.text import BREAK_ID
+from hanlattice.pretrain.lm.text import BREAK_ID, text_lines
 from hanlattice.text.normal import fold_digits
 from tests.pretrain.lm.made import random_model
 

@@ -21,8 +21,8 @@ from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.pretrain.lm import train
 from hanlattice.pretrain.lm.folder import read_log
 from hanlattice.pretrain.lm.recipe import Recipe
-from hanlattice.pretrain.lm.score import score, text_lines
-from hanlattice.pretrain.lm.text import Streams, read_source
+from hanlattice.pretrain.lm.score import score
+from hanlattice.pretrain.lm.text import Streams, read_source, text_lines
 from hanlattice.pretrain.lm.train import add_gradients, forgetful, train_language_model
 from hanlattice.training.optim import make_optimizer
 from hanlattice.training.step import Training
@@ -296,7 +296,7 @@ def test_a_direction_that_is_there_is_not_trained_again(trained, text):
 
 def test_both_directions_share_characters_and_sizes(text, tmp_path):
     train_language_model(tiny(), [text], tmp_path / "lm", "forward")
-    with pytest.raises(OutputError, match="with other characters or sizes, and both directions share them"):
+    with pytest.raises(OutputError, match="with other symbols or sizes, and both directions share them"):
         train_language_model(tiny(hidden=9), [text], tmp_path / "lm", "backward")
     train_language_model(tiny(epochs=1), [text], tmp_path / "lm", "backward")
     assert set(load_language_model(tmp_path / "lm").directions) == {"forward", "backward"}

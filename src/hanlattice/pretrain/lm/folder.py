@@ -16,7 +16,10 @@ from hanlattice.files import shown, writing
 from hanlattice.models.language_model import (
     CHARS,
     DIRECTIONS,
+    LEXICON,
     RECORD,
+    WORDS,
+    Cutter,
     load_language_model,
     save_language_model_frame,
     weights_file,
@@ -45,7 +48,7 @@ def check_folder(folder: Path, direction: str, resume: bool) -> None:
         raise OutputError(f"{there} is a file; --out must name a folder, old or new")
     names = {file.name for file in folder.glob("*")}
     half = {name: found[1] for name in names if (found := re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", name))}
-    ours = {CHARS, *map(log_file, DIRECTIONS), *half}
+    ours = {CHARS, WORDS, LEXICON, *map(log_file, DIRECTIONS), *half}
     if RECORD not in names:
         for other in sorted(names - ours):
             raise OutputError(
@@ -65,13 +68,13 @@ def write_frame(folder: Path, source: Source) -> None:
     kept = [folder / name(direction) for name in (weights_file, state_file) for direction in DIRECTIONS]
     if any(file.exists() for file in kept):
         there = load_language_model(folder, directions=())
-        if (there.vocab, there.settings) != (source.vocab, source.settings):
+        if (there.vocab, there.settings, there.cutter) != (source.vocab, source.settings, source.cutter):
             raise OutputError(
-                f"{folder} holds a language model with other characters or sizes, and both directions share them: "
+                f"{folder} holds a language model with other symbols or sizes, and both directions share them: "
                 "train with the same text and options, or choose another --out"
             )
         return
-    save_language_model_frame(folder, source.vocab, source.settings)
+    save_language_model_frame(folder, source.vocab, source.settings, source.cutter)
 
 
 def finished_facts(folder: Path, direction: str, identity: str) -> dict[str, Any] | None:
@@ -99,10 +102,11 @@ def write_card(folder: Path) -> None:
     lines = [
         f"# {shown(folder.resolve().name)}",
         "",
-        "A character language model made with hanlattice.",
+        f"A {'character' if model.cutter is None else 'word'} language model made with hanlattice.",
         "",
         f"- {sizes.layers} LSTM layer{'s' if sizes.layers > 1 else ''} of {sizes.hidden} units a direction, embeddings "
         f"of width {sizes.embedding}, {len(model.vocab):,} symbols",
+        *([] if model.cutter is None else [f"- text is cut into words by {_cutter_name(model.cutter)}"]),
         '- use it: `hanlattice lm score -m FOLDER "…"`, `hanlattice lm sample -m FOLDER`',
         "",
         *_data_lines(facts),
@@ -121,15 +125,21 @@ def write_card(folder: Path) -> None:
         file.write("\n".join(lines) + "\n")
 
 
+def _cutter_name(cutter: Cutter) -> str:
+    names = {"lexicon": f"the dictionary {LEXICON}", "model": f"the segmentation model {cutter.path}"}
+    return names.get(cutter.by, cutter.by)
+
+
 def _data_lines(facts: Mapping[str, Any]) -> list[str]:
     data, start = facts["data"], facts["from"]
+    counted = ("lines", "characters", "words")[: len(data["train"])]
     rows = tuple(
-        (name, f"{data[part]['lines']:,}", f"{data[part]['characters']:,}")
+        (name, *(f"{data[part][each]:,}" for each in counted))
         for name, part in (("trained on", "train"), ("held out", "held_out"))
     )
     files = ", ".join(Path(each["file"]).name for each in data["files"])
-    table = Table("", ("part", "lines", "characters"), rows).markdown(plain=True)
-    unknown = f"{data['unknown']:,} of these characters are too rare to be known, and count as one symbol."
+    table = Table("", ("part", *counted), rows).markdown(plain=True)
+    unknown = f"{data['unknown']:,} of these {counted[-1]} are too rare to be known, and count as one symbol."
     lines = ["## Data", "", f"From {files}.", "", *table, "", unknown]
     if "vectors" in data:
         known = data["vectors"]
@@ -145,12 +155,20 @@ def _data_lines(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _direction_table(facts: Mapping[str, Mapping[str, Any]]) -> Table:
-    headings = ("direction", "bits a character", "perplexity", "epochs", "characters read", "seconds", "on")
+    scored = {"bits": ("bits a character", ".4f"), "perplexity": ("perplexity", ".3f")}
+    unit = "characters"
+    if any("unknown" in each["held_out"] for each in facts.values()):
+        scored["bits"], unit = ("bits a word", ".4f"), "words"
+        scored |= {
+            "bits_a_character": ("bits a character", ".4f"),
+            "perplexity_of_a_character": ("perplexity of a character", ".3f"),
+            "unknown": ("unknown words", ","),
+        }
+    headings = ("direction", *(name for name, _ in scored.values()), "epochs", f"{unit} read", "seconds", "on")
     rows = [
         (
             name,
-            f"{each['held_out']['bits']:.4f}",
-            f"{each['held_out']['perplexity']:.3f}",
+            *(format(each["held_out"][key], digits) for key, (_, digits) in scored.items()),
             f"{each['epoch']:.2f}",
             f"{each['trained_on']:,}",
             f"{each['seconds']:.0f}",
@@ -163,9 +181,9 @@ def _direction_table(facts: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def write_curve(folder: Path, direction: str) -> str | None:
     """curve-DIRECTION.json, and the name of the plot beside it; None without matplotlib."""
-    names = ("characters", "loss", "perplexity", "seconds")
+    names = ("characters", "words", "loss", "perplexity", "seconds")
     evaluations = (event for event in read_log(folder, direction) if event["event"] == "evaluate")
-    points = [{name: event[name] for name in names} for event in evaluations]
+    points = [{name: event[name] for name in names if name in event} for event in evaluations]
     with writing(folder / f"curve-{direction}.json") as file:
         json.dump({"direction": direction, "points": points}, file, indent=1)
         file.write("\n")
@@ -180,13 +198,14 @@ def _draw(points: list[dict[str, Any]], direction: str, path: Path) -> None:
     """Perplexity of the text that was trained on (with dropout) since the point before, and of held-out text."""
     from matplotlib.ticker import ScalarFormatter
 
-    read = [point["characters"] / 1e6 for point in points]
+    unit = "words" if "words" in points[0] else "characters"
+    read = [point[unit] / 1e6 for point in points]
     trained = [math.exp(min(point["loss"], 50.0)) for point in points]
     with plot(path, 5.6, 3.6) as figure:
         axis = figure.subplots()
         axis.plot(read, trained, color=BLUE, marker=".", label="trained on, with dropout")
         axis.plot(read, [point["perplexity"] for point in points], color=RED, marker=".", label="held out")
-        axis.set(xlabel="characters read, in millions", ylabel="perplexity of a character", yscale="log")
+        axis.set(xlabel=f"{unit} read, in millions", ylabel=f"perplexity of a {unit[:-1]}", yscale="log")
         for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
             set_formatter(ScalarFormatter())  # 20, not 2 × 10¹
         axis.set_title(f"Language model, {direction}", fontsize=10)

@@ -13,28 +13,34 @@ from hanlattice.errors import InputError
 from hanlattice.files import shown
 
 SIZES = {"embedding": 512, "hidden": 1024, "layers": 1}  # of a model that starts from nothing
-MIN_COUNT = 5  # of its characters
+MIN_COUNT = 5  # of its characters or words
+MOST_WORDS = 50_000  # that a model of words knows
+UNITS = ("char", "word")
 HELP = {
-    "embedding": "width of a character's embedding, 512 or that of --vectors if not given",
+    "embedding": "width of an embedding, 512 or that of --vectors if not given",
     "hidden": "H, hidden units of a layer, 1024 if not given",
     "layers": "LSTM layers, 1 if not given",
     "dropout": "share of embeddings and of hidden states that is dropped in training",
     "batch_size": "B, streams of text that are read in parallel",
-    "length": "T, characters over which gradients flow back",
+    "length": "T, characters or words over which gradients flow back",
     "epochs": "times that the whole text is read",
     "lr": "the highest learning rate",
     "warmup": "share of the steps in which the learning rate rises; then it falls to 0, linearly",
     "weight_decay": "weight decay of the matrices",
     "clip": "largest norm of a gradient; 0 does not clip",
-    "min_count": "how often a character must occur to be known, 5 if not given",
+    "min_count": "how often a character or word must occur to be known, 5 if not given",
     "held_out": "share of the lines, at even steps, that is scored and never trained on",
     "evaluate": "how often held-out text is scored in an epoch",
     "seed": "decides the first weights and the order of the lines",
     "device": "cpu or cuda",
     "threads": "CPU threads; 0 leaves the choice to torch",
     "checkpoint_minutes": "minutes between two saved states for --resume",
-    "start_from": "a language model's folder, to begin with its weights and characters",
+    "start_from": "a language model's folder, to begin with its weights and characters or words",
     "vectors": "a word2vec file, or @name/file, to begin with its vectors as embeddings",
+    "unit": "what is read and predicted: char, the default, or word",
+    "lexicon": "cut words by this dictionary, of which the folder keeps a copy; without it and --model, by rjieba",
+    "model": "cut words by this segmentation model: a folder, or seg",
+    "vocab": "how many words are known at most, the most frequent ones, 50000 if not given",
 }
 RESUME = (
     "Continue the stopped run in --out. "
@@ -44,7 +50,12 @@ _MANY = (1 << 31) - 1
 _WHOLE = {
     "embedding": (1, 1 << 20), "hidden": (1, 1 << 20), "layers": (1, 1000), "batch_size": (1, _MANY),
     "length": (1, _MANY), "epochs": (1, _MANY), "evaluate": (1, _MANY), "min_count": (1, _MANY),
-    "seed": (0, (1 << 63) - 1), "threads": (0, 4096),
+    "seed": (0, (1 << 63) - 1), "threads": (0, 4096), "vocab": (1, _MANY),
+}  # fmt: skip
+
+_OF_THE_MODEL = {
+    "min_count": "symbols", "vocab": "symbols", "unit": "unit", "lexicon": "way to cut words",
+    "model": "way to cut words", "vectors": "embeddings",
 }  # fmt: skip
 
 
@@ -72,6 +83,10 @@ class Recipe:
     checkpoint_minutes: float = 5.0
     start_from: Path | None = None
     vectors: Path | None = None
+    unit: str | None = None
+    lexicon: Path | None = None
+    model: str | None = None
+    vocab: int | None = None
 
     def __post_init__(self) -> None:
         for name, (least, most) in _WHOLE.items():
@@ -88,10 +103,16 @@ class Recipe:
                 raise InputError(f"{flag(name)} must be 0 or more and less than 1, not {getattr(self, name)}")
         if not 0 < self.held_out < 1:
             raise InputError(f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}")
-        if self.start_from is not None and self.min_count is not None:
-            raise InputError("--min-count does not fit --from, whose model has its own characters; leave it out")
-        if self.start_from is not None and self.vectors is not None:
-            raise InputError("--vectors does not fit --from, whose model has its own embeddings; leave one of them out")
+        if self.unit not in (None, *UNITS):
+            raise InputError(f"--unit must be {' or '.join(UNITS)}, not {self.unit!r}")
+        if self.lexicon is not None and self.model is not None:
+            raise InputError("--lexicon and --model both say how words are cut: give one of them")
+        for name, what in _OF_THE_MODEL.items():
+            if self.start_from is not None and getattr(self, name) is not None:
+                raise InputError(f"{flag(name)} does not fit --from, whose model has its own {what}; leave it out")
+        for name in ("lexicon", "model", "vocab"):
+            if self.unit != "word" and getattr(self, name) is not None:
+                raise InputError(f"{flag(name)} is for --unit word: it has no effect on characters")
 
     def sizes(self, fixed: Mapping[str, int]) -> dict[str, int]:
         """Embedding, hidden and layers: those fixed by what it starts from, which may be given too, or the defaults."""
@@ -108,16 +129,23 @@ class Recipe:
     def decisive(self) -> dict[str, Any]:
         """The options that decide the result. Threads only decide how sums are rounded."""
         chosen = dataclasses.asdict(self)
-        del chosen["checkpoint_minutes"], chosen["threads"], chosen["vectors"]
-        if self.vectors is not None:
-            chosen["vectors"] = shown(self.vectors)
-        if self.start_from is None:
-            return chosen | {"min_count": self.least_count}
-        return chosen | {"start_from": shown(self.start_from)}
+        del chosen["checkpoint_minutes"], chosen["threads"]
+        for name in ("vectors", "unit", "lexicon", "model", "vocab"):  # older folders have none of them
+            value = chosen.pop(name)
+            if value is not None and (name, value) != ("unit", "char"):
+                chosen[name] = value if isinstance(value, int) else shown(value)
+        if self.start_from is not None:
+            return chosen | {"start_from": shown(self.start_from)}
+        return chosen | {"min_count": self.least_count} | ({"vocab": self.most} if self.unit == "word" else {})
 
     @property
     def least_count(self) -> int:
         return MIN_COUNT if self.min_count is None else self.min_count
+
+    @property
+    def most(self) -> int | None:
+        """How many symbols are known at most; None: all that occur often enough."""
+        return (self.vocab or MOST_WORDS) if self.unit == "word" else None
 
 
 def flag(name: str) -> str:

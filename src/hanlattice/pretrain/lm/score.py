@@ -1,13 +1,13 @@
-"""What a language model says of text: bits of each character and perplexity; and text that it makes up itself.
+"""What a language model says of text: bits of each character or word and perplexity; and text that it makes up itself.
 
-Every line is read from nothing, beginning with a break; each of its characters is predicted, and the break after it.
-So a line of n characters counts n + 1 times, as in an n-gram model that predicts the end of a sentence.
+Every line is read from nothing, beginning with a break; each of its symbols is predicted, and the break after it.
+So a line of n symbols counts n + 1 times, as in an n-gram model that predicts the end of a sentence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,9 +21,8 @@ from hanlattice.batch.buckets import decoding_batches
 from hanlattice.errors import InputError
 from hanlattice.models.language_model import LanguageModel
 from hanlattice.nn.language_model import CharLanguageModel, State
-from hanlattice.pretrain.lm.text import BREAK_ID, Lines, make_lines
-from hanlattice.text.normal import code_points
-from hanlattice.text.vocab import seen_as
+from hanlattice.pretrain.lm.text import BREAK_ID, Lines, text_lines, word_units
+from hanlattice.text.normal import fold_digits
 
 Bits = npt.NDArray[np.float32]
 # Lines, and symbols with padding, that are read at a time; and numbers in a softmax, 64 Mi: a quarter of a GiB.
@@ -33,29 +32,51 @@ SOFTMAX = 1 << 26
 
 @dataclass(frozen=True)
 class Score:
-    """Over `symbols` characters and line ends."""
+    """Over `symbols` characters, or words, and line ends."""
 
     symbols: int
     bits: float  # of one of them, on average
     perplexity: float
+    # Of a model of words: its characters and line ends, the figures of one of those, unknown words spelt, and how many
+    # words are unknown.
+    characters: int | None = None
+    bits_a_character: float | None = None
+    perplexity_of_a_character: float | None = None
+    unknown: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def score(model: CharLanguageModel, lines: Lines) -> Score:
     """The mean surprise of all lines, which are mirrored already if the model reads backwards."""
     total = sum(float(bits[real].sum(dtype=np.float64)) for _, bits, real in _batches_of(model, lines))
-    return mean_score(total, lines.symbols)
+    return mean_score(total, *figures(lines))
 
 
-def mean_score(bits: float, symbols: int) -> Score:
-    mean = bits / max(1, symbols)
-    return Score(symbols, mean, 2.0**mean if mean < 1000 else math.inf)
+def figures(lines: Lines) -> tuple[Any, ...]:
+    """What `mean_score` takes beside the bits; it can be added up."""
+    if lines.spelling is None:
+        return (lines.symbols,)
+    return lines.symbols, lines.characters + len(lines), lines.unknown, float(lines.spelling.sum())
+
+
+def mean_score(
+    bits: float, symbols: int, characters: int | None = None, unknown: int = 0, spelling: float = 0.0
+) -> Score:
+    """The score of lines that have so many bits in all; of words with characters, and bits that spell unknown ones."""
+    if characters is None:
+        return Score(symbols, *_mean(bits, symbols))
+    return Score(symbols, *_mean(bits, symbols), characters, *_mean(bits + spelling, characters), unknown)
+
+
+def _mean(bits: float, count: int) -> tuple[float, float]:
+    mean = bits / max(1, count)
+    return mean, 2.0**mean if mean < 1000 else math.inf
 
 
 def surprise(model: CharLanguageModel, lines: Lines) -> list[Bits]:
-    """[length + 1] for each line: the bits of each character and of the break at the end, in the order of reading."""
+    """[length + 1] for each line: the bits of each symbol and of the break at the end, in the order of reading."""
     found: list[Bits] = [np.zeros(0, dtype=np.float32)] * len(lines)
     for places, bits, real in _batches_of(model, lines):
         for at, row, inside in zip(places, bits, real, strict=True):
@@ -63,19 +84,24 @@ def surprise(model: CharLanguageModel, lines: Lines) -> list[Bits]:
     return found
 
 
-def text_surprise(model: LanguageModel, direction: str, texts: Sequence[str]) -> list[Bits]:
-    """`surprise` of texts as given, the bits of each in the order of the text; the break comes last."""
-    lines = text_lines(model, texts)
+def text_cutter(model: LanguageModel, device: str = "cpu") -> Callable[[Sequence[str]], Sequence[Sequence[str]]]:
+    """What gives the symbols of texts: the texts themselves, which are their characters, or lists of words."""
+    if model.cutter is None:
+        return lambda texts: texts
+    units = word_units(model.cutter, device)
+    return lambda texts: list(units(texts))
+
+
+def text_surprise(model: LanguageModel, direction: str, texts: Sequence[Sequence[str]]) -> list[Bits]:
+    """`surprise` of texts as `text_cutter` gives them, the bits of each in the order of the text; the break is last."""
+    return line_surprise(model, direction, text_lines(model, texts))
+
+
+def line_surprise(model: LanguageModel, direction: str, lines: Lines) -> list[Bits]:
     if direction == "forward":
         return surprise(model.directions[direction], lines)
     found = surprise(model.directions[direction], lines.mirrored())
     return [np.append(bits[:-1][::-1], bits[-1:]) for bits in found]
-
-
-def text_lines(model: LanguageModel, texts: Sequence[str]) -> Lines:
-    """Texts of one line each, as the model's ids."""
-    codes = make_lines(code_points("".join(f"{text}\n" for text in texts)))
-    return Lines(seen_as(model.vocab)(codes.ids), codes.starts, codes.lengths)
 
 
 @torch.no_grad()
@@ -114,7 +140,7 @@ def _bits(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
 class Sampling:
     """`temperature` 0 always takes the likeliest symbol; `top` keeps so many of the likeliest, 0 all of them."""
 
-    length: int = 100  # characters that are made at most
+    length: int = 100  # characters or words that are made at most
     temperature: float = 0.8
     top: int = 0
     seed: int = 1
@@ -138,9 +164,9 @@ def sample(
     if count < 1:
         raise InputError(f"-n must be 1 or more, not {count}")
     module, forward = model.directions[direction], direction == "forward"
-    codes = code_points(prompt if forward else prompt[::-1])
-    given = torch.from_numpy(seen_as(model.vocab)(codes)).to(module.embedding.device)
-    ids = torch.cat([given.new_full((1,), BREAK_ID), given]).expand(count, -1)  # [count, 1 + prompt]
+    symbols = fold_digits(prompt) if model.cutter is None else text_cutter(model)([prompt])[0]
+    given = model.vocab.ids(symbols if forward else symbols[::-1])
+    ids = torch.tensor([BREAK_ID, *given], device=module.embedding.device).expand(count, -1)  # [count, 1 + prompt]
     generator = torch.Generator().manual_seed(sampling.seed)
     state, made = None, list[Tensor]()
     ended = torch.zeros(count, dtype=torch.bool)
@@ -151,12 +177,22 @@ def sample(
         made.append(torch.where(ended, BREAK_ID, chosen))
         ids = made[-1][:, None].to(ids)
     rows = torch.stack(made, dim=1).tolist()  # [count, length]
-    texts = ["".join(model.vocab.symbols[at] for at in row if at != BREAK_ID) for row in rows]
-    return [prompt + text if forward else text[::-1] + prompt for text in texts]
+    texts = [[model.vocab.symbols[at] for at in row if at != BREAK_ID] for row in rows]
+    join = "".join if model.cutter is None else spaced
+    return [join([prompt, *text] if forward else [*text[::-1], prompt]) for text in texts]
+
+
+def spaced(words: Iterable[str]) -> str:
+    """A text of words, with a blank between two that are Western: a model of words reads no white space."""
+    text = ""
+    for word in words:
+        western = all(character.isascii() and character.isalnum() for character in (text[-1:], word[:1]))
+        text += f" {word}" if western else word
+    return text
 
 
 def choose(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
-    """[B, V] → [B]: a symbol for each row. The one that stands for unknown characters is never taken."""
+    """[B, V] → [B]: a symbol for each row. The one that stands for unknown ones is never taken."""
     logits = logits.to(torch.float64, copy=True)  # whose numbers any temperature leaves finite, or -inf
     logits[:, 0] = -math.inf
     if sampling.temperature == 0:

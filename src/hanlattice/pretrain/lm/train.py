@@ -40,7 +40,7 @@ from hanlattice.training.step import Progress, Training
 
 BOTH = "both"
 PAUSE = {"cpu": 0.0, "cuda": 0.25}  # seconds between two reads of the loss: reading it waits for a GPU
-SCORED = 200_000  # characters of held-out text that are scored during training; at the end all of it is
+SCORED = 200_000  # characters, or words, of held-out text that are scored during training; at the end all of it is
 # A tagger reads each text from an empty state; training starts from one only once an epoch. So that the model learns
 # to, a stream is reset with this probability at the beginning of a chunk.
 FORGET = 0.02
@@ -138,7 +138,7 @@ class Run:
             "direction": self.direction,
             "epoch": progress.epoch,
             "step": progress.step,
-            "characters": progress.characters,
+            "characters" if self.held_out.sizes is None else "words": progress.characters,
             "loss": progress.mean_loss,
             "best": progress.best,
             "best_step": progress.best_at,
@@ -282,7 +282,10 @@ def _evaluate(run: Run, started: float) -> None:
         facts = {**run.facts, "step": progress.step, "epoch": progress.step / run.chunks, "held_out": found.as_dict()}
         facts |= {"trained_on": progress.characters, "seconds": round(progress.seconds, 2)}
         save_direction(run.folder, run.direction, run.model.state_dict(), facts)
-    run.log.keep("evaluate", perplexity=found.perplexity, bits=found.bits, **run.rates())
+    figures = {
+        key: value for key, value in found.as_dict().items() if key in ("perplexity", "bits", "bits_a_character")
+    }
+    run.log.keep("evaluate", **figures, **run.rates())
     run.training.reset_loss()
 
 

@@ -88,6 +88,8 @@ def test_no_two_rows_of_a_corpus_have_the_same_name_and_no_two_runs_are_the_same
 
 def test_corpora_of_entities_have_the_same_models_under_the_same_names_and_the_same_figures_are_published():
     resume, weibo, msra = by_corpus(*ENTITIES)
+    pretraining = ["random", "own", "own-simplechinese", "lm"]  # MSRA begins with our own character vectors
+    assert [*msra, *pretraining] == [*resume] == [name for name in weibo if name != "lm-adapted"]
     for name in msra:
         same = [variants[name].compare for variants in (resume, weibo, msra)]
         assert len({row.row for row in same}) == 1, name

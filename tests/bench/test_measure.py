@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hanlattice.bench import SECTIONS, Settings, bench, measure
-from hanlattice.bench.inputs import CHARACTER, make_examples
+from hanlattice.bench.inputs import CHARACTER, MODELS, make_examples
 from hanlattice.bench.report import table
 from hanlattice.bench.timing import peak_bytes
 from hanlattice.errors import InputError
@@ -75,6 +75,15 @@ def test_lengths_have_every_cell(record):
             assert (row["words"] > 0) == (row["model"] == "auto")
 
 
+def test_models_have_every_cell_and_stand_beside_the_plain_one_of_as_many_layers(record):
+    found = [(row["hidden"], row["what"], row["model"]) for row in record["models"]]
+    each = [(H, what, name) for H in (4, 5) for group in MODELS for what in ("training", "tagging") for name in group]
+    assert found == each
+    for row in record["models"]:
+        plain = next(r for r in record["models"] if _cell(r) == _cell(row) and r["model"] == row["model"].split(",")[0])
+        assert math.isclose(row["ratio"], row["seconds"] / plain["seconds"]), row
+
+
 def test_figures_belong_together(record):
     sections = (("encoder", "encoder"), ("training", "model"), ("tagging", "model"), ("lengths", "model"))
     for section, name in sections:
@@ -135,13 +144,14 @@ def test_sections_come_one_by_one(measured):
         "raw text to spans, H = 4",
         "raw text to spans, H = 5",
         *(f"sentences of {length} characters, H = {hidden}" for hidden, length in product((4, 5), (4, 9))),
+        *(f"lattices of {layers}, H = {hidden}" for hidden, layers in product((4, 5), ("1 layer", "2 layers"))),
     ]
 
 
 def test_tables_have_a_row_for_every_cell(record):
     rows = {section: len(table(section, record).rows) for section in SECTIONS}
     checks = {(row["op"], row["backend"], row["precision"]) for row in record["checks"]}
-    assert rows == {"checks": len(checks), "encoder": 8, "training": 4, "tagging": 4, "lengths": 4}
+    assert rows == {"checks": len(checks), "encoder": 8, "training": 4, "tagging": 4, "lengths": 4, "models": 12}
     for section in SECTIONS:
         made = table(section, record)
         assert {len(row) for row in made.rows} == {len(made.headings)}

@@ -12,7 +12,7 @@ from hanlattice.ops.lattice_lstm import batched
 from tests.cli.command import hanlattice
 
 QUICK = ["--batch", "1", "--batch", "2", "--hidden", "4", "--seconds", "0.001", "--threads", "1", "--length", "30"]
-SECTIONS = {"settings", "versions", "machine", "checks", "encoder", "training", "tagging", "lengths"}
+SECTIONS = {"settings", "versions", "machine", "checks", "encoder", "training", "tagging", "lengths", "models"}
 
 
 def test_tables_json_and_plot(tmp_path):
@@ -61,7 +61,7 @@ def test_a_backend_with_other_numbers_is_2_and_nothing_is_timed(monkeypatch, tmp
     [
         (["--device", "tpu"], "no device is called 'tpu'"),
         (["--seconds", "0"], "seconds must be more than 0"),
-        (["--only", "speed"], "no section is called 'speed': expected encoder, training, tagging, lengths"),
+        (["--only", "speed"], "no section is called 'speed': expected encoder, training, tagging, lengths, models"),
         (["--only", "checks"], "no section is called 'checks'"),
         (["--plot", "b.pdf"], "a plot is a .svg or .png file"),
     ],

@@ -378,3 +378,20 @@ def test_stopped_at_any_moment_it_is_whole_or_none(lattice_folder, tmp_path, mon
             continue
         assert found(model) == expected
     assert 3 < moment < 19
+
+
+def test_pools_forget_how_often_words_that_go_were_met_and_take_new_ones(made, tmp_path):
+    """A word that joins later has the number of one that went, not its weight, and reaches all its characters."""
+    model = load_model(train(made_config(made, train__epochs=1, model__pools=True), tmp_path / "run").folder)
+    met = len(model.tagger.pools.counts)
+    assert 5 < met < len(model.indexer.lexicon)
+    packed = pack(tmp_path / "run", tmp_path / "out", words=5)
+    assert torch.equal(packed.tagger.pools.counts, model.tagger.pools.counts[:5])
+    text = "双桥村今天没有人"
+    before = packed.tagger.emissions(packed.indexer.read([text]).batch([0]))
+    packed.indexer.lexicon.add("双桥村今天")
+    assert [word for *_, word in packed.indexer.lexicon.match(text)].count("双桥村今天") == 1
+    batch = packed.indexer.read([text]).batch([0])
+    assert packed.tagger.pools.weights(batch.words)[batch.words >= 5].tolist() == [1.0]
+    changed = (packed.tagger.emissions(batch) - before)[0].abs().amax(1)
+    assert (changed[:5] > 0).all()

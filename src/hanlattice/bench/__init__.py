@@ -8,8 +8,9 @@
 - training: whole steps, each with a new batch, made as training makes it; the character LSTM has the same CRF.
 - tagging: raw text to spans, with made words and random weights.
 - lengths: the last two for sentences of each length.
+- models: the same two for lattices with pools, several layers, whole words, beside the plain one of as many layers.
 
-The character LSTM of the last three is the package's own, which packs its sentences. On a CPU that is slower than the
+The character LSTM is the package's own, which packs its sentences. On a CPU that is slower than the
 padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is not a gain of the
 lattice.
 
@@ -24,7 +25,13 @@ from typing import Any
 
 from hanlattice.bench.equality import check_backends
 from hanlattice.bench.inputs import Settings
-from hanlattice.bench.sections import measure_encoder, measure_lengths, measure_tagging, measure_training
+from hanlattice.bench.sections import (
+    measure_encoder,
+    measure_lengths,
+    measure_models,
+    measure_tagging,
+    measure_training,
+)
 from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import InputError
 from hanlattice.models.device import find_device, use_threads
@@ -38,6 +45,7 @@ SECTIONS = {
     "training": measure_training,
     "tagging": measure_tagging,
     "lengths": measure_lengths,
+    "models": measure_models,
 }
 
 

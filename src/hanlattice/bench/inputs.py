@@ -10,20 +10,31 @@ from typing import Any
 import numpy as np
 import torch
 
-from hanlattice.batch import Examples
+from hanlattice.batch import Examples, Indexer
+from hanlattice.config import make_config
 from hanlattice.errors import InputError
+from hanlattice.models.build import Tables, assemble
 from hanlattice.models.tagger import Tagger
-from hanlattice.nn.baselines import CharLSTM
-from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
-from hanlattice.nn.lattice_lstm import LatticeLSTM
+from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.lexicon import Lexicon, Matches
 from hanlattice.text.tags import tag_set
+from hanlattice.text.vocab import Vocab
 
 SCHEME = "BMES"
 TAGS = tuple(tag_set(["NAME", "CONT", "RACE", "TITLE", "EDU", "ORG", "PRO", "LOC"], SCHEME))
 OUTSIDE = TAGS.index("O")
 CHARACTER = "character LSTM"  # the model without a lattice; the others are named by their backend
+WHOLE = {"layers": 2, "whole_words": True}
+# Lattices by their settings, in groups of as many layers; the first of each group is what the others are compared with.
+MODELS: tuple[dict[str, dict[str, Any]], ...] = (
+    {"1 layer": {}, "1 layer, pools": {"pools": True}},
+    {
+        "2 layers": {"layers": 2},
+        "2 layers, whole words": WHOLE,
+        "2 layers, whole words, pools": WHOLE | {"pools": True},
+        "2 layers, whole words over characters": WHOLE | {"first_layer": "char"},
+    },
+)
 CHARS, WORDS = 2000, 5000  # different ones in a training set
 LONGEST = 4  # characters of a word
 ALPHABET = [chr(0x4E00 + at) for at in range(3000)]  # of the texts that are tagged
@@ -71,16 +82,17 @@ def make_examples(settings: Settings, count: int, words: bool = True, seed: int 
 
 
 def make_tagger(
-    dim: int, hidden: int, backend: str, chars: int = CHARS, words: int = WORDS, trained: int = WORDS
+    dim: int, hidden: int, name: str, chars: int = CHARS, words: int = WORDS, trained: int = WORDS
 ) -> Tagger:
-    """A model with one backend of the lattice LSTM; CHARACTER stands for the model without words."""
+    """CHARACTER is the model without words; one of MODELS; or a backend, of a lattice of one layer."""
     torch.manual_seed(0)
-    embedding = CharEmbedding(torch.randn(chars, dim) * 0.1, dropout=0.5)
-    crf = CRF(TAGS, SCHEME)
-    if backend == CHARACTER:
-        return Tagger(embedding, None, CharLSTM(dim, hidden), crf, dropout=0.5)
-    table = WordEmbedding.from_vectors(torch.randn(words, dim) * 0.1, trained, dropout=0.5)
-    return Tagger(embedding, table, LatticeLSTM(dim, dim, hidden, backend=backend), crf, dropout=0.5)
+    tables = Tables(torch.randn(chars, dim) * 0.1)
+    if name != CHARACTER:
+        tables.words = WordEmbedding.from_vectors(torch.randn(words, dim) * 0.1, trained, dropout=0.5)
+        tables.counts = torch.ones(words, dtype=torch.int32)
+    kinds = {CHARACTER: {"encoder": "char"}, **MODELS[0], **MODELS[1]}
+    config = make_config({"model": {"hidden": hidden, **kinds.get(name, {})}})
+    return assemble(config, Indexer(Vocab(()), None, TAGS, SCHEME), tables, None, "auto" if name in kinds else name)
 
 
 def long_words(settings: Settings) -> list[str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BATCHES, LENGTHS = "batch size (sentences)", "characters of a sentence"  # what a plot's axes show
 
+_RATE = (("sentences_per_second", ",.1f"), ("ratio", ".2f"))
 Content = tuple[str, Sequence[str], Sequence[Sequence[str]]]  # title, headings, rows
 
 
@@ -38,7 +39,8 @@ def write_files(record: dict[str, Any], out: Path | None, picture: Path | None) 
 
 def table(section: str, record: dict[str, Any]) -> Table:
     """The table of one section of a record."""
-    made = {"checks": _checks, "encoder": _encoder, "training": _training, "tagging": _tagging, "lengths": _lengths}
+    made = {"checks": _checks, "encoder": _encoder, "training": _training, "tagging": _tagging}
+    made |= {"lengths": _lengths, "models": _models}
     title, headings, rows = made[section](record)
     return Table(title, tuple(headings), tuple(map(tuple, rows)), words=0)
 
@@ -125,6 +127,19 @@ def _lengths(record: dict[str, Any]) -> Content:
         f"text to spans; × is time over the {CHARACTER}'s, which packs its sentences"
     )
     return title, headings, list(rows.values())
+
+
+def _models(record: dict[str, Any]) -> Content:
+    cells = _grouped(record["models"], "hidden", "model", by="what")
+    headings, rows = ["H", "lattice", "training sentences/s", "×", "tagging sentences/s", "×"], []
+    for (hidden, name), cell in cells.items():
+        figures = ((cell[what], form) for what in ("training", "tagging") for form in _RATE)
+        rows.append([str(hidden), name, *(_number(row, key, form) for row, (key, form) in figures)])
+    title = (
+        f"Lattices: training step of {SMALL_BATCH} sentences, and raw text to spans, a word a character; "
+        "× is time over that of the plain lattice of as many layers"
+    )
+    return title, headings, rows
 
 
 def _grouped(rows: Iterable[dict[str, Any]], *keys: str, by: str) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""What is timed: the encoder beside `torch.nn.LSTM`, whole training steps, raw text to spans; both by length."""
+"""What is timed: the encoder beside `torch.nn.LSTM`; training steps and raw text to spans, also by length and model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hanlattice.batch.prefetch import prefetch
 from hanlattice.bench.inputs import (
     ALPHABET,
     CHARACTER,
+    MODELS,
     OUTSIDE,
     SCHEME,
     TAGS,
@@ -137,6 +138,7 @@ def measure_training(settings: Settings, device: torch.device, tell: Callable[[s
 def _training_cell(
     settings: Settings, hidden: int, batch: int, models: list[str], device: torch.device
 ) -> Iterator[Row]:
+    """`ratio` is to the first model's time."""
     with ExitStack() as stack:
         works: dict[str, Callable[[], None]] = {}
         for name in models:
@@ -152,7 +154,7 @@ def _training_cell(
             "batch": batch,
             "model": name,
             **timing._asdict(),
-            "ratio": timing.seconds / times[CHARACTER].seconds,
+            "ratio": timing.seconds / times[models[0]].seconds,
             "sentences_per_second": batch / timing.seconds,
         }
 
@@ -176,18 +178,17 @@ def measure_tagging(settings: Settings, device: torch.device, tell: Callable[[st
     lexicon, texts, rows = make_lexicon(settings), make_texts(settings, device), list[Row]()
     for hidden in settings.hidden:
         tell(f"raw text to spans, H = {hidden}")
-        rows += _tagging_cell(settings, hidden, lexicon, texts, device)
+        rows += _tagging_cell(settings, hidden, [CHARACTER, "auto"], lexicon, texts, device)
     return rows
 
 
 def _tagging_cell(
-    settings: Settings, hidden: int, lexicon: Lexicon, texts: list[str], device: torch.device
+    settings: Settings, hidden: int, models: list[str], lexicon: Lexicon, texts: list[str], device: torch.device
 ) -> Iterator[Row]:
+    """`ratio` is to the first model's time."""
     characters, words = sum(map(len, texts)), int(lexicon.match_many(texts).counts.sum())
-    models = {
-        name: _make_predictor(settings.dim, hidden, name, lexicon, texts[:32], device) for name in (CHARACTER, "auto")
-    }
-    works = {name: partial(_tag_all, model, texts) for name, model in models.items()}
+    made = {name: _make_predictor(settings.dim, hidden, name, lexicon, texts[:32], device) for name in models}
+    works = {name: partial(_tag_all, model, texts) for name, model in made.items()}
     found = {name: work() for name, work in works.items()}  # and whatever compiles has compiled
     times = medians(works, settings.seconds)
     for name, timing in times.items():
@@ -195,7 +196,7 @@ def _tagging_cell(
             "hidden": hidden,
             "model": name,
             **timing._asdict(),
-            "ratio": timing.seconds / times[CHARACTER].seconds,
+            "ratio": timing.seconds / times[models[0]].seconds,
             "texts": len(texts),
             "characters": characters,
             "words": 0 if name == CHARACTER else words,
@@ -212,11 +213,11 @@ def _tag_all(tagger: Predictor, texts: list[str]) -> list[Document]:
 
 @torch.no_grad()
 def _make_predictor(
-    dim: int, hidden: int, backend: str, lexicon: Lexicon, sample: list[str], device: torch.device
+    dim: int, hidden: int, name: str, lexicon: Lexicon, sample: list[str], device: torch.device
 ) -> Predictor:
     """The score of O is moved to where few characters of the sample are a span by themselves."""
-    indexer = Indexer(Vocab(ALPHABET), None if backend == CHARACTER else lexicon, TAGS, SCHEME)
-    tagger = make_tagger(dim, hidden, backend, len(indexer.vocab), len(lexicon), trained=0).to(device).eval()
+    indexer = Indexer(Vocab(ALPHABET), None if name == CHARACTER else lexicon, TAGS, SCHEME)
+    tagger = make_tagger(dim, hidden, name, len(indexer.vocab), len(lexicon), trained=0).to(device).eval()
     batch = indexer.read(sample).batch(range(len(sample))).to(device)
     inside = torch.arange(batch.chars.shape[1], device=device) < batch.lengths[:, None]
     emissions = tagger.emissions(batch)[inside]  # [N, K]
@@ -237,6 +238,23 @@ def measure_lengths(settings: Settings, device: torch.device, tell: Callable[[st
             here, texts = replace(settings, length=length), make_texts(settings, device, length)
             steps = _training_cell(here, hidden, SMALL_BATCH, [CHARACTER, "auto"], device)
             rows += ({"length": length, "what": "training", **row} for row in steps)
-            tagging = _tagging_cell(settings, hidden, lexicon, texts, device)
+            tagging = _tagging_cell(settings, hidden, [CHARACTER, "auto"], lexicon, texts, device)
             rows += ({"length": length, "what": "tagging", **row} for row in tagging)
+    return rows
+
+
+# ---- both for lattices of several kinds, beside the plain one of as many layers
+
+
+def measure_models(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
+    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and model."""
+    lexicon, texts, rows = make_lexicon(settings), make_texts(settings, device), list[Row]()
+    for hidden in settings.hidden:
+        for group in MODELS:
+            names = [*group]
+            tell(f"lattices of {names[0]}, H = {hidden}")
+            steps = _training_cell(settings, hidden, SMALL_BATCH, names, device)
+            rows += ({"what": "training", **row} for row in steps)
+            tagging = _tagging_cell(settings, hidden, names, lexicon, texts, device)
+            rows += ({"what": "tagging", **row} for row in tagging)
     return rows

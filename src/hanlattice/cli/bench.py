@@ -27,7 +27,7 @@ def bench(
         ),
     ] = None,
     only: Annotated[
-        str, typer.Option(help="One table, after the check of equality: encoder, training, tagging or lengths.")
+        str, typer.Option(help="One table, after the check of equality: encoder, training, tagging, lengths or models.")
     ] = "",
     seconds: Annotated[float, typer.Option(help="The least time to measure for each figure.")] = 0.5,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for all figures.")] = None,

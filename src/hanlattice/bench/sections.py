@@ -143,8 +143,8 @@ def _training_cell(
         works: dict[str, Callable[[], None]] = {}
         for name in models:
             examples = make_examples(settings, SENTENCES, words=name != CHARACTER)
-            batches = stack.enter_context(closing(_new_batches(examples, batch, device)))
             tagger = make_tagger(settings.dim, hidden, name).to(device).train()
+            batches = stack.enter_context(closing(_new_batches(tagger, examples, batch, device)))
             training = Training(tagger, make_optimizer(tagger, TrainConfig()), TrainConfig().clip)
             works[name] = partial(_step, tagger, training, batches)
         times = medians(works, settings.seconds, device)
@@ -159,11 +159,11 @@ def _training_cell(
         }
 
 
-def _new_batches(examples: Examples, batch: int, device: torch.device) -> Generator[Batch]:
+def _new_batches(tagger: Tagger, examples: Examples, batch: int, device: torch.device) -> Generator[Batch]:
     """Batches without end, made as the training loop makes them: on a GPU, ahead of their turn."""
     rng = np.random.default_rng(0)
     places = (rng.integers(0, len(examples), size=batch) for _ in count())
-    return prefetch(lambda some: examples.batch(some).to(device), places, PACE[device.type][0])
+    return prefetch(lambda some: tagger.prepare(examples.batch(some).to(device)), places, PACE[device.type][0])
 
 
 def _step(tagger: Tagger, training: Training, batches: Iterator[Batch]) -> None:

@@ -15,6 +15,7 @@ from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import Layer, Stack
+from hanlattice.ops.packing import covered
 from hanlattice.text.spans import WORD
 
 Encoder = Layer | WordLSTM | Stack
@@ -50,6 +51,15 @@ class Tagger(nn.Module):
     def lexicon(self) -> WordEmbedding | None:
         """The vectors of the lexicon to which a user may add words."""
         return self.words.words if isinstance(self.words, TwoSources) else self.words
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch, with what this model needs to know of its words beyond what every lattice needs; for a GPU."""
+        T, device = batch.chars.shape[1], batch.chars.device
+        if device.type == "cuda" and self.pools is not None:
+            covered(batch.lattice, T, device)
+        if device.type == "cuda" and isinstance(self.encoder, Stack):
+            self.encoder.prepare(batch.lattice, T, device)
+        return batch
 
     def emissions(self, batch: Batch) -> Tensor:
         """[B, T, K], or [B, U, K] of words: how well each tag fits."""

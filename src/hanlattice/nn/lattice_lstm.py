@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hanlattice.nn.baselines import CharLSTM, CharRNN
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, trace
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, prepare, trace
 from hanlattice.ops.lattice_lstm.weights import gate_count, weight_shapes
 from hanlattice.ops.packing import ends
 from hanlattice.text.lattice import Lattice
@@ -83,14 +83,12 @@ class CoupledLSTM(nn.Module):
         return 2 * self.hidden
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
-        if len(lattice):
-            lattice = Lattice.from_words(lattice.lengths.tolist(), ())
         unused = [x.new_zeros(shape) for shape in weight_shapes(x.shape[2], 0, self.hidden, True)[3:]]
         ahead, back = (
             LatticeLSTMWeights(w["char_input"], w["char_hidden"], w["char_bias"], *unused)
             for w in (self.forward_weights, self.backward_weights)
         )
-        return bidirectional(x, x.new_zeros(0, 0), lattice, ahead, back, True, self.backend)
+        return bidirectional(x, x.new_zeros(0, 0), lattice.without_words(), ahead, back, True, self.backend)
 
 
 Layer = CharLSTM | CharRNN | CoupledLSTM | LatticeLSTM
@@ -119,6 +117,13 @@ class Stack(nn.Module):
                 seen = word_x if word_x is None else self._above(x, word_x, lattice)
             x = layer(x, seen, lattice)
         return x
+
+    def prepare(self, lattice: Lattice, T: int, device: torch.device) -> None:
+        """Make what a GPU needs to know of a lattice, and start its copy, ahead of `forward`."""
+        if self.whole_words:
+            ends(lattice, T, device)
+        if isinstance(self.layers[0], CoupledLSTM):
+            prepare(lattice.without_words(), device)
 
     def _above(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> Tensor:
         """The words as a layer above the first sees them."""

@@ -116,6 +116,13 @@ class Lattice:
         length = self.lengths[self.sentence]
         return Lattice.trusted(self.lengths, self.sentence, length - self.end, length - self.start, self.word)
 
+    def without_words(self) -> Lattice:
+        """The same sentences; made once."""
+        if "without words" not in self.cache:
+            self.cache["without words"] = Lattice.trusted(self.lengths, *(array[:0] for array in self._arrays()[1:]))
+        found: Lattice = self.cache["without words"]
+        return found
+
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
         return self.lengths, self.sentence, self.start, self.end, self.word
 

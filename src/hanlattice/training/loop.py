@@ -84,7 +84,7 @@ class Run:
     def make_batch(self, places: Ints) -> Batch:
         seed = (self.config.seed, self.training.progress.epoch, *places[:8])  # a resumed run leaves out the same words
         batch = self.examples.batch(places, self.config.missing_words, seed)
-        return batch.to(self.training.device)  # a thread may have another current device
+        return self.tagger.prepare(batch.to(self.training.device))  # a thread may have another current device
 
     def save(self) -> None:
         """Write the state from which the run can be resumed."""

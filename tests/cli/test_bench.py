@@ -61,6 +61,7 @@ def test_a_backend_with_other_numbers_is_2_and_nothing_is_timed(monkeypatch, tmp
     [
         (["--device", "tpu"], "no device is called 'tpu'"),
         (["--seconds", "0"], "seconds must be more than 0"),
+        (["--only", "models", "--plot", "x.svg"], "--plot shows encoder, training and lengths: --only models has"),
         (["--only", "speed"], "no section is called 'speed': expected encoder, training, tagging, lengths, models"),
         (["--only", "checks"], "no section is called 'checks'"),
         (["--plot", "b.pdf"], "a plot is a .svg or .png file"),

@@ -40,6 +40,8 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"sources": "both"}, "lattice LSTM–CRF with words and subwords"),
     ({"encoder": "char", "sources": "both"}, "character LSTM–CRF"),
     ({"layers": 3}, "lattice LSTM–CRF with 3 layers"),
+    ({"pools": True, "layers": 2, "whole_words": True}, "lattice LSTM–CRF with pools of words, 2 layers, whole words"),
+    ({"layers": 2, "first_layer": "char"}, "lattice LSTM–CRF with 2 layers, the first of characters alone"),
     (
         {"bichar": True, "layers": 2, "coupled": False},
         "lattice LSTM–CRF with bigrams, a separate forget gate, 2 layers",

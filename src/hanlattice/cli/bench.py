@@ -9,6 +9,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 
+from hanlattice.errors import InputError
+
 
 def bench(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -44,6 +46,8 @@ def bench(
     lengths = tuple(length or Settings.lengths)
     settings = Settings(device, threads, batches, widths, seconds, lengths=lengths)
     if plot is not None:
+        if only in ("tagging", "models"):
+            raise InputError(f"--plot shows encoder, training and lengths: --only {only} has nothing to plot")
         check_plot(plot)
     with Console(stderr=True).status("") as status:
         for section, record in measure(settings, status.update, only):

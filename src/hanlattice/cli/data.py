@@ -72,6 +72,8 @@ def stats(
     paths = different(files)
     check_output(plot, [*paths, *([resolve(train)] if train else [])])
     trained = read_corpus(resolve(train), format=format, scheme=scheme) if train else None
+    if trained is not None and resolve(train or "") not in paths:
+        note(*trained.notices)
     found = {}
     for name, path in zip(files, paths, strict=True):
         corpus = read_corpus(path, format=format, scheme=scheme)

@@ -105,6 +105,8 @@ def evaluate(
         report["by_lexicon_share"] = list(work.by_lexicon())
     how = ", counted as the original code does" if loose else ""
     how += "" if predictor.bar is None else f", decoded by spans above {predictor.bar:.3f}"
+    if predictor.bar is not None:
+        report["bar"] = predictor.bar
     which = ""
     if shorter_than is not None:
         left_out = len(whole) - len(corpus)

@@ -91,10 +91,18 @@ def bar_for(f1: float) -> float:
     return max(LEAST_BAR, f1 / 2)
 
 
-def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str, Any], lm: Path | None = None) -> None:
+def save_frame(
+    folder: Path,
+    config: Config,
+    indexer: Indexer,
+    data: Mapping[str, Any],
+    lm: Path | None = None,
+    segmenter: Mapping[str, Any] | None = None,
+) -> None:
     """Write everything but the weights: what does not change while the model trains.
 
     The language model is copied from where the configuration says, or from `lm`, so that the folder can be moved.
+    `segmenter` is what cut the training text; without it, the one that the configuration names, as it is now.
     """
     vocabs = {CHARS: indexer.vocab, WORDS: indexer.words, BIGRAMS: indexer.bichars, SPEECH: indexer.pos}
     names = []
@@ -120,7 +128,8 @@ def save_frame(folder: Path, config: Config, indexer: Indexer, data: Mapping[str
         "data": data,
     }
     if indexer.segmenter is not None:
-        record["segmenter"] = {"name": config.segment.by, "version": segmenter_version(config.segment.by)}
+        now = {"name": config.segment.by, "version": segmenter_version(config.segment.by)}
+        record["segmenter"] = segmenter or now
     write_record(folder / CONFIG, record, names)
 
 

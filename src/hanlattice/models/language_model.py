@@ -45,7 +45,7 @@ class Cutter:
     """What cuts text into words, for a language model of words."""
 
     by: str = "rjieba"  # or lexicon, or model
-    sha256: str = ""  # of the lexicon, or of the model's weights
+    version: str = ""  # of rjieba or the model; the SHA-256 of the lexicon
     path: str = field(default="", compare=False)  # of the lexicon; of a model its name or folder
     alphabet: int = field(default=0, compare=False)  # different characters of the text, which spell an unknown word
 

@@ -192,6 +192,7 @@ def best_spans(crf: CRF, emissions: Tensor, lengths: Tensor, bar: float) -> Cand
     scores over the number of spans chosen and the expected number of gold ones. No span at or below the bar is chosen.
     """
     found = candidates(crf, emissions, lengths, sys.maxsize, bar)
+    found = found.at(found.score > bar)
     found = found.at(np.lexsort((found.label, found.start, found.end, found.sentence)))
     sentence, start, end, _, score = found
     overlaps = (sentence[1:] == sentence[:-1]) & (start[1:] < end[:-1])

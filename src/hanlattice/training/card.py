@@ -77,7 +77,10 @@ def kind_of(config: Config) -> str:
     parts["parts of speech"] = model.softword and config.softwords.pos
     parts["a separate forget gate"] = model.encoder == "lattice" and not model.coupled
     parts["coupled gates"] = model.encoder == "char" and model.coupled
+    parts["pools of words"] = model.pools
     parts[f"{model.layers} layers"] = model.layers > 1
+    parts["the first of characters alone"] = model.encoder == "lattice" and model.first_layer == "char"
+    parts["whole words"] = model.whole_words
     parts["a language model"] = bool(config.lm.model)
     parts["decoding by span probability"] = model.decode == "spans"
     named = [part for part, there in parts.items() if there]

@@ -66,7 +66,7 @@ def pack(
     config = make_config({**without_places(settings), "segment": settings["segment"]})  # a segmenter stays where it is
     data = without_places(data)
     data["packed"] |= {"about": about} if about else {}
-    save_frame(out, config, model.indexer, data, folder / LM)
+    save_frame(out, config, model.indexer, data, folder / LM, model.segmenter)
     tensors = compressed(model.tagger.state_dict(), precision)
     trained = model.scores.get(BEFORE, {}) if "packed" in model.data else model.scores
     before = {part: trained[part] for part in (("dev",) if test else ("dev", "test")) if part in trained}

@@ -25,7 +25,6 @@ from hanlattice.events import Listener
 from hanlattice.files import sha256, shown
 from hanlattice.models import find_model
 from hanlattice.models.build import Row, known_vectors
-from hanlattice.models.folder import WEIGHTS
 from hanlattice.models.language_model import (
     BREAK,
     Cutter,
@@ -35,6 +34,7 @@ from hanlattice.models.language_model import (
     make_vocab,
     weights_file,
 )
+from hanlattice.models.segmenter import segmenter_version
 from hanlattice.pretrain.lm.recipe import SIZES, Recipe
 from hanlattice.pretrain.units import Unit, Units, make_units, split_line
 from hanlattice.text.normal import Codes, code_points, fold, fold_digits
@@ -222,7 +222,7 @@ class Source:
         if recipe.vectors is not None:
             options["vectors"] = self.data["vectors"]["sha256"]
         if self.cutter is not None:
-            options |= {"lexicon": None, "model": None, "cutter": [self.cutter.by, self.cutter.sha256]}
+            options |= {"lexicon": None, "model": None, "cutter": [self.cutter.by, self.cutter.version]}
         return hashlib.sha256(json.dumps([options, direction, read], sort_keys=True).encode()).hexdigest()
 
 
@@ -308,8 +308,8 @@ def make_cutter(recipe: Recipe) -> Cutter | None:
     if recipe.lexicon is not None:
         return Cutter("lexicon", sha256(recipe.lexicon), str(recipe.lexicon))
     if recipe.model is not None:
-        return Cutter("model", sha256(find_model(recipe.model) / WEIGHTS), recipe.model)
-    return Cutter()
+        return Cutter("model", segmenter_version(recipe.model) or "", recipe.model)
+    return Cutter(version=segmenter_version("rjieba") or "")
 
 
 def word_units(cutter: Cutter, device: str = "cpu") -> Units:
@@ -317,7 +317,7 @@ def word_units(cutter: Cutter, device: str = "cpu") -> Units:
     if cutter.by != "model":
         return make_units(Unit.word, cutter.path or None)
     folder = find_model(cutter.path)
-    if sha256(folder / WEIGHTS) != cutter.sha256:
+    if segmenter_version(cutter.path) != cutter.version:
         raise ModelError(f"{folder}: the language model's words were cut by another version of this segmentation model")
     return make_units(Unit.word, model=folder, device=device)
 

@@ -490,6 +490,11 @@ def test_decoding_by_spans(lattice_folder, made):
     ]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[2]
+    reports = [
+        json.loads(hanlattice("evaluate", "--json", lattice_folder, file, "--decode", way).text)
+        for way in ("path", "0.5")
+    ]
+    assert [report.get("bar") for report in reports] == [None, 0.5]
     tagger, gold = load(lattice_folder, decode=0.5), read_corpus(file).sentences
     found = [tagger(sentence.text).spans for sentence in gold]
     assert counts[1] == score([sentence.spans or () for sentence in gold], found).overall.predicted

@@ -171,6 +171,7 @@ def test_another_or_no_segmenter_in_its_place(made, cutter, tmp_path):
     message = f"the model was trained with words by {place} {then}, and {place} {now} may cut otherwise"
     assert then != now
     assert load_model(folder).other_segmenter() == message
+    assert pack(folder, tmp_path / "packed").other_segmenter() == message  # as of when it was trained
     shutil.rmtree(place)
     assert segmenter_version(str(place)) is None
     shown, tagged = hanlattice("info", folder), hanlattice("tag", "-m", folder, "南湖")

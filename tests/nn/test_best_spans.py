@@ -139,6 +139,16 @@ def test_known_gaps_hold():
     assert all(span.end <= 2 or span.start >= 2 for span in found)
 
 
+def test_nothing_at_the_bar_is_chosen():
+    """Neither where spans overlap nor where they do not: a score is never above 1."""
+    module = CRF(["B-X", "E-X", "M-X", "O", "S-X"], "BMES").double()
+    emissions = torch.full((1, 4, 5), -200.0, dtype=torch.float64)
+    for at, tag in enumerate(("B-X", "E-X", "O", "O")):
+        emissions[0, at, module.ids[tag]] = 200.0
+    assert rows(module, emissions, torch.tensor([4]), 0.999) == [[Span(0, 2, "X")]]
+    assert rows(module, emissions, torch.tensor([4]), 1.0) == [[]]
+
+
 def test_odd_sizes():
     module = trained("BMES")
     emissions, _ = draw(module, 2, 1, 0)

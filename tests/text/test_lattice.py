@@ -132,3 +132,11 @@ def test_a_trusted_lattice_is_the_same_value_and_frozen(lattice):
     assert trusted.end is arrays[3]
     assert not any(array.flags.writeable for array in arrays)
     assert not lattice.reversed().start.flags.writeable
+
+
+@given(lattices())
+def test_without_words_it_has_the_same_sentences_and_is_made_once(lattice: Lattice) -> None:
+    bare = lattice.without_words()
+    assert bare == Lattice.from_words(lattice.lengths.tolist(), [])
+    assert lattice.without_words() is bare
+    assert (bare is lattice) == (not len(lattice))

@@ -118,6 +118,8 @@ class Lattice:
 
     def without_words(self) -> Lattice:
         """The same sentences; made once."""
+        if not len(self):
+            return self
         if "without words" not in self.cache:
             self.cache["without words"] = Lattice.trusted(self.lengths, *(array[:0] for array in self._arrays()[1:]))
         found: Lattice = self.cache["without words"]

@@ -19,6 +19,7 @@ FORMATS = {
     "ner": (".bmes", "a character and its tag a line, a blank line between sentences; or JSONL with spans"),
     "words": (".seg", "a sentence a line, with spaces between words"),
 }
+POOLS = "pools = true # each character hears of all words over it; false for tens of thousands of sentences\n"
 TEMPLATE = """\
 # {command}
 # Paths are relative to the folder in which this command runs. docs/configuration.md describes every setting.
@@ -37,7 +38,7 @@ fine_tune = false # true for tens of thousands of sentences
 
 [model]
 encoder = "lattice" # "char" for characters alone
-hidden = 100 # 200 for tens of thousands of sentences
+{pools}hidden = 100 # 200 for tens of thousands of sentences
 
 [train]
 epochs = 20
@@ -61,7 +62,8 @@ def init(
     train, test = (str(folder / f"{part}{suffix}") for part in ("train", "test"))
     command = shlex.join(["hanlattice", "train", str(file), "--out", str(Path("runs", folder.resolve().name))])
     strings = [json.dumps(path, ensure_ascii=False) for path in (train, test)]  # TOML has the escapes of JSON
-    text = TEMPLATE.format(command=command, train=strings[0], test=strings[1], format=form)
+    pools = POOLS if task == Task.ner else ""  # for words it was never tried
+    text = TEMPLATE.format(command=command, train=strings[0], test=strings[1], format=form, pools=pools)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as out:

@@ -30,41 +30,29 @@ def run_packed(lstm: nn.LSTM | nn.RNN, data: Tensor, sizes: Tensor) -> tuple[Ten
 class CharLSTM(nn.Module):
     """x [B, T, D] → [B, T, 2H]. Takes words and lattice like its sibling, and uses only the lattice's lengths."""
 
+    kind: type[nn.LSTM | nn.RNN] = nn.LSTM
+
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
         self.hidden = hidden
-        self.lstm = nn.LSTM(dim, hidden, batch_first=True, bidirectional=True)
+        self.lstm = self.kind(dim, hidden, batch_first=True, bidirectional=True)
 
     @property
     def width(self) -> int:
         return 2 * self.hidden
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
-        return run_characters(self.lstm, x, lattice)
+        longest = int(lattice.lengths.max(initial=0))
+        if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
+            sentences = f"{len(lattice.lengths)} sentences, the longest of {longest}"
+            raise ValueError(f"x is {tuple(x.shape)}, but the lattice has {sentences}")
+        return run_lstm(self.lstm, x.flatten(0, 1), characters(lattice, x.shape[1], x.device))
 
 
-class CharRNN(nn.Module):
+class CharRNN(CharLSTM):
     """The same as a plain RNN, h_j = tanh(W x_j + U h_{j−1} + b): what the LSTM set out from."""
 
-    def __init__(self, dim: int, hidden: int) -> None:
-        super().__init__()
-        self.hidden = hidden
-        self.rnn = nn.RNN(dim, hidden, batch_first=True, bidirectional=True)
-
-    @property
-    def width(self) -> int:
-        return 2 * self.hidden
-
-    def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
-        return run_characters(self.rnn, x, lattice)
-
-
-def run_characters(rnn: nn.LSTM | nn.RNN, x: Tensor, lattice: Lattice) -> Tensor:
-    longest = int(lattice.lengths.max(initial=0))
-    if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
-        sentences = f"{len(lattice.lengths)} sentences, the longest of {longest}"
-        raise ValueError(f"x is {tuple(x.shape)}, but the lattice has {sentences}")
-    return run_lstm(rnn, x.flatten(0, 1), characters(lattice, x.shape[1], x.device))
+    kind = nn.RNN
 
 
 class Features(nn.Module):

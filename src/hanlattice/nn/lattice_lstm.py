@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hanlattice.nn.baselines import CharLSTM, CharRNN
+from hanlattice.nn.baselines import CharLSTM
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, prepare, trace
 from hanlattice.ops.lattice_lstm.weights import gate_count, weight_shapes
 from hanlattice.ops.packing import ends
@@ -91,7 +91,7 @@ class CoupledLSTM(nn.Module):
         return bidirectional(x, x.new_zeros(0, 0), lattice.without_words(), ahead, back, True, self.backend)
 
 
-Layer = CharLSTM | CharRNN | CoupledLSTM | LatticeLSTM
+Layer = CharLSTM | CoupledLSTM | LatticeLSTM
 
 
 class Stack(nn.Module):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +73,30 @@ def test_states_are_computed_once_for_these_texts_and_this_model(
     assert np.array_equal(np.asarray(with_states(examples, built.tagger.lm, "x").states), first)
 
 
+def test_runs_side_by_side_compute_them_once(
+    made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, examples = make(made, lm_folder)
+    lm, computed, both = built.tagger.lm, [], threading.Barrier(2)
+    assert lm is not None
+    write = module._write
+
+    def slowly(*given: Any) -> None:
+        computed.append(given)
+        time.sleep(0.2)  # the other has asked by now
+        write(*given)
+
+    def run(_: int) -> Examples:
+        both.wait(10)
+        return with_states(examples, lm, "x")
+
+    monkeypatch.setattr(module, "_write", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(run, range(2))
+    assert len(computed) == 1
+    np.testing.assert_array_equal(first.states, second.states)
+
+
 def test_a_full_disk_is_reported(made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built, examples = make(made, lm_folder)
 
@@ -79,6 +107,15 @@ def test_a_full_disk_is_reported(made: Path, lm_folder: Path, cache: Path, monke
     with pytest.raises(OutputError, match="the disk is full"):
         with_states(examples, built.tagger.lm, "x")
     assert not list(cache.rglob("*.npy*"))
+
+
+def test_a_cache_that_cannot_be_written_is_reported(made: Path, lm_folder: Path, cache: Path) -> None:
+    built, examples = make(made, lm_folder)
+    assert built.tagger.lm is not None
+    cache.mkdir(exist_ok=True)
+    (cache / "lm-states").write_text("a file where the folder would be")
+    with pytest.raises(OutputError, match=r"cannot write .*lm-states"):
+        with_states(examples, built.tagger.lm, "x")
 
 
 def test_a_tagger_with_a_language_model_trains_and_stands_alone(

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import AcquireReturnProxy, FileLock
 
 from hanlattice.batch import Examples
 from hanlattice.batch.buckets import decoding_batches
 from hanlattice.data.download import cache_folder
-from hanlattice.files import writing
+from hanlattice.errors import OutputError
+from hanlattice.files import reason, writing
 from hanlattice.models.decode import BOUNDS
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.text.lattice import Ints
@@ -25,13 +27,27 @@ States = npt.NDArray[np.float16]
 
 
 def with_states(examples: Examples, lm: LanguageModelStates, digest: str) -> Examples:
-    """The examples with their states, which stay on disk. `digest` identifies the language model."""
+    """The examples with their states, which stay on disk. `digest` identifies the language model.
+
+    Of runs side by side one computes them, and the others wait: they may be gigabytes.
+    """
     path, shape = states_file(examples, lm, digest), (len(examples.chars), lm.width)
     states = _cached(path, shape)
     if states is None:
-        _write(path, examples, lm)
+        with _locked(path):
+            if _cached(path, shape) is None:
+                _write(path, examples, lm)
         states = _cached(path, shape)
     return replace(examples, states=states)
+
+
+def _locked(path: Path) -> AcquireReturnProxy:
+    """Alone with this file, once `with` is entered."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(path.with_suffix(".lock")).acquire()
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {reason(error)}") from None
 
 
 def states_file(examples: Examples, lm: LanguageModelStates, digest: str) -> Path:

@@ -105,7 +105,10 @@ def states(lattice: Lattice, seed: int, with_pools: bool, layers: int) -> Tensor
 def test_a_word_changes_every_character_that_it_covers(
     with_pools: bool, layers: int, lattice: Lattice, seed: int, data: st.DataObject
 ) -> None:
-    """In one lattice layer it changes none between its first and its last: they are as they were, bit for bit."""
+    """In one lattice layer it changes none between its first and its last.
+
+    A further word changes the shape of a product, and so how some libraries round it: 1e-17 was seen.
+    """
     b = data.draw(st.integers(0, len(lattice.lengths) - 1))
     length = int(lattice.lengths[b])
     assume(length >= 2)
@@ -115,4 +118,4 @@ def test_a_word_changes_every_character_that_it_covers(
     changed = (states(more, seed, with_pools, layers) - states(lattice, seed, with_pools, layers)).abs().amax(2)
     assert (changed[b, start:end] > 0).all()
     one = (states(more, seed, False, 1) - states(lattice, seed, False, 1)).abs().amax(2)
-    assert not one[b, start + 1 : end - 1].any()
+    assert (one[b, start + 1 : end - 1] < 1e-14).all()

@@ -23,8 +23,8 @@ from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.segmented import from_words
 from hanlattice.errors import HanlatticeError, InputError, ModelError
-from hanlattice.nn.span_search import span_scores
 from hanlattice.predict import LIMIT, Document, Predictor, load
+from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span

@@ -9,13 +9,18 @@ import platform
 import sys
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hanlattice.errors import HanlatticeError
 
 __version__ = "0.1.0"  # of hanlattice
-_BROUGHT_BY = {"rjieba": "segment", "gensim": "pretrain", "tokenizers": "pretrain"}
+_BROUGHT_BY = {
+    "torch": "train",
+    "filelock": "train",
+    "rjieba": "segment",
+    "gensim": "pretrain",
+    "tokenizers": "pretrain",
+}
 
 
 def extra(package: str, module: str = "") -> Any:
@@ -25,8 +30,13 @@ def extra(package: str, module: str = "") -> Any:
             found = importlib.import_module(package)
             return importlib.import_module(f"{package}.{module}") if module else found
     except ImportError:
-        install = f"pip install 'hanlattice[{_BROUGHT_BY[package]}]'"
-        raise HanlatticeError(f"{package} is not installed, and this needs it: {install}") from None
+        raise HanlatticeError(how_to_install(package)) from None
+
+
+def how_to_install(package: str) -> str:
+    """Of a package that an extra brings; "" for any other."""
+    brought = _BROUGHT_BY.get(package)
+    return f"{package} is not installed, and this needs it: pip install 'hanlattice[{brought}]'" if brought else ""
 
 
 @contextlib.contextmanager
@@ -45,6 +55,8 @@ def quiet(package: str) -> Iterator[None]:
 
 def installed(package: str) -> str | None:
     """Its version; None for what is not there."""
+    from importlib.metadata import PackageNotFoundError, version  # which takes longer to import than a text to tag
+
     try:
         return version(package)
     except PackageNotFoundError:
@@ -52,6 +64,8 @@ def installed(package: str) -> str | None:
 
 
 def versions(*packages: str) -> dict[str, str]:
+    from importlib.metadata import version
+
     named = {package: version(package) for package in packages}
     return {"hanlattice": __version__, "python": platform.python_version(), **named}
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple, overload
 
 import numpy as np
-import torch
 
 from hanlattice.errors import ModelError
 from hanlattice.explain import Explanation, explain
@@ -96,11 +95,7 @@ class Predictor:
         indexer = self.model.indexer
         finds = "cuts text into words" if indexer.cuts else f"finds {visible(', '.join(indexer.tag_ids.labels))}"
         words = [] if indexer.lexicon is None else [counted(len(indexer.lexicon), "word")]
-        return f"<Predictor: {'; '.join([finds, str(self._device), *words])}>"
-
-    @property
-    def _device(self) -> torch.device:
-        return self.model.tagger.output.weight.device
+        return f"<Predictor: {'; '.join([finds, self.model.device, *words])}>"
 
     @property
     def trust(self) -> float:
@@ -150,7 +145,7 @@ class Predictor:
             min_score: Spans less probable than this are left out.
             candidates: How many of its most probable spans each document has in `candidates`.
         """
-        size = TEXTS[self._device.type] if batch_size is None else _check_count(batch_size, "batch_size")
+        size = TEXTS[self.model.tagger.device_kind] if batch_size is None else _check_count(batch_size, "batch_size")
         stream, request = _check_texts(texts), self._request(scores, min_score, candidates)
         return (document for chunk in chunks(stream, size) for document in self._tag(chunk, request))
 

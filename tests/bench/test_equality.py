@@ -15,7 +15,8 @@ from hanlattice.bench.equality import largest_difference, relative_difference
 from hanlattice.errors import HanlatticeError
 from hanlattice.ops import library
 from hanlattice.ops.crf import batched as crf_batched
-from hanlattice.ops.lattice_lstm import batched, native
+from hanlattice.ops.lattice_lstm import batched
+from hanlattice.ops.lattice_lstm import differentiable as native
 from tests.bench.small import SMALL
 
 ONE = replace(SMALL, batches=(1,), hidden=(4,))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hanlattice.data import convert, read_corpus
+from hanlattice.data import convert
 from hanlattice.data.convert import (
     convert_jieba,
     convert_msra,
@@ -16,6 +16,7 @@ from hanlattice.data.convert import (
     convert_simplechinese,
     read_word_pickle,
 )
+from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import InputError
 from hanlattice.text.vectors import read_vectors
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hanlattice.data import read_corpus
-from hanlattice.data.corpus import FORMATS, suffix_format
+from hanlattice.data.corpus import FORMATS, read_corpus, suffix_format
 from hanlattice.errors import InputError
 
 COLUMNS = "南\tB-LOC\n京\tE-LOC\n"

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.data import fetch, is_fetched, resolve
-from hanlattice.data.download import KNOWN, Known, _extract, cache_folder, known
+from hanlattice.data.download import KNOWN, Known, _extract, cache_folder, fetch, is_fetched, known, resolve
 from hanlattice.errors import DownloadError, InputError, OutputError
 from hanlattice.files import writing
 

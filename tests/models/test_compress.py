@@ -8,11 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hanlattice.models.compress import SCALE, compressed, expanded
+from hanlattice.models import compress
+from hanlattice.models.compress import SCALE
 
 TABLES = ("words.trained", "words.fixed", "chars.vectors", "words.words.fixed", "beside.positions.vectors")
 MATRIX = "encoder.weight"
 sizes = st.integers(0, 7)
+
+
+def compressed(tensors: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
+    arrays = compress.compressed({name: tensor.numpy() for name, tensor in tensors.items()}, precision)
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def expanded(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    arrays = compress.expanded({name: tensor.numpy() for name, tensor in tensors.items()})
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def drawn(rows: int, columns: int, seed: int = 0, size: float = 1.0) -> Tensor:

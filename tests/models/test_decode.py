@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hanlattice.models import decode as module
 from hanlattice.models.decode import decode, find_candidates, find_spans, make_spans
 from hanlattice.models.folder import Model, load_model
-from hanlattice.nn.span_search import span_scores
+from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
@@ -60,7 +60,8 @@ def by_hand(model: Model, text: str) -> list[Span]:
     if not text.strip() and not (worded and text):
         return []
     batch = model.indexer.read([text]).batch([0])
-    tags = [model.indexer.tags[tag] for tag in model.tagger.decode(batch)[0].tolist()]
+    best = model.tagger.crf.decode(model.tagger.constrained_emissions(batch), batch.units)
+    tags = [model.indexer.tags[tag] for tag in best[0].tolist()]
     spans = tags_to_spans(tags, model.indexer.scheme)
     emissions = model.tagger.emissions(batch)
     starts = [at for at, character in enumerate(text) if not character.isspace()]

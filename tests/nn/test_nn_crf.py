@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise, product
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice.errors import TagError
-from hanlattice.nn.constraints import constrain
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.span_search import decoded_span_scores, span_scores
 from hanlattice.ops.crf import log_likelihood, marginals
+from hanlattice.runtime.constraints import constrain
+from hanlattice.runtime.span_search import decoded_span_scores, span_scores
 from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, may_follow, tag_set, tags_to_spans
@@ -56,7 +57,7 @@ def test_readings_are_the_legal_taggings_and_no_other(scheme: str) -> None:
     emissions, _ = draw(module, 2, 3, 1)
     lengths = torch.tensor([3, 1])
     n = len(module.tags) ** 3
-    tags, score = module.readings(emissions, lengths, n)
+    tags, score = map(torch.from_numpy, module.readings(emissions, lengths, n))
     for b, length in enumerate(lengths.tolist()):
         legal = [list(t) for t in product(module.tags, repeat=length) if is_legal(list(t), scheme)]
         found = [[module.tags[k] for k in row[:length]] for row in tags[b, : len(legal)].tolist()]
@@ -100,10 +101,10 @@ def test_decoded_spans_score_what_they_score_by_name(scheme: str, seed: int, dty
         for row, length in zip(decoded.tolist(), lengths.tolist(), strict=True)
     ]
     flat = [(b, span.start, span.end) for b, row in enumerate(rows) for span in row]
-    sentence, start, end = torch.tensor(flat, dtype=torch.int64).reshape(-1, 3).T
-    actual = decoded_span_scores(module, emissions, lengths, decoded.int(), sentence, start, end)
+    sentence, start, end = np.array(flat, dtype=np.int64).reshape(-1, 3).T
+    actual = decoded_span_scores(module, emissions, lengths, decoded.int().numpy(), sentence, start, end)
     expected = [score for row in span_scores(module, emissions, lengths, rows) for score in row]
-    assert actual.dtype == torch.float64
+    assert actual.dtype == np.float64
     assert actual.tolist() == expected
     assert all(0 < score <= 1 for score in expected)
 

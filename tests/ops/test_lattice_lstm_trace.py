@@ -15,7 +15,7 @@ from hanlattice.bench.equality import LSTMCase
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference, trace
-from hanlattice.ops.lattice_lstm.weights import mirror_index, take
+from hanlattice.ops.lattice_lstm.batched import mirror_index, take
 from tests.strategies import lattices
 
 D, E, H = 3, 4, 5
@@ -28,6 +28,12 @@ def made(lattice: Lattice, seed: int, coupled: bool) -> tuple[Tensor, Tensor, La
     return tuple(tensor.detach() for tensor in (case.x, case.word_x)) + tuple(
         LatticeLSTMWeights(*(tensor.detach() for tensor in each)) for each in case.weights
     )
+
+
+def traced(x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool) -> trace.Traced:
+    arrays = LatticeLSTMWeights(*(tensor.numpy() for tensor in weights))
+    found = trace.lattice_lstm(x.numpy(), word_x.numpy(), lattice, arrays, coupled)
+    return trace.Traced(*map(torch.from_numpy, found))
 
 
 def watched(
@@ -78,7 +84,7 @@ def sums(found: trace.Traced, lattice: Lattice, at: str) -> Tensor:
 def test_states_and_shares_are_those_of_the_reference(lattice: Lattice, seed: int, coupled: bool) -> None:
     x, word_x, weights, _ = made(lattice, seed, coupled)
     h, seen = watched(x, word_x, lattice, weights, coupled)
-    found = trace.lattice_lstm(x, word_x, lattice, weights, coupled)
+    found = traced(x, word_x, lattice, weights, coupled)
     torch.testing.assert_close(found.h, h, rtol=1e-12, atol=1e-12)
     assert_same_shares(found, seen, lattice)
 
@@ -88,7 +94,9 @@ def test_states_and_shares_are_those_of_the_reference(lattice: Lattice, seed: in
 @given(lattice=lattices(), seed=st.integers(0, 2**31))
 def test_both_directions_and_their_shares_sum_to_one(lattice: Lattice, seed: int, coupled: bool) -> None:
     x, word_x, ahead, back = made(lattice, seed, coupled)
-    both = trace.bidirectional(x, word_x, lattice, (ahead, back), coupled)
+    arrays = [LatticeLSTMWeights(*(tensor.numpy() for tensor in each)) for each in (ahead, back)]
+    found = trace.bidirectional(x.numpy(), word_x.numpy(), lattice, arrays, coupled)
+    both = trace.Both(*(trace.Traced(*map(torch.from_numpy, each)) for each in found))
     expected = bidirectional(x, word_x, lattice, ahead, back, coupled, backend="reference")
     torch.testing.assert_close(torch.cat([each.h for each in both], dim=-1), expected, rtol=1e-12, atol=1e-12)
     inside = torch.arange(x.shape[1])[None] < torch.from_numpy(lattice.lengths.copy())[:, None]
@@ -107,7 +115,7 @@ def test_without_words(lengths: list[int], coupled: bool) -> None:
     lattice = Lattice.from_words(lengths, [])
     x = torch.randn(len(lengths), max(lengths, default=0), D, dtype=torch.float64)
     _, word_x, weights, _ = made(Lattice.from_words([1], []), 0, coupled)
-    found = trace.lattice_lstm(x, word_x, lattice, weights, coupled)
+    found = traced(x, word_x, lattice, weights, coupled)
     torch.testing.assert_close(found.h, reference.lattice_lstm(x, word_x, lattice, weights, coupled))
     assert found.words.shape == (0, H)
     assert float((found.own + found.before).sum()) == pytest.approx(sum(lengths) * H)
@@ -127,7 +135,7 @@ def test_modules_trace_what_they_compute(layers: int, coupled: bool, whole_words
     x = x.nan_to_num()
     found = encoder.traced(x, word_x, lattice)
     assert len(found) == layers
-    last = torch.cat([direction.h for direction in found[-1]], dim=-1)
+    last = torch.cat([torch.from_numpy(direction.h) for direction in found[-1]], dim=-1)
     torch.testing.assert_close(last, encoder(x, word_x, lattice), rtol=1e-12, atol=1e-12)
 
 
@@ -138,6 +146,6 @@ def test_of_a_stack_over_characters_only_the_lattice_is_traced() -> None:
     x = x.nan_to_num()
     stack = Stack([CharLSTM(D, H), LatticeLSTM(2 * H, E + 2 * H, H)], 0.5, whole_words=True).eval().double()
     (found,) = stack.traced(x, word_x, lattice)
-    last = torch.cat([direction.h for direction in found], dim=-1)
+    last = torch.cat([torch.from_numpy(direction.h) for direction in found], dim=-1)
     torch.testing.assert_close(last, stack(x, word_x, lattice), rtol=1e-12, atol=1e-12)
     assert found.forward.words.shape == found.backward.words.shape == (len(lattice), H)

@@ -20,7 +20,7 @@ from hanlattice.bench.equality import LSTMCase, largest_difference
 from hanlattice.errors import InputError
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, native
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm
 from hanlattice.ops.lattice_lstm.native import Problem, Task
 from tests.strategies import lattices
 
@@ -139,16 +139,17 @@ def test_gradcheck(coupled: bool) -> None:
 @pytest.mark.parametrize("is_fork", [False, True], ids=["torch's threads", "own threads"])
 def test_the_number_of_threads_changes_no_bit(is_fork: bool, dtype: torch.dtype, level: str) -> None:
     case = make(random_lattice([11, 3, 0, 9, 9, 1, 8] * 6), H=17, dtype=dtype)
-    weights = [LatticeLSTMWeights(*(tensor.detach() for tensor in each)) for each in case.weights]
+    weights = [LatticeLSTMWeights(*(tensor.detach().numpy() for tensor in each)) for each in case.weights]
     found = []
     for count in (1, 2, 3, 8):
         with threads(count), at_level(level), mock.patch.object(ops_threads, "_is_fork", is_fork):
-            problem = Problem(case.x.detach(), case.word_x.detach(), case.lattice, weights, True)
+            x, word_x = case.x.detach().numpy(), case.word_x.detach().numpy()
+            problem = Problem(x, word_x, case.lattice, weights, True)
             h, traces = problem.run_forward(keep=True)
-            gates = problem.run_backward(torch.sin(h), traces)
+            gates = problem.run_backward(np.sin(h), traces)
             found.append([h, *(tensor for direction in gates for tensor in direction)])
     for other in found[1:]:
-        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(found[0], other, strict=True))
 
 
 @every_level
@@ -233,13 +234,9 @@ def test_a_very_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> 
 def test_memory_that_nobody_filled_is_not_read(coupled: bool) -> None:
     case = make(random_lattice([9, 4, 0, 1, 7]), H=17, coupled=coupled)
     expected = case.run("native")
-    torch.use_deterministic_algorithms(True)  # torch.empty then gives NaN
-    try:
-        assert torch.empty(3).isnan().all()
+    with mock.patch.object(Problem, "new", lambda self, *shape: np.full(shape, np.nan, dtype=self.x.dtype)):
         h = case.run("native")
         found = case.with_gradients(h)
-    finally:
-        torch.use_deterministic_algorithms(False)
     assert torch.equal(h, expected)
     assert_same(found, case.with_gradients(expected))
 
@@ -251,8 +248,6 @@ def test_without_gradients_it_is_the_same_and_keeps_nothing() -> None:
     with torch.no_grad():
         assert torch.equal(one(case), single)
         assert torch.equal(case.run("native"), both)
-        _, traces = Problem(case.x, case.word_x, case.lattice, [case.weights[0]], True).run_forward(keep=False)
-    assert traces == []
     assert all(torch.equal(tensor.nan_to_num(), before[name].nan_to_num()) for name, tensor in case.named().items())
 
 
@@ -320,10 +315,10 @@ def test_mixed_types_are_refused() -> None:
 
 def test_without_the_library_it_says_why() -> None:
     case = make(random_lattice([4]))
-    assert native.available(case.x)
-    assert not native.available(case.x.half())
+    assert library.available(case.x)
+    assert not library.available(case.x.half())
     with mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it was left at home")):
-        assert not native.available(case.x)
+        assert not library.available(case.x)
         with pytest.raises(InputError, match="left at home"):
             one(case)
 

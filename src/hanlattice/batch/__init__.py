@@ -1,4 +1,4 @@
-"""From sentences to tensors: an Indexer makes Examples of a corpus once; batches are taken from them without a loop."""
+"""From sentences to arrays: an Indexer makes Examples of a corpus once; batches are taken from them without a loop."""
 
 from hanlattice.batch.batch import Batch, Examples
 from hanlattice.batch.indexer import Indexer

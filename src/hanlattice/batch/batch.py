@@ -9,30 +9,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from hanlattice.ops import packing
-from hanlattice.ops.lattice_lstm import prepare
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 from hanlattice.text.lexicon import Matches
 from hanlattice.text.tags import FlatSpans
 
+Values = Any  # an array of numpy, or a tensor
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentences side by side, padded with 0. Tags are of characters; with `segments`, of words."""
+    """Sentences side by side, padded with 0. Tags are of characters; with `segments`, of words.
 
-    chars: Tensor  # [B, T]
-    lengths: Tensor  # [B]
+    It comes with arrays of numpy; `to` gives the same with tensors, for a module of torch.
+    """
+
+    chars: Values  # [B, T]
+    lengths: Values  # [B]
     lattice: Lattice
-    words: Tensor  # [W]: the ids of the lattice's words, or of the segments'
-    tags: Tensor | None  # [B, T] or [B, U]
-    symbols: Tensor | None = None  # [B, T]: for the language model
-    states: Tensor | None = None  # [B, T, S], in half precision: the language model's, where they are known already
-    extra_ids: Mapping[str, Tensor] = field(default_factory=dict)  # [B, T] each: further ids of the characters
+    words: Values  # [W]: the ids of the lattice's words, or of the segments'
+    tags: Values | None  # [B, T] or [B, U]
+    symbols: Values | None = None  # [B, T]: for the language model
+    states: Values | None = None  # [B, T, S], in half precision: the language model's, where they are known already
+    extra_ids: Mapping[str, Values] = field(default_factory=dict)  # [B, T] each: further ids of the characters
     segments: Segments | None = None  # the words that cover the sentences, for a word model
-    counts: Tensor | None = None  # [B]: how many these are
+    counts: Values | None = None  # [B]: how many these are
 
     def __post_init__(self) -> None:
         B, T = self.chars.shape
@@ -57,38 +58,15 @@ class Batch:
         return self.lattice if self.segments is None else self.segments
 
     @property
-    def units(self) -> Tensor:
+    def units(self) -> Values:
         """[B]: how many tags each sentence has."""
         return self.lengths if self.counts is None else self.counts
 
-    def to(self, device: torch.device | str) -> Batch:
-        """The batch on a device. To a GPU all ids go in one copy and states in another, without waiting."""
-        there = torch.device(device)
-        named = {name: getattr(self, name) for name in ("chars", "lengths", "words", "tags", "symbols", "counts")}
-        whole = {name: tensor for name, tensor in (*named.items(), *self.extra_ids.items()) if tensor is not None}
-        states = self.states
-        if there.type == "cuda" and self.chars.is_cpu:
-            moved: dict[str, Any] = dict(zip(whole, _move(list(whole.values()), there), strict=True))
-            here = moved["chars"].device  # which, unlike `there`, always has a number
-            if self.segments is None:
-                prepare(self.lattice, here)
-            else:
-                packing.prepare(self.segments, here)
-            states = None if states is None else states.pin_memory().to(there, non_blocking=True)
-        else:
-            moved = {name: tensor.to(there) for name, tensor in whole.items()}
-            states = None if states is None else states.to(there)
-        extra_ids = {name: moved.pop(name) for name in self.extra_ids}
-        return replace(self, states=states, extra_ids=extra_ids, **moved)
+    def to(self, device: Any) -> Batch:
+        """The batch as tensors on a device. To a GPU all ids go in one copy and states in another, without waiting."""
+        from hanlattice.batch.tensors import moved
 
-
-def _move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Tensors of int64 to a GPU through one piece of pinned memory, which is not used again before it was read."""
-    sizes = [tensor.numel() for tensor in tensors]
-    packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)
-    torch.cat([tensor.reshape(-1) for tensor in tensors], out=packed)
-    moved = torch.split(packed.to(device, non_blocking=True), sizes)
-    return [part.view(tensor.shape) for part, tensor in zip(moved, tensors, strict=True)]
+        return moved(self, device)
 
 
 class Words(NamedTuple):
@@ -173,15 +151,15 @@ class Examples:
         segments = self._segments(at)
         return Batch(
             chars=_padded(self.chars[here], there, B, T),
-            lengths=torch.from_numpy(self.lengths[at]),
+            lengths=self.lengths[at],
             lattice=lattice,
-            words=torch.from_numpy(self.matches.word[found] if segments is None else segments.word.copy()),
+            words=self.matches.word[found] if segments is None else segments.word.copy(),
             tags=None if self.tags is None else self._tags(at),
             symbols=None if self.symbols is None else _padded(self.symbols[here], there, B, T),
             states=None if self.states is None else _padded(self.states[here], there, B, T),
             extra_ids={name: _padded(numbers[here], there, B, T) for name, numbers in self.extra_ids.items()},
             segments=segments,
-            counts=None if segments is None else torch.from_numpy(segments.counts.copy()),
+            counts=None if segments is None else segments.counts.copy(),
         )
 
     def _segments(self, at: Ints) -> Segments | None:
@@ -192,7 +170,7 @@ class Examples:
         found = self.first_unit[at][sentence] + nth
         return Segments.trusted(self.lengths[at], counts, *(array[found] for array in self.segments[1:]))
 
-    def _tags(self, at: Ints) -> Tensor:
+    def _tags(self, at: Ints) -> Ints:
         assert self.tags is not None
         units = self.units[at]
         row, column = cells(units)
@@ -217,8 +195,8 @@ def first_places(counts: Ints) -> Ints:
     return np.cumsum(counts) - counts
 
 
-def _padded(values: npt.NDArray[Any], places: Ints, B: int, T: int) -> Tensor:
+def _padded(values: npt.NDArray[Any], places: Ints, B: int, T: int) -> npt.NDArray[Any]:
     """[B, T], or [B, T, S] of rows: the values at their places, 0 elsewhere."""
     table = np.zeros((B * T, *values.shape[1:]), dtype=values.dtype)
     table[places] = values
-    return torch.from_numpy(table.reshape(B, T, *values.shape[1:]))
+    return table.reshape(B, T, *values.shape[1:])

@@ -154,7 +154,7 @@ class Indexer:
     @property
     def word_count(self) -> int:
         """How many different words and subwords a lattice can have: their ids are below it."""
-        return sum(len(lexicon.words) for lexicon in (self.lexicon, self.subwords) if lexicon is not None)
+        return sum(lexicon.size for lexicon in (self.lexicon, self.subwords) if lexicon is not None)
 
     def chosen(self, lattice: Lattice) -> Places | None:
         """The places of the user's own words in a batch, if any. Of two that overlap, the longer."""

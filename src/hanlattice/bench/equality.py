@@ -104,9 +104,11 @@ class LSTMCase:
 
     def run(self, backend: str) -> Tensor:
         if len(self.weights) == 1:
-            return lattice_lstm(self.x, self.word_x, self.lattice, self.weights[0], self.coupled, backend)
+            one: Tensor = lattice_lstm(self.x, self.word_x, self.lattice, self.weights[0], self.coupled, backend)
+            return one
         forward, backward = self.weights
-        return bidirectional(self.x, self.word_x, self.lattice, forward, backward, self.coupled, backend)
+        both: Tensor = bidirectional(self.x, self.word_x, self.lattice, forward, backward, self.coupled, backend)
+        return both
 
     def values(self, backend: str) -> dict[str, Tensor]:
         """h, and the gradients of a sum in which no two outputs have the same weight."""

@@ -13,7 +13,7 @@ import torch
 from hanlattice.batch import Examples, Indexer
 from hanlattice.config import make_config
 from hanlattice.errors import InputError
-from hanlattice.models.build import Tables, assemble
+from hanlattice.models.modules import Tables, assemble
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.lexicon import Lexicon, Matches

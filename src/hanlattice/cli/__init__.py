@@ -6,45 +6,23 @@ import errno
 import io
 import os
 import sys
-from typing import Annotated, cast
+from importlib import import_module
+from typing import Annotated, Any, cast
 
 import typer
 
 from hanlattice import __version__
-from hanlattice.cli import data, lm, pretrain, vectors
-from hanlattice.cli.bench import bench
-from hanlattice.cli.calibrate import calibrate
-from hanlattice.cli.compare import compare
-from hanlattice.cli.evaluate import evaluate
-from hanlattice.cli.explain import explain
-from hanlattice.cli.gazetteer import gazetteer
-from hanlattice.cli.info import info
-from hanlattice.cli.init import init
-from hanlattice.cli.mistakes import mistakes
-from hanlattice.cli.pack import pack
-from hanlattice.cli.score import score
-from hanlattice.cli.segment import segment
-from hanlattice.cli.tag import tag
-from hanlattice.cli.train import train
-from hanlattice.cli.vote import vote
 from hanlattice.errors import HanlatticeError
+from hanlattice.extras import how_to_install
 from hanlattice.files import reason
 from hanlattice.text.display import visible
 
-app = typer.Typer(
-    help="Chinese named entities and words with the lattice LSTM.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+GROUPS = ("data", "pretrain", "vectors", "lm")
+VERBS = (
+    *("tag", "segment", "explain"),
+    *("init", "train", "evaluate", "calibrate", "info", "pack", "vote"),
+    *("gazetteer", "bench", "compare", "mistakes", "score"),
 )
-for name, group in (("data", data), ("pretrain", pretrain), ("vectors", vectors), ("lm", lm)):
-    app.add_typer(group.app, name=name)
-for verb in (
-    *(tag, segment, explain),
-    *(init, train, evaluate, calibrate, info, pack, vote),
-    *(gazetteer, bench, compare, mistakes, score),
-):
-    app.command()(verb)
 
 _USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it
 
@@ -55,13 +33,37 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options before the verb."""
+
+
+def make_app(only: str = "") -> typer.Typer:
+    """The command line; of `only` one verb or group if it is named, since others take time to import."""
+    app = typer.Typer(
+        help="Chinese named entities and words with the lattice LSTM.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    for name in (name for name in (*GROUPS, *VERBS) if only in ("", name)):
+        module = import_module(f"hanlattice.cli.{name}")
+        if name in GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command()(getattr(module, name))
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, with everything in it, is made when it is asked for."""
+    if name == "app":
+        return globals().setdefault("app", make_app())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:
@@ -77,6 +79,10 @@ def main() -> None:
             sys.stdout.flush()  # here a full disk can still be reported
     except HanlatticeError as error:
         code = _report(str(error))
+    except ModuleNotFoundError as error:
+        if not (message := how_to_install(error.name or "")):
+            raise
+        code = _report(message)
     except BrokenPipeError:
         _mute()
         code = 141
@@ -103,6 +109,8 @@ def _open_streams() -> None:
 def _run() -> int:
     """The exit code of the verb. A broken pipe, which rich and typer turn into exit code 1, is raised again."""
     try:
+        first = sys.argv[1] if len(sys.argv) > 1 else ""
+        app = make_app(first if first in (*GROUPS, *VERBS) else "")
         return app(prog_name="hanlattice", standalone_mode=False) or 0
     except _USAGE_ERROR as error:
         error.show()

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import Progress, ProgressColumn
 
 from hanlattice.text.display import visible
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
+
     from hanlattice.evaluation.report import Table
 
 
@@ -25,6 +25,8 @@ def note(*texts: str) -> None:
 
 def make_console(stderr: bool = True) -> Console:
     """For lines that are printed as they are, however long."""
+    from rich.console import Console
+
     return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -39,6 +41,8 @@ def find_named(model: str) -> Path:
 
 
 def show_tables(console: Console, tables: Iterable[Table], *, fold: bool = True) -> None:
+    from rich.box import SIMPLE_HEAD
+
     for table in tables:
         console.print()
         console.print(table.rich(fold=fold, box=SIMPLE_HEAD, show_edge=False))
@@ -50,6 +54,8 @@ class EventMeter:
     stopped = ""  # printed after Ctrl-C: how to go on
 
     def __init__(self, console: Console, *columns: ProgressColumn, **options: Any) -> None:
+        from rich.progress import Progress
+
         self.console = console
         self.progress = Progress(*columns, console=console, disable=not console.is_terminal, **options)
 

@@ -77,7 +77,7 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "characters": len(indexer.vocab) - 1,
         "bigrams": 0 if indexer.bichars is None else len(indexer.bichars) - 1,
         **known,
-        "parameters": sum(p.numel() for p in model.tagger.parameters()),
+        "parameters": model.tagger.parameter_count,
         "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "seed": model.config.train.seed,
         "segmenter": "none" if indexer.segmenter is None else model.config.segment.by,

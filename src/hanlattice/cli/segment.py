@@ -48,7 +48,7 @@ def segment(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads that share the texts.")] = 2,
 ) -> None:
     """Cut a text, files, or standard input into words: one result for each line, its white space kept as it is."""
-    from hanlattice.models.device import find_device, use_threads
+    from hanlattice.models.device import use_threads
     from hanlattice.output import as_jsonl
     from hanlattice.predict import TEXTS, load
 
@@ -67,7 +67,7 @@ def segment(
         documents = segmenter.pipe(share, len(share), scores=False)
         return [segmented_line(document.text, document.spans) + "\n" for document in documents]
 
-    size = at_once(inputs, batch_size) or TEXTS[find_device(device).type]
+    size = at_once(inputs, batch_size) or TEXTS[segmenter.model.tagger.device_kind]
     busy = threads if device == "cpu" else 1
     results = share_out(work, texts, size, busy, ahead="-" not in inputs)
     write_results(inputs, for_screen(results, out) if format is Format.text else results, out)

@@ -16,7 +16,6 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from hanlattice.cli.console import find_named, note
-from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, read_lines, shown, writing
 from hanlattice.models import check_decode, model_files
@@ -41,7 +40,7 @@ Lexicons = Annotated[
     typer.Option(
         "--lexicon",
         "-l",
-        callback=lambda paths: paths and [resolve(path) for path in paths],
+        callback=lambda paths: paths and _resolved(paths),
         help="A dictionary whose words are added; may be repeated.",
     ),
 ]
@@ -77,10 +76,16 @@ def begin(
 
 def different(files: Sequence[str]) -> list[Path]:
     """The paths of files, none of which may be given twice."""
-    paths = [resolve(file) for file in files]
+    paths = _resolved(files)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("a file is given twice")
     return paths
+
+
+def _resolved(files: Iterable[str | Path]) -> list[Path]:
+    from hanlattice.data.download import resolve
+
+    return [resolve(file) for file in files]
 
 
 def check_trust(trust: float | None, dictionaries: list[Path] | None) -> None:

@@ -12,7 +12,8 @@ from hanlattice.explain.values import Explanation, Without, chance
 from hanlattice.models import Bar
 from hanlattice.models.decode import BOUNDS, Decoded, Running, make_spans
 from hanlattice.models.folder import Model
-from hanlattice.nn.span_search import span_scores
+from hanlattice.runtime.crf import on_host
+from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Matches
@@ -29,16 +30,15 @@ def without_each(
     A batch at a time, so that memory stays bounded.
     """
     tagger, names = model.tagger, model.indexer.tag_ids.labels
-    device = tagger.output.weight.device
     made: list[Without] = []
-    most, characters = BOUNDS[device.type]
+    most, characters = BOUNDS[tagger.device_kind]
     size = max(1, min(most, characters // max(1, int(examples.lengths[0]))))  # words at a time, a sentence each
     for low in range(0, count := int(examples.matches.counts[0]), size):
         words = np.arange(low, min(low + size, count))
         fewer = _without(examples, words)
-        running = Running(tagger, model.indexer, fewer, np.arange(len(words)), device, trust, bar)
+        running = Running(tagger, model.indexer, fewer, np.arange(len(words)), trust, bar)
         spans, scores = running.read(model.indexer.tag_ids, True)
-        there = make_spans(Decoded(fewer.in_characters(spans), scores.cpu().numpy()), [text] * len(words), names)
+        there = make_spans(Decoded(fewer.in_characters(spans), on_host(scores)), [text] * len(words), names)
         chances = span_scores(tagger.crf, running.emissions, running.there, [*found] * len(words))
         made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
     return tuple(made)

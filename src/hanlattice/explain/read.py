@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
 from hanlattice.batch import Batch
 from hanlattice.errors import ModelError
@@ -16,10 +15,8 @@ from hanlattice.explain.values import Direction, Explanation, Layer, Share, With
 from hanlattice.models import Bar
 from hanlattice.models.decode import Decoded, Running, make_spans
 from hanlattice.models.folder import Model
-from hanlattice.nn.baselines import WordLSTM
-from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
-from hanlattice.ops import crf
 from hanlattice.ops.lattice_lstm.trace import Both, Traced
+from hanlattice.runtime.crf import on_host
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.spans import Span
 
@@ -28,7 +25,6 @@ LOW, HIGH = 0.1, 0.9  # the quantiles of a share over the hidden units
 Thing = TypeVar("Thing")
 
 
-@torch.no_grad()
 def explain(
     model: Model, text: str, limit: int, trust: float = 0.0, bar: Bar = None, without: bool = False
 ) -> Explanation:
@@ -39,7 +35,7 @@ def explain(
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
-    if isinstance(model.tagger.encoder, WordLSTM):
+    if model.tagger.reads_words:
         raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
     cuts = pieces(text, limit)
     return joined(text, [_piece(model, text[low:high], trust, bar, without) for low, high in cuts], cuts)
@@ -47,9 +43,9 @@ def explain(
 
 def _piece(model: Model, text: str, trust: float, bar: Bar, without: bool) -> Explanation:
     """The explanation of a text that is short enough to be read whole."""
-    indexer, device = model.indexer, model.tagger.output.weight.device
+    indexer, place = model.indexer, np.zeros(1, dtype=np.int64)
     examples = model.indexer.read([text])
-    batch = examples.batch([0]).to(device)
+    batch = model.tagger.batch(examples, place)
     every = np.arange(examples.lengths[0]) if examples.offsets is None else examples.offsets
     offsets: list[int] = every.tolist()  # where each character that the model reads stands in the text
     tags: list[str] = []
@@ -57,15 +53,14 @@ def _piece(model: Model, text: str, trust: float, bar: Bar, without: bool) -> Ex
     chances: list[tuple[float, ...]] = []
     fewer: tuple[Without, ...] = ()
     if offsets:  # a CRF cannot take an empty sentence
-        running = Running(model.tagger, indexer, examples, np.zeros(1, dtype=np.int64), device, trust, bar)
-        crf_scores = crf.CRFScores(*(part.double() for part in model.tagger.crf.scores))  # as precise as a span's
-        rows = crf.marginals(running.emissions.double(), batch.lengths, crf_scores)[0]
-        chances = [tuple(row) for row in rows.clamp(0.0, 1.0).tolist()]
+        running = Running(model.tagger, indexer, examples, place, trust, bar)
+        rows = on_host(running.crf.marginals(running.emissions, batch.lengths))[0]
+        chances = [tuple(row) for row in rows.clip(0.0, 1.0).tolist()]
         found, scores = running.read(indexer.tag_ids, True)
-        decoded = Decoded(examples.in_characters(found), scores.cpu().numpy())
+        decoded = Decoded(examples.in_characters(found), on_host(scores))
         (spans,) = make_spans(decoded, [text], indexer.tag_ids.labels)
         there = make_spans(Decoded(found, decoded.scores), [""], indexer.tag_ids.labels)  # in characters that are read
-        best = running.tags[0] if bar is None else indexer.tag_ids.tags(there, examples.lengths)
+        best = running.tags()[0] if bar is None else indexer.tag_ids.tags(there, examples.lengths)
         tags = [indexer.tags[tag] for tag in best.tolist()]
         fewer = without_each(model, text, examples, there, trust, bar) if without else ()
     return Explanation(
@@ -111,14 +106,8 @@ def _words(model: Model, batch: Batch, offsets: Sequence[int]) -> tuple[Word, ..
 
 def _traced(model: Model, batch: Batch) -> list[Both]:
     """The shares of every layer; none where there is no lattice."""
-    tagger = model.tagger
-    if model.indexer.lexicon is None or tagger.words is None:
-        return []
-    assert isinstance(tagger.encoder, LatticeLSTM | Stack)
-    x, word_x = tagger.inputs(batch)
-    assert x is not None
-    assert word_x is not None
-    return tagger.encoder.traced(x, word_x, batch.lattice)
+    has_lattice = model.indexer.lexicon is not None and model.tagger.words is not None
+    return model.tagger.traced(batch) if has_lattice else []
 
 
 def _layer(both: Both, batch: Batch, offsets: Sequence[int], length: int) -> Layer:
@@ -134,11 +123,10 @@ def _direction(traced: Traced, filled: set[int], offsets: Sequence[int], length:
     return Direction(tuple(_shares(traced.words)), own, _spread(before, offsets, length))
 
 
-def _shares(each: Tensor) -> list[Share]:
+def _shares(each: npt.NDArray[Any]) -> list[Share]:
     """[N, H] → the share of each row."""
-    rows = each.double()
+    rows = each.astype(np.float64)
     if not len(rows):
         return []
-    low, high = torch.quantile(rows, rows.new_tensor([LOW, HIGH]), dim=1)
-    numbers = torch.stack([rows.mean(1), rows.std(1, correction=0), low, high], dim=1)
-    return [Share(*row) for row in numbers.tolist()]
+    low, high = np.quantile(rows, [LOW, HIGH], axis=1)
+    return [Share(*row) for row in np.stack([rows.mean(1), rows.std(1), low, high], axis=1).tolist()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +14,15 @@ from torch.nn import functional as F
 
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, count_crossing, words_of
-from hanlattice.config import Config, EmbeddingConfig, ModelConfig, WordsConfig, missing_words
+from hanlattice.config import Config, EmbeddingConfig, WordsConfig, missing_words
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
-from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel, load_language_model
+from hanlattice.models.language_model import load_language_model
+from hanlattice.models.modules import Tables, assemble
 from hanlattice.models.segmenter import make_segmenter
-from hanlattice.models.tagger import Encoder, Tagger
-from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, WordLSTM
-from hanlattice.nn.crf import CRF
-from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
-from hanlattice.nn.language_model import LanguageModelStates
-from hanlattice.nn.lattice_lstm import CoupledLSTM, LatticeLSTM, Layer, Stack
+from hanlattice.models.tagger import Tagger
+from hanlattice.models.vocabs import Vocabs, make_indexer
+from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import PLACES, Cuts
@@ -42,29 +40,6 @@ class Built:
     tagger: Tagger
     indexer: Indexer
     notices: tuple[str, ...]
-
-
-@dataclass
-class Vocabs:
-    """The symbols of each kind that a model reads; None for a kind that it does not read."""
-
-    chars: Vocab = field(default_factory=lambda: Vocab(()))
-    lexicon: Lexicon | None = None
-    subwords: Lexicon | None = None  # only of a lattice that has words too
-    bichars: Vocab | None = None
-    words: Vocab | None = None
-    pos: Vocab | None = None
-
-
-@dataclass
-class Tables:
-    """Their vectors."""
-
-    chars: Tensor | None = None
-    words: WordEmbedding | None = None
-    subwords: WordEmbedding | None = None
-    beside: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
-    counts: Tensor | None = None  # how often training met the lattice's first words, for their pools
 
 
 def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] = ()) -> Built:
@@ -98,83 +73,6 @@ def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
     if config.model.encoder == "word":
         raise ConfigError(["model.encoder=word reads words and cannot find them: choose lattice or char"])
     return tuple(tag for tag in tags if tag != "O")
-
-
-def make_indexer(
-    config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None, device: str = "cpu"
-) -> Indexer:
-    """The indexer that reads text for this model. A segmenter that is a model runs on `device`."""
-    segmenter = None
-    if config.reads_segments:
-        segmenter = make_segmenter(config.segment.by, vocabs.pos is not None, device)
-    return Indexer(
-        vocab=vocabs.chars,
-        lexicon=vocabs.lexicon,
-        tags=tags,
-        scheme=scheme,
-        symbols=lm.vocab if lm else None,
-        bichars=vocabs.bichars,
-        segmenter=segmenter,
-        words=vocabs.words,
-        pos=vocabs.pos,
-        subwords=vocabs.subwords,
-    )
-
-
-def assemble(
-    config: Config,
-    indexer: Indexer,
-    tables: Tables,
-    lm: LanguageModel | None,
-    backend: str = "auto",
-    fresh: bool = True,
-) -> Tagger:
-    """The modules around existing tables and language model; not `fresh` where weights are loaded afterwards."""
-    model, chars = config.model, None
-    dim = sum(table.dim for table in tables.beside.values())
-    if tables.chars is not None:
-        chars = CharEmbedding(tables.chars, config.chars.fine_tune, config.chars.dropout)
-        dim += chars.dim
-    states = None
-    if lm is not None:
-        ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
-        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
-        dim += config.lm.dim
-    words: WordEmbedding | TwoSources | None = tables.words
-    if tables.words is not None and tables.subwords is not None:
-        words = TwoSources(tables.words, tables.subwords)
-    pools = None
-    if model.pools:
-        assert words is not None
-        assert tables.counts is not None
-        pools = WordPools(tables.counts, words.dim, config.pools.dim, config.pools.dropout)
-        dim += pools.dim
-    encoder = _encoder(config, dim, words, backend, fresh)
-    crf = CRF(indexer.tags, indexer.scheme)
-    return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside, pools)
-
-
-def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool) -> Encoder:
-    model = config.model
-    if model.encoder == "word":
-        assert words is not None
-        features = FEATURES[model.char_features](dim, model.char_width) if model.char_features in FEATURES else None
-        return WordLSTM(words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout)
-    layers: list[Layer] = []
-    for n in range(model.layers):
-        width = 2 * model.hidden if n else dim
-        if words is None or (n == 0 and model.first_layer == "char"):
-            layers.append(_char_layer(model, width, backend, fresh))
-        else:
-            word_dim = words.dim + (width if n and model.whole_words else 0)
-            layers.append(LatticeLSTM(width, word_dim, model.hidden, model.coupled, backend, fresh))
-    return layers[0] if len(layers) == 1 else Stack(layers, model.dropout, model.whole_words)
-
-
-def _char_layer(model: ModelConfig, dim: int, backend: str, fresh: bool) -> Layer:
-    if model.coupled:
-        return CoupledLSTM(dim, model.hidden, backend, fresh)
-    return CharRNN(dim, model.hidden) if model.cell == "tanh" else CharLSTM(dim, model.hidden)
 
 
 def _tables(

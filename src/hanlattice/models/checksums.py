@@ -7,15 +7,23 @@ import json
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from hanlattice.errors import ModelError
 from hanlattice.files import reason, sha256, writing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = npt.NDArray[Any]
+# The types of numbers by their names in a safetensors file.
+_KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
+_KINDS |= {"BOOL": "?", "U16": "<u2", "U32": "<u4", "U64": "<u8"}
+_NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
+_MOST = 100_000_000  # bytes of a header: as in the library of that name
 
 
 def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str]) -> None:
@@ -56,37 +64,92 @@ def record_digest(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file whose metadata has a checksum over names, shapes, values and all other metadata."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """Write arrays, or tensors, as a safetensors file.
+
+    Its metadata has a checksum over names, shapes, values and all other metadata.
+    """
+    plain = {name: _array(tensors[name]) for name in sorted(tensors)}
+    header: dict[str, Any] = {"__metadata__": {**metadata, "sha256": _digest(plain, metadata)}}
+    order, at = sorted(plain, key=lambda name: (-plain[name].itemsize, name)), 0  # so that all numbers are aligned
+    for name in order:
+        end = at + plain[name].nbytes
+        kind, shape = _NAMES[plain[name].dtype], list(plain[name].shape)
+        header[name], at = {"dtype": kind, "shape": shape, "data_offsets": [at, end]}, end
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
     with writing(path, binary=True) as file:
-        file.write(save(plain, {**metadata, "sha256": _digest(plain, metadata)}))
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in order:
+            file.write(plain[name].tobytes())
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a file of `save_tensors`; one that is missing, truncated or changed is a ModelError."""
+def _array(tensor: Any) -> Array:
+    return np.asarray(tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy(), order="C")
+
+
+def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """The arrays and metadata of a file of `save_tensors`; one that is missing, cut short or changed is a ModelError.
+
+    The arrays are the file itself, mapped into memory: they cannot be written to, and what is never read is not loaded.
+    """
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        content = np.memmap(path, dtype=np.uint8, mode="r")
     except FileNotFoundError:
         raise ModelError(f"{path}: there is no such file") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot read: {reason(error)}") from None
-    except SafetensorError as error:
+    except ValueError:  # nothing can be mapped of an empty file
+        raise ModelError(f"{path}: cut short or not a safetensors file (it is empty); copy it again") from None
+    try:
+        arrays, metadata = _parse(np.asarray(content))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path}: cut short or not a safetensors file ({error}); copy it again") from None
     expected = metadata.pop("sha256", None)
-    if expected != _digest(tensors, metadata):
+    if expected != _digest(arrays, metadata):
         raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
-    return tensors, metadata
+    return arrays, metadata
 
 
-def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
+    """A ValueError or LookupError says what is wrong with it."""
+    size = int.from_bytes(content[:8].tobytes(), "little")
+    if len(content) < 8 or size > min(_MOST, len(content) - 8):
+        raise ValueError("its header is not whole")
+    header = json.loads(content[8 : 8 + size].tobytes())
+    metadata = {str(key): str(value) for key, value in header.pop("__metadata__", {}).items()}
+    data, end, arrays = content[8 + size :], 0, {}
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        kind, shape, (low, high) = np.dtype(_KINDS[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+        if (
+            low != end
+            or high > len(data)
+            or min(shape, default=0) < 0
+            or high - low != np.prod([kind.itemsize, *shape])
+        ):
+            raise ValueError(f"{name} is not where the header says")
+        part = data[low:high]
+        aligned = part if part.ctypes.data % kind.itemsize == 0 else part.copy()
+        arrays[name], end = aligned.view(kind).reshape(shape), high
+    if end != len(data):
+        raise ValueError("it has more bytes than the header says")
+    return arrays, metadata
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """`load_arrays` as tensors of torch, which may be written to."""
+    import torch
+
+    arrays, metadata = load_arrays(path)
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}, metadata
+
+
+def _digest(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(struct.pack("<q", tensor.numel()))
-        if tensor.numel():
-            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} torch.{array.dtype} {tuple(array.shape)}".encode())  # as the first models had it
+        digest.update(struct.pack("<q", array.size))
+        if array.size:
+            digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

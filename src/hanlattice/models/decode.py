@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from hanlattice.batch import Examples, Indexer
 from hanlattice.batch.buckets import decoding_batches
 from hanlattice.models import Bar
-from hanlattice.models.tagger import Tagger
-from hanlattice.nn.span_search import Candidates, best_spans, candidates, decoded_span_scores
+from hanlattice.runtime.span_search import Candidates, best_spans, candidates, decoded_span_scores
+from hanlattice.runtime.tagger import ArrayTagger
 from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans, TagIds
 
+if TYPE_CHECKING:
+    from hanlattice.models.tagger import Tagger
+
+AnyTagger: TypeAlias = "ArrayTagger | Tagger"
 LIMIT = 512  # characters that a model reads at once, and no word is longer; longer texts are cut at sentence ends
 # Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
 BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}
@@ -60,16 +62,25 @@ def make_spans(found: Decoded, texts: Sequence[str], labels: Sequence[str], scor
 
 
 def decode(
-    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0, bar: Bar = None
+    tagger: AnyTagger,
+    indexer: Indexer,
+    examples: Examples,
+    scores: bool = False,
+    trust: float = 0.0,
+    bar: Bar = None,
 ) -> list[list[Span]]:
     """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
     found = find_spans(tagger, indexer, examples, scores, trust, bar)
     return make_spans(found, [""] * len(examples), indexer.tag_ids.labels, scores)
 
 
-@torch.no_grad()
 def find_spans(
-    tagger: Tagger, indexer: Indexer, examples: Examples, scores: bool = False, trust: float = 0.0, bar: Bar = None
+    tagger: AnyTagger,
+    indexer: Indexer,
+    examples: Examples,
+    scores: bool = False,
+    trust: float = 0.0,
+    bar: Bar = None,
 ) -> Decoded:
     """`decode`, as flat arrays. With `trust`, each tag that makes a user's word a word of the text scores more.
 
@@ -79,9 +90,8 @@ def find_spans(
     return _in_order(parts, examples)
 
 
-@torch.no_grad()
 def find_candidates(
-    tagger: Tagger,
+    tagger: AnyTagger,
     indexer: Indexer,
     examples: Examples,
     n: int,
@@ -97,9 +107,8 @@ def find_candidates(
     return _in_order(spans, examples), _in_order(candidates, examples)
 
 
-@torch.no_grad()
 def find_readings(
-    tagger: Tagger, indexer: Indexer, examples: Examples, texts: Sequence[str], n: int, trust: float = 0.0
+    tagger: AnyTagger, indexer: Indexer, examples: Examples, texts: Sequence[str], n: int, trust: float = 0.0
 ) -> list[list[Reading]]:
     """The n best readings of each sentence, the best first; fewer where there are fewer. `texts` are the sentences."""
     found = [[Reading(0.0, ())] for _ in range(len(examples))]  # the one reading of an empty sentence
@@ -126,14 +135,15 @@ def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[R
     return best
 
 
-def running(tagger: Tagger, indexer: Indexer, examples: Examples, trust: float, bar: Bar = None) -> Iterator[Running]:
+def running(
+    tagger: AnyTagger, indexer: Indexer, examples: Examples, trust: float, bar: Bar = None
+) -> Iterator[Running]:
     """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy while it is read."""
-    device = tagger.output.weight.device
-    most, characters = BOUNDS[device.type]
+    most, characters = BOUNDS[tagger.device_kind]
     full = np.flatnonzero(examples.lengths)
     before: Running | None = None
     for places in decoding_batches(examples.lengths[full].tolist(), most, characters):
-        batch = Running(tagger, indexer, examples, full[places], device, trust, bar)
+        batch = Running(tagger, indexer, examples, full[places], trust, bar)
         if before is not None:
             yield before
         before = batch
@@ -146,54 +156,49 @@ class Running:
 
     def __init__(
         self,
-        tagger: Tagger,
+        tagger: AnyTagger,
         indexer: Indexer,
         examples: Examples,
         places: Ints,
-        device: torch.device,
         trust: float,
         bar: Bar = None,
     ) -> None:
-        batch = examples.batch(places).to(device)
-        self.crf, self.places, self.units, self.there = tagger.crf, places, examples.units[places], batch.units
+        batch = tagger.batch(examples, places)
+        self.crf = cast(Any, tagger.crf)
+        self.places, self.units, self.there = places, examples.units[places], batch.units
         self.bar = bar
         own = indexer.chosen(batch.lattice) if trust and indexer.cuts else None
-        self.emissions = tagger.constrained_emissions(batch, own, trust)
-        if bar is not None:
-            return
-        self.tags = self.crf.decode(self.emissions, batch.units).to(torch.int32).to("cpu", non_blocking=True)
-        self.copied = torch.cuda.Event() if self.emissions.is_cuda else None  # type: ignore[no-untyped-call]
-        if self.copied is not None:
-            self.copied.record(torch.cuda.current_stream(self.emissions.device))  # which need not be the current device
+        self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
+        if bar is None:
+            self.tags: Callable[[], Ints] = self.crf.decoding(self.emissions, batch.units)
 
-    def read(self, tag_ids: TagIds, scores: bool) -> tuple[FlatSpans, Tensor]:
-        """Wait for the tags; the spans, counted in tags, and their scores, which may still be in computation.
+    def read(self, tag_ids: TagIds, scores: bool) -> tuple[FlatSpans, Any]:
+        """Wait for the tags; the spans, counted in tags, and their scores, which a GPU may still be computing.
 
         The sentence of a span is its place among all examples.
         """
         if self.bar is not None:
             return self._flat(best_spans(self.crf, self.emissions, self.there, self.bar))
-        if self.copied is not None:
-            self.copied.synchronize()
-        spans = _spans(tag_ids, self.tags.numpy(), self.units)
-        values = torch.full((len(spans.text),), torch.nan, dtype=torch.float64)
+        tags = self.tags()
+        spans = _spans(tag_ids, tags, self.units)
+        values: Any = np.full(len(spans.text), np.nan)
         if scores:
-            where = (torch.from_numpy(array) for array in (spans.text, spans.start, spans.end))
-            values = decoded_span_scores(self.crf, self.emissions, self.there, self.tags, *where)
+            values = decoded_span_scores(self.crf, self.emissions, self.there, tags, *spans[:3])
         return spans._replace(text=self.places[spans.text]), values
 
-    def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Tensor]:
+    def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Any]:
         """The n most probable spans of each sentence, in the same form."""
         return self._flat(candidates(self.crf, self.emissions, self.there, n, min_score))
 
-    def _flat(self, found: Candidates) -> tuple[FlatSpans, Tensor]:
-        return FlatSpans(self.places[found.sentence], *found[1:4]), torch.from_numpy(found.score)
+    def _flat(self, found: Candidates) -> tuple[FlatSpans, Any]:
+        return FlatSpans(self.places[found.sentence], *found[1:4]), found.score
 
     def readings(self, tag_ids: TagIds, n: int) -> tuple[FlatSpans, list[float]]:
         """The spans of the n best taggings of each sentence, each counted as a text, and their log probabilities."""
-        tags, log_probability = (x.cpu().numpy() for x in self.crf.readings(self.emissions, self.there, n))
+        tags, log_probability = self.crf.readings(self.emissions, self.there, n)
         spans = _spans(tag_ids, tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
-        return spans, log_probability.ravel().tolist()
+        numbers: list[float] = log_probability.ravel().tolist()
+        return spans, numbers
 
 
 def _spans(tag_ids: TagIds, tags: npt.NDArray[np.integer], lengths: Ints) -> FlatSpans:
@@ -201,12 +206,21 @@ def _spans(tag_ids: TagIds, tags: npt.NDArray[np.integer], lengths: Ints) -> Fla
     return tag_ids.spans(tags[np.arange(tags.shape[1]) < lengths[:, None]], lengths)
 
 
-def _in_order(parts: list[tuple[FlatSpans, Tensor]], examples: Examples) -> Decoded:
+def _in_order(parts: list[tuple[FlatSpans, Any]], examples: Examples) -> Decoded:
     """The spans of all batches, by sentence, counted in characters."""
     if not parts:
         nothing = np.empty(0, dtype=np.int64)
         return Decoded(FlatSpans(nothing, nothing, nothing, nothing), np.empty(0))
     spans = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
-    scores = torch.cat([values for _, values in parts]).cpu().numpy()  # the one wait for all of them
+    scores = _joined([values for _, values in parts])
     order = np.argsort(spans[0], kind="stable")
     return Decoded(examples.in_characters(FlatSpans(*(array[order] for array in spans))), scores[order])
+
+
+def _joined(parts: list[Any]) -> npt.NDArray[np.float64]:
+    """The scores of all batches, arrays or tensors."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
+
+    return torch.cat(parts).cpu().numpy()  # the one wait for all of them

@@ -7,31 +7,29 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Mapping, Sized
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import numpy as np
 
 from hanlattice.batch import Indexer
-from hanlattice.batch.indexer import BICHARS, POS, POSITIONS
 from hanlattice.config import Config, as_saved, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
+from hanlattice.extras import extra
 from hanlattice.files import opening, writing
 from hanlattice.models import LEAST_BAR, Bar, check_decode
-from hanlattice.models.build import Tables, Vocabs, assemble, make_indexer
-from hanlattice.models.checksums import load_tensors, read_record, save_tensors, write_record
+from hanlattice.models.arrays import Array, restore_arrays
+from hanlattice.models.checksums import load_arrays, read_record, save_tensors, write_record
 from hanlattice.models.compose import Composer
-from hanlattice.models.compress import expanded
-from hanlattice.models.device import find_device
-from hanlattice.models.language_model import LanguageModel, language_model_files, load_language_model
+from hanlattice.models.decode import AnyTagger
+from hanlattice.models.device import device_kind, find_device
 from hanlattice.models.segmenter import segmenter_version
-from hanlattice.models.tagger import Tagger
+from hanlattice.models.vocabs import Vocabs, make_indexer
 from hanlattice.models.vocabulary import Vocabulary
-from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.runtime.tagger import ArrayTagger
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.segmenter import PLACES
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
@@ -46,7 +44,9 @@ FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM)  # what d
 
 @dataclass(frozen=True)
 class Model:
-    tagger: Tagger
+    """`tagger` is the runtime's on a CPU; on a GPU, with a language model and while it is trained, torch's."""
+
+    tagger: AnyTagger
     indexer: Indexer
     config: Config
     data: Mapping[str, Any] = field(default_factory=dict)  # where training data and vectors came from
@@ -58,11 +58,16 @@ class Model:
         if self.indexer.lexicon is not None and self.tagger.lexicon is not None:
             Vocabulary(self.indexer.lexicon, self.tagger.lexicon, self.composer)  # the lexicon keeps it
 
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return "cpu" if isinstance(self.tagger, ArrayTagger) else str(self.tagger.output.weight.device)
+
     def bar(self, decode: str | float | None = None) -> Bar:
         """What the score of a span must exceed to be found; None where the best tagging is decoded.
 
         `decode` is "path", "spans" or the bar itself; without it, the model's own way. With "spans" the bar is half of
-        the F1 that the best tagging has on dev: see `nn.span_search.best_spans`.
+        the F1 that the best tagging has on dev: see `runtime.span_search.best_spans`.
         """
         way = self.config.model.decode if decode is None else check_decode(decode)
         if way == "path":
@@ -115,6 +120,8 @@ def save_frame(
             lexicon.save(folder / name)
             names.append(name)
     if config.lm.model:
+        from hanlattice.models.language_model import language_model_files
+
         names += [f"{LM}/{name}" for name in language_model_files()]
         for name in language_model_files():
             source = (lm or Path(config.lm.model)) / name
@@ -134,46 +141,66 @@ def save_frame(
 
 
 def save_weights(
-    folder: Path, tensors: Mapping[str, Tensor], scores: Mapping[str, Any], composer: Composer | None = None
+    folder: Path, tensors: Mapping[str, Any], scores: Mapping[str, Any], composer: Composer | None = None
 ) -> None:
     """Write the weights, their scores and, if given, the composer of vectors for new words into one file."""
     more = {} if composer is None else {_COMPOSER + name: tensor for name, tensor in composer.tensors().items()}
     save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": json.dumps(scores, ensure_ascii=False)})
 
 
-def load_model(folder: str | Path, device: str = "cpu", fast: bool = False) -> Model:
-    """Read a model folder, check all of it, and return the model in evaluation mode.
+def save_scores(folder: Path, scores: Mapping[str, Any]) -> None:
+    """Write other scores beside the weights that are there."""
+    arrays = {name: np.array(array) for name, array in load_arrays(folder / WEIGHTS)[0].items()}  # no longer mapped
+    save_tensors(folder / WEIGHTS, arrays, {"scores": json.dumps(scores, ensure_ascii=False)})
+
+
+def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modules: bool = False) -> Model:
+    """Read a model folder, check all of it, and return the model, ready to tag.
 
     On a GPU it finds what it finds on a CPU, since it multiplies in float32 there too. `fast` rounds the factors of
-    the lattice LSTM's products to bf16, as training does.
+    the lattice LSTM's products to bf16, as training does. With `modules` it has the modules of torch on a CPU too.
     """
-    folder, place = Path(folder), find_device(device)
-    if fast and place.type == "cpu":
+    folder, kind = Path(folder), device_kind(device)
+    if fast and kind == "cpu":
         raise InputError("fast is for a GPU: on a CPU there is one precision")
+    place = None if kind == "cpu" else find_device(device)
     record = read_record(folder / CONFIG, FORMAT, ["config", "tags", "scheme", "data"], "model")
     try:
         config = make_config(as_saved(record["config"]), f"{folder / CONFIG}")
         tags, scheme = tuple(record["tags"]), record["scheme"]
         _check_files(folder, config, record["files"])
         vocabs = _load_vocabs(folder, record["files"])
-        lm = load_language_model(folder / LM) if config.lm.model else None
+        lm = None
+        if config.lm.model:
+            extra("torch")
+            from hanlattice.models.language_model import load_language_model
+
+            lm = load_language_model(folder / LM)
     except ConfigError as error:
         raise ModelError(str(error)) from None
     if fast and not config.runs_lattice:
         raise InputError("fast is for lattice models, and this is not one", folder)
-    tensors, metadata = load_tensors(folder / WEIGHTS)
-    composer = _take_composer(tensors, folder)
+    arrays, metadata = load_arrays(folder / WEIGHTS)
+    composer = _take_composer(arrays, folder)
     indexer = make_indexer(config, vocabs, tags, scheme, lm, device)
-    tagger = _with_weights(config, indexer, tensors, folder, lm, FAST if fast else EXACT)
+    tagger: AnyTagger
+    try:
+        if place is None and lm is None and not modules:
+            tagger = restore_arrays(config, indexer, arrays, folder)
+        else:
+            from hanlattice.models.modules import restore
+
+            tagger = restore(config, indexer, arrays, folder, lm, FAST if fast else EXACT).to(place or "cpu").eval()
+    except (LookupError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
     width = None if tagger.lexicon is None else tagger.lexicon.dim
     if composer is not None and composer.dim != width:
         raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
-    tagger.to(place).eval()
     scores, segmenter = json.loads(metadata.get("scores", "{}")), record.get("segmenter", {})
     return Model(tagger, indexer, config, record["data"], scores, segmenter, composer)
 
 
-def _take_composer(tensors: dict[str, Tensor], folder: Path) -> Composer | None:
+def _take_composer(tensors: dict[str, Array], folder: Path) -> Composer | None:
     """The composer, if there is one; its tensors are removed from `tensors`."""
     parts = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_COMPOSER)}
     if not parts:
@@ -212,65 +239,3 @@ def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
             lexicons[name].load(folder / name)
             lexicons[name].settle()
     return Vocabs(chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos)
-
-
-def _with_weights(
-    config: Config,
-    indexer: Indexer,
-    tensors: dict[str, Tensor],
-    folder: Path,
-    lm: LanguageModel | None,
-    backend: str,
-) -> Tagger:
-    try:
-        tensors = expanded(tensors)
-        tables = _tables(config, indexer, tensors)
-        _check_rows(tables, indexer, folder)
-        tagger = assemble(config, indexer, tables, lm, backend, fresh=False)
-        tagger.load_state_dict(tensors)
-    except (LookupError, RuntimeError) as error:
-        raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
-    return tagger
-
-
-def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> Tables:
-    """The tables of `build`, from the loaded tensors."""
-    tables = Tables(tensors["chars.vectors"] if config.reads_characters else None)
-    if indexer.subwords is not None:
-        tables.words = _word_embedding(tensors, "words.words", config.words.dropout)
-        tables.subwords = _word_embedding(tensors, "words.subwords", config.subwords.dropout)
-    elif indexer.lexicon is not None or indexer.words is not None:
-        source = config.lattice_sources[0] if indexer.words is None else config.words
-        tables.words = _word_embedding(tensors, "words", source.dropout)
-    if indexer.bichars is not None:
-        tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
-    tables.counts = tensors["pools.counts"] if config.model.pools else None
-    for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
-        if there:
-            tables.beside[name] = CharEmbedding(tensors[f"beside.{name}.vectors"], dropout=config.softwords.dropout)
-    return tables
-
-
-def _word_embedding(tensors: Mapping[str, Tensor], name: str, dropout: float) -> WordEmbedding:
-    return WordEmbedding(tensors[f"{name}.trained"], tensors[f"{name}.fixed"], dropout)
-
-
-def _check_rows(tables: Tables, indexer: Indexer, folder: Path) -> None:
-    """Each vocabulary must have as many symbols as vectors; else the files belong to different models."""
-    words = indexer.lexicon if indexer.words is None else indexer.words
-    pairs: list[tuple[str, Sized | None, Sized | None]] = [
-        ("characters", tables.chars, indexer.vocab if tables.chars is not None else None),
-        ("words", tables.words, words),
-        ("subwords", tables.subwords, indexer.subwords),
-        ("bigrams", _rows(tables, BICHARS), indexer.bichars),
-        ("parts of speech", _rows(tables, POS), indexer.pos),
-        ("places in a word", _rows(tables, POSITIONS), PLACES),
-    ]
-    for name, vectors, symbols in pairs:
-        if vectors is not None and symbols is not None and len(vectors) != len(symbols):
-            raise ModelError(f"{folder}: {len(vectors)} rows of vectors for {len(symbols)} {name}")
-
-
-def _rows(tables: Tables, name: str) -> Sized | None:
-    table = tables.beside.get(name)
-    return table.vectors if isinstance(table, CharEmbedding) else table

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.files import sha256
@@ -64,8 +63,7 @@ class ModelSegmenter:
 def _load(folder: Path, device: str, changed: int) -> Model:
     from hanlattice.models.folder import load_model  # which itself makes segmenters
 
-    with torch.random.fork_rng(devices=[]):  # a training's random numbers do not depend on when this happens
-        model = load_model(folder, device)
+    model = load_model(folder, device)
     labels = model.indexer.tag_ids.labels
     if tuple(labels) != (WORD,):
         found = f"its spans are {', '.join(labels)}"

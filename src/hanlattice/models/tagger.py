@@ -1,21 +1,27 @@
-"""Tagger: embeddings → encoder → CRF."""
+"""Tagger: embeddings → encoder → CRF, as a module of torch, for training, GPUs and language models.
+
+On a CPU `runtime/tagger.py` does the same without torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hanlattice.batch import Batch
+from hanlattice.batch import Batch, Examples
 from hanlattice.batch.indexer import JOINTS, Places
 from hanlattice.nn.baselines import WordLSTM
-from hanlattice.nn.constraints import boost, constrain
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
-from hanlattice.nn.lattice_lstm import Layer, Stack
+from hanlattice.nn.lattice_lstm import LatticeLSTM, Layer, Stack
+from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.ops.packing import covered
+from hanlattice.runtime.constraints import boost, constrain
+from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import WORD
 
 Encoder = Layer | WordLSTM | Stack
@@ -52,6 +58,26 @@ class Tagger(nn.Module):
         """The vectors of the lexicon to which a user may add words."""
         return self.words.words if isinstance(self.words, TwoSources) else self.words
 
+    @property
+    def device_kind(self) -> str:
+        return self.output.weight.device.type
+
+    @property
+    def reads_words(self) -> bool:
+        return isinstance(self.encoder, WordLSTM)
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def batch(self, examples: Examples, places: Ints) -> Batch:
+        """The sentences at these places, as this tagger reads them."""
+        return self._here(examples.batch(places))
+
+    def _here(self, batch: Batch) -> Batch:
+        """The batch as tensors, where this module is; one that is there already is not moved."""
+        return batch.to(self.output.weight.device) if isinstance(batch.chars, np.ndarray) else batch
+
     def prepare(self, batch: Batch) -> Batch:
         """The batch, with what this model needs to know of its words beyond what every lattice needs; for a GPU."""
         T, device = batch.chars.shape[1], batch.chars.device
@@ -67,18 +93,31 @@ class Tagger(nn.Module):
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
 
+    @torch.no_grad()
     def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Tensor:
         """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""
+        batch = self._here(batch)
         emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
         if own is not None:
             emissions = boost(self.crf, emissions, WORD, *own, trust)
-        return emissions if gaps is None else constrain(self.crf, emissions, gaps)
+        constrained: Tensor = emissions if gaps is None else constrain(self.crf, emissions, gaps)
+        return constrained
+
+    @torch.no_grad()
+    def traced(self, batch: Batch) -> list[Both]:
+        """The shares of every lattice layer, from the lowest up."""
+        assert isinstance(self.encoder, LatticeLSTM | Stack)
+        x, word_x = self.inputs(batch)
+        assert x is not None
+        assert word_x is not None
+        return self.encoder.traced(x, word_x, batch.lattice)
 
     def inputs(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """What the encoder reads of characters, [B, T, D], and of words, [W, E].
 
         A character has its own vector, those of its further ids, the pools of words, and the language model's states.
         """
+        batch = self._here(batch)
         rows = None if self.words is None else self.words.rows(batch.words)
         word_x = None if rows is None or self.words is None else self.words.drop(rows)
         if self.chars is None:
@@ -102,6 +141,7 @@ class Tagger(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """[B]: the negative log likelihood of each sentence's gold tags."""
+        batch = self._here(batch)
         if batch.tags is None:
             raise ValueError("a loss needs gold tags, and this batch has none")
         return self.crf.loss(self.emissions(batch), batch.tags, batch.units)
@@ -109,4 +149,4 @@ class Tagger(nn.Module):
     @torch.no_grad()
     def decode(self, batch: Batch) -> Tensor:
         """[B, T] or [B, U]: the most probable tags, 0 after a sentence's end."""
-        return self.crf.decode(self.constrained_emissions(batch), batch.units)
+        return self.crf.decode(self.constrained_emissions(batch), self._here(batch).units)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hanlattice.models.compose import Composer, compose, learn_from
-from hanlattice.nn.embeddings import WordEmbedding
+from hanlattice.models.compose import Composer, Vectors, compose, learn_from
 from hanlattice.text.lexicon import Lexicon
 
 
@@ -18,7 +17,7 @@ class Vocabulary:
     would stay in memory until the next garbage collection.
     """
 
-    def __init__(self, lexicon: Lexicon, vectors: WordEmbedding, composer: Composer | None = None) -> None:
+    def __init__(self, lexicon: Lexicon, vectors: Vectors, composer: Composer | None = None) -> None:
         self.vectors, self.composer = vectors, composer
         lexicon.on_growth = self.grow
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hanlattice.ops import crf
-from hanlattice.text.spans import Span
-from hanlattice.text.tags import legal_transitions, spans_to_tags
+from hanlattice.runtime import crf as runtime
+from hanlattice.text.lattice import Ints
 
 
-class CRF(nn.Module):
+class CRF(nn.Module, runtime.TagRules):
     """Scores start at zero, so an untrained CRF leaves the choice to the emissions and the scheme, and needs no seed.
 
     The masks of the scheme follow from `tags` and are not saved. Forbidden steps hold `crf.FORBIDDEN` instead of their
-    parameter: they are neither decoded nor trained.
+    parameter: they are neither decoded nor trained. What it decodes on a CPU, the runtime's CRF decodes for it.
     """
 
     allowed_start: Tensor
@@ -25,18 +27,13 @@ class CRF(nn.Module):
 
     def __init__(self, tags: Sequence[str], scheme: str) -> None:
         super().__init__()
-        self.tags, self.scheme = tuple(tags), scheme
-        self.ids = {tag: k for k, tag in enumerate(self.tags)}
+        self.set_tags(tags, scheme)
         K = len(self.tags)
         self.start = nn.Parameter(torch.zeros(K))
         self.transitions = nn.Parameter(torch.zeros(K, K))  # [from, to]
         self.end = nn.Parameter(torch.zeros(K))
-        names = ("allowed_start", "allowed_between", "allowed_end")
-        for name, legal in zip(names, legal_transitions(self.tags, scheme), strict=True):
-            self.register_buffer(name, torch.tensor(legal, dtype=torch.bool), persistent=False)
-        self.has_middle = not bool((self.allowed_start | self.allowed_end).all())  # a tag that neither begins nor ends
-        # [last, next]: whether the next tag makes a span with this last one longer: it may follow, but not begin a text
-        self.goes_on = (self.allowed_between & ~self.allowed_start).numpy()
+        for name, legal in zip(("allowed_start", "allowed_between", "allowed_end"), self.legal, strict=True):
+            self.register_buffer(name, torch.from_numpy(legal.copy()), persistent=False)
 
     @property
     def scores(self) -> crf.CRFScores:
@@ -44,36 +41,58 @@ class CRF(nn.Module):
         learned = crf.CRFScores(self.start, self.transitions, self.end)
         return crf.forbid(learned, self.allowed_start, self.allowed_between, self.allowed_end)
 
+    def values(self) -> runtime.CRF:
+        """The runtime's CRF with the same scores."""
+        return runtime.CRF(self.tags, self.scheme, *(part.detach().cpu().numpy() for part in self.scores))
+
     def loss(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
         """[B]: the negative log likelihood of each sentence's tags [B, T]; the caller sums or averages."""
-        return -crf.log_likelihood(emissions, tags, lengths, self.scores)
+        likelihood: Tensor = crf.log_likelihood(emissions, tags, lengths, self.scores)
+        return -likelihood
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, lengths: Tensor) -> Tensor:
         """[B, T]: the best tags, 0 beyond the lengths."""
-        return crf.viterbi(emissions, lengths, self.scores)[0]
+        tags: Tensor = crf.viterbi(emissions, lengths, self.scores)[0]
+        return tags
+
+    def decoding(self, emissions: Tensor, lengths: Tensor) -> Callable[[], Ints]:
+        """What waits for the best tags and gives them: a GPU goes on with its work meanwhile."""
+        tags = self.decode(emissions, lengths).to(torch.int32).to("cpu", non_blocking=True)
+        if not emissions.is_cuda:
+            return tags.numpy
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        copied.record(torch.cuda.current_stream(emissions.device))  # which need not be the current device
+
+        def wait() -> Ints:
+            copied.synchronize()
+            return tags.numpy()
+
+        return wait
 
     @torch.no_grad()
-    def readings(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Tensor, Tensor]:
-        """The n best legal taggings, [B, n, T], and the logarithms of their probabilities, [B, n] in float64.
+    def marginals(self, emissions: Tensor, lengths: Tensor) -> Tensor:
+        """[B, T, K], in float64: the probability of each tag; zero beyond the lengths."""
+        found: Tensor = crf.marginals(emissions.double(), lengths, self._exact)
+        return found
 
-        Where there are fewer, zeros and −∞.
-        """
-        given = emissions.double(), lengths, crf.CRFScores(*(part.double() for part in self.scores))
-        tags, score = crf.nbest(*given, n)
-        illegal = ~self._is_legal(tags, lengths)  # they come after the legal ones, so none of those is lost
-        log = (score - crf.log_partition(*given).unsqueeze(1)).clamp(max=0.0)
-        impossible = illegal | (log < crf.FORBIDDEN / 2)  # a forbidden tag makes it impossible
-        return tags.masked_fill(illegal.unsqueeze(2), 0), log.masked_fill(impossible, -torch.inf)
+    @torch.no_grad()
+    def log_probability(self, emissions: Tensor, lengths: Tensor, spans: crf.TaggedSpans) -> Any:
+        """[S], in float64: of tagged spans, given as arrays; where the emissions are, on a CPU as an array."""
+        if not emissions.is_cuda:
+            return self.values().log_probability(emissions.detach().numpy(), lengths.numpy(), spans)
+        there = (torch.from_numpy(part).to(emissions.device, non_blocking=True) for part in spans)
+        return crf.span_log_probability(emissions, lengths, self._exact, crf.TaggedSpans(*there))
 
-    def _is_legal(self, tags: Tensor, lengths: Tensor) -> Tensor:
-        """[B, n]: whether the scheme allows every step of tags [B, n, T]."""
-        last = (lengths - 1)[:, None, None].expand(-1, tags.shape[1], 1)
-        beyond = torch.arange(1, tags.shape[2], device=tags.device) >= lengths[:, None, None]  # [B, 1, T - 1]
-        between = (self.allowed_between[tags[..., :-1], tags[..., 1:]] | beyond).all(2)
-        return self.allowed_start[tags[..., 0]] & between & self.allowed_end[tags.gather(2, last).squeeze(2)]
+    @property
+    def _exact(self) -> crf.CRFScores:
+        return crf.CRFScores(*(part.double() for part in self.scores))
 
-    def span_tags(self, label: str) -> list[int]:
-        """The numbers of a span's tags, −1 for none: of its only character; of its first, those inside and its last."""
-        tags = [tag for long in (1, 3) for tag in spans_to_tags([Span(0, long, label)], long, self.scheme)]
-        return [self.ids.get(tag, -1) for tag in tags]
+    def add(self, emissions: Tensor, at: runtime.Indices, bonus: float) -> Tensor:
+        """The emissions with so much more at these places."""
+        where = tuple(torch.from_numpy(part).to(emissions.device) for part in at)
+        return emissions.index_put(where, emissions.new_tensor(bonus), accumulate=True)
+
+    def readings(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Ints, runtime.Floats]:
+        """The n best legal taggings, [B, n, T], and the logarithms of their probabilities, found on the CPU."""
+        return self.values().readings(emissions.detach().cpu().numpy(), lengths.cpu().numpy().astype(np.int64), n)

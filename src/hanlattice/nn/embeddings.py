@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hanlattice.ops.packing import POOLS, covered
-from hanlattice.text.lattice import Lattice
+from hanlattice.text.lattice import Ints, Lattice
 
 
 class CharEmbedding(nn.Module):
@@ -90,13 +92,24 @@ class WordEmbedding(nn.Module):
             rows = self.rows(torch.arange(min(count, len(self)), device=self.trained.device))
         return WordEmbedding.from_vectors(rows, trained, self.dropout.p)
 
+    @property
+    def known(self) -> int:
+        """How many words have rows, without those that joined later."""
+        return len(self.trained) + len(self.fixed)
+
+    @torch.no_grad()
+    def vectors(self, words: Ints) -> npt.NDArray[np.float32]:
+        """The vectors of words as arrays."""
+        return self.rows(torch.from_numpy(words).to(self.trained.device)).float().cpu().numpy()
+
     @torch.inference_mode(False)  # else what is made in that mode could not be written to outside of it
     @torch.no_grad()
-    def append(self, vectors: Tensor) -> None:
+    def append(self, vectors: Tensor | npt.NDArray[np.floating]) -> None:
         """Add rows for words that join the lexicon later, in the precision that they have.
 
         They stand apart, so that the large table is not copied; and with room, so that one more costs no copy of them.
         """
+        vectors = torch.as_tensor(vectors)
         there, count = self.added, self._count + len(vectors)
         dtype = torch.promote_types(there.dtype, vectors.dtype) if len(there) else vectors.dtype
         if count > len(self._room) or dtype != there.dtype or self._room.is_inference():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -41,11 +44,17 @@ class LatticeLSTM(nn.Module):
         return ahead, back
 
     def forward(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> Tensor:
-        return bidirectional(x, word_x, lattice, *self.weights, self.coupled, self.backend)
+        h: Tensor = bidirectional(x, word_x, lattice, *self.weights, self.coupled, self.backend)
+        return h
 
     def traced(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> list[trace.Both]:
         """Both directions with the shares that made up their cells: a list of one layer."""
-        return [trace.bidirectional(x, word_x, lattice, self.weights, self.coupled)]
+        weights = (LatticeLSTMWeights(*map(_array, each)) for each in self.weights)
+        return [trace.bidirectional(_array(x), _array(word_x), lattice, weights, self.coupled)]
+
+
+def _array(tensor: Tensor) -> npt.NDArray[Any]:
+    return tensor.detach().cpu().numpy()
 
 
 def _initial(dim: int, word_dim: int, hidden: int, gates: int, fresh: bool) -> dict[str, nn.Parameter]:
@@ -88,7 +97,8 @@ class CoupledLSTM(nn.Module):
             LatticeLSTMWeights(w["char_input"], w["char_hidden"], w["char_bias"], *unused)
             for w in (self.forward_weights, self.backward_weights)
         )
-        return bidirectional(x, x.new_zeros(0, 0), lattice.without_words(), ahead, back, True, self.backend)
+        h: Tensor = bidirectional(x, x.new_zeros(0, 0), lattice.without_words(), ahead, back, True, self.backend)
+        return h
 
 
 Layer = CharLSTM | CoupledLSTM | LatticeLSTM
@@ -139,7 +149,7 @@ class Stack(nn.Module):
             seen = self._above(x, word_x, lattice) if n else word_x
             if isinstance(layer, LatticeLSTM):
                 found += layer.traced(x, seen, lattice)
-                x = torch.cat([direction.h for direction in found[-1]], dim=-1)
+                x = torch.from_numpy(np.concatenate([each.h for each in found[-1]], axis=2)).to(x)
             else:
                 x = layer(x, seen, lattice)
         return found

@@ -14,10 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 LEVELS = ("baseline", "avx2", "avx512")  # each machine that runs one runs those before it
-REALS = {torch.float32: "float", torch.float64: "double"}
+REALS = {"float32": "float", "float64": "double"}
 FILE = Path(__file__).with_name("libhanlattice.so")
 
 
@@ -68,11 +66,16 @@ def possible_levels() -> tuple[str, ...]:
     return () if library is None else _levels(library)
 
 
-def available(*tensors: torch.Tensor) -> bool:
-    """Whether the library is there, and these tensors are on the CPU and of one type that it is compiled for."""
-    kinds = {tensor.dtype for tensor in tensors}
-    fits = len(kinds) <= 1 and kinds <= REALS.keys() and all(tensor.is_cpu for tensor in tensors)
+def available(*values: Any) -> bool:
+    """Whether the library is there, and these arrays or tensors of the CPU have one type that it is compiled for."""
+    kinds = {real_name(value.dtype) for value in values}
+    fits = len(kinds) <= 1 and kinds <= REALS.keys() and all(getattr(value, "is_cpu", True) for value in values)
     return fits and loaded().library is not None
+
+
+def real_name(dtype: Any) -> str:
+    """A type of number by the name that numpy and torch share."""
+    return str(dtype).removeprefix("torch.")
 
 
 def missing() -> str:
@@ -89,10 +92,10 @@ def shared() -> ctypes.CDLL:
 
 
 @cache
-def function(name: str, dtype: torch.dtype, *parameters: Any) -> Callable[..., int]:
+def function(name: str, dtype: Any, *parameters: Any) -> Callable[..., int]:
     """The C function NAME(name) for this type of number. It takes parameters (ctypes types) and gives an int64_t."""
     try:
-        found = shared()[f"{name}_{REALS[dtype]}_{loaded().level}"]
+        found = shared()[f"{name}_{REALS[real_name(dtype)]}_{loaded().level}"]
     except AttributeError:
         raise RuntimeError(f"the C library has no {name}: it is older than this package; install it again") from None
     found.argtypes, found.restype = list(parameters), ctypes.c_int64

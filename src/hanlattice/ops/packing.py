@@ -1,4 +1,4 @@
-"""Sequences as nn.LSTM takes them without padding: where everything stands, as index arrays on a device.
+"""Sequences without padding: where everything stands, as index arrays of numpy or, with a device, as tensors on it.
 
 A PackedSequence has the first elements of all sequences, then all second ones, and so on, the longest sequence first.
 So one long word among thousands of short ones costs its own steps and nothing else.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 
 Places = TypeVar("Places", Lattice, Segments)
 BEGINS, GOES_ON, ENDS, POOLS = 0, 1, 2, 3  # the pools of the words over a character, and how many there are
+Values = Any  # an array of numpy, or a tensor
 P = ParamSpec("P")
 Made = TypeVar("Made")
 
@@ -48,50 +47,50 @@ def inverse(order: Ints) -> Ints:
 class Packed(NamedTuple):
     """Rows that are taken from a flat table, packed, and whose answers go to a padded one."""
 
-    sizes: Tensor  # [longest], on the CPU
-    source: Tensor  # [N], in packed order: the row that each element comes from
-    target: Tensor  # [N]: the cell where its answer goes
+    sizes: Values  # [longest], on the CPU
+    source: Values  # [N], in packed order: the row that each element comes from
+    target: Values  # [N]: the cell where its answer goes
     shape: tuple[int, int]  # of the padded table
 
 
 class Spelled(NamedTuple):
     """The characters of each word as a sequence of its own."""
 
-    sizes: Tensor  # [longest word], on the CPU
-    source: Tensor  # [N], in packed order: the cell of [B, T] that each character comes from
-    rank: Tensor  # [W]: where each word stands
+    sizes: Values  # [longest word], on the CPU
+    source: Values  # [N], in packed order: the cell of [B, T] that each character comes from
+    rank: Values  # [W]: where each word stands
 
 
 class Bounded(NamedTuple):
     """The characters of each sentence as a sequence, with a boundary before, between and after its words."""
 
-    sizes: Tensor  # [longest], on the CPU
-    source: Tensor  # [N]: the cell of [B, T] that each character comes from
-    place: Tensor  # [N]: where it stands when packed; the places in between are boundaries
-    before: Tensor  # [W]: the place of the boundary before each word
-    after: Tensor  # [W]
+    sizes: Values  # [longest], on the CPU
+    source: Values  # [N]: the cell of [B, T] that each character comes from
+    place: Values  # [N]: where it stands when packed; the places in between are boundaries
+    before: Values  # [W]: the place of the boundary before each word
+    after: Values  # [W]
 
 
 class Joined(NamedTuple):
     """All characters in a row, word after word."""
 
-    source: Tensor  # [N]: the cell of [B, T] that each character comes from
-    word: Tensor  # [N]: its word
+    source: Values  # [N]: the cell of [B, T] that each character comes from
+    word: Values  # [N]: its word
 
 
 class Covered(NamedTuple):
     """The words over each character, and in which of three pools: begins at it, goes on over it, ends at it."""
 
-    word: Tensor  # [N]: each word as often as it has characters, cell by cell of [B, T]
-    row: Tensor  # [N]: 3 word + pool
-    edges: Tensor  # [BT + 1]: where each cell begins, and the end of the last
+    word: Values  # [N]: each word as often as it has characters, cell by cell of [B, T]
+    row: Values  # [N]: 3 word + pool
+    edges: Values  # [BT + 1]: where each cell begins, and the end of the last
 
 
 class Ends(NamedTuple):
     """Where the words of a lattice begin and end."""
 
-    first: Tensor  # [W]: the cell of [B, T] of the first character
-    last: Tensor  # [W]
+    first: Values  # [W]: the cell of [B, T] of the first character
+    last: Values  # [W]
 
 
 def _once(make: Callable[Concatenate[Places, P], Made]) -> Callable[Concatenate[Places, P], Made]:
@@ -109,33 +108,33 @@ def _once(make: Callable[Concatenate[Places, P], Made]) -> Callable[Concatenate[
 
 
 @_once
-def characters(lattice: Lattice, T: int, device: torch.device) -> Packed:
+def characters(lattice: Lattice, T: int, device: Any = None) -> Packed:
     """Sentences of x [B, T, D] as sequences of characters; the answers stand where the characters stood."""
     order = packed_order(lattice.lengths)
     row, column = cells(lattice.lengths)
     (source,) = _move([(row * T + column)[inverse(order.place)]], device)
-    return Packed(torch.from_numpy(order.sizes), source, source, (len(lattice.lengths), T))
+    return Packed(_tensor(order.sizes, device), source, source, (len(lattice.lengths), T))
 
 
 @_once
-def words(segments: Segments, device: torch.device) -> Packed:
+def words(segments: Segments, device: Any = None) -> Packed:
     """Sentences as sequences of words [W, E]; the answers are [B, U], U being the most words of a sentence."""
     order = packed_order(segments.counts)
     row, column = cells(segments.counts)
     U, nth = int(segments.counts.max(initial=0)), inverse(order.place)
     source, target = _move([nth, (row * U + column)[nth]], device)
-    return Packed(torch.from_numpy(order.sizes), source, target, (len(segments.counts), U))
+    return Packed(_tensor(order.sizes, device), source, target, (len(segments.counts), U))
 
 
 @_once
-def spelled(segments: Segments, device: torch.device) -> Spelled:
+def spelled(segments: Segments, device: Any = None) -> Spelled:
     order = packed_order(segments.end - segments.start)
     source, rank = _move([_cells_of_characters(segments)[inverse(order.place)], order.rank], device)
-    return Spelled(torch.from_numpy(order.sizes), source, rank)
+    return Spelled(_tensor(order.sizes, device), source, rank)
 
 
 @_once
-def bounded(segments: Segments, device: torch.device) -> Bounded:
+def bounded(segments: Segments, device: Any = None) -> Bounded:
     """In its sentence, character t of word u stands at t + u + 1: so many characters and boundaries are before it."""
     lengths = np.where(segments.counts > 0, segments.lengths + segments.counts + 1, 0)
     order, first = packed_order(lengths), np.cumsum(lengths) - lengths
@@ -143,17 +142,17 @@ def bounded(segments: Segments, device: torch.device) -> Bounded:
     before = first[segments.sentence] + segments.start + u  # [W]
     word, column = cells(segments.end - segments.start)
     places = [order.place[at] for at in (before[word] + 1 + column, before, before + 1 + segments.end - segments.start)]
-    return Bounded(torch.from_numpy(order.sizes), *_move([_cells_of_characters(segments), *places], device))
+    return Bounded(_tensor(order.sizes, device), *_move([_cells_of_characters(segments), *places], device))
 
 
 @_once
-def joined(segments: Segments, device: torch.device) -> Joined:
+def joined(segments: Segments, device: Any = None) -> Joined:
     word, _ = cells(segments.end - segments.start)
     return Joined(*_move([_cells_of_characters(segments), word], device))
 
 
 @_once
-def covered(lattice: Lattice, T: int, device: torch.device) -> Covered:
+def covered(lattice: Lattice, T: int, device: Any = None) -> Covered:
     long = lattice.end - lattice.start
     word, nth = cells(long)
     cell = (lattice.sentence * T + lattice.start)[word] + nth
@@ -164,13 +163,15 @@ def covered(lattice: Lattice, T: int, device: torch.device) -> Covered:
 
 
 @_once
-def ends(lattice: Lattice, T: int, device: torch.device) -> Ends:
+def ends(lattice: Lattice, T: int, device: Any = None) -> Ends:
     first = lattice.sentence * T
     return Ends(*_move([first + lattice.start, first + lattice.end - 1], device))
 
 
-def prepare(segments: Segments, device: torch.device | str) -> None:
+def prepare(segments: Segments, device: Any) -> None:
     """Make what the GPU may need to know about segments and start its copy, so that a later call has it at hand."""
+    import torch
+
     device = torch.device(device)
     if device.type == "cuda":
         device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
@@ -184,8 +185,21 @@ def _cells_of_characters(segments: Segments) -> Ints:
     return row * int(segments.lengths.max(initial=0)) + column
 
 
-def _move(arrays: Sequence[Ints], device: torch.device) -> Sequence[Tensor]:
-    """All arrays travel as one copy, which the host does not wait for."""
+def _tensor(sizes: Ints, device: Any) -> Values:
+    """As torch wants them, on the CPU; without a device as they are."""
+    if device is None:
+        return sizes
+    import torch
+
+    return torch.from_numpy(sizes)
+
+
+def _move(arrays: Sequence[Ints], device: Any) -> Sequence[Values]:
+    """All arrays travel to a device as one copy, which the host does not wait for; without one they stay."""
+    if device is None:
+        return arrays
+    import torch
+
     flat = torch.from_numpy(np.concatenate(arrays))
     if device.type == "cuda":
         flat = flat.pin_memory()

@@ -1,22 +1,22 @@
-"""Independent pieces of work on as many threads as torch uses.
+"""Independent pieces of work on several threads: as many as torch uses, in a process that has loaded it.
 
 `run_calls` is for calls of a C function: they go to the OpenMP threads that torch already has. Between two operations
-these threads wait busily, so work on threads beside them would get only a part of a core. Where torch's OpenMP library
-cannot be found, and in a forked child, where that library would hang, `run_all` does the calls on threads of its own.
+these threads wait busily, so work on threads beside them would get only a part of a core. Where there is no torch or no
+OpenMP library of it, and in a forked child, where that library would hang, `run_all` does the calls on threads of its
+own.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
-
-import torch
 
 from hanlattice.ops import library
 
@@ -25,11 +25,42 @@ OPENMP = ("libgomp*", "libiomp5*", "libomp*")  # GNU's, Intel's and LLVM's; all 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = Lock()
 _is_fork = False
+_asked = 0  # by `use`
+
+
+def use(count: int) -> None:
+    """Use so many CPU threads in one operation; 0 leaves the choice to the machine, or to torch.
+
+    The C code gives each thread whole sentences and synchronises once a batch; each of torch's own operations waits
+    for its slowest thread. More threads are faster on an idle machine; one is faster where other programs run.
+    """
+    global _asked
+    _asked = count
+    if count and (torch := _torch()):
+        torch.set_num_threads(count)
+
+
+def count() -> int:
+    """How many threads an operation uses: torch's number if it is loaded; else what was asked for, or every core."""
+    if torch := _torch():
+        return int(torch.get_num_threads())
+    asked = _asked or os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if str(asked).isdecimal() and int(asked) else _cores()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _torch() -> Any:
+    """torch, if this process has loaded it; this module never does."""
+    found = sys.modules.get("torch")
+    return found if hasattr(found, "set_num_threads") else None
 
 
 def run_calls(call: Any, tasks: Sequence[ctypes.Structure]) -> list[int]:
     """call(address of a task) for every task: what each returned. call is a `library.function` of one c_void_p."""
-    threads, parallel = torch.get_num_threads(), None if _is_fork else openmp()
+    threads, parallel = count(), None if _is_fork or _torch() is None else openmp()
     results = (ctypes.c_int64 * len(tasks))()
     if threads > 1 and len(tasks) > 1 and parallel:
         addresses = (ctypes.c_void_p * len(tasks))(*map(ctypes.addressof, tasks))
@@ -47,7 +78,7 @@ def run_calls(call: Any, tasks: Sequence[ctypes.Structure]) -> list[int]:
 @cache
 def openmp() -> int | None:
     """The address of GOMP_parallel in the OpenMP library that torch has loaded."""
-    home = Path(torch.__file__).parent
+    home = Path(_torch().__file__).parent
     only_loaded = getattr(os, "RTLD_NOLOAD", None)
     if only_loaded is None:
         return None
@@ -73,7 +104,7 @@ def _c_run() -> Any:
 
 def run_all(tasks: Sequence[Callable[[], object]]) -> None:
     """Do every task, in any order; the caller's thread works too. Put the long ones first."""
-    helpers = min(torch.get_num_threads(), len(tasks)) - 1
+    helpers = min(count(), len(tasks)) - 1
     left = iter(tasks)  # next() on a list's iterator is one step under Python's lock: no task is done twice
     pending = [_pool(helpers).submit(_work, left) for _ in range(helpers)]
     try:

@@ -9,6 +9,7 @@ beside the lexicon. Dictionary files have a word a line, `word TAB anything`, or
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -23,8 +24,8 @@ from hanlattice.files import keep_first, read_text, writing
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.display import counted
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Occurrences, Parts, extend, find
-from hanlattice.text.normal import LONE_SURROGATE, fold
+from hanlattice.text.matcher import Occurrences, Part, Parts, TableMatcher, extend, find
+from hanlattice.text.normal import LONE_SURROGATE, code_points, fold
 
 _JIEBA = re.compile(r"(?P<word>.+?)(?<! ) +(?P<frequency>\d+)( +\S+)?")  # a word ends where spaces begin: linear
 _DIGITS = 18  # of the largest frequency; a longer number is none
@@ -32,7 +33,10 @@ _DIGITS = 18  # of the largest frequency; a longer number is none
 
 def read_words(path: str | Path) -> Iterator[str]:
     """The words of a dictionary file, in order, blank lines left out."""
-    text = read_text(path)
+    return _words_of(read_text(path))
+
+
+def _words_of(text: str) -> Iterator[str]:
     plain = "\t" not in text and " " not in text
     lines = _lines(text)
     return filter(None, map(str.strip, lines if plain else (_entry(line)[0] for line in lines)))
@@ -117,8 +121,9 @@ class Lexicon:
     """Words with stable ids. Threads may share one: what a thread adds, others find from their next text on."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
-        self.words: list[str] = []
-        self._ids: dict[str, int] = {}  # by the folded word, in the order of ids
+        self._text, self._lines = "", 0  # a file's words, a line each, which are not in the next two yet
+        self._words: list[str] = []
+        self._places: dict[str, int] = {}  # by the folded word, in the order of ids
         self._removed = Marks()
         self._chosen: Marks | None = None  # those named since `settle`
         self._parts: Parts = ()  # what matches the words that were there when they were last looked for
@@ -136,7 +141,32 @@ class Lexicon:
         return f"<Lexicon: {counted(len(self), 'word')}>"
 
     def __len__(self) -> int:
-        return len(self.words) - len(self._removed)
+        return self.size - len(self._removed)
+
+    @property
+    def size(self) -> int:
+        """How many ids there are: the words, and those that were removed."""
+        return len(self._words) or self._lines
+
+    @property
+    def words(self) -> list[str]:
+        """The words by their ids, removed ones included."""
+        return self._unfolded()._words
+
+    @property
+    def _ids(self) -> dict[str, int]:
+        return self._unfolded()._places
+
+    def _unfolded(self) -> Lexicon:
+        """With a list and a dict of a file's words: matching needs neither, and they take longer to make."""
+        if self._text:
+            with self._lock:
+                if text := self._text:
+                    words = text.split("\n")[:-1]
+                    self._places = dict(zip(words, range(len(words)), strict=True))
+                    self._words = words
+                    self._text = ""
+        return self
 
     def __iter__(self) -> Iterator[str]:
         return (word for at, word in enumerate(self.words) if at not in self._removed)
@@ -152,7 +182,7 @@ class Lexicon:
     def folded(self, first: int = 0) -> list[str]:
         """The words from this id on as they are matched, removed ones included."""
         with self._lock:
-            return self._last(max(0, len(self.words) - first))
+            return self._last(self.size - first) if self.size > first else []
 
     def add(self, word: str) -> bool:
         """Add a word; False when it is there already, has fewer than two characters, or more than `LONGEST`."""
@@ -249,7 +279,7 @@ class Lexicon:
     def _ready(self) -> Parts:
         """Matchers of the words that are there now, made when they are first needed."""
         with self._lock:
-            before, self._parts = self._parts, extend(self._parts, len(self.words), self._last)
+            before, self._parts = self._parts, extend(self._parts, self.size, self._last)
             if self.on_growth is not None and self._parts is not before:
                 try:
                     self.on_growth(self)  # which may match words itself
@@ -268,7 +298,15 @@ class Lexicon:
 
     def load(self, path: str | Path) -> int:
         """Add the words of a file: one a line, `word TAB anything`, or jieba's `word freq tag`. How many were new."""
-        return self.update(read_words(path))
+        text = read_text(path)
+        if not self.size and (matcher := _plain_words(text)):
+            with self._lock:
+                self._text, self._lines = text, text.count("\n")
+                self._parts = (Part(0, self._lines, matcher),)
+                if self._chosen is not None:
+                    self._chosen.put(np.arange(self.size), True)
+            return self.size
+        return self.update(_words_of(text))
 
 
 def merged_matches(left: Matches, right: Matches) -> Matches:
@@ -278,6 +316,22 @@ def merged_matches(left: Matches, right: Matches) -> Matches:
     text = np.concatenate([np.repeat(texts, left.counts), np.repeat(texts, right.counts)])
     order = np.lexsort((pairs[1], pairs[0], text))  # it keeps the order of equals
     return Matches(left.counts + right.counts, *(column[order] for column in pairs))
+
+
+def _plain_words(text: str) -> TableMatcher | None:
+    """What matches the lines of a text that are words as they are: folded, different, of a length that can be."""
+    codes = code_points(text)
+    ends = np.flatnonzero(codes == ord("\n"))
+    lengths = np.diff(ends, prepend=-1) - 1
+    if not len(ends) or ends[-1] != len(codes) - 1 or lengths.min() < 2 or lengths.max() > LONGEST:
+        return None
+    seen = np.zeros(sys.maxunicode + 1, dtype=bool)
+    seen[codes] = True
+    seen[ord("\n")] = False
+    characters = "".join(map(chr, np.flatnonzero(seen).tolist()))
+    if fold(characters) != characters or remove_space(characters) != characters:
+        return None
+    return TableMatcher.of_lines(codes)
 
 
 def _are_all_new(folded: Sequence[str]) -> bool:

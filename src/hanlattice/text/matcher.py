@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.text.lattice import Ints
-from hanlattice.text.normal import code_points
+from hanlattice.text.normal import Codes, code_points
 
 Nodes = npt.NDArray[np.int32]
 
 SHORT = 200  # characters up to which walking costs less than some dozens of calls into numpy
 _BITS = 21  # of a code point
+_LINE_END = 10
 _FACTOR, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: 2^64 over the golden ratio
 
 
@@ -35,9 +36,23 @@ class TableMatcher:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        keys, last = _levels(patterns)
+        lengths = np.fromiter(map(len, patterns), dtype=np.int64, count=len(patterns))
+        self._build(code_points("".join(patterns)), lengths, np.cumsum(lengths) - lengths)
+
+    @classmethod
+    def of_lines(cls, codes: Codes) -> TableMatcher | None:
+        """Of the lines of a text, all of which end with a line feed; None if one of them comes twice."""
+        ends = np.flatnonzero(codes == _LINE_END)
+        lengths = np.diff(ends, prepend=-1) - 1
+        made = cls.__new__(cls)
+        return made if made._build(codes, lengths, ends - lengths) else None
+
+    def _build(self, codes: Codes, lengths: Ints, first: Ints) -> bool:
+        """Of patterns that are so long and begin there; whether they are all different."""
+        keys, last = _levels(codes.astype(np.int64), lengths, first)
+        count = np.arange(len(lengths))
         self._end = np.full(len(keys) + 1, -1, dtype=np.int32)  # node → index of the pattern that ends there, or −1
-        self._end[last] = np.arange(len(patterns))
+        self._end[last] = count
         bits = max(1, (2 * len(keys)).bit_length())
         self._shift = 64 - bits
         values = self._hash(keys)
@@ -48,6 +63,7 @@ class TableMatcher:
         roots = keys[: np.searchsorted(keys >> _BITS, 1)]
         self._first = np.zeros(sys.maxunicode + 2, dtype=np.int32)  # code point → node; the last one ends every text
         self._first[roots] = np.arange(1, len(roots) + 1)
+        return bool((self._end[last] == count).all())
 
     def find(self, text: str) -> Occurrences:
         return self._walk(text) if len(text) <= SHORT else self._sweep(text)
@@ -111,12 +127,9 @@ class TableMatcher:
         return ((key.view(np.uint64) * np.uint64(_FACTOR)) >> np.uint64(self._shift)).view(np.int64)
 
 
-def _levels(patterns: Sequence[str]) -> tuple[Ints, Ints]:
+def _levels(codes: Ints, lengths: Ints, first: Ints) -> tuple[Ints, Ints]:
     """The key of every node of the trie from node 1 on, level by level, and the node where each pattern ends."""
-    lengths = np.fromiter(map(len, patterns), dtype=np.int64, count=len(patterns))
-    first = np.cumsum(lengths) - lengths
-    codes = code_points("".join(patterns)).astype(np.int64)
-    node = np.zeros(len(patterns), dtype=np.int64)
+    node = np.zeros(len(lengths), dtype=np.int64)
     keys, count, depth = [node[:0]], 1, 0
     going_on = np.flatnonzero(lengths)
     while going_on.size:

@@ -16,6 +16,9 @@ Codes = npt.NDArray[np.int32]
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # UTF-8 cannot carry it
 
 
+_IDEOGRAPHS = 0x4E00, 0x9FFF  # that nothing folds
+
+
 def fold(text: str) -> str:
     """Full-width forms and other one-to-one compatibility forms become plain; a lone surrogate becomes U+FFFD."""
     if text.isascii():
@@ -53,6 +56,10 @@ class CodeTable:
         self._function = function
         self._known = np.full(sys.maxunicode + 1, -1, dtype=np.int32)
 
+    def set_known(self, first: int, last: int) -> None:
+        """These characters stand for themselves."""
+        self._known[first : last + 1] = np.arange(first, last + 1)
+
     def __call__(self, codes: Codes) -> npt.NDArray[np.int32]:
         values = self._known[codes]
         if values.size and values.min() < 0:
@@ -71,4 +78,6 @@ def fold_code_points(codes: Codes) -> str:
 
 @lru_cache(maxsize=1)
 def _folded() -> CodeTable:
-    return CodeTable(lambda character: ord(_fold_character(character)))
+    table = CodeTable(lambda character: ord(_fold_character(character)))
+    table.set_known(*_IDEOGRAPHS)
+    return table

@@ -27,7 +27,17 @@ from hanlattice.models import Bar
 from hanlattice.models.build import Built, build
 from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
-from hanlattice.models.folder import FRAME, LM, WEIGHTS, Model, bar_for, load_model, save_frame, save_weights
+from hanlattice.models.folder import (
+    FRAME,
+    LM,
+    WEIGHTS,
+    Model,
+    bar_for,
+    load_model,
+    save_frame,
+    save_scores,
+    save_weights,
+)
 from hanlattice.models.language_model import language_model_digest
 from hanlattice.models.segmenter import check_segmenter, segmenter_version
 from hanlattice.models.tagger import Tagger
@@ -194,7 +204,6 @@ def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
 
 def part_scores(model: Model, sentences: Sequence[Sentence], known: Collection[str] | None) -> dict[str, Any]:
     """Exact spans; for a segmenter also its words, `known` being those of its training."""
-    model.tagger.eval()
     found = decode(model.tagger, model.indexer, model.indexer.examples(sentences), bar=model.bar())
     gold = [sentence.spans or () for sentence in sentences]
     report = score(gold, found).as_dict()
@@ -291,7 +300,7 @@ def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
     model = load_model(folder, device)
     scores = complete_scores(model, corpora)
     if scores != model.scores:
-        save_weights(folder, model.tagger.state_dict(), scores)
+        save_scores(folder, scores)
     write_card(folder, model, scores)
     log.keep("done", scores=scores)
     (folder / STATE).unlink(missing_ok=True)

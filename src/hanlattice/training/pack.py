@@ -14,6 +14,7 @@ from hanlattice.files import sha256
 from hanlattice.models.compose import learn_from
 from hanlattice.models.compress import compressed
 from hanlattice.models.folder import BEFORE, LM, Model, load_model, save_frame, save_weights
+from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import TwoSources
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
@@ -47,7 +48,7 @@ def pack(
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
-    model = load_model(folder)
+    model = load_model(folder, modules=True)
     if about is None:
         about = about_of(model)  # it may not be true of this model
         about = about if not about or about.startswith(OF_ANOTHER) else f"{OF_ANOTHER}\n\n{about}"
@@ -67,7 +68,7 @@ def pack(
     data = without_places(data)
     data["packed"] |= {"about": about} if about else {}
     save_frame(out, config, model.indexer, data, folder / LM, model.segmenter)
-    tensors = compressed(model.tagger.state_dict(), precision)
+    tensors = compressed({name: tensor.numpy() for name, tensor in _module(model).state_dict().items()}, precision)
     trained = model.scores.get(BEFORE, {}) if "packed" in model.data else model.scores
     before = {part: trained[part] for part in (("dev",) if test else ("dev", "test")) if part in trained}
     scores = {name: value for name, value in model.scores.items() if name not in ("dev", "test", BEFORE)}
@@ -80,6 +81,11 @@ def pack(
     packed = load_model(out)
     write_card(out, packed, scores)
     return packed
+
+
+def _module(model: Model) -> Tagger:
+    assert isinstance(model.tagger, Tagger)
+    return model.tagger
 
 
 def without_places(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,15 +121,16 @@ def _facts(model: Model, precision: str) -> dict[str, Any]:
 
 def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model:
     """The model with the first `count` words of its lexicon, the first `fine` of them in the finer table."""
-    lexicon, table, words = model.indexer.lexicon, model.tagger.lexicon, model.tagger.words
+    tagger, lexicon = _module(model), model.indexer.lexicon
+    table, words = tagger.lexicon, tagger.words
     assert lexicon is not None
     assert table is not None
     fewer = table.first(count, len(table.trained) if fine is None else fine)
-    if model.tagger.pools is not None:
+    if tagger.pools is not None:
         subwords = 0 if model.indexer.subwords is None else len(model.indexer.subwords)
-        model.tagger.pools.counts = model.tagger.pools.counts[: subwords + count]
+        tagger.pools.counts = tagger.pools.counts[: subwords + count]
     if isinstance(words, TwoSources):
         words.words = fewer
     else:
-        model.tagger.words = fewer
+        tagger.words = fewer
     return replace(model, indexer=replace(model.indexer, lexicon=Lexicon(lexicon.words[:count])))

@@ -1,7 +1,8 @@
 """The linear-chain CRF: likelihood, partition, Viterbi, marginals, n-best and the probability of a span.
 
-Each function exists for any tensor (`batched`), as one launch on a GPU (`fused`) and in C (`native`); `reference` holds
-their twins, which enumerate every tagging. See README.md.
+Each function exists for any tensor (`batched`), as one launch on a GPU (`fused`), in C (`native`; for tensors
+`differentiable`) and, for arrays without C, in numpy (`plain`); `reference` holds their twins, which enumerate every
+tagging. Arrays of numpy go in and come out where tensors do, and torch is not imported for them. See README.md.
 """
 
 from __future__ import annotations
@@ -10,24 +11,22 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from hanlattice.ops import gpu
-from hanlattice.ops.crf import batched, native, reference
-from hanlattice.ops.crf.values import FORBIDDEN, CRFScores, TaggedSpans, forbid
+from hanlattice.ops.crf import native, plain
+from hanlattice.ops.crf.values import FORBIDDEN, CRFScores, TaggedSpans, Values, fill_forbidden, forbid
 
 __all__ = [
     "BACKENDS",
     "FORBIDDEN",
     "CRFScores",
     "TaggedSpans",
+    "fill_forbidden",
     "forbid",
     "log_likelihood",
     "log_partition",
     "marginals",
     "nbest",
-    "reference",
     "span_log_probability",
     "viterbi",
 ]
@@ -36,35 +35,35 @@ BACKENDS = ("auto", "batched", "fused", "native", "reference")
 _TRAINS = ("log_partition", "log_likelihood")  # what fused and native have a gradient for; batched has all
 
 
-def log_partition(emissions: Tensor, lengths: Tensor, scores: CRFScores, backend: str = "auto") -> Tensor:
+def log_partition(emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto") -> Values:
     """[B]: the log of the summed weight of all taggings."""
-    value: Tensor = _choose("log_partition", backend, emissions, scores)(emissions, lengths, scores)
+    value: Values = _choose("log_partition", backend, emissions, scores)(emissions, lengths, scores)
     return value
 
 
 def log_likelihood(
-    emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRFScores, backend: str = "auto"
-) -> Tensor:
+    emissions: Values, tags: Values, lengths: Values, scores: CRFScores, backend: str = "auto"
+) -> Values:
     """[B]: the log probability of `tags` [B, T]."""
-    value: Tensor = _choose("log_likelihood", backend, emissions, scores)(emissions, tags, lengths, scores)
+    value: Values = _choose("log_likelihood", backend, emissions, scores)(emissions, tags, lengths, scores)
     return value
 
 
-def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores, backend: str = "auto") -> Tensor:
+def marginals(emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto") -> Values:
     """[B, T, K]: the probability of each tag at each character; zero beyond the lengths."""
-    value: Tensor = _choose("marginals", backend, emissions, scores)(emissions, lengths, scores)
+    value: Values = _choose("marginals", backend, emissions, scores)(emissions, lengths, scores)
     return value
 
 
-def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores, backend: str = "auto") -> tuple[Tensor, Tensor]:
+def viterbi(emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto") -> tuple[Values, Values]:
     """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order."""
     tags, score = _choose("viterbi", backend, emissions, scores)(emissions, lengths, scores)
     return tags, score
 
 
 def nbest(
-    emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int, backend: str = "auto"
-) -> tuple[Tensor, Tensor]:
+    emissions: Values, lengths: Values, scores: CRFScores, n: int, backend: str = "auto"
+) -> tuple[Values, Values]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order.
 
     Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden taggings do count: they
@@ -77,44 +76,63 @@ def nbest(
 
 
 def span_log_probability(
-    emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans, backend: str = "auto"
-) -> Tensor:
+    emissions: Values, lengths: Values, scores: CRFScores, spans: TaggedSpans, backend: str = "auto"
+) -> Values:
     """[S]: the log probability of each tagged span, summed over all that may stand around it.
 
     Where nothing can stand around it the answer is near FORBIDDEN rather than −∞, so that its gradient is finite.
     """
-    value: Tensor = _choose("span_log_probability", backend, emissions, scores)(emissions, lengths, scores, spans)
+    value: Values = _choose("span_log_probability", backend, emissions, scores)(emissions, lengths, scores, spans)
     return value
 
 
-def _choose(name: str, backend: str, emissions: Tensor, scores: CRFScores) -> Callable[..., Any]:
+def _choose(name: str, backend: str, emissions: Values, scores: CRFScores) -> Callable[..., Any]:
+    if isinstance(emissions, np.ndarray):
+        chosen: ModuleType = native if native.takes(name, emissions, scores) else plain
+    else:
+        chosen = _for_tensors(name, backend, emissions, scores)
+    function: Callable[..., Any] = getattr(chosen, name)
+    return function
+
+
+def _for_tensors(name: str, backend: str, emissions: Values, scores: CRFScores) -> ModuleType:
+    import torch
+
+    from hanlattice.ops.crf import batched, reference
+
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in (emissions, *scores))
     chosen = _fastest(name, emissions, scores, trains) if backend == "auto" else _named(backend, emissions)
     if not hasattr(chosen, name):
         raise ValueError(f"{name} has no {backend} backend: use backend='auto'")
     if trains and name not in _TRAINS and chosen is not batched and chosen is not reference:
         raise ValueError(f"{name} has a gradient in backend='batched' alone: use that, 'auto', or torch.no_grad()")
-    function: Callable[..., Any] = getattr(chosen, name)
-    return function
+    return chosen
 
 
-def _fastest(name: str, emissions: Tensor, scores: CRFScores, trains: bool) -> ModuleType:
+def _fastest(name: str, emissions: Values, scores: CRFScores, trains: bool) -> ModuleType:
+    from hanlattice.ops.crf import batched, differentiable
+
     if trains and name not in _TRAINS:
         return batched
     if emissions.is_cuda:
         return _fused() if _fits(name, emissions) else batched
-    return native if native.takes(name, emissions, scores) else batched
+    return differentiable if native.takes(name, emissions, scores) else batched
 
 
-def _fits(name: str, emissions: Tensor) -> bool:
+def _fits(name: str, emissions: Values) -> bool:
+    from hanlattice.ops import gpu
+
     return not gpu.why_not(emissions) and hasattr(_fused(), name) and emissions.shape[2] <= _fused().LARGEST_K
 
 
-def _named(backend: str, emissions: Tensor) -> ModuleType:
+def _named(backend: str, emissions: Values) -> ModuleType:
+    from hanlattice.ops import gpu
+    from hanlattice.ops.crf import batched, differentiable, reference
+
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
     if backend != "fused":
-        return {"batched": batched, "native": native, "reference": reference}[backend]
+        return {"batched": batched, "native": differentiable, "reference": reference}[backend]
     if reason := gpu.why_not(emissions):
         raise ValueError(f"backend='fused' cannot be used: {reason}")
     return _fused()

@@ -94,7 +94,8 @@ def _path_score(chain: _Chain, tags: Tensor, lengths: Tensor, scores: CRFScores)
     last = tags.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)  # [B]
     emitted = chain.emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
     moved = scores.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~chain.mask[:, 1:], 0.0).sum(1)
-    return scores.start[tags[:, 0]] + emitted + moved + scores.end[last]
+    total: Tensor = scores.start[tags[:, 0]] + emitted + moved + scores.end[last]
+    return total
 
 
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
@@ -185,7 +186,8 @@ def _inside(spans: TaggedSpans, emissions: Tensor, scores: CRFScores) -> Tensor:
     tags = spans.tags[:, 1:].masked_fill(beyond, 0)
     before = spans.tags[:, :-1].masked_fill(beyond, 0)
     emitted = emissions[spans.sentence.unsqueeze(1), at.masked_fill(beyond, 0), tags]
-    return (emitted + scores.transitions[before, tags]).masked_fill(beyond, 0.0).sum(1)
+    earned: Tensor = (emitted + scores.transitions[before, tags]).masked_fill(beyond, 0.0).sum(1)
+    return earned
 
 
 def _right_of(spans: TaggedSpans, emissions: Tensor, betas: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:

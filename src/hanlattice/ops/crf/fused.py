@@ -20,7 +20,8 @@ from torch.autograd.function import once_differentiable
 
 from hanlattice.ops import gpu
 from hanlattice.ops.crf import batched
-from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags, differentiable
+from hanlattice.ops.crf.differentiable import differentiable
+from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags
 
 LARGEST_K = 256  # tags: above it the transitions of a sentence do not fit a program's registers
 WARPS = {16: 1, 32: 2, 64: 8, 128: 8, 256: 16}  # for each power of two above the number of tags

@@ -1,22 +1,19 @@
-"""The CRF in C (native_*.c), with the names and signatures of batched.py, for tensors on the CPU.
+"""The CRF in C (native_*.c), with the names and signatures of batched.py, for arrays of numpy.
 
 A batch is cut into runs of sentences for the threads. The cut follows from the batch alone, and no sentence feels it:
-the results do not depend on the number of threads.
+the results do not depend on the number of threads. `differentiable.py` is for tensors.
 """
 
 from __future__ import annotations
 
 from ctypes import Structure, c_int64, c_void_p, sizeof
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from hanlattice.ops import library
-from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags, differentiable
+from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags
 from hanlattice.ops.threads import run_calls
 
 Array = npt.NDArray[Any]
@@ -37,57 +34,58 @@ class _Batch(Structure):
     )
 
 
-def takes(name: str, emissions: Tensor, scores: CRFScores) -> bool:
-    """Whether the library is there, and has this function for these tensors."""
-    if name == "span_log_probability" and scores.start.dtype == torch.float64:
-        return library.available(*scores) and emissions.device.type == "cpu" and emissions.dtype in library.REALS
+def takes(name: str, emissions: Any, scores: CRFScores) -> bool:
+    """Whether the library is there, and has this function for these arrays, or tensors."""
+    if name == "span_log_probability" and library.real_name(scores.start.dtype) == "float64":
+        return library.available(*scores) and library.available(emissions)
     return library.available(emissions, *scores)
 
 
-def _inputs(name: str, emissions: Tensor, lengths: Tensor, scores: CRFScores) -> CRFInputs:
+def inputs(name: str, emissions: Array, lengths: Array, scores: CRFScores) -> CRFInputs:
+    """What C may read, checked."""
     check(emissions, lengths, scores)
     if not takes(name, emissions, scores):
         reason = library.missing() or "it takes tensors on the CPU, all float32 or all float64"
         raise ValueError(f"the native CRF cannot run here: {reason}; use backend='batched'")
-    dense = CRFScores(*(part.contiguous() for part in scores))
-    given = CRFInputs(emissions.contiguous(), lengths.to(torch.int64).contiguous(), dense)
+    dense = CRFScores(*map(np.ascontiguousarray, scores))
+    given = CRFInputs(np.ascontiguousarray(emissions), np.ascontiguousarray(lengths, dtype=np.int64), dense)
     if len(lengths):
-        shortest, longest = (int(edge) for edge in given.lengths.aminmax())
+        shortest, longest = int(given.lengths.min()), int(given.lengths.max())
         if shortest < 1 or longest > emissions.shape[1]:
             raise ValueError(f"lengths must be from 1 to {emissions.shape[1]}, not from {shortest} to {longest}")
     return given
 
 
-def _gold(tags: Tensor, given: CRFInputs) -> Tensor:
+def gold(tags: Array, given: CRFInputs) -> Ints:
     """The tags as C reads them, and nothing in them that would lead it astray."""
     check_tags(given.emissions, tags)
     _, T, K = given.emissions.shape
-    beyond = torch.arange(T) >= given.lengths.unsqueeze(1)
-    gold = tags.to(torch.int64).masked_fill(beyond, 0)
-    if gold.numel():
-        low, high = (int(edge) for edge in gold.aminmax())
-        if low < 0 or high >= K:
-            raise IndexError(f"tags must be from 0 to {K - 1}, not from {low} to {high}")
-    return gold.contiguous()
+    found = np.where(np.arange(T) < given.lengths[:, None], tags.astype(np.int64), 0)
+    if found.size and not 0 <= found.min() <= found.max() < K:
+        raise IndexError(f"tags must be from 0 to {K - 1}, not from {found.min()} to {found.max()}")
+    return found
 
 
 def _run_count(B: int, T: int) -> int:
     return min(B, RUNS) if B * T > SMALL else min(B, 1)
 
 
-def _call(name: str, given: CRFInputs, by_score: Tensor | None = None, **asked: Tensor | Array | int | None) -> None:
+def _call(name: str, given: CRFInputs, by_score: Array | None = None, **asked: Array | int | None) -> None:
     """C's function for each run of sentences. `by_score` [runs, K + 2, K] has one place for each of them."""
     B, T, K = given.emissions.shape
     runs = _run_count(B, T)
-    inputs = {"emissions": given.emissions, "lengths": given.lengths, **given.scores._asdict()}
-    fields = {field: _plain(value) for field, value in (inputs | asked).items()}
+    arrays = {"emissions": given.emissions, "lengths": given.lengths, **given.scores._asdict()}
+    fields = {
+        field: value.ctypes.data if isinstance(value, np.ndarray) else value
+        for field, value in (arrays | asked).items()
+    }
     tasks = [
         _Batch(size=sizeof(_Batch), low=B * run // runs, high=B * (run + 1) // runs, T=T, K=K, **fields)
         for run in range(runs)
     ]
     if by_score is not None:
         for task, place in zip(tasks, by_score, strict=True):
-            task.by_score = place.data_ptr()
+            task.by_score = place.ctypes.data
     for status in run_calls(library.function(name, given.scores.start.dtype, c_void_p), tasks):
         if status == -1:
             raise RuntimeError(f"{name} of the C library is older than this package: install hanlattice again")
@@ -95,105 +93,76 @@ def _call(name: str, given: CRFInputs, by_score: Tensor | None = None, **asked: 
             raise MemoryError(f"{name}: no memory for sentences of {T} characters and {K} tags")
 
 
-def _plain(value: Tensor | Array | int | None) -> int | None:
-    """A number as it is, an array as its address."""
-    if isinstance(value, Tensor):
-        return value.data_ptr()
-    return value.ctypes.data if isinstance(value, np.ndarray) else value
+def value(given: CRFInputs, tags: Ints | None, alphas: Array | None = None) -> Array:
+    """[B]: log Z, or the log likelihood of tags; `alphas`, like the emissions, is filled for `gradient`."""
+    found = np.empty(len(given.lengths), dtype=given.emissions.dtype)
+    _call("crf_forward", given, tags=tags, alphas=alphas, value=found)
+    return found
 
 
-class _Value(torch.autograd.Function):
-    """log Z, or the log likelihood of tags."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, gradient: bool, tags: Tensor | None, lengths: Tensor, emissions: Tensor, *scores: Tensor
-    ) -> Tensor:
-        given = CRFInputs(emissions, lengths, CRFScores(*scores))
-        value = emissions.new_empty(len(lengths))
-        alphas = torch.empty_like(emissions) if gradient else None
-        _call("crf_forward", given, tags=tags, alphas=alphas, value=value)
-        ctx.save_for_backward(tags, alphas, lengths, emissions, *scores)
-        return value
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        tags, alphas, lengths, emissions, *scores = ctx.saved_tensors
-        given = CRFInputs(emissions, lengths, CRFScores(*scores))
-        by_emission, by_score = _gradient(given, tags, alphas, gradient.contiguous(), by_scores=True)
-        return None, None, None, by_emission, by_score[-2], by_score[:-2], by_score[-1]
-
-
-def _gradient(
-    given: CRFInputs, tags: Tensor | None, alphas: Tensor, gradient: Tensor, by_scores: bool
-) -> tuple[Tensor, Tensor]:
+def gradient(
+    given: CRFInputs, tags: Ints | None, alphas: Array, by_value: Array, by_scores: bool
+) -> tuple[Array, Array]:
     """By the emissions, [B, T, K], and by transitions, start and end, [K + 2, K]: one sum a run, added in order."""
     B, T, K = given.emissions.shape
-    by_emission = torch.empty_like(given.emissions)
-    by_score = given.emissions.new_empty(_run_count(B, T) if by_scores else 0, K + 2, K)
-    asked = {"tags": tags, "alphas": alphas, "gradient": gradient, "by_emission": by_emission}
+    by_emission = np.empty_like(given.emissions)
+    by_score = np.empty((_run_count(B, T) if by_scores else 0, K + 2, K), dtype=given.emissions.dtype)
+    asked = {"tags": tags, "alphas": alphas, "gradient": by_value, "by_emission": by_emission}
     _call("crf_backward", given, by_score if by_scores else None, **asked)
     return by_emission, by_score.sum(0)
 
 
-def log_partition(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
+def log_partition(emissions: Array, lengths: Array, scores: CRFScores) -> Array:
     """[B]: the log of the summed weight of all taggings."""
-    return differentiable(_Value, _inputs("log_partition", emissions, lengths, scores), None)
+    return value(inputs("log_partition", emissions, lengths, scores), None)
 
 
-def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
+def log_likelihood(emissions: Array, tags: Array, lengths: Array, scores: CRFScores) -> Array:
     """[B]: the log probability of `tags` [B, T]."""
-    given = _inputs("log_likelihood", emissions, lengths, scores)
-    return differentiable(_Value, given, _gold(tags, given))
+    given = inputs("log_likelihood", emissions, lengths, scores)
+    return value(given, gold(tags, given))
 
 
-@torch.no_grad()
-def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
-    """[B, T, K]: the probability of each tag at each character; zero beyond the lengths. Without a gradient."""
-    given = _inputs("marginals", emissions, lengths, scores)
-    value, alphas = given.emissions.new_ones(len(lengths)), torch.empty_like(given.emissions)
-    _call("crf_forward", given, alphas=alphas, value=value)
-    return _gradient(given, None, alphas, torch.ones_like(value), by_scores=False)[0]
+def marginals(emissions: Array, lengths: Array, scores: CRFScores) -> Array:
+    """[B, T, K]: the probability of each tag at each character; zero beyond the lengths."""
+    given = inputs("marginals", emissions, lengths, scores)
+    alphas = np.empty_like(given.emissions)
+    return gradient(given, None, alphas, np.ones_like(value(given, None, alphas)), by_scores=False)[0]
 
 
-@torch.no_grad()
-def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tensor, Tensor]:
+def viterbi(emissions: Array, lengths: Array, scores: CRFScores) -> tuple[Ints, Array]:
     """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order."""
-    given = _inputs("viterbi", emissions, lengths, scores)
-    tags, score = emissions.new_empty(emissions.shape[:2], dtype=torch.int64), emissions.new_empty(len(lengths))
+    given = inputs("viterbi", emissions, lengths, scores)
+    tags, score = np.empty(emissions.shape[:2], dtype=np.int64), np.empty(len(lengths), dtype=emissions.dtype)
     _call("crf_viterbi", given, tags=tags, value=score)
     return tags, score
 
 
-@torch.no_grad()
-def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tuple[Tensor, Tensor]:
+def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int) -> tuple[Ints, Array]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order."""
-    given = _inputs("nbest", emissions, lengths, scores)
+    given = inputs("nbest", emissions, lengths, scores)
     B, T, _ = emissions.shape
-    tags, score = emissions.new_empty(B, n, T, dtype=torch.int64), emissions.new_empty(B, n)
+    tags, score = np.empty((B, n, T), dtype=np.int64), np.empty((B, n), dtype=emissions.dtype)
     _call("crf_nbest", given, n=n, tags=tags, value=score)
     return tags, score
 
 
-@torch.no_grad()
-def span_log_probability(emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans) -> Tensor:
-    """[S]: the log probability of each tagged span, summed over all that may stand around it. Without a gradient.
+def span_log_probability(emissions: Array, lengths: Array, scores: CRFScores, spans: TaggedSpans) -> Array:
+    """[S]: the log probability of each tagged span, summed over all that may stand around it.
 
-    In the dtype of the scores: float32 emissions need not be made float64 for it. The spans are sorted by numpy, since
-    torch would wake its threads for them, which costs more than all the rest.
+    In the dtype of the scores: float32 emissions need not be made float64 for it.
     """
-    given = _inputs("span_log_probability", emissions, lengths, scores)
+    given = inputs("span_log_probability", emissions, lengths, scores)
     sentence, start, end, tags = (np.asarray(part, dtype=np.int64) for part in spans[:4])
-    asked = _SpanArrays(sentence, start, end, tags, np.asarray(spans.blocked_next, dtype=np.bool_))
+    asked = TaggedSpans(sentence, start, end, tags, np.asarray(spans.blocked_next, dtype=np.bool_))
     _check_spans(given, asked)
-    order = np.argsort(sentence, kind="stable")
+    order = np.argsort(asked.sentence, kind="stable")
     within, low, high, tagged, blocked = (np.ascontiguousarray(part[order]) for part in asked)
-    answer = scores.start.new_empty(len(order))
+    answer = np.empty(len(order), dtype=given.scores.start.dtype)
     _call(
         "crf_spans",
         given,
-        longest=tags.shape[1],
+        longest=tagged.shape[1],
         first=np.searchsorted(within, np.arange(len(lengths) + 1)),
         span_start=low,
         span_end=high,
@@ -202,32 +171,22 @@ def span_log_probability(emissions: Tensor, lengths: Tensor, scores: CRFScores, 
         single=None if emissions.dtype == answer.dtype else given.emissions,
         value=answer,
     )
-    in_order = torch.empty_like(answer)
-    in_order.numpy()[order] = answer.numpy()
+    in_order = np.empty_like(answer)
+    in_order[order] = answer
     return in_order
 
 
-class _SpanArrays(NamedTuple):
-    """TaggedSpans in numpy."""
-
-    sentence: Ints
-    start: Ints
-    end: Ints
-    tags: Ints  # [S, L]
-    blocked: npt.NDArray[np.bool_]  # [S, K]
-
-
-def _check_spans(given: CRFInputs, spans: _SpanArrays) -> None:
+def _check_spans(given: CRFInputs, spans: TaggedSpans) -> None:
     """What C would follow outside the batch is an IndexError, as it is where torch looks up."""
     (B, _, K), (S, L) = given.emissions.shape, spans.tags.shape
-    if spans.blocked.shape != (S, K) or any(len(part) != S for part in spans):
+    if spans.blocked_next.shape != (S, K) or any(len(part) != S for part in spans):
         shapes = ", ".join(str(part.shape) for part in spans)
         raise ValueError(f"spans must be [S], their tags [S, L] and blocked_next [S, {K}], not {shapes}")
     if not S:
         return
     if not 0 <= spans.sentence.min() <= spans.sentence.max() < B:
         raise IndexError(f"spans must be of sentences from 0 to {B - 1}, not of {spans.sentence}")
-    long, ends = spans.end - spans.start, given.lengths.numpy()[spans.sentence]
+    long, ends = spans.end - spans.start, given.lengths[spans.sentence]
     if not ((spans.start >= 0) & (long > 0) & (long <= L) & (spans.end <= ends)).all():
         raise IndexError("each span must lie in its sentence, hold a character and have a tag for each")
     beyond = np.arange(L) >= long[:, None]

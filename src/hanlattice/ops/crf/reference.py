@@ -20,7 +20,8 @@ def _score(emissions: Tensor, tagging: Tagging, scores: CRFScores) -> Tensor:
         total = total + emissions[t, tag]
     for left, right in pairwise(tagging):
         total = total + scores.transitions[left, right]
-    return total
+    score: Tensor = total
+    return score
 
 
 def _sentences(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Iterator[tuple[list[Tagging], Tensor]]:

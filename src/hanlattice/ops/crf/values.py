@@ -1,12 +1,15 @@
-"""What both CRF siblings are given: the scores of a chain, what is forbidden in it, and spans to ask about."""
+"""What every CRF sibling is given: the scores of a chain, what is forbidden in it, and spans to ask about.
+
+The values are arrays of numpy, or tensors; nothing here needs to know which.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.autograd import Function
+import numpy as np
+
+Values = Any  # arrays of numpy, or tensors
 
 # The score of a forbidden step. Finite, so that no gradient is ever ∞ − ∞; so low that exp() of it is an exact 0 in
 # float32 and float64 beside anything legal; and so far from the largest float32 that the worst path of a sentence of a
@@ -17,16 +20,16 @@ FORBIDDEN = -1e6
 class CRFScores(NamedTuple):
     """What a tagging earns besides its emissions."""
 
-    start: Tensor  # [K]: the first tag
-    transitions: Tensor  # [K, K]: from, to
-    end: Tensor  # [K]: the last tag
+    start: Values  # [K]: the first tag
+    transitions: Values  # [K, K]: from, to
+    end: Values  # [K]: the last tag
 
 
 class CRFInputs(NamedTuple):
     """What compiled code reads: dense, of one dtype, the lengths checked or safe."""
 
-    emissions: Tensor  # [B, T, K]
-    lengths: Tensor  # [B]
+    emissions: Values  # [B, T, K]
+    lengths: Values  # [B]
     scores: CRFScores
 
 
@@ -37,31 +40,26 @@ class TaggedSpans(NamedTuple):
     follows, so nothing is blocked.
     """
 
-    sentence: Tensor  # [S]
-    start: Tensor  # [S]
-    end: Tensor  # [S]
-    tags: Tensor  # [S, L]: what stands beyond end − start does not matter
-    blocked_next: Tensor  # [S, K], bool
+    sentence: Values  # [S]
+    start: Values  # [S]
+    end: Values  # [S]
+    tags: Values  # [S, L]: what stands beyond end − start does not matter
+    blocked_next: Values  # [S, K], bool
 
 
-def forbid(scores: CRFScores, allowed_start: Tensor, allowed_between: Tensor, allowed_end: Tensor) -> CRFScores:
+def forbid(scores: CRFScores, allowed_start: Values, allowed_between: Values, allowed_end: Values) -> CRFScores:
     """The scores with every step that is not allowed set to FORBIDDEN; what is forbidden gets no gradient."""
-    return CRFScores(
-        scores.start.masked_fill(~allowed_start, FORBIDDEN),
-        scores.transitions.masked_fill(~allowed_between, FORBIDDEN),
-        scores.end.masked_fill(~allowed_end, FORBIDDEN),
-    )
+    return CRFScores(*map(fill_forbidden, scores, (~allowed_start, ~allowed_between, ~allowed_end)))
 
 
-def differentiable(function: type[Function], given: CRFInputs, tags: Tensor | None) -> Tensor:
-    """The [B] values of a function of (whether a gradient is wanted, tags, lengths, emissions, *scores)."""
-    inputs = (given.emissions, *given.scores)
-    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
-    values: Tensor = function.apply(gradient, tags, given.lengths, *inputs)  # type: ignore[no-untyped-call]
-    return values
+def fill_forbidden(values: Values, forbidden: Values) -> Values:
+    """The values, with FORBIDDEN where this is true."""
+    if isinstance(values, np.ndarray):
+        return np.where(forbidden, values.dtype.type(FORBIDDEN), values)
+    return values.masked_fill(forbidden, FORBIDDEN)
 
 
-def check(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> None:
+def check(emissions: Values, lengths: Values, scores: CRFScores) -> None:
     """Shapes that do not fit are a ValueError: compiled code would read past the end of them."""
     if emissions.ndim != 3 or tuple(lengths.shape) != (emissions.shape[0],):
         raise ValueError(
@@ -75,6 +73,6 @@ def check(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> None:
             raise ValueError(f"{name} must be {shape} for {K} tags, not {tuple(part.shape)}")
 
 
-def check_tags(emissions: Tensor, tags: Tensor) -> None:
-    if tags.shape != emissions.shape[:2]:
+def check_tags(emissions: Values, tags: Values) -> None:
+    if tuple(tags.shape) != tuple(emissions.shape[:2]):
         raise ValueError(f"tags must be {tuple(emissions.shape[:2])} as the emissions are, not {tuple(tags.shape)}")

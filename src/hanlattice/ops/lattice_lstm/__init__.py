@@ -1,5 +1,7 @@
 """The lattice LSTM as pure functions, and the choice among its backends, which all give the same numbers.
 
+Tensors have all backends. Arrays of numpy, for which torch is not imported, have C and, without it, `trace`.
+
 README.md beside this file has the equations and the memory layout.
 """
 
@@ -7,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from hanlattice.errors import InputError
-from hanlattice.ops import gpu, library
-from hanlattice.ops.lattice_lstm import batched, native, reference
-from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_index, take, weight_shapes
+from hanlattice.ops import library
+from hanlattice.ops.lattice_lstm import native, trace
+from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, weight_shapes
 from hanlattice.text.lattice import Lattice
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 __all__ = [
     "BACKENDS",
@@ -24,7 +30,6 @@ __all__ = [
     "choose",
     "lattice_lstm",
     "prepare",
-    "reference",
     "resolve",
     "runnable",
 ]
@@ -33,31 +38,31 @@ BACKENDS = ("auto", "auto-fp32", "reference", "batched", "native", "fused", "fus
 PRECISION = "bf16"  # of "fused": the fastest, and as good (README.md)
 
 # (x, word_x, lattice, weights of one direction or of both, coupled) → h [B, T, N·H]
-Backend = Callable[[Tensor, Tensor, Lattice, Sequence[LatticeLSTMWeights], bool], Tensor]
+Backend = Callable[[Any, Any, Lattice, Sequence[LatticeLSTMWeights], bool], Any]
 
 
 def lattice_lstm(
-    x: Tensor,
-    word_x: Tensor,
+    x: Any,
+    word_x: Any,
     lattice: Lattice,
     weights: LatticeLSTMWeights,
     coupled: bool = True,
     backend: str = "auto",
-) -> Tensor:
+) -> Any:
     """One direction: x [B, T, D], word_x [W, E] in the lattice's word order → h [B, T, H], zero after a sentence."""
     check(x, word_x, lattice, weights, coupled)
     return choose(backend, x)(x, word_x, lattice, [weights], coupled)
 
 
 def bidirectional(
-    x: Tensor,
-    word_x: Tensor,
+    x: Any,
+    word_x: Any,
     lattice: Lattice,
     forward: LatticeLSTMWeights,
     backward: LatticeLSTMWeights,
     coupled: bool = True,
     backend: str = "auto",
-) -> Tensor:
+) -> Any:
     """Both directions, side by side: [B, T, 2H]. The backward one reads the mirrored sentences and mirrored words."""
     check(x, word_x, lattice, forward, coupled)
     check_weights(x, word_x, backward, coupled)
@@ -68,6 +73,8 @@ def bidirectional(
 
 def prepare(lattice: Lattice, device: torch.device | str) -> None:
     """Make what the GPU needs to know about a lattice and start its copy, so that a later call need not wait for it."""
+    import torch
+
     x = torch.empty(0, dtype=torch.float32, device=device)
     if x.is_cuda and not why_not_fused(x):
         from hanlattice.ops.lattice_lstm.fused import schedule
@@ -75,7 +82,7 @@ def prepare(lattice: Lattice, device: torch.device | str) -> None:
         schedule(lattice, x.device)
 
 
-def check(x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool) -> None:
+def check(x: Any, word_x: Any, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool) -> None:
     """Refuse shapes that do not fit here, with their names, rather than inside a matrix product."""
     if x.ndim != 3 or word_x.ndim != 2:
         raise ValueError(f"x must be [B, T, D] and word_x [W, E], not {tuple(x.shape)} and {tuple(word_x.shape)}")
@@ -89,7 +96,7 @@ def check(x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeigh
     check_weights(x, word_x, weights, coupled)
 
 
-def check_weights(x: Tensor, word_x: Tensor, weights: LatticeLSTMWeights, coupled: bool) -> None:
+def check_weights(x: Any, word_x: Any, weights: LatticeLSTMWeights, coupled: bool) -> None:
     shapes = weight_shapes(x.shape[2], word_x.shape[1], weights.hidden, coupled)
     for name, tensor, shape in zip(weights._fields, weights, shapes, strict=True):
         if tuple(tensor.shape) != shape:
@@ -109,8 +116,12 @@ def resolve(name: str, x: Tensor) -> str:
     return f"fused-{PRECISION}" if name == "fused" else name
 
 
-def choose(name: str, x: Tensor) -> Backend:
-    """The backend of this name for tensors like x."""
+def choose(name: str, x: Any) -> Backend:
+    """The backend of this name for tensors like x, or for arrays."""
+    if isinstance(x, np.ndarray):
+        return native.directions if library.available(x) else _plain
+    from hanlattice.ops.lattice_lstm import batched
+
     name = resolve(name, x)
     if name.startswith("fused"):
         return _fused(name, x)
@@ -122,14 +133,15 @@ def choose(name: str, x: Tensor) -> Backend:
 def _best(x: Tensor) -> str:
     if x.is_cuda and not why_not_fused(x):
         return "fused"
-    return "native" if native.available(x) else "batched"
+    return "native" if library.available(x) else "batched"
 
 
 def why_not_fused(x: Tensor) -> str:
     """What keeps the fused kernels from such tensors; "" if nothing does."""
-    if x.dtype != torch.float32:
-        return f"it takes float32, not {str(x.dtype).removeprefix('torch.')}"
-    return gpu.why_not(x)
+    from hanlattice.ops import gpu
+
+    kind = library.real_name(x.dtype)
+    return gpu.why_not(x) if kind == "float32" else f"it takes float32, not {kind}"
 
 
 def _fused(name: str, x: Tensor) -> Backend:
@@ -143,15 +155,29 @@ def _fused(name: str, x: Tensor) -> Backend:
 def _native(x: Tensor) -> Backend:
     if reason := library.missing():
         raise InputError(f"the backend native cannot be used: {reason}")
-    if not native.available(x):
+    if not library.available(x):
         raise InputError(f"the backend native takes float32 or float64 on the CPU, not {x.dtype} on {x.device}")
-    return native.directions
+    from hanlattice.ops.lattice_lstm import differentiable
+
+    return differentiable.directions
+
+
+def _plain(x: Any, word_x: Any, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool) -> Any:
+    """Of arrays, without the C library."""
+    if len(weights) == 1:
+        return trace.lattice_lstm(x, word_x, lattice, weights[0], coupled).h
+    return np.concatenate([each.h for each in trace.bidirectional(x, word_x, lattice, weights, coupled)], axis=2)
 
 
 def _reference(
     x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
 ) -> Tensor:
     """The second direction reads mirrored sentences and mirrored words."""
+    import torch
+
+    from hanlattice.ops.lattice_lstm import reference
+    from hanlattice.ops.lattice_lstm.batched import mirror_index, take
+
     ahead = reference.lattice_lstm(x, word_x, lattice, weights[0], coupled)
     if len(weights) == 1:
         return ahead

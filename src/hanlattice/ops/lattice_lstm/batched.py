@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_index, take
+from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_places
 from hanlattice.text.lattice import Lattice
 
 
@@ -28,6 +28,16 @@ def directions(
     flip = mirror_index(lattice, x)
     ahead, back = side_by_side([x, take(x, flip)], word_x, [lattice, lattice.reversed()], weights, coupled)
     return torch.cat([ahead, take(back, flip)], dim=-1)
+
+
+def mirror_index(lattice: Lattice, like: Tensor) -> Tensor:
+    """`mirror_places` of x [B, T, D], where x is."""
+    return torch.from_numpy(mirror_places(lattice, like.shape[1])).to(like.device)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """x [B, T, D] with the rows of each sentence in the order of index [B, T]."""
+    return x.gather(1, index[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def side_by_side(

@@ -61,4 +61,5 @@ def mix(shares: Tensor, parts: list[Tensor]) -> Tensor:
 def word_cell(x_w: Tensor, h: Tensor, c: Tensor, weights: LatticeLSTMWeights) -> Tensor:
     """The cell of a word that begins at the character whose state is (h, c)."""
     i, f, g = (x_w @ weights.word_input + h @ weights.word_hidden + weights.word_bias).chunk(3)
-    return f.sigmoid() * c + i.sigmoid() * g.tanh()
+    cell: Tensor = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return cell

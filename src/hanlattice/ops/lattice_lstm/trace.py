@@ -1,19 +1,21 @@
-"""The lattice LSTM, watched: the same cell as `reference`, with what share of each cell came from where.
+"""The lattice LSTM in numpy, watched: the same cell as `reference`, with what share of each cell came from where.
 
-Plain torch, one step a character for the whole batch. It is for looking at a few sentences, so nothing is tuned.
+One step a character for the whole batch. It shows `explain` the shares, and computes the states where there is no C
+library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
-from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_index, take
+from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, mirror_places
 from hanlattice.text.lattice import Ints, Lattice
+
+Array = npt.NDArray[Any]
 
 
 class Traced(NamedTuple):
@@ -23,10 +25,10 @@ class Traced(NamedTuple):
     and before are i and f over their sum, which is 1 in a coupled cell. So shares sum to one at each character.
     """
 
-    h: Tensor  # [B, T, H]
-    own: Tensor  # [B, T, H]: of the character's own input
-    before: Tensor  # [B, T, H]: of the cell before
-    words: Tensor  # [W, H]: of each word, at the character where it arrives
+    h: Array  # [B, T, H]
+    own: Array  # [B, T, H]: of the character's own input
+    before: Array  # [B, T, H]: of the cell before
+    words: Array  # [W, H]: of each word, at the character where it arrives
 
 
 class Both(NamedTuple):
@@ -35,72 +37,70 @@ class Both(NamedTuple):
 
 
 def lattice_lstm(
-    x: Tensor, word_x: Tensor, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool = True
+    x: Array, word_x: Array, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool = True
 ) -> Traced:
     """One direction: x [B, T, D], word_x [W, E] in the lattice's word order."""
     (B, T, _), H = x.shape, weights.hidden
-    real = torch.arange(T)[None] < torch.from_numpy(lattice.lengths.copy())[:, None]
-    real = real[:, :, None].to(x.device)  # [B, T, 1]
-    x = torch.where(real, x, 0)
+    real = (np.arange(T) < lattice.lengths[:, None])[:, :, None]  # [B, T, 1]
+    x = np.where(real, x, x.dtype.type(0))
+    char, link = x @ weights.char_input + weights.char_bias, x @ weights.link_input + weights.link_bias
+    word_gates = word_x @ weights.word_input + weights.word_bias  # [W, 3H]
     starting, ending = _by_step(lattice.start, T), _by_step(lattice.end - 1, T)
-    row = torch.from_numpy(lattice.sentence.copy()).to(x.device)
-    word_cells, word_shares = x.new_zeros(len(lattice), H), x.new_zeros(len(lattice), H)
-    h = c = x.new_zeros(B, H)
-    steps: list[tuple[Tensor, Tensor, Tensor]] = []
+    row = lattice.sentence
+    word_cells, word_shares = (np.zeros((len(lattice), H), dtype=x.dtype) for _ in range(2))
+    h = c = np.zeros((B, H), dtype=x.dtype)
+    states, owns, befores = (np.zeros((B, T, H), dtype=x.dtype) for _ in range(3))
     for t in range(T):
-        i, f, o, g = _gates(x[:, t], h, weights, coupled)
-        both = (i + f).clamp_min(torch.finfo(x.dtype).tiny)
+        i, f, o, g = _gates(char[:, t] + h @ weights.char_hidden, coupled)
+        both = np.maximum(i + f, np.finfo(x.dtype).tiny)
         own, before = i / both, f / both
         mixed = f * c + i * g
-        if len(here := ending[t].to(x.device)):
+        if len(here := ending[t]):
             b, cells = row[here], word_cells[here]
-            a = torch.sigmoid(x[b, t] @ weights.link_input + cells @ weights.link_hidden + weights.link_bias)
-            total = i.exp().index_add(0, b, a.exp())  # [B, H]
-            closes = torch.zeros(B, 1, dtype=torch.bool, device=x.device).index_fill(0, b, True)
-            own, before = torch.where(closes, i.exp() / total, own), torch.where(closes, 0, before)
-            word_shares[here] = a.exp() / total[b]
-            mixed = torch.where(closes, (own * g).index_add(0, b, word_shares[here] * cells), mixed)
+            weight = np.exp(sigmoid(link[b, t] + cells @ weights.link_hidden))
+            total = np.exp(i)  # [B, H]
+            np.add.at(total, b, weight)
+            closes = np.zeros((B, 1), dtype=bool)
+            closes[b] = True
+            own, before = np.where(closes, np.exp(i) / total, own), np.where(closes, 0, before)
+            word_shares[here] = weight / total[b]
+            arrived = own * g
+            np.add.at(arrived, b, word_shares[here] * cells)
+            mixed = np.where(closes, arrived, mixed)
         c = mixed
-        h = o * torch.tanh(c)
-        steps.append((h, own, before))
-        if len(here := starting[t].to(x.device)):
-            word_cells[here] = _word_cells(word_x[here], h[row[here]], c[row[here]], weights)
-    if not steps:
-        empty = x.new_zeros(B, 0, H)
-        return Traced(empty, empty, empty, word_shares)
-    h, own, before = (torch.where(real, torch.stack(each, dim=1), 0) for each in zip(*steps, strict=True))
+        h = o * np.tanh(c)
+        states[:, t], owns[:, t], befores[:, t] = h, own, before
+        if len(here := starting[t]):
+            gates = word_gates[here] + h[row[here]] @ weights.word_hidden
+            i, f = sigmoid(gates[:, :H]), sigmoid(gates[:, H : 2 * H])
+            word_cells[here] = f * c[row[here]] + i * np.tanh(gates[:, 2 * H :])
+    h, own, before = (np.where(real, each, x.dtype.type(0)) for each in (states, owns, befores))
     return Traced(h, own, before, word_shares)
 
 
 def bidirectional(
-    x: Tensor, word_x: Tensor, lattice: Lattice, weights: Iterable[LatticeLSTMWeights], coupled: bool = True
+    x: Array, word_x: Array, lattice: Lattice, weights: Iterable[LatticeLSTMWeights], coupled: bool = True
 ) -> Both:
     """Both directions, each with its characters in the text's order. The backward one's words arrive at their first."""
     forward, backward = weights
-    flip = mirror_index(lattice, x)
-    back = lattice_lstm(take(x, flip), word_x, lattice.reversed(), backward, coupled)
-    turned = Traced(take(back.h, flip), take(back.own, flip), take(back.before, flip), back.words)
-    return Both(lattice_lstm(x, word_x, lattice, forward, coupled), turned)
+    flip = mirror_places(lattice, x.shape[1])[:, :, None]
+    back = lattice_lstm(np.take_along_axis(x, flip, 1), word_x, lattice.reversed(), backward, coupled)
+    h, own, before = (np.take_along_axis(each, flip, 1) for each in back[:3])
+    return Both(lattice_lstm(x, word_x, lattice, forward, coupled), Traced(h, own, before, back.words))
 
 
-def _by_step(places: Ints, steps: int) -> list[Tensor]:
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-np.maximum(x, -80)))  # below, exp() would overflow, and nothing be left of it anyway
+
+
+def _by_step(places: Ints, steps: int) -> list[Ints]:
     """For each step the words that have it for their place."""
     order = np.argsort(places, kind="stable")
-    edges = np.searchsorted(places[order], np.arange(1, steps))
-    return [torch.from_numpy(part) for part in np.split(order, edges)] if steps else []
+    return np.split(order, np.searchsorted(places[order], np.arange(1, steps))) if steps else []
 
 
-def _gates(x: Tensor, h: Tensor, weights: LatticeLSTMWeights, coupled: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _gates(gates: Array, coupled: bool) -> tuple[Array, Array, Array, Array]:
     """i, f, o, g of one character of each sentence, [B, H] each."""
-    gates = x @ weights.char_input + h @ weights.char_hidden + weights.char_bias
-    if coupled:
-        i, o, g = gates.chunk(3, dim=1)
-        return i.sigmoid(), 1 - i.sigmoid(), o.sigmoid(), g.tanh()
-    i, f, o, g = gates.chunk(4, dim=1)
-    return i.sigmoid(), f.sigmoid(), o.sigmoid(), g.tanh()
-
-
-def _word_cells(word_x: Tensor, h: Tensor, c: Tensor, weights: LatticeLSTMWeights) -> Tensor:
-    """c^w [N, H] of words that begin at characters whose states are (h, c)."""
-    i, f, g = (word_x @ weights.word_input + h @ weights.word_hidden + weights.word_bias).chunk(3, dim=1)
-    return f.sigmoid() * c + i.sigmoid() * g.tanh()
+    parts = np.split(gates, 3 if coupled else 4, axis=1)
+    i, o, g = sigmoid(parts[0]), sigmoid(parts[-2]), np.tanh(parts[-1])
+    return i, 1 - i if coupled else sigmoid(parts[1]), o, g

@@ -1,19 +1,22 @@
-"""Known before decoding, and put into the emissions: gaps that must or must not be cut, and the user's own words."""
+"""Known before decoding, and put into the emissions: gaps that must or must not be cut, and the user's own words.
+
+Emissions and gaps are arrays of numpy with the runtime's CRF, tensors with that of `nn`.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
+from typing import Any
 
-from hanlattice.nn.crf import CRF
-from hanlattice.ops.crf import FORBIDDEN
+import numpy as np
+
+from hanlattice.ops.crf import fill_forbidden
 from hanlattice.text.boundaries import CUT, JOIN, SPACED
 from hanlattice.text.lattice import Ints, cells
 
+Values = Any  # an array of numpy, or a tensor
 
-def constrain(crf: CRF, emissions: Tensor, gaps: Tensor) -> Tensor:
+
+def constrain(crf: Any, emissions: Values, gaps: Values) -> Values:
     """The emissions under known gaps [B, T] before characters: a CUT forbids tags inside a span, a JOIN others.
 
     A span goes on after a SPACED gap if all of its gaps are. So a character that has one on one side alone may be
@@ -23,14 +26,14 @@ def constrain(crf: CRF, emissions: Tensor, gaps: Tensor) -> Tensor:
     spaced, middle = gaps == SPACED, ~begins & ~crf.allowed_end
     cut = gaps == CUT if crf.has_middle else (gaps == CUT) | spaced
     wrong = (cut[..., None] & ~begins) | ((gaps == JOIN)[..., None] & begins)
-    wrong |= (spaced ^ pad(spaced[:, 1:], (0, 1)))[..., None] & middle
-    return emissions.masked_fill(wrong, FORBIDDEN)
+    wrong[:, :-1] |= (spaced[:, :-1] ^ spaced[:, 1:])[..., None] & middle
+    wrong[:, -1:] |= spaced[:, -1:, None] & middle
+    return fill_forbidden(emissions, wrong)
 
 
-def boost(crf: CRF, emissions: Tensor, label: str, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Tensor:
+def boost(crf: Any, emissions: Values, label: str, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Values:
     """The emissions with a bonus for every tag that spans [start, end) with this label, all [S], would have."""
     _, first, inside, last = crf.span_tags(label)  # a word has two characters or more
     row, nth = cells(end - start)
     tags = np.where(nth == 0, first, np.where(nth == (end - start)[row] - 1, last, inside))
-    where = (torch.from_numpy(x).to(emissions.device) for x in (sentence[row], start[row] + nth, tags))
-    return emissions.index_put(tuple(where), emissions.new_tensor(bonus), accumulate=True)
+    return crf.add(emissions, (sentence[row], start[row] + nth, tags), bonus)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice.errors import TagError
-from hanlattice.nn import span_search
-from hanlattice.nn.constraints import constrain
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.span_search import span_scores
+from hanlattice.runtime import span_search
+from hanlattice.runtime.constraints import constrain
+from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.boundaries import CUT, FREE, JOIN
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, labels_of, tag_set

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hanlattice.nn import span_search
-from hanlattice.nn.constraints import constrain
 from hanlattice.nn.crf import CRF
-from hanlattice.nn.span_search import best_spans, candidates, span_scores
 from hanlattice.ops.crf import log_likelihood
+from hanlattice.runtime import span_search
+from hanlattice.runtime.constraints import constrain
+from hanlattice.runtime.span_search import best_spans, candidates, span_scores
 from hanlattice.text.boundaries import CUT, FREE
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, labels_of, spans_to_tags, tags_to_spans

@@ -2,6 +2,8 @@
 
 The probability of a span is exact: of exactly these characters with this label, whatever surrounds them. The search
 finds the best without scoring every span.
+
+The CRF may be the runtime's, or that of `nn` with tensors: what follows from its probabilities is found on the CPU.
 """
 
 from __future__ import annotations
@@ -9,16 +11,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from hanlattice.errors import TagError
-from hanlattice.nn.crf import CRF
-from hanlattice.ops import crf as op
+from hanlattice.ops.crf import TaggedSpans
+from hanlattice.runtime.crf import TagRules, on_host
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import labels_of, spans_to_tags
@@ -26,6 +26,7 @@ from hanlattice.text.tags import labels_of, spans_to_tags
 SMALLEST = 1e-300  # a smaller probability counts as zero: a forbidden span must not be found
 Floats = npt.NDArray[np.float64]
 SLACK = 1e-6  # logarithms of one probability, come to in two ways, are nearer to each other than this
+Values = Any  # an array of numpy, or a tensor
 AT_ONCE = 1 << 19  # tags and pairs of tags whose probabilities are computed at once
 
 
@@ -132,49 +133,36 @@ class Candidates(NamedTuple):
         return Candidates(sentence[chosen], start[chosen], end[chosen], label[chosen], score[chosen])
 
 
-class _Asked(NamedTuple):
-    """S spans `[start, end)` of a batch and their tags; what stands beyond end − start does not matter."""
-
-    sentence: Ints
-    start: Ints
-    end: Ints
-    tags: Ints  # [S, L]
-
-
-@torch.no_grad()
-def span_scores(crf: CRF, emissions: Tensor, lengths: Tensor, spans: Sequence[Sequence[Span]]) -> list[list[float]]:
+def span_scores(crf: Any, emissions: Values, lengths: Values, spans: Sequence[Sequence[Span]]) -> list[list[float]]:
     """The probability of each span of each sentence: of exactly these characters with exactly this label."""
     if len(spans) != len(lengths):
         raise ValueError(f"spans for {len(spans)} sentences came with {len(lengths)} lengths")
     flat = [(b, span) for b, row in enumerate(spans) for span in row]
     if not flat:
         return [[] for _ in spans]
-    asked = _tagged(crf, flat, np.asarray(lengths.cpu()))
-    in_order = iter(_probability(crf, emissions, lengths, asked).tolist())
+    asked = _tagged(crf, flat, on_host(lengths))
+    in_order = iter(_probability(crf, emissions, lengths, *asked).tolist())
     return [[next(in_order) for _ in row] for row in spans]
 
 
-@torch.no_grad()
 def decoded_span_scores(
-    crf: CRF, emissions: Tensor, lengths: Tensor, tags: Tensor, sentence: Tensor, start: Tensor, end: Tensor
-) -> Tensor:
+    crf: Any, emissions: Values, lengths: Values, tags: Ints, sentence: Ints, start: Ints, end: Ints
+) -> Values:
     """[S], float64: the same for spans `[start, end)`, all [S], that stand in decoded tags [B, T].
 
-    The last four are on the CPU, the answer is where the emissions are; nothing waits for it.
+    The last four are arrays, the answer is where the emissions are; nothing waits for it.
     """
-    b, low, high, decoded = (np.asarray(x) for x in (sentence, start, end, tags))
-    at = low[:, None] + np.arange((high - low).max(initial=1))  # [S, L]
-    found = decoded[b[:, None], np.minimum(at, decoded.shape[1] - 1)]
-    return _probability(crf, emissions, lengths, _Asked(b, low, high, found.astype(np.int64)))
+    at = start[:, None] + np.arange((end - start).max(initial=1))  # [S, L]
+    found = tags[sentence[:, None], np.minimum(at, tags.shape[1] - 1)]
+    return _probability(crf, emissions, lengths, sentence, start, end, found.astype(np.int64))
 
 
-@torch.no_grad()
-def candidates(crf: CRF, emissions: Tensor, lengths: Tensor, n: int, min_score: float = 0.0) -> Candidates:
+def candidates(crf: Any, emissions: Values, lengths: Values, n: int, min_score: float = 0.0) -> Candidates:
     """The n most probable spans of each sentence, overlapping ones too, with the probabilities of `span_scores`.
 
     Those below `min_score` are left out, and those that cannot be.
     """
-    sizes = np.asarray(lengths.cpu(), dtype=np.int64)
+    sizes = on_host(lengths).astype(np.int64)
     floor = float(np.log(max(min_score, SMALLEST)))
     found = search(_chains(crf, emissions, lengths, sizes, min_score), sizes, n, floor)
     start = found.cell - (np.cumsum(sizes) - sizes)[found.sentence]
@@ -184,8 +172,7 @@ def candidates(crf: CRF, emissions: Tensor, lengths: Tensor, n: int, min_score: 
     return Candidates(found.sentence, start, start + found.long, found.label, score).at(order)
 
 
-@torch.no_grad()
-def best_spans(crf: CRF, emissions: Tensor, lengths: Tensor, bar: float) -> Candidates:
+def best_spans(crf: Any, emissions: Values, lengths: Values, bar: float) -> Candidates:
     """Of each sentence the spans that do not overlap, with the largest sum of score − bar, from left to right.
 
     If the bar is half of the F1 that comes out, no other choice has a higher expected F1, which is twice the sum of the
@@ -225,14 +212,14 @@ _TAGS = np.array([[0, 0], [1, 1], [2, 2], [1, 2], [1, 3], [2, 2], [2, 3]])
 _COUNT, _ENDS = np.array([1, 1, 1, 2, 2, 2, 2]), np.array([True, False, False, False, True, False, True])
 
 
-def _chains(crf: CRF, emissions: Tensor, lengths: Tensor, sizes: Ints, min_score: float) -> Chains:
+def _chains(crf: Any, emissions: Values, lengths: Values, sizes: Ints, min_score: float) -> Chains:
     """The probabilities of one tag, and of two in a row, from which those of all spans follow.
 
     They are computed where a span of `min_score` may be: none is more probable than any of its tags.
     """
     shapes = np.array([_whole_shape(crf, label) for label in labels_of(crf.tags)], dtype=np.int64).reshape(-1, 4)
     sentence, start = cells(sizes)
-    likely = _likely(crf, emissions, lengths, min_score)
+    likely = _likely(crf, emissions, lengths, sizes, min_score)
     after = np.roll(likely, -1, axis=0) & (start + 1 < sizes[sentence])[:, None]
     cell, label = np.nonzero(likely[:, shapes].any(2))
     now, then = (each[cell[:, None], shapes[label]] for each in (likely, after))  # [P, 4]
@@ -242,9 +229,9 @@ def _chains(crf: CRF, emissions: Tensor, lengths: Tensor, sizes: Ints, min_score
     for low in range(0, len(row), AT_ONCE):
         r, p = row[low : low + AT_ONCE], part[low : low + AT_ONCE]
         c, tags = cell[r], shapes[label[r, None], _TAGS[p]]  # [S], [S, 2]
-        spans = _Asked(sentence[c], start[c], start[c] + _COUNT[p], tags)
         blocked = crf.goes_on[tags[:, 1]] & _ENDS[p, None]
-        value[r, p] = _log_probability(crf, emissions, lengths, spans, blocked).cpu().numpy()
+        spans = TaggedSpans(sentence[c], start[c], start[c] + _COUNT[p], tags, blocked)
+        value[r, p] = on_host(crf.log_probability(emissions, lengths, spans))
     for pair, given in ((3, 1), (4, 1), (5, 2), (6, 2)):
         np.subtract(value[:, pair], value[:, given], out=value[:, pair], where=there[:, pair])
     chains = np.full((len(Chains._fields), len(start), len(shapes)), -np.inf)
@@ -252,44 +239,34 @@ def _chains(crf: CRF, emissions: Tensor, lengths: Tensor, sizes: Ints, min_score
     return Chains(*chains)
 
 
-def _likely(crf: CRF, emissions: Tensor, lengths: Tensor, min_score: float) -> npt.NDArray[np.bool_]:
+def _likely(crf: Any, emissions: Values, lengths: Values, sizes: Ints, min_score: float) -> npt.NDArray[np.bool_]:
     """[N, K]: whether each tag of each character may be in a span of `min_score`."""
-    there = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
     if not min_score:
-        return np.ones((int(there.sum()), len(crf.tags)), dtype=np.bool_)
-    scores = op.CRFScores(*(part.double() for part in crf.scores))
-    chances = op.marginals(emissions.double(), lengths, scores)[there]
-    return np.asarray((chances >= min_score * (1 - SLACK)).cpu())
+        return np.ones((int(sizes.sum()), len(crf.tags)), dtype=np.bool_)
+    there = np.arange(emissions.shape[1]) < sizes[:, None]
+    likely: npt.NDArray[np.bool_] = on_host(crf.marginals(emissions, lengths))[there] >= min_score * (1 - SLACK)
+    return likely
 
 
-def _whole_shape(crf: CRF, label: str) -> list[int]:
+def _whole_shape(crf: TagRules, label: str) -> list[int]:
     shape = crf.span_tags(label)
     if min(shape) < 0:
         _name_missing(crf, Span(0, 1 if shape[0] < 0 else 3, label))
     return shape
 
 
-def _probability(crf: CRF, emissions: Tensor, lengths: Tensor, asked: _Asked) -> Tensor:
+def _probability(
+    crf: Any, emissions: Values, lengths: Values, sentence: Ints, start: Ints, end: Ints, tags: Ints
+) -> Values:
     """[S], in float64."""
-    last = asked.tags[np.arange(len(asked.tags)), asked.end - asked.start - 1]
-    answer = _log_probability(crf, emissions, lengths, asked, crf.goes_on[last])
-    if answer.is_cuda:
-        return answer.exp_().clamp_(max=1.0)
-    return torch.from_numpy(np.minimum(np.exp(answer.numpy()), 1.0))  # torch would wake its threads for it
+    last = tags[np.arange(len(tags)), end - start - 1]
+    spans = TaggedSpans(sentence, start, end, tags, crf.goes_on[last])  # [S, K]: what may not come straight after
+    answer = crf.log_probability(emissions, lengths, spans)
+    return np.minimum(np.exp(answer), 1.0) if isinstance(answer, np.ndarray) else answer.exp_().clamp_(max=1.0)
 
 
-def _log_probability(
-    crf: CRF, emissions: Tensor, lengths: Tensor, asked: _Asked, blocked: npt.NDArray[np.bool_]
-) -> Tensor:
-    """[S], in float64, since the answer is a small difference of sums as long as the sentence."""
-    arrays = (*asked, blocked)  # the last is [S, K]: what may not come straight after
-    spans = op.TaggedSpans(*(torch.from_numpy(x).to(emissions.device, non_blocking=True) for x in arrays))
-    scores = op.CRFScores(*(part.double() for part in crf.scores))
-    return op.span_log_probability(emissions, lengths, scores, spans)
-
-
-def _tagged(crf: CRF, spans: list[tuple[int, Span]], lengths: Ints) -> _Asked:
-    """Spans with the numbers of their sentences, as arrays."""
+def _tagged(crf: TagRules, spans: list[tuple[int, Span]], lengths: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Spans with the numbers of their sentences: sentence, start, end, [S] each, and tags, [S, L]."""
     labels = {label: at for at, label in enumerate({span.label for _, span in spans})}
     rows = np.array([(b, span.start, span.end, labels[span.label]) for b, span in spans], dtype=np.int64)
     sentence, start, end, label = rows.T
@@ -305,10 +282,10 @@ def _tagged(crf: CRF, spans: list[tuple[int, Span]], lengths: Ints) -> _Asked:
     missing = ((tags < 0) & (at < long)).any(1)
     if missing.any():
         _name_missing(crf, spans[int(missing.argmax())][1])
-    return _Asked(sentence, start, end, tags)
+    return sentence, start, end, tags
 
 
-def _name_missing(crf: CRF, span: Span) -> None:
+def _name_missing(crf: TagRules, span: Span) -> None:
     long = span.end - span.start
     tags = spans_to_tags([Span(0, long, span.label)], long, crf.scheme)
     tag = next(tag for tag in tags if tag not in crf.ids)

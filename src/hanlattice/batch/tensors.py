@@ -1,0 +1,49 @@
+"""A batch as tensors: for training, for a GPU, and for a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hanlattice.batch.batch import Batch
+from hanlattice.ops import packing
+from hanlattice.ops.lattice_lstm import prepare
+
+
+def moved(batch: Batch, device: torch.device | str) -> Batch:
+    """What `Batch.to` gives."""
+    there = torch.device(device)
+    named = {name: getattr(batch, name) for name in ("chars", "lengths", "words", "tags", "symbols", "counts")}
+    whole = {name: _tensor(ids) for name, ids in (*named.items(), *batch.extra_ids.items()) if ids is not None}
+    states = None if batch.states is None else _tensor(batch.states)
+    if there.type == "cuda" and whole["chars"].is_cpu:
+        tensors: dict[str, Any] = dict(zip(whole, _move(list(whole.values()), there), strict=True))
+        here = tensors["chars"].device  # which, unlike `there`, always has a number
+        if batch.segments is None:
+            prepare(batch.lattice, here)
+        else:
+            packing.prepare(batch.segments, here)
+        states = None if states is None else states.pin_memory().to(there, non_blocking=True)
+    else:
+        tensors = {name: tensor.to(there) for name, tensor in whole.items()}
+        states = None if states is None else states.to(there)
+    extra_ids = {name: tensors.pop(name) for name in batch.extra_ids}
+    return replace(batch, states=states, extra_ids=extra_ids, **tensors)
+
+
+def _tensor(values: Any) -> Tensor:
+    return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+
+
+def _move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Tensors of int64 to a GPU through one piece of pinned memory, which is not used again before it was read."""
+    sizes = [tensor.numel() for tensor in tensors]
+    packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)
+    torch.cat([tensor.reshape(-1) for tensor in tensors], out=packed)
+    moved = torch.split(packed.to(device, non_blocking=True), sizes)
+    return [part.view(tensor.shape) for part, tensor in zip(moved, tensors, strict=True)]

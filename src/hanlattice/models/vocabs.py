@@ -1,0 +1,48 @@
+"""The symbols that a model knows, and the indexer that reads text for it. This file does without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hanlattice.batch import Indexer
+from hanlattice.config import Config
+from hanlattice.models.segmenter import make_segmenter
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.vocab import Vocab
+
+if TYPE_CHECKING:
+    from hanlattice.models.language_model import LanguageModel
+
+
+@dataclass
+class Vocabs:
+    """The symbols of each kind that a model reads; None for a kind that it does not read."""
+
+    chars: Vocab = field(default_factory=lambda: Vocab(()))
+    lexicon: Lexicon | None = None
+    subwords: Lexicon | None = None  # only of a lattice that has words too
+    bichars: Vocab | None = None
+    words: Vocab | None = None
+    pos: Vocab | None = None
+
+
+def make_indexer(
+    config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None, device: str = "cpu"
+) -> Indexer:
+    """The indexer that reads text for this model. A segmenter that is a model runs on `device`."""
+    segmenter = None
+    if config.reads_segments:
+        segmenter = make_segmenter(config.segment.by, vocabs.pos is not None, device)
+    return Indexer(
+        vocab=vocabs.chars,
+        lexicon=vocabs.lexicon,
+        tags=tags,
+        scheme=scheme,
+        symbols=lm.vocab if lm else None,
+        bichars=vocabs.bichars,
+        segmenter=segmenter,
+        words=vocabs.words,
+        pos=vocabs.pos,
+        subwords=vocabs.subwords,
+    )

@@ -1,0 +1,83 @@
+"""Tagger: embeddings → encoder → CRF, in numpy and C. `models/tagger.py` is its twin for training and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hanlattice.batch import Batch, Examples
+from hanlattice.batch.indexer import JOINTS, Places
+from hanlattice.ops.lattice_lstm.trace import Both
+from hanlattice.runtime.constraints import boost, constrain
+from hanlattice.runtime.crf import CRF
+from hanlattice.runtime.encoders import Layer, Stack, WordLSTM
+from hanlattice.runtime.tables import Table, TwoSources, WordPools, WordTable
+from hanlattice.text.lattice import Ints
+from hanlattice.text.spans import WORD
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class ArrayTagger:
+    """From a batch of arrays to emissions, [B, T, K], or [B, U, K] of words. The parts are those of `Tagger`."""
+
+    chars: Table | None
+    words: WordTable | TwoSources | None
+    encoder: Layer | Stack | WordLSTM
+    crf: CRF
+    weight: Floats  # [K, 2H]
+    bias: Floats  # [K]
+    beside: Mapping[str, Table | WordTable] = field(default_factory=dict)
+    pools: WordPools | None = None
+    parameter_count: int = 0
+
+    device_kind = "cpu"
+
+    @property
+    def lexicon(self) -> WordTable | None:
+        """The vectors of the lexicon to which a user may add words."""
+        return self.words.words if isinstance(self.words, TwoSources) else self.words
+
+    @property
+    def reads_words(self) -> bool:
+        return isinstance(self.encoder, WordLSTM)
+
+    def batch(self, examples: Examples, places: Ints) -> Batch:
+        """The sentences at these places, as this tagger reads them."""
+        return examples.batch(places)
+
+    def emissions(self, batch: Batch) -> Floats:
+        hidden = self.encoder(*self.inputs(batch), batch.places)  # type: ignore[arg-type]
+        emissions: Floats = hidden @ self.weight.T + self.bias
+        return emissions
+
+    def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Floats:
+        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""
+        emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
+        if own is not None:
+            emissions = boost(self.crf, emissions, WORD, *own, trust)
+        return emissions if gaps is None else constrain(self.crf, emissions, gaps)
+
+    def inputs(self, batch: Batch) -> tuple[Floats | None, Floats | None]:
+        """What the encoder reads of characters, [B, T, D], and of words, [W, E]."""
+        word_x = None if self.words is None else self.words.rows(batch.words)
+        if self.chars is None:
+            return None, word_x
+        parts: list[Any] = [self.chars.rows(batch.chars)]
+        parts += (table.rows(batch.extra_ids[name]) for name, table in self.beside.items())
+        if self.pools is not None:
+            assert word_x is not None
+            parts.append(self.pools(word_x, batch.words, batch.lattice, batch.chars.shape[1]))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2), word_x
+
+    def traced(self, batch: Batch) -> list[Both]:
+        """The shares of every lattice layer, from the lowest up."""
+        x, word_x = self.inputs(batch)
+        assert not isinstance(self.encoder, WordLSTM)
+        found: list[Both] = self.encoder.traced(x, word_x, batch.lattice)  # type: ignore[union-attr, arg-type]
+        return found

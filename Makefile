@@ -16,7 +16,7 @@ demo: .venv/installed  ## set up, tag sentences with the models of the package, 
 	$(BIN)/hanlattice explain "南京市长江大桥"
 	@echo "the same as a page: runs/lattice.html"
 
-train-demo: .venv/installed  ## fetch real data, train for a few minutes, tag the same sentences
+train-demo: .venv/train-installed  ## fetch real data, train for a few minutes, tag the same sentences
 	$(BIN)/hanlattice data get simplechinese
 	$(BIN)/hanlattice data get msra
 	rm -rf runs/demo
@@ -33,7 +33,7 @@ style: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-bench: .venv/plot-installed  ## correctness first, then rates as ratios in one run
+bench: .venv/train-installed .venv/plot-installed  ## correctness first, then rates as ratios in one run
 	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg
 
 docs: .venv/docs-installed  ## the documentation as a site in site/, which needs no network to be read
@@ -66,6 +66,9 @@ endef
 
 .venv/installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)
 	$(call install)
+
+.venv/train-installed: .venv/installed
+	$(call install,train)
 
 .venv/plot-installed: .venv/installed
 	$(call install,plot)

@@ -16,7 +16,7 @@ __all__ = ["Document", "Lattice", "Lexicon", "Predictor", "Span", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """`load`, `Document` and `Predictor` need torch, which takes seconds to import: they come at their first use."""
+    """`load`, `Document` and `Predictor` take time to import: they come at their first use."""
     if name in __all__:
         from hanlattice import predict
 

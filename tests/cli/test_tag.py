@@ -188,7 +188,7 @@ def test_colours_and_none(lattice_folder, tmp_path, monkeypatch):
     assert hanlattice(*command).text == plain  # a pipe has no colours
     assert hanlattice(*command, "-o", tmp_path / "out").code == 0
     assert (tmp_path / "out").read_text("utf-8") == plain
-    monkeypatch.setitem(tag.__globals__, "is_screen", lambda out: out is None)
+    monkeypatch.setattr(tag, "is_screen", lambda out: out is None)
     coloured = hanlattice(*command).text
     assert "\x1b[1m王小明\x1b[22m/PER]\x1b[0m在" in coloured
     assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plain

@@ -14,8 +14,9 @@ from torch import Tensor
 from hanlattice.errors import ModelError
 from hanlattice.explain import Explanation
 from hanlattice.explain.values import DIRECTIONS
-from hanlattice.ops.lattice_lstm import reference
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference
 from hanlattice.predict import Predictor
+from hanlattice.runtime import encoders
 from tests.explain import models
 from tests.made import sentences
 from tests.strategies import any_text
@@ -96,14 +97,14 @@ def watched(tagger: Predictor, text: str) -> list[Tensor]:
         seen.append(shares / shares.sum(0))
         return real(shares, parts)
 
-    encoder = tagger.model.tagger.encoder
-    layers = getattr(encoder, "layers", [encoder])
-    with mock.patch.object(reference, "mix", spy):
-        for layer in layers:
-            layer.backend = "reference"
+    def by_reference(x, word_x, lattice, *weights_and_coupled):
+        *weights, coupled = weights_and_coupled
+        tensors = [LatticeLSTMWeights(*map(torch.tensor, each)) for each in weights]
+        given = torch.from_numpy(x), torch.from_numpy(word_x), lattice, *tensors, coupled
+        return bidirectional(*given, backend="reference").numpy()
+
+    with mock.patch.object(reference, "mix", spy), mock.patch.object(encoders, "bidirectional", by_reference):
         tagger(text)
-        for layer in layers:
-            layer.backend = "auto"
     return seen
 
 

@@ -240,7 +240,10 @@ def test_a_gpu_learns_and_goes_on_where_it_was_stopped(tiny, tmp_path):
 
 def test_words_that_training_never_met_keep_their_vectors(tiny, tmp_path):
     folder = train(config_of(tiny, train__weight_decay=0.1), tmp_path / "run").folder
-    before, after = loop.build(config_of(tiny), loop.read_corpora(config_of(tiny).data).train), load_model(folder)
+    before, after = (
+        loop.build(config_of(tiny), loop.read_corpora(config_of(tiny).data).train),
+        load_model(folder, modules=True),
+    )
     assert before.indexer.lexicon is not None
     assert after.indexer.lexicon is not None
     assert before.tagger.words is not None

@@ -77,7 +77,7 @@ def tag(
     if math.isnan(min_score):  # older typers let it pass the limits above
         raise InputError("--min-score must be from 0 to 1, not nan")
     texts, folder = begin(inputs, text, out, lexicon, model)
-    from hanlattice.models.device import use_threads  # torch, which takes seconds, after what can be wrong
+    from hanlattice.models.device import use_threads  # after what can be wrong
     from hanlattice.predict import load
 
     use_threads(threads)

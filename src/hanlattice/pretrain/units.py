@@ -104,7 +104,7 @@ class ModelWords:
     slow = True
 
     def __init__(self, folder: str | Path, device: str = "cpu") -> None:
-        from hanlattice.models.segmenter import ModelSegmenter  # it needs torch, and the other units do not
+        from hanlattice.models.segmenter import ModelSegmenter
 
         self._segmenter = ModelSegmenter(folder, device)
         self._segmenter.model  # noqa: B018 (what is wrong with it is reported now)

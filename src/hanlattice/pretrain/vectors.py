@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, ModelError, OutputError
 from hanlattice.events import Listener, ignore
 from hanlattice.extras import extra, peak_memory, quiet, versions
 from hanlattice.files import sha256, shown
-from hanlattice.models.checksums import load_tensors, save_tensors
+from hanlattice.models.checksums import load_arrays, save_tensors
 from hanlattice.models.device import use_threads
 from hanlattice.models.folder import WEIGHTS
 from hanlattice.pretrain.outputs import Outputs, read_record
@@ -237,17 +236,16 @@ def save_state(path: Path, state: VectorState, identity: str) -> None:
     if state.inputs is not None and state.outputs is not None:
         arrays |= {"inputs": state.inputs, "outputs": state.outputs}
     numbers = json.dumps({name: getattr(state, name) for name in _NUMBERS})
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    save_tensors(path, tensors, {"identity": identity, "numbers": numbers})
+    save_tensors(path, arrays, {"identity": identity, "numbers": numbers})
 
 
 def load_state(path: Path, identity: str) -> VectorState:
-    tensors, metadata = load_tensors(path)
+    mapped, metadata = load_arrays(path)
     if metadata.get("identity") != identity:
         raise ModelError(
             f"{path} belongs to a run with other settings or other text; resume with the same, or delete it"
         )
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    arrays = {name: np.array(array) for name, array in mapped.items()}  # training goes on in them
     words = tuple(arrays.pop("words").tobytes().decode("utf-8").split("\n"))
     numbers = json.loads(metadata["numbers"])
     return VectorState(words, arrays["counts"], inputs=arrays.get("inputs"), outputs=arrays.get("outputs"), **numbers)

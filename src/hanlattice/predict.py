@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
 from hanlattice.errors import ModelError
-from hanlattice.explain import Explanation, explain
 from hanlattice.models import find_model
 from hanlattice.models.decode import (
     LIMIT,
@@ -30,6 +29,9 @@ from hanlattice.text.boundaries import pieces
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
+
+if TYPE_CHECKING:
+    from hanlattice.explain import Explanation
 
 TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has the effect
 CHUNK = 1 << 18  # characters that are indexed at a time
@@ -170,6 +172,8 @@ class Predictor:
 
         With `without`, the text is also tagged once without each word, which shows what the word changes.
         """
+        from hanlattice.explain import explain
+
         return explain(self.model, text, self.limit, self.trust, self.bar, without=without)
 
     def _request(self, scores: bool = True, min_score: float = 0.0, candidates: int = 0) -> Request:

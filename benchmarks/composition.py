@@ -60,13 +60,13 @@ def _measure(name: str, every: int) -> tuple[int, dict[str, float], list[Row]]:
     lexicon.match("")  # so that its table is there before the clock starts
     start = time.perf_counter()
     ends = known_ends(known, lexicon, table)
-    composer = learn(known, rest, ends)
+    composer = learn(known, rest.numpy(), ends)
     learnt = time.perf_counter()
-    composed = compose(new, lexicon, table, composer).float()
+    composed = torch.from_numpy(compose(new, lexicon, table, composer)).float()
     done = time.perf_counter()
-    alone = torch.zeros_like(ends)
+    alone = np.zeros_like(ends)
     alone[:, 0] = 1
-    characters = learn(known, rest, alone)(new, alone[: len(new)])
+    characters = torch.from_numpy(learn(known, rest.numpy(), alone)(new, alone[: len(new)]))
     stretched = composed * (rest.norm(dim=1).mean() / composed.norm(dim=1).mean())
     ways = {
         "mean of all words": rest.mean(0).expand(len(new), -1),
@@ -75,7 +75,7 @@ def _measure(name: str, every: int) -> tuple[int, dict[str, float], list[Row]]:
         "characters and known ends": composed,
         "the same, stretched": stretched,
     }
-    size = sum(tensor.numel() * tensor.element_size() for tensor in composer.tensors().values())
+    size = sum(array.nbytes for array in composer.tensors().values())
     summary = {
         "words": len(known),
         "characters": len(composer.characters),

@@ -39,7 +39,7 @@ def calls(backend: str, B: int, labels: int, device: torch.device) -> dict[str, 
     def loss() -> Tensor:
         emissions.grad = None
         value = crf.log_likelihood(emissions, tags, lengths, module.scores, backend=backend).sum()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return emissions.grad  # type: ignore[return-value]
 
     def quietly(function: Callable[..., Tensor | tuple[Tensor, Tensor]]) -> Callable[[], Tensor]:

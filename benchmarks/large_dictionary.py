@@ -113,7 +113,7 @@ def _check(
 def _vectors(predictor: Predictor) -> dict[str, float]:
     table = predictor.model.tagger.lexicon
     assert table is not None
-    return {"MiB: of that, vectors": round(table.added.numel() * table.added.element_size() / 2**20)}
+    return {"MiB: of that, vectors": round(table.added.nbytes / 2**20)}
 
 
 def _memory() -> float:

@@ -20,16 +20,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import script
-import torch
 
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.ner import Report, Score, score
 from hanlattice.models.device import use_threads
-from hanlattice.nn.embeddings import TwoSources, WordEmbedding
 from hanlattice.predict import Predictor, load
+from hanlattice.runtime.tables import Table, TwoSources, WordTable
 from hanlattice.text.lexicon import Lexicon, read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
@@ -110,9 +110,7 @@ def without(predictor: Predictor, words: Iterable[str]) -> Predictor:
     table, gone = model.tagger.lexicon, {lexicon.id(word) for word in words}
     assert table is not None
     keep = [at for at in range(len(lexicon.words)) if at not in gone]
-    with torch.no_grad():
-        left = WordEmbedding.from_vectors(table.rows(torch.tensor(keep, device=table.trained.device)))
-    left = left.to(table.trained.device).eval()
+    left = WordTable(Table(table.vectors(np.array(keep))), Table(np.empty((0, table.dim), dtype=np.float32)))
     if isinstance(model.tagger.words, TwoSources):
         model.tagger.words.words = left
     else:

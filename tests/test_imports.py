@@ -101,12 +101,33 @@ def test_the_ground_floor_does_without_torch(path):
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in FILES
+        if unit_of(path) in ("batch", "cli", "data", "evaluation", "explain", "output", "predict", "runtime", "style")
+        and path != ROOT / "batch" / "tensors.py"
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_tagging_does_without_torch(path):
+    """Inside functions it may be imported, and for the types."""
+    top = ast.Module([node for node in ast.parse(path.read_text(encoding="utf-8")).body if not _is_block(node)], [])
+    assert "torch" not in {name.split(".")[0] for name in imported(ast.unparse(top))}
+
+
+def _is_block(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If)
+
+
+@pytest.mark.parametrize(
     "does",
     [
         "from hanlattice import Lattice, Lexicon, Span; import hanlattice.cli",
         "assert {*hanlattice.__all__, '__version__'} == {*dir(hanlattice)}, dir(hanlattice)",
+        "assert hanlattice.load('ner')('南京市长江大桥').spans",
     ],
-    ids=["the text side", "the list of all names"],
+    ids=["the text side", "the list of all names", "tagging"],
 )
 def test_this_does_not_load_torch(does):
     code = f"import sys, hanlattice\n{does}\nsys.exit('torch was loaded' if 'torch' in sys.modules else 0)"

@@ -73,6 +73,7 @@ def available(*values: Any) -> bool:
     return fits and loaded().library is not None
 
 
+@cache
 def real_name(dtype: Any) -> str:
     """A type of number by the name that numpy and torch share."""
     return str(dtype).removeprefix("torch.")

@@ -207,6 +207,13 @@ def test_python_without_torch() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_model_with_a_language_model_needs_it(made: Path, lm_folder: Path, tmp_path: Path) -> None:
+    config = made_config(made, lm__model=str(lm_folder), model__hidden=4)
+    write_untrained(tmp_path / "model", config, sentences(6, 1))
+    done = run_without_torch(f"import hanlattice\nhanlattice.load({str(tmp_path / 'model')!r})")
+    assert "HanlatticeError: torch is not installed, and this needs it: pip install 'hanlattice[train]'" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -3,8 +3,9 @@
     python benchmarks/startup.py [--model ner] [--text 南京市长江大桥] [--runs 5] [--json OUT.json]
 
 Every run is a process of its own, on one thread, and every figure is the median of all runs; the whole is from the
-start of the process to its end, Python's own start included. CPU time, since it depends little on what else runs here. The first run is not counted: it may find the files on the
-disk alone, later ones find them in memory. Each run must find what this process finds in the same text.
+start of the process to its end, Python's own start included. CPU time, since it depends little on what else runs here.
+The first run is not counted: it may find the files on the disk alone, later ones find them in memory. Each run must
+find what this process finds in the same text.
 """
 
 from __future__ import annotations

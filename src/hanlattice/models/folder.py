@@ -188,6 +188,7 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
         if place is None and lm is None and not modules:
             tagger = restore_arrays(config, indexer, arrays, folder)
         else:
+            extra("torch")
             from hanlattice.models.modules import restore
 
             tagger = restore(config, indexer, arrays, folder, lm, FAST if fast else EXACT).to(place or "cpu").eval()

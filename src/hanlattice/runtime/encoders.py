@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional
 from hanlattice.ops.lattice_lstm import trace as op
 from hanlattice.ops.lattice_lstm.weights import mirror_places, weight_shapes
+from hanlattice.runtime.tables import times
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 
 Floats = npt.NDArray[np.float32]
@@ -53,7 +54,7 @@ class RNN(NamedTuple):
         return np.where(real, np.concatenate([ahead, np.take_along_axis(back, flip, 1)], axis=2), np.float32(0))
 
     def _run(self, x: Floats, by_input: Floats, by_state: Floats, bias: Floats) -> Floats:
-        out = x @ by_input + bias
+        out = times(x, by_input) + bias
         for t in range(x.shape[1]):
             np.tanh(out[:, t] + out[:, t - 1] @ by_state if t else out[:, t], out=out[:, t])
         return out
@@ -161,7 +162,7 @@ class CharCNN(NamedTuple):
             return np.empty((0, len(self.bias)), dtype=x.dtype)
         word, nth = cells(long)
         chars = x[segments.sentence[word], segments.start[word] + nth]  # [N, D]
-        left, own, right = (chars @ self.weight[:, n * D : (n + 1) * D].T for n in range(3))
+        left, own, right = (times(chars, self.weight[:, n * D : (n + 1) * D].T) for n in range(3))
         inside = (word[1:] == word[:-1])[:, None]  # whether two neighbours share their word
         sums = own + self.bias
         sums[1:] += np.where(inside, left[:-1], np.float32(0))

@@ -14,6 +14,18 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
+ON_ONE_THREAD = 1 << 18  # multiplications that OpenBLAS does not share out: its threads would wait busily ever after
+
+
+def times(x: Floats, matrix: Floats) -> Floats:
+    """x […, D] times a matrix [D, K], on this thread."""
+    rows, (D, K) = x.reshape(-1, x.shape[-1]), matrix.shape
+    found, step = np.empty((len(rows), K), dtype=x.dtype), max(1, ON_ONE_THREAD // max(1, D * K))
+    for low in range(0, len(rows), step):
+        np.dot(rows[low : low + step], matrix, out=found[low : low + step])
+    return found.reshape(*x.shape[:-1], K)
+
+
 class Table:
     """Rows of numbers: floats; or integers, two in a byte if they are unsigned, times their `scale` [R, 1].
 
@@ -132,7 +144,7 @@ class WordPools:
             plan = covered(lattice, T)
             counts = np.append(self.counts, 0)[np.minimum(words, len(self.counts))]  # 0 for all that were not met
             weights = (1 + np.log1p(counts.astype(np.float32)))[:, None]
-            mapped = (rows * weights @ self.maps).reshape(-1, self.dim)  # [3W, D]: a row for each word and pool
+            mapped = times(rows * weights, self.maps).reshape(-1, self.dim)  # [3W, D]: a row for each word and pool
             some = np.flatnonzero(np.diff(plan.edges))
             first = plan.edges[some]
             total = np.add.reduceat(weights[plan.word], first)

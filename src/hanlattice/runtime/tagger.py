@@ -15,7 +15,7 @@ from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.runtime.constraints import boost, constrain
 from hanlattice.runtime.crf import CRF
 from hanlattice.runtime.encoders import Layer, Stack, WordLSTM
-from hanlattice.runtime.tables import Table, TwoSources, WordPools, WordTable
+from hanlattice.runtime.tables import Table, TwoSources, WordPools, WordTable, times
 from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import WORD
 
@@ -53,8 +53,7 @@ class ArrayTagger:
 
     def emissions(self, batch: Batch) -> Floats:
         hidden = self.encoder(*self.inputs(batch), batch.places)  # type: ignore[arg-type]
-        emissions: Floats = hidden @ self.weight.T + self.bias
-        return emissions
+        return times(hidden, self.weight.T) + self.bias
 
     def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Floats:
         """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""

@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test check style bench docs clean
+.PHONY: demo train-demo test check style sanitize bench docs wheels clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -33,6 +33,9 @@ style: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
+sanitize: .venv/test-installed  ## the tests of the C code with AddressSanitizer and UndefinedBehaviorSanitizer, all instruction sets
+	$(BIN)/python -m pytest -m 'slow or not slow' tests/ops/test_sanitizers.py
+
 bench: .venv/train-installed .venv/plot-installed  ## correctness first, then rates as ratios in one run
 	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg
 
@@ -41,9 +44,15 @@ docs: .venv/docs-installed  ## the documentation as a site in site/, which needs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
+wheels: .venv/wheels-installed  ## the sources, and wheels for Linux, macOS and Windows, checked, into dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -d dist
+	$(BIN)/python hatch_build.py --wheels dist
+	$(BIN)/twine check --strict dist/*
+
 clean:
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f src/hanlattice/ops/libhanlattice.so* src/hanlattice/ops/.libhanlattice.so*  # the C library, and what a killed build left
+	rm -f src/hanlattice/ops/libhanlattice.* src/hanlattice/ops/.libhanlattice.*  # the C library, and what a killed build left
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hanlattice needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -75,6 +84,9 @@ endef
 
 .venv/docs-installed: .venv/installed
 	$(call install,docs)
+
+.venv/wheels-installed: .venv/installed
+	$(call install,wheels)
 
 .venv/test-installed: .venv/bin/python pyproject.toml constraints.txt $(SOURCES)
 	$(call install,test)

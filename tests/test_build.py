@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -103,8 +104,9 @@ def test_a_wheel_with_the_library_has_the_platforms_tag(build: ModuleType, monke
 
 
 def test_every_source_is_compiled_for_both_types_and_all_levels(build: ModuleType, tmp_path: Path) -> None:
-    jobs = build.compilations(tmp_path, "lattice_lstm")
-    levels = build.known_levels(tmp_path)
+    here = build.this_machine()
+    jobs = build.compilations(tmp_path, "lattice_lstm", here)
+    levels = build.known_levels(tmp_path, here)
     sources = list((ROOT / "src/hanlattice/ops/lattice_lstm").glob("native*.c"))
     assert len(jobs) == 1 + 2 * len(levels) * len(sources)
     assert len({job[-1] for job in jobs}) == len(jobs)
@@ -233,3 +235,73 @@ def test_a_wheel_has_the_library_and_no_stamp(tree: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if "libhanlattice" in name]
     assert names == ["hanlattice/ops/libhanlattice.so"]
+
+
+# In the place of zig: it writes its target and the name of what it was asked for, without the folder.
+ZIG = (
+    "import pathlib, sys\npathlib.Path(sys.argv[-1]).write_text(sys.argv[3] + ' ' + pathlib.Path(sys.argv[-1]).name)\n"
+)
+
+
+def test_every_platform_is_what_its_tag_says(build: ModuleType) -> None:
+    for tag, target in build.PLATFORMS.items():
+        machine, system, *kind = re.split("[-.]", target)
+        where, version, processor = re.fullmatch(r"(\D+?)_(?:(\d+_\d+)_)?(\w+)", tag.partition(".")[0]).groups()
+        assert processor in {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}[machine]
+        libc = {"manylinux": ["gnu", "2", "17"], "musllinux": ["musl"], "macosx": ["11", "0"], "win": ["gnu"]}[where]
+        assert kind == libc
+        assert version is None or where == "musllinux" or version == "_".join(libc[-2:])
+        made = build.other_machine(tag)
+        assert (made.machine, made.compiler[-1]) == (machine, target)
+        assert made.name.endswith({"linux": ".so", "macos": ".dylib", "windows": ".dll"}[system])
+
+
+def test_a_platform_that_is_not_there_is_refused(build: ModuleType) -> None:
+    with pytest.raises(ValueError, match=r"no wheel is built for win32: expected one of manylinux_2_17_x86_64"):
+        build.other_machine("win32")
+
+
+@pytest.mark.parametrize(
+    ("tag", "name"), [("win_arm64", "libhanlattice.dll"), ("macosx_11_0_arm64", "libhanlattice.dylib")]
+)
+def test_a_wheel_for_another_machine(tree: Path, monkeypatch: pytest.MonkeyPatch, tag: str, name: str) -> None:
+    """It has the library of that machine and not of this one; built twice it is the same bytes."""
+    install(tree)
+    (tree.parent / "ziglang").mkdir()
+    (tree.parent / "ziglang" / "__main__.py").write_text(ZIG)
+    monkeypatch.setenv("PYTHONPATH", str(tree.parent))
+    for folder in ("one", "two"):
+        command = [sys.executable, "hatch_build.py", "--wheels", f"../{folder}", "--for", tag]
+        subprocess.run(command, cwd=tree, capture_output=True, check=True)
+    one, two = (tree.parent / folder / f"hanlattice-0.1.0-py3-none-{tag}.whl" for folder in ("one", "two"))
+    with zipfile.ZipFile(one) as archive:
+        names = [name for name in archive.namelist() if "libhanlattice" in name]
+        assert names == [f"hanlattice/ops/{name}"]
+        target = load(tree / "hatch_build.py").PLATFORMS[tag]
+        assert archive.read(names[0]).decode() == f"{target} {name}"
+        described = next(name for name in archive.namelist() if name.endswith("/WHEEL"))
+        assert f"Tag: py3-none-{tag}\n" in archive.read(described).decode()
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_compiler_that_fails_ends_a_wheel_for_another_machine(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree.parent / "ziglang").mkdir()
+    (tree.parent / "ziglang" / "__main__.py").write_text("raise SystemExit('the disk is full')")
+    monkeypatch.setenv("PYTHONPATH", str(tree.parent))
+    command = [sys.executable, "hatch_build.py", "--wheels", "../out", "--for", "win_amd64"]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("no wheel for win_amd64:")
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tree.parent / "out").glob("*"))
+
+
+@pytest.mark.parametrize("tag", ["musllinux_1_2_aarch64", "macosx_11_0_arm64"])
+def test_zig_links_for_another_machine(build: ModuleType, tmp_path: Path, tag: str) -> None:
+    pytest.importorskip("ziglang", reason="zig is not installed: pip install 'hanlattice[wheels]'")
+    target = build.other_machine(tag)
+    build.build(tmp_path / target.name, op="no op, only library.c", target=target)
+    start = (tmp_path / target.name).read_bytes()[:20]
+    assert start.startswith(b"\x7fELF" if tag.startswith("musl") else b"\xcf\xfa\xed\xfe")
+    assert start[18:20] == b"\xb7\x00" or start[4:8] == b"\x0c\x00\x00\x01"  # ARM, as ELF and as macOS write it

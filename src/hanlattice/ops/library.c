@@ -1,21 +1,29 @@
 /* Which instruction set to use: the best that this machine can run, of those that hatch_build.py could compile for. */
 #include "native.h"
 
+#if defined(HAS_AVX2)
+#include <cpuid.h>
+
+#define AVX512 (bit_AVX512F | bit_AVX512VL | bit_AVX512DQ | bit_AVX512BW)
+
+/* Asks the processor itself: __builtin_cpu_supports needs a part of GCC's library that other compilers do without. */
+static const char *best_level(void) {
+    unsigned eax, ebx, ecx, edx, kept, unused;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE) || !(ecx & bit_FMA)) return "baseline";
+    __asm__("xgetbv" : "=a"(kept), "=d"(unused) : "c"(0)); /* the registers that the system keeps for each thread */
+    if ((kept & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(ebx & bit_AVX2)) return "baseline";
+#if defined(HAS_AVX512)
+    if ((kept & 0xe6) == 0xe6 && (ebx & AVX512) == AVX512) return "avx512";
+#endif
+    return "avx2";
+}
+#else
+static const char *best_level(void) { return "baseline"; }
+#endif
+
 EXPORT const char *hanlattice_level(void);
 
-EXPORT const char *hanlattice_level(void) {
-#if defined(HAS_AVX2)
-    __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#if defined(HAS_AVX512)
-    int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")
-              && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-    if (avx2 && avx512) return "avx512";
-#endif
-    if (avx2) return "avx2";
-#endif
-    return "baseline";
-}
+EXPORT const char *hanlattice_level(void) { return best_level(); }
 
 typedef void Parallel(void (*work)(void *), void *data, unsigned threads, unsigned flags); /* OpenMP's GOMP_parallel */
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 
 LEVELS = ("baseline", "avx2", "avx512")  # each machine that runs one runs those before it
 REALS = {"float32": "float", "float64": "double"}
-FILE = Path(__file__).with_name("libhanlattice.so")
+SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
+FILE = Path(__file__).with_name(f"libhanlattice{SUFFIXES.get(sys.platform, '.so')}")
 
 
 class Loaded(NamedTuple):

@@ -8,12 +8,22 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
+#if defined(_WIN32)
+#include <malloc.h>
+#define EXPORT __declspec(dllexport)
+/* Windows has no aligned_alloc whose memory free takes: here all three are of one kind. */
+#define aligned_alloc(alignment, size) _aligned_malloc(size, alignment)
+#define malloc(size) _aligned_malloc(size, 16)
+#define free(memory) _aligned_free(memory)
+#else
 #define EXPORT __attribute__((visibility("default")))
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 #if REAL_IS_DOUBLE

@@ -4,7 +4,7 @@
     python hatch_build.py --if-changed                 # what `make` does before it installs
     python hatch_build.py --wheels dist [--for TAG]    # what `make wheels` does: wheels for other machines too
 
-Every `src/hanlattice/ops/*/native*.c` is compiled for float and for double and, on x86-64, for three instruction sets;
+Every `src/hanlattice/ops/*/native*.c` is compiled for float and for double and for the instruction sets of LEVELS;
 `library.py` picks one when it loads the library. Without a C compiler, or when it fails, the installation goes on
 without the library: everything then runs on torch.
 
@@ -62,6 +62,10 @@ X86_LEVELS = {
         "-mprefer-vector-width=512",
     ],
 }
+X86_LEVELS["vnni"] = [*X86_LEVELS["avx512"], "-mavx512vnni"]
+ARM_LEVELS = {"baseline": [], "dotprod": ["-mcpu=generic+dotprod"]}
+ALL_LEVELS = (*X86_LEVELS, *ARM_LEVELS)
+SMALL, SMALL_LEVELS = "native_small", ("vnni", "dotprod")  # products of bytes, and what is only for them
 PLATFORMS = {  # a wheel's tag → what zig calls it; the version of glibc in it makes the tag true
     "manylinux_2_17_x86_64.manylinux2014_x86_64": "x86_64-linux-gnu.2.17",
     "manylinux_2_17_aarch64.manylinux2014_aarch64": "aarch64-linux-gnu.2.17",
@@ -82,14 +86,14 @@ class Target(NamedTuple):
     name: str  # of the library
     link: Sequence[str] = ("-lm",)  # options of the link
     flags: Sequence[str] = ()  # after FLAGS
-    levels: Collection[str] = tuple(X86_LEVELS)
+    levels: Collection[str] = ALL_LEVELS
 
 
 def this_machine() -> Target:
     return Target(compiler(), platform.machine(), LIBRARY.name)
 
 
-def sanitized(levels: Collection[str] = tuple(X86_LEVELS)) -> Target:
+def sanitized(levels: Collection[str] = ALL_LEVELS) -> Target:
     """This machine, with every access checked (tests/ops/test_sanitizers.py); to optimise that would take minutes."""
     return this_machine()._replace(link=["-lm", *SANITIZERS], flags=[*SANITIZERS, "-g", "-O0"], levels=levels)
 
@@ -218,6 +222,8 @@ def compilations(folder: Path, op: str, target: Target) -> list[list[str]]:
     jobs = [[*start, *has, str(OPS / "library.c"), "-o", str(folder / "library.o")]]
     for source in sorted(OPS.glob(f"{op}/native*.c")):
         for level, options in levels.items():
+            if level in SMALL_LEVELS and source.stem != SMALL:
+                continue  # library.py takes the level below
             for real, is_double in REALS.items():
                 name = f"{source.parent.name}_{source.stem}_{real}_{level}.o"
                 macros = [f"-DREAL_IS_DOUBLE={is_double}", f"-DSUFFIX=_{real}_{level}"]
@@ -227,15 +233,18 @@ def compilations(folder: Path, op: str, target: Target) -> list[list[str]]:
 
 def known_levels(folder: Path, target: Target) -> dict[str, list[str]]:
     """The instruction sets of this kind of machine that the compiler can write."""
-    if target.machine not in ("x86_64", "AMD64"):
-        return {"baseline": []}
+    levels: dict[str, list[str]] = {"baseline": []}
+    if target.machine in ("x86_64", "AMD64"):
+        levels = X86_LEVELS
+    elif target.machine in ("aarch64", "arm64", "ARM64"):
+        levels = ARM_LEVELS
     empty = folder / "empty.c"
     empty.write_text("int hanlattice_empty;\n")
     known = {}
-    for level, options in ((name, X86_LEVELS[name]) for name in target.levels):
-        test = [*target.compiler, *options, "-c", str(empty), "-o", str(folder / "empty.o")]
+    for level in (name for name in levels if name in target.levels):
+        test = [*target.compiler, *levels[level], "-c", str(empty), "-o", str(folder / "empty.o")]
         if level == "baseline" or subprocess.run(test, capture_output=True).returncode == 0:
-            known[level] = options
+            known[level] = levels[level]
     return known
 
 

@@ -13,10 +13,21 @@ static const char *best_level(void) {
     __asm__("xgetbv" : "=a"(kept), "=d"(unused) : "c"(0)); /* the registers that the system keeps for each thread */
     if ((kept & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(ebx & bit_AVX2)) return "baseline";
 #if defined(HAS_AVX512)
-    if ((kept & 0xe6) == 0xe6 && (ebx & AVX512) == AVX512) return "avx512";
+    if ((kept & 0xe6) == 0xe6 && (ebx & AVX512) == AVX512) {
+#if defined(HAS_VNNI)
+        if (ecx & bit_AVX512VNNI) return "vnni";
+#endif
+        return "avx512";
+    }
 #endif
     return "avx2";
 }
+#elif defined(HAS_DOTPROD) && defined(__linux__)
+unsigned long getauxval(unsigned long kind);
+
+static const char *best_level(void) { return getauxval(16) & 1 << 20 ? "dotprod" : "baseline"; } /* HWCAP: ASIMDDP */
+#elif defined(HAS_DOTPROD) && defined(__APPLE__)
+static const char *best_level(void) { return "dotprod"; } /* every such machine has it */
 #else
 static const char *best_level(void) { return "baseline"; }
 #endif

@@ -1,7 +1,8 @@
 """The C library of the ops: finds it, loads it, and says why it is missing.
 
-`hatch_build.py` compiles it at install. HANLATTICE_NATIVE=0 turns it off; HANLATTICE_NATIVE=baseline (or avx2, avx512)
-takes that instruction set instead of the best one that the machine has; HANLATTICE_LIBRARY=FILE loads another file.
+`hatch_build.py` compiles it at install. HANLATTICE_NATIVE=0 turns it off; HANLATTICE_NATIVE=baseline (or another of
+LEVELS) takes that instruction set instead of the best one that the machine has; HANLATTICE_LIBRARY=FILE loads another
+file.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LEVELS = ("baseline", "avx2", "avx512")  # each machine that runs one runs those before it
+LEVELS = (("baseline", "avx2", "avx512", "vnni"), ("baseline", "dotprod"))  # who runs one runs those before it
 REALS = {"float32": "float", "float64": "double"}
 SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
 FILE = Path(__file__).with_name(f"libhanlattice{SUFFIXES.get(sys.platform, '.so')}")
@@ -59,7 +61,8 @@ def _find() -> Loaded:
 def _levels(library: ctypes.CDLL) -> tuple[str, ...]:
     library.hanlattice_level.restype = ctypes.c_char_p
     best: str = library.hanlattice_level().decode()
-    return LEVELS[: LEVELS.index(best) + 1]
+    of_kind = next(levels for levels in LEVELS if best in levels)
+    return of_kind[: of_kind.index(best) + 1]
 
 
 def possible_levels() -> tuple[str, ...]:
@@ -97,9 +100,10 @@ def shared() -> ctypes.CDLL:
 @cache
 def function(name: str, dtype: Any, *parameters: Any) -> Callable[..., int]:
     """The C function NAME(name) for this type of number. It takes parameters (ctypes types) and gives an int64_t."""
-    try:
-        found = shared()[f"{name}_{REALS[real_name(dtype)]}_{loaded().level}"]
-    except AttributeError:
-        raise RuntimeError(f"the C library has no {name}: it is older than this package; install it again") from None
-    found.argtypes, found.restype = list(parameters), ctypes.c_int64
-    return found
+    library, levels = shared(), possible_levels()
+    for level in reversed(levels[: levels.index(loaded().level) + 1]):
+        with suppress(AttributeError):
+            found = library[f"{name}_{REALS[real_name(dtype)]}_{level}"]
+            found.argtypes, found.restype = list(parameters), ctypes.c_int64
+            return found
+    raise RuntimeError(f"the C library has no {name}: it is older than this package; install it again")

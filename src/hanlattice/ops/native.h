@@ -160,6 +160,23 @@ INLINE vec vec_exp(vec x) {
     return expm1_small(r) * power + power;
 }
 
+/* e^x for x from 0 to 1, which needs no powers of two: the series around 1/2. */
+INLINE vec vec_exp_unit(vec x) {
+#if REAL_IS_DOUBLE
+    return vec_exp(x);
+#else
+    vec r = x - 0.5f, p = r * (1.0f / 40320.0f) + 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return p * 0x1.a61298p0f;
+#endif
+}
+
 /* 1 / (1 + e^-x) */
 INLINE vec vec_sigmoid(vec x) { return (real)1 / ((real)1 + vec_exp(-x)); }
 

@@ -52,6 +52,7 @@ class Task(ctypes.Structure):
         *_each(ctypes.c_void_p, " ".join(LatticeLSTMWeights._fields)),
         *_each(ctypes.c_void_p, "h arrived gates cells squashed word_gates word_cells links"),
         *_each(ctypes.c_void_p, "d_h d_arrived d_char d_word d_link d_start"),
+        *_each(ctypes.c_void_p, "packed x_scale word_scale h_small"),
     )
 
 

@@ -44,9 +44,9 @@ static void *prepare(Backward *s, const Task *task) {
     char *memory = aligned_alloc(64, (size_t)round_up((int64_t)(reals + lists), 64));
     if (!memory) return NULL;
     real *next = (real *)memory;
-    s->char_hidden = pack(&next, task->char_hidden, 1, G * H, G * H, 1, H);
-    s->word_hidden = pack(&next, task->word_hidden, 1, 3 * H, 3 * H, 1, H);
-    s->link_hidden = pack(&next, task->link_hidden, 1, H, H, 1, H);
+    s->char_hidden = pack(&next, task->char_hidden, 1, G * H, G * H, 1, H, 1);
+    s->word_hidden = pack(&next, task->word_hidden, 1, 3 * H, 3 * H, 1, H, 1);
+    s->link_hidden = pack(&next, task->link_hidden, 1, H, H, 1, H, 1);
     s->zero = next;
     s->d_cell = next + Hp;
     memset(next, 0, (size_t)((1 + rows) * Hp) * sizeof(real));

@@ -3,24 +3,57 @@
    Steps go in chunks, so that the products with the inputs have many rows while their results stay in the cache. */
 #include "native_forward.h"
 
-/* Before the first step: nothing has arrived yet, and x · link_input waits at each character where words end. */
-static void open_arrivals(const Forward *s) {
-    const Task *task = s->task;
-    int64_t n = 0;
-    for (int64_t r = 0; r < task->rows; r++) {
-        for (int64_t t = 0; t < length_of(task, r); t++) {
-            int64_t slot = s->to.slot[character_of(task, &s->plan, r, t)];
-            if (slot < 0) continue;
-            real *arrived = task->arrived + slot * 3 * s->Hp;
-            memset(arrived, 0, (size_t)(2 * s->Hp) * sizeof(real));
-            s->list[n++] = (Row){task->x + padded_of(task, r, t) * task->D, s->link_bias, arrived + 2 * s->Hp};
-            if (n == CHUNK_ROWS) {
-                product(s->list, n, s->link_input);
-                n = 0;
-            }
-        }
-    }
-    product(s->list, n, s->link_input);
+#if SMALL
+#define WITH(f) NAME(small_##f)
+#else
+#define WITH(f) NAME(lattice_##f)
+#endif
+
+/* A row of x, of the words' vectors, or of h as the recurrence reads it; cell is that of the padded [B, T]. */
+INLINE Row row_of_x(const Task *task, int64_t cell, const real *init, real *out) {
+    const input *a = (const input *)task->x + cell * task->D;
+#if SMALL
+    return (Row){a, init, out, task->x_scale ? task->x_scale[cell] : (real)1 / LARGEST};
+#else
+    return (Row){a, init, out};
+#endif
+}
+
+INLINE Row row_of_word(const Task *task, int64_t word, const real *init, real *out) {
+    const input *a = (const input *)task->word_x + word * task->E;
+#if SMALL
+    return (Row){a, init, out, task->word_scale[word]};
+#else
+    return (Row){a, init, out};
+#endif
+}
+
+INLINE Row row_of_h(const Task *task, int64_t cell, const real *init, real *out) {
+#if SMALL
+    return (Row){(const input *)task->h_small + cell * task->stride, init, out, (real)1 / LARGEST};
+#else
+    return (Row){task->h + cell * task->stride, init, out};
+#endif
+}
+
+/* A row of the nth word's cell. */
+INLINE Row row_of_cell(const Forward *s, int64_t nth, const real *cell, const real *init, real *out) {
+#if SMALL
+    input *a = s->rounded + nth * s->Hp;
+    return (Row){a, init, out, round_row(cell, s->task->H, a)};
+#else
+    (void)s, (void)nth;
+    return (Row){cell, init, out};
+#endif
+}
+
+INLINE void put_h(const Task *task, int64_t cell, int64_t v, vec h) {
+#if SMALL
+    put_whole((input *)task->h_small + cell * task->stride, v, task->H, h * (real)LARGEST);
+    if (task->h) put(task->h + cell * task->stride, v, task->H, h);
+#else
+    put(task->h + cell * task->stride, v, task->H, h);
+#endif
 }
 
 INLINE real *gates_of(const Forward *s, int64_t r, int64_t t) {
@@ -54,7 +87,7 @@ static void chunk_inputs(Forward *s, int64_t n, int64_t t0, int64_t t1) {
         n = running(task, n, t);
         for (int64_t r = 0; r < n; r++) {
             int64_t c = character_of(task, &s->plan, r, t);
-            s->list[rows++] = (Row){task->x + padded_of(task, r, t) * task->D, s->char_bias, gates_of(s, r, t)};
+            s->list[rows++] = row_of_x(task, padded_of(task, r, t), s->char_bias, gates_of(s, r, t));
             for (int64_t k = s->from.first[c]; k < s->from.first[c + 1]; k++, words++)
                 s->words[words] = open_word(s, r, s->from.list[k], words);
         }
@@ -62,29 +95,31 @@ static void chunk_inputs(Forward *s, int64_t n, int64_t t0, int64_t t1) {
     }
     product(s->list, rows, s->char_input);
     for (int64_t w = 0; w < words; w++)
-        s->list[w] = (Row){task->word_x + s->words[w].word * task->E, s->word_bias, s->words[w].gates};
+        s->list[w] = row_of_word(task, s->words[w].word, s->word_bias, s->words[w].gates);
     product(s->list, words, s->word_input);
 }
 
 /* From z to c and h; `before` is the cell of the character before, cell may be the same memory. */
-static void character(const Forward *s, int64_t c, real *z, const real *before, real *cell, real *h) {
+static void character(Forward *s, int64_t c, real *z, const real *before, real *cell, int64_t at_h) {
     const Task *task = s->task;
-    int64_t H = task->H, Hp = s->Hp, slot = s->to.slot[c], o_at = (task->G - 2) * Hp, g_at = o_at + Hp;
-    real *arrived = slot < 0 ? NULL : task->arrived + slot * 3 * Hp;
+    int64_t Hp = s->Hp, slot = s->to.slot[c], o_at = (task->G - 2) * Hp, g_at = o_at + Hp;
+    real *arrived = slot < 0 ? NULL : s->arrived[slot];
     for (int64_t v = 0, at = 0; at < Hp; v++, at += LANES) {
-        vec i = vec_sigmoid(load(z + at)), o = vec_sigmoid(load(z + o_at + at)), g = vec_tanh(load(z + g_at + at));
-        vec f = task->G == 4 ? vec_sigmoid(load(z + Hp + at)) : (real)1 - i, merged;
+        vec i = gate_sigmoid(load(z + at)), o = gate_sigmoid(load(z + o_at + at)), g = gate_tanh(load(z + g_at + at));
+        vec f = task->G == 4 ? gate_sigmoid(load(z + Hp + at)) : (real)1 - i, merged;
         if (arrived) {
-            vec weight = vec_exp(i), share = (real)1 / (load(arrived + Hp + at) + weight);
+            vec weight = gate_exp(i), share = (real)1 / (load(arrived + Hp + at) + weight);
             merged = (load(arrived + at) + weight * g) * share;
-            store(arrived + at, share);
-            store(arrived + Hp + at, weight * share);
+            if (task->gates) {
+                store(arrived + at, share);
+                store(arrived + Hp + at, weight * share);
+            }
         } else {
             merged = f * load(before + at) + i * g;
         }
-        vec squashed = vec_tanh(merged);
+        vec squashed = gate_tanh(merged);
         store(cell + at, merged);
-        put(h, v, H, o * squashed);
+        put_h(task, at_h, v, o * squashed);
         if (!task->gates) continue;
         store(z + at, i);
         if (task->G == 4) store(z + Hp + at, f);
@@ -92,15 +127,16 @@ static void character(const Forward *s, int64_t c, real *z, const real *before, 
         store(z + g_at + at, g);
         store(task->squashed + c * Hp + at, squashed);
     }
+    if (arrived && !task->gates) *s->spare++ = arrived;
 }
 
 static void word_cell(const Forward *s, Word word, const real *start) {
     int64_t Hp = s->Hp;
     const real *pushed = s->pushed + word.row * 3 * Hp;
     for (int64_t at = 0; at < Hp; at += LANES) {
-        vec i = vec_sigmoid(load(word.gates + at) + load(pushed + at));
-        vec f = vec_sigmoid(load(word.gates + Hp + at) + load(pushed + Hp + at));
-        vec g = vec_tanh(load(word.gates + 2 * Hp + at) + load(pushed + 2 * Hp + at));
+        vec i = gate_sigmoid(load(word.gates + at) + load(pushed + at));
+        vec f = gate_sigmoid(load(word.gates + Hp + at) + load(pushed + Hp + at));
+        vec g = gate_tanh(load(word.gates + 2 * Hp + at) + load(pushed + 2 * Hp + at));
         if (s->task->gates) {
             store(word.gates + at, i);
             store(word.gates + Hp + at, f);
@@ -113,9 +149,9 @@ static void word_cell(const Forward *s, Word word, const real *start) {
 /* The link gate, and what it lets through to the word's last character. */
 static void arrive(const Forward *s, Word word) {
     int64_t Hp = s->Hp;
-    real *arrived = s->task->arrived + word.slot * 3 * Hp;
+    real *arrived = s->arrived[word.slot];
     for (int64_t at = 0; at < Hp; at += LANES) {
-        vec a = vec_sigmoid(load(word.link + at)), weight = vec_exp(a);
+        vec a = gate_sigmoid(load(word.link + at)), weight = gate_exp(a);
         store(word.link + at, a);
         store(arrived + at, load(arrived + at) + weight * load(word.cell + at));
         store(arrived + Hp + at, load(arrived + Hp + at) + weight);
@@ -127,49 +163,75 @@ INLINE real *cell_of(const Forward *s, int64_t r, int64_t t) {
     return s->cell + r * s->Hp;
 }
 
-INLINE real *h_of(const Task *task, int64_t r, int64_t t) { return task->h + padded_of(task, r, t) * task->stride; }
-
-static void characters_step(const Forward *s, int64_t n, int64_t t) {
+static void characters_step(Forward *s, int64_t n, int64_t t) {
     const Task *task = s->task;
     if (t > 0) {
         for (int64_t r = 0; r < n; r++) {
             real *z = gates_of(s, r, t);
-            s->list[r] = (Row){h_of(task, r, t - 1), z, z};
+            s->list[r] = row_of_h(task, padded_of(task, r, t - 1), z, z);
         }
         product(s->list, n, s->char_hidden);
     }
     for (int64_t r = 0; r < n; r++) {
         const real *before = t > 0 ? cell_of(s, r, t - 1) : s->zero;
         int64_t c = character_of(task, &s->plan, r, t);
-        character(s, c, gates_of(s, r, t), before, cell_of(s, r, t), h_of(task, r, t));
+        character(s, c, gates_of(s, r, t), before, cell_of(s, r, t), padded_of(task, r, t));
     }
 }
 
+/* Nothing has arrived yet where these words end, unless another word has started before that ends there too. */
+static void open_arrivals(Forward *s, const Word *words, int64_t count) {
+    const Task *task = s->task;
+    int64_t opened = 0;
+    for (int64_t w = 0; w < count; w++) {
+        real **arrived = s->arrived + words[w].slot;
+        if (*arrived) continue;
+        *arrived = task->gates ? task->arrived + words[w].slot * 3 * s->Hp : *--s->spare;
+        memset(*arrived, 0, (size_t)(2 * s->Hp) * sizeof(real));
+        int64_t sentence = task->sentence[words[w].row];
+        int64_t cell = sentence * task->T + s->to.character[words[w].word] - s->plan.offset[sentence];
+        s->list[opened++] = row_of_x(task, cell, s->link_bias, *arrived + 2 * s->Hp);
+    }
+    product(s->list, opened, s->link_input);
+}
+
 /* The words that start at step t; those of one row stand together. */
-static void words_step(const Forward *s, const Word *words, int64_t count, int64_t t) {
+static void words_step(Forward *s, const Word *words, int64_t count, int64_t t) {
     const Task *task = s->task;
     int64_t starts = 0;
+    open_arrivals(s, words, count);
     for (int64_t w = 0; w < count; w++)
-        if (w == 0 || words[w].row != words[w - 1].row)
-            s->list[starts++] = (Row){h_of(task, words[w].row, t), s->zero, s->pushed + words[w].row * 3 * s->Hp};
+        if (w == 0 || words[w].row != words[w - 1].row) {
+            real *pushed = s->pushed + words[w].row * 3 * s->Hp;
+            s->list[starts++] = row_of_h(task, padded_of(task, words[w].row, t), s->zero, pushed);
+        }
     product(s->list, starts, s->word_hidden);
     for (int64_t w = 0; w < count; w++) {
         word_cell(s, words[w], cell_of(s, words[w].row, t));
-        s->list[w] = (Row){words[w].cell, task->arrived + (words[w].slot * 3 + 2) * s->Hp, words[w].link};
+        s->list[w] = row_of_cell(s, w, words[w].cell, s->arrived[words[w].slot] + 2 * s->Hp, words[w].link);
     }
     product(s->list, count, s->link_hidden);
     for (int64_t w = 0; w < count; w++) arrive(s, words[w]);
 }
 
-EXPORT int64_t NAME(lattice_forward)(const Task *task);
+EXPORT int64_t WITH(pack)(const Task *task, real *to);
 
-EXPORT int64_t NAME(lattice_forward)(const Task *task) {
+/* How many reals packed weights take; where `to` is given, they are written there. Only sizes and weights are read. */
+EXPORT int64_t WITH(pack)(const Task *task, real *to) {
+    if (task->size != sizeof(Task)) return OTHER_BUILD;
+    Forward s = {.Hp = round_up(task->H, LANES)};
+    if (to) pack_weights(&s, task, &to, 1);
+    return weights_size(task, s.Hp);
+}
+
+EXPORT int64_t WITH(forward)(const Task *task);
+
+EXPORT int64_t WITH(forward)(const Task *task) {
     if (task->size != sizeof(Task)) return OTHER_BUILD;
     if (task->rows == 0 || length_of(task, 0) == 0) return GOOD;
     Forward s;
     void *memory = prepare(&s, task);
     if (!memory) return NO_MEMORY;
-    open_arrivals(&s);
     int64_t n = task->rows, steps = length_of(task, 0);
     for (int64_t t = 0; t < steps; t++) {
         if (t % s.chunk == 0) chunk_inputs(&s, n, t, t + s.chunk < steps ? t + s.chunk : steps);

@@ -16,8 +16,10 @@
 #define BLOCK 4
 #endif
 
+typedef real input; /* what rows are made of */
+
 typedef struct {
-    const real *a;    /* [K] */
+    const input *a;   /* [K] */
     const real *init; /* [columns], padded; may be out itself */
     real *out;        /* [columns], padded */
 } Row;
@@ -34,13 +36,13 @@ INLINE int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit 
 INLINE int64_t packed_size(int64_t K, int64_t gates, int64_t H) { return K * gates * round_up(H, LANES); }
 
 /* Packs the [K, gates · H] numbers at from[k · step_k + column · step_column], each gate padded with zeros to whole
-   vectors, at *to, which moves on. */
+   vectors, at *to, which moves on. Where `fill` is not set, they are there already. */
 static Matrix pack(
-    real **to, const real *from, int64_t step_k, int64_t step_column, int64_t K, int64_t gates, int64_t H
+    real **to, const real *from, int64_t step_k, int64_t step_column, int64_t K, int64_t gates, int64_t H, int fill
 ) {
     int64_t padded = round_up(H, LANES), vectors = gates * padded / LANES;
     Matrix matrix = {*to, K, vectors};
-    for (int64_t v = 0; v < vectors; v++) {
+    for (int64_t v = 0; fill && v < vectors; v++) {
         int64_t first = v / PANEL * PANEL, width = vectors - first < PANEL ? vectors - first : PANEL;
         int64_t gate = v * LANES / padded, unit = v * LANES % padded;
         int64_t real_lanes = H - unit < LANES ? H - unit : LANES;
@@ -110,6 +112,11 @@ INLINE void product_panel(const Row *row, int64_t n, const int width, const real
         n -= rows;
     }
 }
+
+/* The gates' functions. */
+INLINE vec gate_sigmoid(vec x) { return vec_sigmoid(x); }
+INLINE vec gate_tanh(vec x) { return vec_tanh(x); }
+INLINE vec gate_exp(vec x) { return vec_exp_unit(x); }
 
 static void product(const Row *row, int64_t n, Matrix matrix) {
     int64_t v = 0, K = matrix.K;

@@ -5,8 +5,16 @@
 
 #include <stdlib.h>
 
+#ifndef SMALL
+#define SMALL 0
+#endif
+
 #include "native_plan.h"
+#if SMALL
+#include "native_small.h"
+#else
 #include "native_product.h"
+#endif
 
 enum { GOOD = 0, OTHER_BUILD = -1, NO_MEMORY = -2 };
 
@@ -23,16 +31,21 @@ typedef struct {
     const real *x, *word_x; /* [B, T, D], [W, E] */
     const real *char_input, *char_hidden, *char_bias, *word_input, *word_hidden, *word_bias;
     const real *link_input, *link_hidden, *link_bias;
-    real *h; /* [B, T, stride], at this direction's first column */
-    /* P characters at which words end: e^a c^w and e^a, summed, and x · link_input; backward finds 1 / S, e^i / S */
-    real *arrived; /* [P, 3 Hp]; Hp is H in whole vectors */
-    /* Kept for backward, gates after their nonlinearity; all NULL when nothing is kept */
+    real *h;                /* [B, T, stride], at this direction's first column */
+    /* Kept for backward, gates after their nonlinearity; all NULL when nothing is kept. Hp is H in whole vectors */
+    real *arrived; /* [P, 3 Hp]: as in Forward; at the end 1 / S and e^i / S. Words end at P characters */
     real *gates, *cells, *squashed;          /* [C, G Hp], [C, Hp], [C, Hp]: tanh c */
     real *word_gates, *word_cells, *links;   /* [W, 3 Hp], [W, Hp], [W, Hp] */
     /* Backward only */
     const real *d_h;                                   /* like h */
     real *d_arrived;                                   /* [P, 2 Hp], nothing in it */
     real *d_char, *d_word, *d_link, *d_start;          /* [C, (G + 1) H], [W, 3 H], [W, H], [S, 3 H] */
+    /* Forward only: the weights as lattice_pack() makes them, or NULL, and they are packed for this call */
+    real *packed;
+    /* 8-bit weights only. x and word_x are rows of whole numbers then, as small_round() makes them, with their scales;
+       without x_scale, x is what a layer below left in h_small. h may be NULL. */
+    const real *x_scale, *word_scale; /* [B, T], [W] */
+    void *h_small;                    /* like h, in whole numbers */
 } Task;
 
 INLINE int64_t length_of(const Task *task, int64_t row) { return task->lengths[task->sentence[row]]; }

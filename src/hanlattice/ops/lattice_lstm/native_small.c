@@ -1,0 +1,18 @@
+/* The recurrence with weights of 8 bits: native_forward.c with the products of native_small.h. Nothing is kept. */
+#if !REAL_IS_DOUBLE
+#define SMALL 1
+#include "native_forward.c"
+
+EXPORT int64_t NAME(small_round)(const real *from, int64_t rows, int64_t K, input *to, real *scale);
+
+/* Rows of K numbers as products take them, one after the other. Gives how many bytes a number has; `rows` may be 0. */
+EXPORT int64_t NAME(small_round)(const real *from, int64_t rows, int64_t K, input *to, real *scale) {
+    for (int64_t row = 0; row < rows; row++) scale[row] = round_row(from + row * K, K, to + row * K);
+    return sizeof(input);
+}
+
+EXPORT int64_t NAME(small_most)(void);
+
+/* The largest K, of any matrix, whose sums surely fit. */
+EXPORT int64_t NAME(small_most)(void) { return MOST_K; }
+#endif

@@ -99,33 +99,33 @@ static void chunk_inputs(Forward *s, int64_t n, int64_t t0, int64_t t1) {
     product(s->list, words, s->word_input);
 }
 
+/* In place: the sigmoid of what comes before the last Hp numbers, and tanh of those. */
+INLINE void squash_gates(real *z, int64_t gates, int64_t Hp) {
+    for (int64_t at = 0; at < (gates - 1) * Hp; at += LANES) store(z + at, gate_sigmoid(load(z + at)));
+    for (int64_t at = (gates - 1) * Hp; at < gates * Hp; at += LANES) store(z + at, gate_tanh(load(z + at)));
+}
+
 /* From z to c and h; `before` is the cell of the character before, cell may be the same memory. */
 static void character(Forward *s, int64_t c, real *z, const real *before, real *cell, int64_t at_h) {
     const Task *task = s->task;
     int64_t Hp = s->Hp, slot = s->to.slot[c], o_at = (task->G - 2) * Hp, g_at = o_at + Hp;
     real *arrived = slot < 0 ? NULL : s->arrived[slot];
-    for (int64_t v = 0, at = 0; at < Hp; v++, at += LANES) {
-        vec i = gate_sigmoid(load(z + at)), o = gate_sigmoid(load(z + o_at + at)), g = gate_tanh(load(z + g_at + at));
-        vec f = task->G == 4 ? gate_sigmoid(load(z + Hp + at)) : (real)1 - i, merged;
-        if (arrived) {
-            vec weight = gate_exp(i), share = (real)1 / (load(arrived + Hp + at) + weight);
-            merged = (load(arrived + at) + weight * g) * share;
-            if (task->gates) {
-                store(arrived + at, share);
-                store(arrived + Hp + at, weight * share);
-            }
-        } else {
-            merged = f * load(before + at) + i * g;
-        }
-        vec squashed = gate_tanh(merged);
-        store(cell + at, merged);
-        put_h(task, at_h, v, o * squashed);
+    squash_gates(z, task->G, Hp);
+    for (int64_t at = 0; arrived && at < Hp; at += LANES) {
+        vec weight = gate_exp(load(z + at)), share = (real)1 / (load(arrived + Hp + at) + weight);
+        store(cell + at, (load(arrived + at) + weight * load(z + g_at + at)) * share);
         if (!task->gates) continue;
-        store(z + at, i);
-        if (task->G == 4) store(z + Hp + at, f);
-        store(z + o_at + at, o);
-        store(z + g_at + at, g);
-        store(task->squashed + c * Hp + at, squashed);
+        store(arrived + at, share);
+        store(arrived + Hp + at, weight * share);
+    }
+    for (int64_t at = 0; !arrived && at < Hp; at += LANES) {
+        vec i = load(z + at), f = task->G == 4 ? load(z + Hp + at) : (real)1 - i;
+        store(cell + at, f * load(before + at) + i * load(z + g_at + at));
+    }
+    for (int64_t v = 0, at = 0; at < Hp; v++, at += LANES) {
+        vec squashed = gate_tanh(load(cell + at));
+        put_h(task, at_h, v, load(z + o_at + at) * squashed);
+        if (task->gates) store(task->squashed + c * Hp + at, squashed);
     }
     if (arrived && !task->gates) *s->spare++ = arrived;
 }
@@ -133,15 +133,11 @@ static void character(Forward *s, int64_t c, real *z, const real *before, real *
 static void word_cell(const Forward *s, Word word, const real *start) {
     int64_t Hp = s->Hp;
     const real *pushed = s->pushed + word.row * 3 * Hp;
+    for (int64_t at = 0; at < 3 * Hp; at += LANES)
+        store(word.gates + at, load(word.gates + at) + load(pushed + at));
+    squash_gates(word.gates, 3, Hp);
     for (int64_t at = 0; at < Hp; at += LANES) {
-        vec i = gate_sigmoid(load(word.gates + at) + load(pushed + at));
-        vec f = gate_sigmoid(load(word.gates + Hp + at) + load(pushed + Hp + at));
-        vec g = gate_tanh(load(word.gates + 2 * Hp + at) + load(pushed + 2 * Hp + at));
-        if (s->task->gates) {
-            store(word.gates + at, i);
-            store(word.gates + Hp + at, f);
-            store(word.gates + 2 * Hp + at, g);
-        }
+        vec i = load(word.gates + at), f = load(word.gates + Hp + at), g = load(word.gates + 2 * Hp + at);
         store(word.cell + at, f * load(start + at) + i * g);
     }
 }

@@ -3,16 +3,19 @@
 #define SMALL 1
 #include "native_forward.c"
 
+EXPORT int64_t NAME(small_bytes)(void);
+EXPORT int64_t NAME(small_most)(void);
 EXPORT int64_t NAME(small_round)(const real *from, int64_t rows, int64_t K, input *to, real *scale);
 
-/* Rows of K numbers as products take them, one after the other. Gives how many bytes a number has; `rows` may be 0. */
+/* Of a number in a row. */
+EXPORT int64_t NAME(small_bytes)(void) { return sizeof(input); }
+
+/* The largest K of any matrix: sums surely fit. */
+EXPORT int64_t NAME(small_most)(void) { return MOST_K; }
+
+/* Rows of K numbers as products take them, one after the other, and their scales. */
 EXPORT int64_t NAME(small_round)(const real *from, int64_t rows, int64_t K, input *to, real *scale) {
     for (int64_t row = 0; row < rows; row++) scale[row] = round_row(from + row * K, K, to + row * K);
-    return sizeof(input);
+    return GOOD;
 }
-
-EXPORT int64_t NAME(small_most)(void);
-
-/* The largest K, of any matrix, whose sums surely fit. */
-EXPORT int64_t NAME(small_most)(void) { return MOST_K; }
 #endif

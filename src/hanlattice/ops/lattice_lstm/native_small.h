@@ -124,7 +124,9 @@ INLINE void put_whole(input *row, int64_t v, int64_t K, vec x) {
     ivec bits = (ivec)(x + MAGIC) - (MAGIC_BITS - OFFSET);
     input_vec values = __builtin_convertvector(bits, input_vec);
     int64_t left = K - v * LANES;
-    memcpy(row + v * LANES, &values, left < LANES ? (size_t)left * sizeof(input) : sizeof values);
+    if (left >= LANES) memcpy(row + v * LANES, &values, sizeof values);
+    else
+        for (int lane = 0; lane < (int)left; lane++) row[v * LANES + lane] = values[lane];
 }
 
 /* Rounds K numbers and gives their scale. The bits of numbers without a sign are in the numbers' order. */

@@ -332,12 +332,18 @@ def test_texts_that_are_no_file_names(char_folder, text):
     assert texts(hanlattice("tag", "-m", char_folder, text).out) == [text]
 
 
-def test_what_cannot_be_tagged_is_refused(lattice_folder, tmp_path):
+def test_fast_finds_the_same_with_other_scores(lattice_folder):
+    exact, fast = (json.loads(hanlattice("tag", "-m", lattice_folder, *more, TEXT).out) for more in ([], ["--fast"]))
+    assert [(s["start"], s["end"]) for s in fast["spans"]] == [(s["start"], s["end"]) for s in exact["spans"]]
+    assert [s["score"] for s in fast["spans"]] == pytest.approx([s["score"] for s in exact["spans"]], abs=0.05)
+
+
+def test_what_cannot_be_tagged_is_refused(lattice_folder, char_folder, tmp_path):
     hanlattice("tag", "-m", lattice_folder, tmp_path).refused(str(tmp_path), "it is a folder")
     hanlattice("tag", "-m", tmp_path / "none", TEXT).refused("none", "no such model folder")
     hanlattice("tag", "-m", lattice_folder, "--device", "cuda:99", TEXT).refused("cuda:99 was asked for")
     hanlattice("tag", "-m", lattice_folder, "--device", "gpu", TEXT).refused("no device is called 'gpu'")
-    hanlattice("tag", "-m", lattice_folder, "--fast", TEXT).refused("fast is for a GPU")
+    hanlattice("tag", "-m", char_folder, "--fast", TEXT).refused("fast is for lattice models")
     for wrong in (["--batch-size", "0"], ["--format", "xml"]):
         outcome = hanlattice("tag", "-m", lattice_folder, *wrong, TEXT)
         assert outcome.code == 2

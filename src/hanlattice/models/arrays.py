@@ -28,6 +28,7 @@ from hanlattice.runtime.encoders import (
     Stack,
     WordCharLSTM,
     WordLSTM,
+    packed,
     plain_lstm,
     without_words,
 )
@@ -80,8 +81,10 @@ class Weights:
         return name
 
 
-def restore_arrays(config: Config, indexer: Indexer, arrays: Mapping[str, Array], folder: Path) -> ArrayTagger:
-    """The tagger of a folder's weights, for the CPU. A LookupError says what does not fit."""
+def restore_arrays(
+    config: Config, indexer: Indexer, arrays: Mapping[str, Array], folder: Path, fast: bool = False
+) -> ArrayTagger:
+    """The tagger of a folder's weights, for the CPU; with `fast` in 8 bits. A LookupError says what does not fit."""
     model, weights, counts = config.model, Weights(arrays), dict[str, int]()
     chars: Table | None = None
     words: WordTable | TwoSources | None = None
@@ -107,7 +110,7 @@ def restore_arrays(config: Config, indexer: Indexer, arrays: Mapping[str, Array]
         assert words is not None
         pools = WordPools(weights.plain("pools.counts"), weights.full("pools.maps", words.dim, 3 * config.pools.dim))
         dim += pools.dim
-    encoder = _encoder(config, weights, dim, None if words is None else words.dim)
+    encoder = packed(_encoder(config, weights, dim, None if words is None else words.dim), fast)
     K, width = len(indexer.tags), 2 * model.hidden
     parts = [
         weights.full(f"crf.{name}", *shape) for name, shape in (("start", (K,)), ("transitions", (K, K)), ("end", (K,)))

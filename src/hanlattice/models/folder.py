@@ -158,11 +158,10 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     """Read a model folder, check all of it, and return the model, ready to tag.
 
     On a GPU it finds what it finds on a CPU, since it multiplies in float32 there too. `fast` rounds the factors of
-    the lattice LSTM's products to bf16, as training does. With `modules` it has the modules of torch on a CPU too.
+    the lattice LSTM's products: on a GPU to bf16, as training does, on a CPU to 8 bits. With `modules` it has the
+    modules of torch on a CPU too.
     """
     folder, kind = Path(folder), device_kind(device)
-    if fast and kind == "cpu":
-        raise InputError("fast is for a GPU: on a CPU there is one precision")
     place = None if kind == "cpu" else find_device(device)
     record = read_record(folder / CONFIG, FORMAT, ["config", "tags", "scheme", "data"], "model")
     try:
@@ -186,7 +185,7 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     tagger: AnyTagger
     try:
         if place is None and lm is None and not modules:
-            tagger = restore_arrays(config, indexer, arrays, folder)
+            tagger = restore_arrays(config, indexer, arrays, folder, fast)
         else:
             extra("torch")
             from hanlattice.models.modules import restore

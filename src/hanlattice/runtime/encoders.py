@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional
+from hanlattice.ops import library
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, native, small
 from hanlattice.ops.lattice_lstm import trace as op
 from hanlattice.ops.lattice_lstm.weights import mirror_places, weight_shapes
 from hanlattice.runtime.tables import times
@@ -23,8 +24,12 @@ class LatticeLSTM(NamedTuple):
     forward: LatticeLSTMWeights
     backward: LatticeLSTMWeights
     coupled: bool
+    packed: Sequence[Floats] = ()  # the weights as C reads them, where there is a library
 
     def __call__(self, x: Floats, word_x: Floats | None, lattice: Lattice) -> Floats:
+        if self.packed:
+            assert word_x is not None
+            return native.directions(x, word_x, lattice, self[:2], self.coupled, self.packed)
         h: Floats = bidirectional(x, word_x, lattice, self.forward, self.backward, self.coupled)
         return h
 
@@ -61,6 +66,7 @@ class RNN(NamedTuple):
 
 
 Layer = LatticeLSTM | RNN
+AnyLSTM = TypeVar("AnyLSTM", bound=LatticeLSTM)
 
 
 class Stack(NamedTuple):
@@ -68,8 +74,11 @@ class Stack(NamedTuple):
 
     layers: Sequence[Layer]
     whole_words: bool = False
+    fast: Sequence[small.SmallLayer] = ()  # the same layers with weights of 8 bits
 
     def __call__(self, x: Floats, word_x: Floats | None, lattice: Lattice) -> Floats:
+        if self.fast:
+            return small.run_layers(self.fast, x, word_x, lattice, self.whole_words)
         for n, layer in enumerate(self.layers):
             x = layer(x, self._seen(n, x, word_x, lattice), lattice)
         return x
@@ -78,8 +87,7 @@ class Stack(NamedTuple):
         """The words as layer n sees them."""
         if word_x is None or not n or not self.whole_words:
             return word_x
-        H, b = x.shape[2] // 2, lattice.sentence
-        return np.concatenate([word_x, x[b, lattice.end - 1, :H], x[b, lattice.start, H:]], axis=1)
+        return small.with_states(word_x, x, lattice)
 
     def traced(self, x: Floats, word_x: Floats, lattice: Lattice) -> list[op.Both]:
         """What each lattice layer mixed its cells of, from the lowest up."""
@@ -197,3 +205,22 @@ def plain_lattice(lengths: Ints) -> Lattice:
     """Sequences of these lengths, without words."""
     nothing = np.empty(0, dtype=np.int64)
     return Lattice.trusted(np.array(lengths), *(nothing.copy() for _ in range(4)))
+
+
+def packed(encoder: Layer | Stack | WordLSTM, fast: bool) -> Layer | Stack | WordLSTM:
+    """The encoder with its weights as C reads them, if there is a library; with `fast`, in 8 bits where it can be."""
+    if isinstance(encoder, WordLSTM):
+        return encoder._replace(layers=[_packed(layer) for layer in encoder.layers])
+    stack = encoder if isinstance(encoder, Stack) else Stack([encoder])
+    lstms = [layer for layer in stack.layers if isinstance(layer, LatticeLSTM)]
+    if fast and len(lstms) == len(stack.layers) and all(small.available(layer[:2]) for layer in lstms):
+        return stack._replace(
+            fast=[small.small_layer(each[:2], each.coupled, not isinstance(each, LSTM)) for each in lstms]
+        )
+    ready = stack._replace(layers=[layer if isinstance(layer, RNN) else _packed(layer) for layer in stack.layers])
+    return ready if isinstance(encoder, Stack) else ready.layers[0]
+
+
+def _packed(layer: AnyLSTM) -> AnyLSTM:
+    has_library = library.available(*layer.forward, *layer.backward)
+    return layer._replace(packed=native.pack(layer[:2], layer.coupled)) if has_library else layer

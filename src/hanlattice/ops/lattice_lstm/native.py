@@ -19,17 +19,43 @@ from hanlattice.text.lattice import Ints, Lattice
 
 Array = npt.NDArray[Any]
 
+LINE = 64  # bytes of a cache line
 MOST_ROWS = 32  # sentences a call: enough for the products, and their state stays in the cache
 
 
 def directions(
-    x: Array, word_x: Array, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
+    x: Array,
+    word_x: Array,
+    lattice: Lattice,
+    weights: Sequence[LatticeLSTMWeights],
+    coupled: bool,
+    packed: Sequence[Array] = (),
 ) -> Array:
-    """The first direction, and the mirrored one if there are two: [B, T, N·H]. The caller has checked the shapes."""
+    """The first direction, and the mirrored one if there are two: [B, T, N·H]. The caller has checked the shapes.
+
+    `packed` are the weights of each as `pack` gives them; without them they are packed for this call.
+    """
     check_kinds(x, word_x, *(part for each in weights for part in each))
     if not lattice.lengths.any():
         return np.zeros((*x.shape[:2], len(weights) * weights[0].hidden), dtype=x.dtype)
-    return Problem(x, word_x, lattice, weights, coupled).run_forward(keep=False)[0]
+    return Problem(x, word_x, lattice, weights, coupled, packed).run_forward(keep=False)[0]
+
+
+def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, by: str = "lattice_pack") -> list[Array]:
+    """The weights of each direction as C reads them, in memory that begins with a cache line."""
+    return [_pack(LatticeLSTMWeights(*map(np.ascontiguousarray, each)), coupled, by) for each in weights]
+
+
+def _pack(weights: LatticeLSTMWeights, coupled: bool, by: str) -> Array:
+    (D, _), (E, _), kind = weights.char_input.shape, weights.word_input.shape, weights.char_input.dtype
+    sizes = {"D": D, "E": E, "H": weights.hidden, "G": gate_count(coupled)}
+    arrays = {name: array.ctypes.data for name, array in weights._asdict().items()}
+    task = Task(size=ctypes.sizeof(Task), **sizes, **arrays)
+    write = library.function(by, kind, ctypes.c_void_p, ctypes.c_void_p)
+    room = np.empty(write(ctypes.addressof(task), None) + LINE // kind.itemsize, dtype=kind)
+    packed = room[-room.ctypes.data % LINE // kind.itemsize :]
+    write(ctypes.addressof(task), packed.ctypes.data)
+    return packed
 
 
 def check_kinds(*values: Any) -> None:
@@ -81,14 +107,26 @@ class Problem:
     """Inputs, weights of N directions and lattice, as the C functions want them. C counts no padding."""
 
     def __init__(
-        self, x: Array, word_x: Array, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
+        self,
+        x: Array,
+        word_x: Array,
+        lattice: Lattice,
+        weights: Sequence[LatticeLSTMWeights],
+        coupled: bool,
+        packed: Sequence[Array] = (),
     ) -> None:
         self.x, self.word_x, self.lattice = np.ascontiguousarray(x), np.ascontiguousarray(word_x), lattice
+        self.packed = packed
         self.weights = [LatticeLSTMWeights(*map(np.ascontiguousarray, each)) for each in weights]
         self.N, self.G, self.H = len(weights), gate_count(coupled), weights[0].hidden
-        self.B, self.T, self.D = x.shape
-        self.W, self.E = word_x.shape
-        self.lengths = _plain(lattice.lengths)
+        self.dtype = self.x.dtype
+        self._read(x.shape, word_x.shape)
+
+    def _read(self, x: tuple[int, ...], word_x: tuple[int, ...]) -> None:
+        """What follows from the shapes and the lattice."""
+        self.B, self.T, self.D = x
+        self.W, self.E = word_x
+        self.lengths = _plain(self.lattice.lengths)
         self.C = int(self.lengths.sum())
         self.plan = self._plan()
         self.order = np.argsort(-self.lengths, kind="stable")  # longest first
@@ -98,14 +136,14 @@ class Problem:
         plan = np.empty(2 + self.B + 2 * (2 * self.W + 2 * self.C + 1), dtype=np.int64)
         arrays = [self.lengths, *map(_plain, (self.lattice.sentence, self.lattice.start, self.lattice.end))]
         kinds = (ctypes.c_void_p, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 4)
-        make = library.function("lattice_plan", self.x.dtype, *kinds)
+        make = library.function("lattice_plan", self.dtype, *kinds)
         make(plan.ctypes.data, self.B, self.C, self.W, *(array.ctypes.data for array in arrays))
         return plan
 
     @property
     def padded(self) -> int:
         """Hp: H in whole vectors."""
-        return library.function("lattice_padded", self.x.dtype, ctypes.c_int64)(self.H)
+        return library.function("lattice_padded", self.dtype, ctypes.c_int64)(self.H)
 
     @property
     def offsets(self) -> Ints:
@@ -135,16 +173,15 @@ class Problem:
         """h [B, T, N·H], and for each direction what backward needs, if that is to be kept."""
         Hp, shape = self.padded, (self.B, self.T, self.N * self.H)
         h = self.new(*shape) if self.C == self.B * self.T else np.zeros(shape, dtype=self.x.dtype)
-        arrived = [self.new(self.end_count(n), 3 * Hp) for n in range(self.N)]
-        traces = [self._trace(each, Hp) for each in arrived] if keep else []
-        own = [trace._asdict() for trace in traces] if keep else [{"arrived": each} for each in arrived]
+        traces = [self._trace(self.end_count(n), Hp) for n in range(self.N)] if keep else []
+        own = [trace._asdict() for trace in traces] if keep else [{}] * self.N
         self._run("lattice_forward", [self._task(n, {"h": h}, own[n]) for n in range(self.N)])
         return h, traces
 
-    def _trace(self, arrived: Array, Hp: int) -> Trace:
+    def _trace(self, ends: int, Hp: int) -> Trace:
         C, W, new = self.C, self.W, self.new
         characters = (new(C, self.G * Hp), new(C, Hp), new(C, Hp))
-        return Trace(arrived, *characters, new(W, 3 * Hp), new(W, Hp), new(W, Hp))
+        return Trace(new(ends, 3 * Hp), *characters, new(W, 3 * Hp), new(W, Hp), new(W, Hp))
 
     def run_backward(self, d_h: Array, traces: Sequence[Trace]) -> list[GateGradients]:
         """From d h [B, T, N·H] to the gradients of every gate, for each direction."""
@@ -163,21 +200,28 @@ class Problem:
         """Direction n with all sentences. Of shared arrays [B, T, N·H] it gets its own columns."""
         arrays = {"x": self.x, "word_x": self.word_x, **self.weights[n]._asdict(), **own}
         skip = n * self.H * self.x.itemsize
+        return self._new_task(
+            n,
+            **{name: array.ctypes.data for name, array in arrays.items()},
+            **{name: array.ctypes.data + skip for name, array in shared.items()},
+        )
+
+    def _new_task(self, n: int, **addresses: int | None) -> Task:
         return Task(
             size=ctypes.sizeof(Task),
             mirrored=n,
             stride=self.N * self.H,
             lengths=self.lengths.ctypes.data,
             plan=self.plan.ctypes.data,
+            packed=self.packed[n].ctypes.data if self.packed else None,
             **{name: getattr(self, name) for name in "BTCWDEHG"},
-            **{name: array.ctypes.data for name, array in arrays.items()},
-            **{name: array.ctypes.data + skip for name, array in shared.items()},
+            **addresses,
         )
 
     def _run(self, name: str, tasks: Sequence[Task]) -> None:
         """Cut every task into groups of sentences, for the cache and so that each thread has some; do them all."""
         groups = max(-(-self.B // MOST_ROWS), min(self.B, threads.count() // len(tasks)), 1)
-        call = library.function(name, self.x.dtype, ctypes.c_void_p)
+        call = library.function(name, self.dtype, ctypes.c_void_p)
         pieces = [self._piece(task, group, groups) for group in range(groups) for task in tasks]
         results = threads.run_calls(call, pieces)  # the codes of native_task.h
         if -1 in results:

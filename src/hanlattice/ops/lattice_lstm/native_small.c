@@ -10,8 +10,14 @@ EXPORT int64_t NAME(small_round)(const real *from, int64_t rows, int64_t K, inpu
 /* Of a number in a row. */
 EXPORT int64_t NAME(small_bytes)(void) { return sizeof(input); }
 
-/* The largest K of any matrix: sums surely fit. */
-EXPORT int64_t NAME(small_most)(void) { return MOST_K; }
+/* The largest K of any matrix: sums surely fit. 0 where plain C does the products: floats are as fast, and exact. */
+EXPORT int64_t NAME(small_most)(void) {
+#if defined(__SSE2__) || defined(__ARM_FEATURE_DOTPROD)
+    return MOST_K;
+#else
+    return 0;
+#endif
+}
 
 /* Rows of K numbers as products take them, one after the other, and their scales. */
 EXPORT int64_t NAME(small_round)(const real *from, int64_t rows, int64_t K, input *to, real *scale) {

@@ -46,7 +46,7 @@ def small_layer(weights: Sequence[LatticeLSTMWeights], coupled: bool, reads_word
 
 
 def available(weights: Sequence[LatticeLSTMWeights]) -> bool:
-    """Whether there is a library, and these weights are of a kind and size that it takes."""
+    """Whether there is a library that is faster so, and these weights are of a kind and size that it takes."""
     if not library.available(*(part for each in weights for part in each)):
         return False
     first = weights[0].char_input

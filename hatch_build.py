@@ -6,7 +6,7 @@
 
 Every `src/hanlattice/ops/*/native*.c` is compiled for float and for double and for the instruction sets of LEVELS;
 `library.py` picks one when it loads the library. Without a C compiler, or when it fails, the installation goes on
-without the library: everything then runs on torch.
+without the library: numpy then does the same, slower.
 
 A stamp beside the library says what it was made from: sources, commands, compiler. While these are the same, an
 installation takes the library as it is.
@@ -130,7 +130,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 build(LIBRARY)
         except (OSError, subprocess.CalledProcessError) as error:
             remove(LIBRARY)  # one from an earlier build does not fit these sources
-            self.app.display_warning(f"hanlattice goes on without its C library, with torch alone: {reason(error)}")
+            self.app.display_warning(f"hanlattice goes on without its C library, with numpy alone: {reason(error)}")
             return
         build_data["artifacts"].append(f"/{LIBRARY.relative_to(self.root).as_posix()}")
         build_data["pure_python"] = False

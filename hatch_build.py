@@ -66,6 +66,7 @@ X86_LEVELS["vnni"] = [*X86_LEVELS["avx512"], "-mavx512vnni"]
 ARM_LEVELS = {"baseline": [], "dotprod": ["-mcpu=generic+dotprod"]}
 ALL_LEVELS = (*X86_LEVELS, *ARM_LEVELS)
 SMALL, SMALL_LEVELS = "native_small", ("vnni", "dotprod")  # products of bytes, and what is only for them
+EPOCH = "1580601600"  # hatchling's date of every file in a wheel; a library for Windows has a date, too
 PLATFORMS = {  # a wheel's tag → what zig calls it; the version of glibc in it makes the tag true
     "manylinux_2_17_x86_64.manylinux2014_x86_64": "x86_64-linux-gnu.2.17",
     "manylinux_2_17_aarch64.manylinux2014_aarch64": "aarch64-linux-gnu.2.17",
@@ -170,7 +171,7 @@ def make_wheels(folder: Path, tags: Sequence[str]) -> None:
         say(f"building for {tag} …")
         python = [sys.executable, "-m"]
         command = [*python, "hatchling", "build", "-t", "wheel", "-d", str(folder.absolute())]
-        environment = {**os.environ, "HANLATTICE_WHEEL": tag}
+        environment = {"SOURCE_DATE_EPOCH": EPOCH, **os.environ, "HANLATTICE_WHEEL": tag}
         done = subprocess.run(command, cwd=OPS.parents[2], env=environment, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"no wheel for {tag}:\n{done.stderr.strip()}")

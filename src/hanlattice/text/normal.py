@@ -63,9 +63,7 @@ class CodeTable:
     def __call__(self, codes: Codes) -> npt.NDArray[np.int32]:
         values = self._known[codes]
         if values.size and values.min() < 0:
-            new = np.zeros(len(self._known), dtype=bool)
-            new[codes[values < 0]] = True
-            for code in np.flatnonzero(new).tolist():
+            for code in np.unique(codes[values < 0]).tolist():
                 self._known[code] = self._function(chr(code))
             values = self._known[codes]
         return values

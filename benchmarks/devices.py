@@ -1,10 +1,11 @@
-"""One model on a GPU and on a CPU: whether it finds the same, and what the precision costs there.
+"""One model on a CPU, by PyTorch and by the runtime, and on a GPU: whether it finds the same, and what `fast` costs.
 
     python benchmarks/devices.py --model ner --test @msra/test.bmes [--seconds 2] [--json OUT.json]
 
-The file is tagged by the CPU, by the GPU as models are read, and by the GPU with `fast`. Spans are compared, and then
-the scores of those that are the same. Times are from sentences as numbers to spans, on the GPU, taking turns; "raw
-text" is `Predictor.pipe`, from texts to spans with their scores.
+The file is tagged by PyTorch on the CPU, by the CPU as models are read and with `fast`, and, where there is one, by the
+GPU in both ways. Spans are compared with the first, and then the scores of those that are the same. Times are from
+sentences as numbers to spans, on the GPU, taking turns; "raw text" is `Predictor.pipe`, from texts to spans with their
+scores. `benchmarks/where.py` has the CPU's.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import torch
 
 from hanlattice.bench.timing import machine, medians, versions
 from hanlattice.evaluation.ner import score
+from hanlattice.models import find_model
 from hanlattice.models.decode import decode
-from hanlattice.models.device import find_device
+from hanlattice.models.folder import load_model
 from hanlattice.predict import Predictor, load
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -31,25 +33,27 @@ Found = list[list[Span]]
 
 
 def _show(options: argparse.Namespace) -> dict[str, Any]:
-    find_device("cuda")
-    taggers = {"cpu": load(options.model), "gpu": load(options.model, "cuda")}
-    taggers["gpu, fast"] = load(options.model, "cuda", fast=True)
+    taggers = {"PyTorch": Predictor(load_model(find_model(options.model), modules=True))}
+    taggers |= {"cpu": load(options.model), "cpu, fast": load(options.model, fast=True)}
+    there = torch.cuda.is_available()
+    if there:
+        taggers |= {"gpu": load(options.model, "cuda"), "gpu, fast": load(options.model, "cuda", fast=True)}
     sentences = read_for([taggers["cpu"].model], options.test).sentences
     found = {name: _spans(tagger, sentences) for name, tagger in taggers.items()}
-    rows = {name: _row(found[name], found["cpu"], sentences) for name in found}
-    times = _times(taggers, sentences, options.seconds)
+    rows = {name: _row(found[name], found["PyTorch"], sentences) for name in found}
+    times = _times(taggers, sentences, options.seconds) if there else {}
     print(
         "| | correct | found | gold | F1 | sentences that differ | largest difference of a score |\n|---|" + "--:|" * 6
     )
     for name, row in rows.items():
-        counts = f"{row['correct']:,} | {row['predicted']:,} | {row['gold']:,} | {100 * row['f1']:.2f}"
+        counts = f"{row['correct']:,} | {row['predicted']:,} | {row['gold']:,} | {100 * row['f1']:.3f}"
         print(f"| {name} | {counts} | {row['differ']:,} of {len(sentences):,} | {row['score']:.1e} |")
     for what, each in times.items():
         print(f"{what}: {each['gpu'] / each['gpu, fast']:.2f} times as long as with fast")
     named = {
         "model": Path(options.model).name,
         "test": Path(options.test).name,
-        **machine(find_device("cuda")),
+        **machine(torch.device("cuda" if there else "cpu")),
         **versions(),
     }
     return {**named, "rows": rows, "seconds": times}
@@ -72,7 +76,7 @@ def _place(span: Span) -> tuple[int, int, str]:
 
 
 def _times(taggers: dict[str, Predictor], sentences: Sequence[Sentence], seconds: float) -> dict[str, dict[str, float]]:
-    on_gpu = {name: tagger for name, tagger in taggers.items() if name != "cpu"}
+    on_gpu = {name: tagger for name, tagger in taggers.items() if name.startswith("gpu")}
     texts = [sentence.text for sentence in sentences]
     model = taggers["cpu"].model
     examples = model.indexer.examples(sentences)

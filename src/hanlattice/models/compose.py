@@ -27,7 +27,7 @@ RIDGE = 5.0  # what a character's row must be worth: so many words pull it to no
 STEPS = 12  # of conjugate gradients: more change the third digit of a cosine by nothing
 MOST = 500_000  # words that are learnt from, first those that training met: bounds memory, as does the next
 AT_ONCE = 1 << 16  # words that are composed at a time: bounds memory
-SUMMED = 1 << 18  # numbers of a sparse matrix that are multiplied at a time: bounds memory
+MANY, FEW = 64, 1 << 12  # numbers in a long row of a sparse matrix; short rows that are multiplied at a time
 
 Array = npt.NDArray[Any]
 
@@ -50,14 +50,19 @@ class Bags(NamedTuple):
     first: Ints  # [rows + 1]
 
     def times(self, dense: Array) -> Array:
-        found = np.zeros((len(self.first) - 1, dense.shape[1]), dtype=dense.dtype)
-        some = np.flatnonzero(np.diff(self.first))
-        edges = np.searchsorted(self.first[some], np.arange(0, len(self.column), SUMMED))
-        for rows in np.split(some, np.unique(edges)):
-            if len(rows):
-                low, high = self.first[rows[0]], self.first[rows[-1] + 1]
-                weighted = dense[self.column[low:high]] * self.weight[low:high, None]
-                found[rows] = np.add.reduceat(weighted, self.first[rows] - low)
+        found, counts = np.zeros((len(self.first) - 1, dense.shape[1]), dtype=dense.dtype), np.diff(self.first)
+        for row in np.flatnonzero(counts > MANY).tolist():
+            part = slice(self.first[row], self.first[row + 1])
+            found[row] = self.weight[part] @ dense[self.column[part]]
+        few = np.flatnonzero((counts > 0) & (counts <= MANY))
+        few = few[np.argsort(-counts[few], kind="stable")]
+        for low in range(0, len(few), FEW):  # their first numbers, then their second ones, and so on
+            rows = few[low : low + FEW]
+            sums = np.zeros((len(rows), dense.shape[1]), dtype=dense.dtype)
+            for nth in range(int(counts[rows[0]])):
+                at = self.first[rows[: np.count_nonzero(counts[rows] > nth)]] + nth
+                sums[: len(at)] += self.weight[at, None] * dense[self.column[at]]
+            found[rows] = sums
         return found
 
     def transposed(self, columns: int) -> Bags:

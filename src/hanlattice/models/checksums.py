@@ -22,7 +22,6 @@ Array = npt.NDArray[Any]
 # The types of numbers by their names in a safetensors file.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
 _KINDS |= {"BOOL": "?", "U16": "<u2", "U32": "<u4", "U64": "<u8"}
-_NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
 _MOST = 100_000_000  # bytes of a header: as in the library of that name
 
 
@@ -69,19 +68,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
 
     Its metadata has a checksum over names, shapes, values and all other metadata.
     """
-    plain = {name: _array(tensors[name]) for name in sorted(tensors)}
-    header: dict[str, Any] = {"__metadata__": {**metadata, "sha256": _digest(plain, metadata)}}
-    order, at = sorted(plain, key=lambda name: (-plain[name].itemsize, name)), 0  # so that all numbers are aligned
-    for name in order:
-        end = at + plain[name].nbytes
-        kind, shape = _NAMES[plain[name].dtype], list(plain[name].shape)
-        header[name], at = {"dtype": kind, "shape": shape, "data_offsets": [at, end]}, end
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    from safetensors.numpy import save  # with the extras that write: what reads needs no library
+
+    plain = {name: _array(tensor) for name, tensor in tensors.items()}
     with writing(path, binary=True) as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for name in order:
-            file.write(plain[name].tobytes())
+        file.write(save(plain, {**metadata, "sha256": _digest(plain, metadata)}))
 
 
 def _array(tensor: Any) -> Array:
@@ -92,6 +83,7 @@ def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays and metadata of a file of `save_tensors`; one that is missing, cut short or changed is a ModelError.
 
     The arrays are the file itself, mapped into memory: they cannot be written to, and what is never read is not loaded.
+    (The library of safetensors copies every array that it is asked for.)
     """
     try:
         content = np.memmap(path, dtype=np.uint8, mode="r")

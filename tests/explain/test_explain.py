@@ -97,13 +97,19 @@ def watched(tagger: Predictor, text: str) -> list[Tensor]:
         seen.append(shares / shares.sum(0))
         return real(shares, parts)
 
-    def by_reference(x, word_x, lattice, *weights_and_coupled):
-        *weights, coupled = weights_and_coupled
+    def by_reference(x, word_x, lattice, weights, coupled, packed=()):
         tensors = [LatticeLSTMWeights(*map(torch.tensor, each)) for each in weights]
         given = torch.from_numpy(x), torch.from_numpy(word_x), lattice, *tensors, coupled
         return bidirectional(*given, backend="reference").numpy()
 
-    with mock.patch.object(reference, "mix", spy), mock.patch.object(encoders, "bidirectional", by_reference):
+    def without_library(x, word_x, lattice, forward, backward, coupled):
+        return by_reference(x, word_x, lattice, (forward, backward), coupled)
+
+    with (
+        mock.patch.object(reference, "mix", spy),
+        mock.patch.object(encoders.native, "directions", by_reference),
+        mock.patch.object(encoders, "bidirectional", without_library),
+    ):
         tagger(text)
     return seen
 

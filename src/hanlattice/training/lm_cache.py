@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import AcquireReturnProxy, FileLock
+from filelock import FileLock
 
 from hanlattice.batch import Examples
 from hanlattice.batch.buckets import decoding_batches
@@ -41,7 +42,7 @@ def with_states(examples: Examples, lm: LanguageModelStates, digest: str) -> Exa
     return replace(examples, states=states)
 
 
-def _locked(path: Path) -> AcquireReturnProxy:
+def _locked(path: Path) -> AbstractContextManager[object]:
     """Alone with this file, once `with` is entered."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -179,6 +179,44 @@ def test_a_word_changes_the_result(tagger):
     assert [span.score for span in tagger(TEXT).spans] != [span.score for span in before.spans]
 
 
+def test_borrowed_words_leave_nothing_behind(tagger):
+    texts = [each.text for each in sentences(20, 3)]
+    tagger.lexicon.add("天天说话")  # words that somebody added before stay
+    before, words = tagger(texts), list(tagger.lexicon)
+    with tagger.lexicon.borrowed(["王小明在", "白沙"], without=["工作", "没有这个词"]):
+        assert "王小明在" in tagger.lexicon
+        assert "工作" not in tagger.lexicon
+        borrowed = tagger(texts)
+    own = copy.deepcopy(tagger)
+    own.lexicon.update(["王小明在", "白沙"])
+    own.lexicon.remove("工作")
+    assert borrowed == own(texts)
+    assert (tagger(texts), list(tagger.lexicon)) == (before, words)
+    with pytest.raises(TypeError, match="a text must be a str"), tagger.lexicon.borrowed(["某某某"]):
+        tagger(None)
+    assert list(tagger.lexicon) == words
+    tagger.lexicon.add("云栖小镇")  # gets the id, and the row, that a borrowed word had
+    assert [word for _, _, word in tagger.lexicon.match("他在云栖小镇")] == ["云栖小镇"]
+
+
+def test_a_borrowed_word_of_the_model_counts_only_while_it_is_borrowed(segmenter):
+    word = next(word for word in segmenter.lexicon if len(word) == 2)
+    at = np.array([segmenter.lexicon.id(word)])
+    with segmenter.lexicon.borrowed([word]):
+        assert segmenter.lexicon.is_chosen(at).all()
+    assert not segmenter.lexicon.is_chosen(at).any()
+
+
+def test_other_threads_wait_until_words_are_given_back(tagger):
+    lexicon = tagger.lexicon
+    with ThreadPoolExecutor(1) as pool:
+        with lexicon.borrowed(["他在云栖"]):
+            found = pool.submit(lexicon.match, "他在云栖小镇")
+            time.sleep(0.05)
+            assert not found.done()
+        assert found.result(timeout=10) == []
+
+
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_many_words_are_quick(tagger, one_by_one):
     """Also in a loop: they are composed together."""

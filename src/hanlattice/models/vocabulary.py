@@ -22,7 +22,11 @@ class Vocabulary:
         lexicon.on_growth = self.grow
 
     def grow(self, lexicon: Lexicon) -> None:
-        """Compose vectors for the words that have none. How to compose is learnt first if the model does not say."""
+        """Compose vectors for the words that have none, and forget those of words that were only borrowed.
+
+        How to compose is learnt first if the model does not say.
+        """
+        self.vectors.truncate(len(lexicon.words))
         new = lexicon.folded(len(self.vectors))
         if not new:
             return

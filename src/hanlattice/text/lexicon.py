@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from itertools import islice
 from pathlib import Path
 from threading import RLock
@@ -127,7 +129,9 @@ class Lexicon:
         self._removed = Marks()
         self._chosen: Marks | None = None  # those named since `settle`
         self._parts: Parts = ()  # what matches the words that were there when they were last looked for
-        self.on_growth: Callable[[Lexicon], None] | None = None  # called before new words can be found
+        self.on_growth: Callable[[Lexicon], None] | None = (
+            None  # called before new words are found, and when they leave
+        )
         self._lock = RLock()
         self.update(words)
 
@@ -233,6 +237,28 @@ class Lexicon:
             if self._chosen is not None:
                 self._chosen.put(np.array([at]), False)
             return True
+
+    @contextmanager
+    def borrowed(self, words: Iterable[str] = (), without: Iterable[str] = ()) -> Iterator[None]:
+        """Inside a `with` block these words are added and those `without` taken out; then all is as it was before.
+
+        Nothing of them stays, no id and no vector. Other threads that look for words wait until the block ends.
+        """
+        with self._lock:
+            parts, count = self._ready(), len(self.words)
+            removed, chosen = deepcopy(self._removed), deepcopy(self._chosen)
+            try:
+                self.add_many(words)
+                for word in without:
+                    self.remove(word)
+                yield
+            finally:
+                while len(self.words) > count:
+                    self.words.pop()
+                    self._ids.popitem()
+                self._parts, self._removed, self._chosen = parts, removed, chosen
+                if self.on_growth is not None:
+                    self.on_growth(self)  # forgets their vectors
 
     def settle(self) -> None:
         """From now on words that are added, also those that are here already, are a user's own: `is_chosen`."""

@@ -20,6 +20,7 @@ _BROUGHT_BY = {
     "rjieba": "segment",
     "gensim": "pretrain",
     "tokenizers": "pretrain",
+    **dict.fromkeys(("starlette", "uvicorn", "prometheus_client", "httptools"), "serve"),
 }
 
 

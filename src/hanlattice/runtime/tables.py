@@ -104,6 +104,10 @@ class WordTable:
         self._room[self._count : count] = vectors
         self._count = count  # last: another thread may be reading
 
+    def truncate(self, count: int) -> None:
+        """Forget the rows from this one on, as far as they joined later."""
+        self._count = max(0, min(self._count, count - len(self.trained) - len(self.fixed)))
+
 
 class TwoSources:
     """Vectors of words and of subwords side by side: each has its own columns, and zeros in the other's.

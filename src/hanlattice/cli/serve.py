@@ -1,0 +1,90 @@
+"""`hanlattice serve`: models behind HTTP, and a page that shows the lattice."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hanlattice.cli.console import find_named, note
+from hanlattice.cli.texts import Lexicons, add_words
+from hanlattice.errors import InputError
+from hanlattice.extras import extra
+from hanlattice.files import read_lines
+from hanlattice.serve.limits import Limits
+
+
+def _with_limits(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb with an option for each limit, which it gets as one `Limits`."""
+
+    def command(**options: Any) -> None:
+        limits = {each.name: options.pop(each.name) for each in fields(Limits)}
+        verb(**options, limits=Limits(**limits))
+
+    signature = inspect.signature(verb, eval_str=True)
+    more = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=Annotated[type(each.default), typer.Option(help=each.metadata["help"])],
+        )
+        for each in fields(Limits)
+    ]
+    given = [each for each in signature.parameters.values() if each.name != "limits"]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in given] + more
+    )
+    command.__annotations__ = {each.name: each.annotation for each in (*given, *more)}
+    command.__name__, command.__doc__ = verb.__name__, verb.__doc__
+    return command
+
+
+@_with_limits
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="A bundled model or a model's folder; may be repeated. [default: ner, seg]"),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; a core each is of use.")] = 1,
+    lexicon: Lexicons = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file whose first line is the token that every request must bear.")
+    ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="The origin of a page elsewhere that may use this; may be repeated.")
+    ] = None,
+    limits: Limits = Limits(),  # noqa: B008 (a frozen value)
+) -> None:
+    """Serve models over HTTP, with a page that shows the lattice as one types."""
+    token = "" if token_file is None else _token(token_file)
+    folders = {Path(name).name: find_named(name) for name in model or ["ner", "seg"]}
+    if len(folders) < len(model or folders):
+        raise InputError("two models have the same name, which is that of their folder")
+    for package in ("starlette", "uvicorn", "prometheus_client", "httptools"):
+        extra(package)
+    from hanlattice.models.device import use_threads
+    from hanlattice.predict import load
+    from hanlattice.serve.process import Settings
+    from hanlattice.serve.process import serve as run
+
+    use_threads(1)  # before anything is computed: threads do not survive a fork
+    models = {name: load(folder) for name, folder in folders.items()}
+    for tagger in models.values():
+        if tagger.model.indexer.lexicon is not None:
+            add_words(tagger, lexicon)
+    settings = Settings(host, port, workers, token, tuple(cors or ()), limits)
+    raise typer.Exit(run(models, settings, note))
+
+
+def _token(path: Path) -> str:
+    token = next((line.strip() for _, line in read_lines(path)), "")
+    if not token or not token.isascii() or not token.isprintable():
+        raise InputError("the first line must be the token, in ASCII", path, 1)
+    return token

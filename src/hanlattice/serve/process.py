@@ -1,0 +1,275 @@
+"""Processes: one loads the models and listens; the workers that it forks share both, and are replaced if they die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hanlattice.errors import HanlatticeError, InputError
+from hanlattice.files import reason
+from hanlattice.predict import Predictor
+from hanlattice.serve.app import Service, make_app
+from hanlattice.serve.asks import Named
+from hanlattice.serve.limits import Limits
+from hanlattice.serve.metrics import Metrics, forget_worker
+
+BACKLOG = 2048
+TRIES, SHORT = 5, 2.0  # a worker that lives shorter, so often in a row, is not started again
+_STOPS = (signal.SIGTERM, signal.SIGINT)
+_WARM = (
+    "2024年，张三在New York说：你好。"  # makes the tables that are made at their first use, so that workers share them
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    token: str = ""
+    origins: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+
+def serve(models: Mapping[str, Predictor], settings: Settings, tell: Callable[[str], None]) -> int:
+    """Serve until SIGTERM or Ctrl-C; the exit code. `tell` gets a line for everything an operator wants to know."""
+    if not hasattr(os, "fork"):
+        raise HanlatticeError("hanlattice serve forks its workers, which this system cannot do: use Linux or macOS")
+    named = {name: Named(name, predictor) for name, predictor in models.items()}
+    for predictor in models.values():
+        _warm(predictor)
+    _raise_file_limit()
+    listening = _listen(settings.host, settings.port)
+    with tempfile.TemporaryDirectory(prefix="hanlattice-") as folder:
+        metrics = Metrics(Path(folder))
+        host, port = listening.getsockname()[:2]
+        tell(f"serving {', '.join(models)} on http://{f'[{host}]' if ':' in host else host}:{port}")
+        gc.collect()
+        gc.freeze()  # else the collector writes to the pages that the workers share
+        return Supervisor(named, settings, listening, metrics, tell).run()
+
+
+def _warm(predictor: Predictor) -> None:
+    predictor(_WARM)
+    if predictor.model.indexer.lexicon is not None:
+        with predictor.lexicon.borrowed(["张三在"]):
+            predictor(_WARM)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+        listening.setblocking(False)
+    except OSError as error:
+        raise InputError(f"cannot listen on {host}, port {port}: {reason(error)}") from None
+    return listening
+
+
+def _raise_file_limit() -> None:
+    """As many connections as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@dataclass
+class Supervisor:
+    models: Mapping[str, Named]
+    settings: Settings
+    listening: socket.socket
+    metrics: Metrics
+    tell: Callable[[str], None]
+
+    def run(self) -> int:
+        """Fork the workers, and wait for signals; none is lost, since they are blocked while it does something."""
+        watched = {*_STOPS, signal.SIGCHLD}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        self.alive, self.closing = os.pipe()  # workers notice when nobody holds its other end any more
+        self.workers: dict[int, float] = {}
+        self.short = 0
+        try:
+            for _ in range(self.settings.workers):
+                self._fork()
+            while True:
+                if signal.sigwait(watched) in _STOPS:
+                    return self._stop()
+                for pid, code in self._reap():
+                    self.tell(f"worker {pid} ended ({_ending(code)}); another one takes its place")
+                    if self.short >= TRIES:
+                        self.tell(f"{TRIES} workers in a row ended within {SHORT:g} seconds: giving up")
+                        self._stop()
+                        return 1
+                    self._fork()
+        finally:
+            os.close(self.closing)
+            os.close(self.alive)
+            self.listening.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _fork(self) -> None:
+        if pid := os.fork():
+            self.workers[pid] = time.monotonic()
+            return
+        code = 1
+        try:
+            os.close(self.closing)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all: the supervisor says what happens
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_STOPS, signal.SIGCHLD})
+            code = asyncio.Runner(loop_factory=_loop_factory()).run(self._work())
+        except BaseException as error:
+            self.tell(f"worker {os.getpid()}: {type(error).__name__}: {error}")
+        finally:
+            os._exit(code)  # nothing of the parent's is cleaned up twice
+
+    async def _work(self) -> int:
+        return await Worker(self.models, self.settings, self.metrics).run(self.listening, self.alive)
+
+    def _reap(self) -> Iterator[tuple[int, int]]:
+        """The workers that have ended, and how."""
+        while self.workers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            if (began := self.workers.pop(pid, None)) is None:
+                continue
+            self.short = self.short + 1 if time.monotonic() - began < SHORT else 0
+            forget_worker(self.metrics.folder, pid)
+            yield pid, os.waitstatus_to_exitcode(status)
+
+    def _stop(self) -> int:
+        """Let the workers finish what they accepted; what takes too long is killed, at once by Ctrl-C."""
+        self._send(signal.SIGTERM)
+        end, codes = time.monotonic() + self.settings.limits.drain + 5, []
+        while self.workers:
+            codes += [code for _, code in self._reap()]
+            if time.monotonic() >= end or signal.SIGINT in signal.sigpending():
+                self._send(signal.SIGKILL)
+            time.sleep(0.02)
+        return 0 if not any(codes) else 1
+
+    def _send(self, number: int) -> None:
+        for pid in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    return uvicorn.Config("", loop="auto").get_loop_factory()
+
+
+class Worker:
+    """One process: the event loop, and the thread that computes."""
+
+    def __init__(self, models: Mapping[str, Named], settings: Settings, metrics: Metrics) -> None:
+        self.limits = settings.limits
+        self.service = Service(models, settings.limits, metrics, settings.token)
+        config = uvicorn.Config(
+            make_app(self.service, settings.origins),
+            http=_bounded(settings.limits.max_header),
+            ws="none",
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=max(1, int(settings.limits.idle_timeout)),
+            timeout_graceful_shutdown=2,
+        )
+        self.server = _Server(config)
+
+    async def run(self, listening: socket.socket, alive: int) -> int:
+        loop = asyncio.get_running_loop()
+        self.service.start()
+        loop.add_signal_handler(signal.SIGTERM, self._drain)
+        loop.add_reader(alive, self._orphaned, alive)
+        sweeping = asyncio.create_task(self._sweep())
+        await self.server.serve(sockets=[listening])
+        sweeping.cancel()
+        self.service.queue.close()
+        return 0
+
+    def _orphaned(self, alive: int) -> None:
+        asyncio.get_running_loop().remove_reader(alive)
+        self._drain()
+
+    def _drain(self) -> None:
+        if not self.service.is_draining:
+            self.service.drain()
+            self._draining = asyncio.ensure_future(self._finish())
+
+    async def _finish(self) -> None:
+        """Answer what was accepted; meanwhile new requests get 503. Then close."""
+        end = time.monotonic() + self.limits.drain
+        await asyncio.sleep(0.1)  # for those that are on their way through the kernel
+        while self.service.accepted and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        self.server.should_exit = True
+
+    async def _sweep(self) -> None:
+        """Close connections on which no request is under way: ones that send nothing, or half a header, for ever."""
+        idle: dict[Any, float] = {}  # since when
+        while True:
+            await asyncio.sleep(min(1.0, self.limits.idle_timeout / 4))
+            now, still = time.monotonic(), {}
+            for connection in self.server.server_state.connections:
+                cycle: Any = getattr(connection, "cycle", None)
+                if cycle is None or cycle.response_complete:
+                    still[connection] = idle.get(connection, now)
+                    if now - still[connection] > self.limits.idle_timeout:
+                        connection.transport.abort()
+            idle = still
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the worker's."""
+        yield
+
+
+def _bounded(most: int) -> type[HttpToolsProtocol]:
+    """uvicorn's protocol; it closes a connection whose headers do not end. `app.Door` refuses long ones that do."""
+
+    class Bounded(HttpToolsProtocol):
+        header_bytes, is_body = 0, False
+
+        def data_received(self, data: bytes) -> None:
+            self.header_bytes += len(data)
+            super().data_received(data)
+            if not self.is_body and self.header_bytes > most:
+                self.transport.close()
+
+        def on_headers_complete(self) -> None:
+            self.is_body = True
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self.header_bytes, self.is_body = 0, False
+            super().on_message_complete()
+
+    return Bounded

@@ -1,0 +1,220 @@
+"""Queue: asks wait here; one thread computes them in batches, and requests take turns piece by piece.
+
+A batch is texts with one `Key`: one model, one dictionary, one set of options. The request that has waited longest
+gives its next piece first, then all others of its key, one piece each, round after round until the batch is full. So a
+long request fills what short ones leave, and a short one never waits for a long one to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from hanlattice.predict import Document, by_score
+from hanlattice.serve.asks import Ask, Key, Named
+from hanlattice.serve.limits import Limits, RequestError
+from hanlattice.text.boundaries import pieces
+
+OWN_WORDS = 256  # characters that count for a request with words of its own, which others hardly share a batch with
+_SLOW = 0.9  # of the measured rate stays with each new batch
+
+
+class Job:
+    """An ask, its pieces, and what was found in them. `future` has a result for each text."""
+
+    def __init__(self, ask: Ask, future: asyncio.Future[list[Any]], limit: Callable[[str], int]) -> None:
+        self.ask, self.future, self.is_over = ask, future, False
+        whole = ask.key.kind != "documents"
+        self.pieces = [
+            (at, start, end)
+            for at, text in enumerate(ask.texts)
+            for start, end in ([(0, len(text))] if whole else pieces(text, limit(ask.key.model)))
+        ]
+        self.taken = 0
+        self.results: list[Any] = []
+        self.left = sum(map(len, ask.texts))
+
+    @property
+    def turn(self) -> int:
+        """The characters that a later request waits for before it is its own turn."""
+        if self.taken == len(self.pieces):
+            return 0
+        _, start, end = self.pieces[self.taken]
+        return end - start + 1 + (OWN_WORDS if self.ask.key.dictionary or self.ask.key.exclude else 0)
+
+    def take(self) -> str:
+        at, start, end = self.pieces[self.taken]
+        self.taken += 1
+        self.left -= end - start
+        return self.ask.texts[at][start:end]
+
+    def put(self, found: Any) -> bool:
+        """Whether this was the last."""
+        self.results.append(found)
+        return len(self.results) == len(self.pieces)
+
+    def joined(self) -> list[Any]:
+        """A result for each text, from those of its pieces: what the library finds in the whole text."""
+        if len(self.pieces) == len(self.ask.texts):
+            return self.results
+        rows: list[list[tuple[int, Document]]] = [[] for _ in self.ask.texts]
+        for (at, start, _), found in zip(self.pieces, self.results, strict=True):
+            rows[at].append((start, found))
+        n = self.ask.key.n
+        return [_join(text, row, n) for text, row in zip(self.ask.texts, rows, strict=True)]
+
+
+def _join(text: str, row: Sequence[tuple[int, Document]], n: int) -> Document:
+    spans = tuple(span.shifted(by) for by, found in row for span in found.spans)
+    every = (span.shifted(by) for by, found in row for span in found.candidates or ())
+    return Document(text, spans, tuple(sorted(every, key=by_score)[:n]) if n else None)
+
+
+def compute(models: Mapping[str, Named], key: Key, texts: Sequence[str]) -> list[Any]:
+    """What the library finds in texts, with words that nobody else sees."""
+    predictor = models[key.model].predictor
+    with ExitStack() as stack:
+        if key.dictionary or key.exclude:
+            stack.enter_context(predictor.lexicon.borrowed(key.dictionary, key.exclude))
+        if key.trust is not None:
+            stack.callback(setattr, predictor, "trust", predictor.trust)
+            predictor.trust = key.trust
+        if key.kind == "explanations":
+            return [predictor.explain(text, key.without) for text in texts]
+        if key.kind == "readings":
+            return [predictor.readings(text, key.n) for text in texts]
+        return list(predictor.pipe(texts, len(texts), scores=key.scores, min_score=key.min_score, candidates=key.n))
+
+
+class Queue:
+    """Made in the event loop's thread, which puts jobs in; the thread that it starts takes them out."""
+
+    def __init__(
+        self,
+        models: Mapping[str, Named],
+        limits: Limits,
+        on_batch: Callable[[int, int, float], None] = lambda texts, characters, seconds: None,
+    ) -> None:
+        self.models, self.limits, self.on_batch = models, limits, on_batch
+        self.loop = asyncio.get_running_loop()
+        self.jobs: deque[Job] = deque()
+        self.turns = self.total = 0  # characters of `Job.turn`, and all characters
+        self.rate = 20_000.0  # characters a second, measured
+        self.condition = threading.Condition()
+        self.is_closed = False
+        self.room = asyncio.Event()  # set when something has left
+        self.thread = threading.Thread(target=self._work, name="hanlattice-compute", daemon=True)
+        self.thread.start()
+
+    def check(self) -> None:
+        """Refuse a request, before its body is read, for which there is no room."""
+        if self.turns >= self.limits.queue:
+            raise self._full()
+
+    def put(self, ask: Ask) -> Job:
+        job = Job(ask, self.loop.create_future(), lambda name: self.models[name].predictor.limit)
+        if not job.pieces:
+            job.future.set_result([])
+            return job
+        with self.condition:
+            if self.jobs and (
+                self.turns + job.turn > self.limits.queue or self.total + job.left > self.limits.queue_total
+            ):
+                raise self._full()
+            self.jobs.append(job)
+            self.turns += job.turn
+            self.total += job.left
+            self.condition.notify()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """Leave the queue; what is being computed of it just now is thrown away."""
+        with self.condition:
+            job.is_over = True
+            if job in self.jobs:
+                self.jobs.remove(job)
+                self._forget(job)
+        self.room.set()
+
+    def close(self) -> None:
+        with self.condition:
+            self.is_closed = True
+            self.condition.notify()
+
+    def _forget(self, job: Job) -> None:
+        self.turns -= job.turn
+        self.total -= job.left
+
+    def _full(self) -> RequestError:
+        seconds = max(1, math.ceil(self.turns / self.rate))
+        return RequestError(429, "too many requests are waiting; try again later", retry_after=seconds)
+
+    # ---- the thread
+
+    def _work(self) -> None:
+        while (batch := self._next()) is not None:
+            key, texts = batch[0][0].ask.key, [text for _, text in batch]
+            began = time.perf_counter()
+            results = self._results(key, texts)
+            seconds, characters = time.perf_counter() - began, sum(map(len, texts))
+            self.rate = _SLOW * self.rate + (1 - _SLOW) * max(1.0, characters / max(seconds, 1e-6))
+            self.on_batch(len(texts), characters, seconds)
+            self.loop.call_soon_threadsafe(self._deliver, batch, results)
+
+    def _results(self, key: Key, texts: list[str]) -> list[Any]:
+        """A result, or an exception, for each text: one that fails must not take the others with it."""
+        try:
+            return compute(self.models, key, texts)
+        except Exception as error:
+            if len(texts) == 1:
+                return [error]
+            return [self._results(key, [text])[0] for text in texts]
+
+    def _next(self) -> list[tuple[Job, str]] | None:
+        """Wait for the next batch; None when the queue was closed."""
+        with self.condition:
+            end = 0.0
+            while not self.is_closed or self.jobs:
+                if not self.jobs:
+                    self.condition.wait()
+                    end = time.monotonic() + self.limits.batch_ms / 1000
+                elif self.total < self.limits.batch_chars and (wait := end - time.monotonic()) > 0:
+                    self.condition.wait(wait)
+                else:
+                    return self._take()
+            return None
+
+    def _take(self) -> list[tuple[Job, str]]:
+        key, others, size = self.jobs[0].ask.key, [], 0
+        batch: list[tuple[Job, str]] = []
+        while self.jobs and size < self.limits.batch_chars:
+            job = self.jobs.popleft()
+            if job.ask.key != key:
+                others.append(job)
+                continue
+            self._forget(job)
+            batch.append((job, job.take()))
+            size += max(1, len(batch[-1][1])) if key.kind == "documents" else self.limits.batch_chars
+            if job.taken < len(job.pieces):
+                self.jobs.append(job)
+                self.turns += job.turn
+                self.total += job.left
+        self.jobs.extendleft(reversed(others))
+        return batch
+
+    def _deliver(self, batch: list[tuple[Job, str]], results: list[Any]) -> None:
+        self.room.set()
+        for (job, _), found in zip(batch, results, strict=True):
+            if job.is_over or job.future.done():
+                continue
+            if isinstance(found, Exception):
+                job.future.set_exception(found)
+                self.cancel(job)
+            elif job.put(found):
+                job.future.set_result(job.joined())

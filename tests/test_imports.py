@@ -19,7 +19,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 FLOORS = (
     ("__main__",),
     ("cli",),
-    ("compare", "output"),
+    ("compare", "output", "serve", "client"),
     ("bench", "pretrain", "spacy_component"),
     ("predict", "training"),
     ("explain",),
@@ -136,7 +136,16 @@ def test_this_does_not_load_torch(does):
 
 
 def test_public_names_resolve():
-    assert set(hanlattice.__all__) == {"Document", "Lattice", "Lexicon", "Predictor", "Span", "load"}
+    assert set(hanlattice.__all__) == {
+        "Client",
+        "Document",
+        "Lattice",
+        "Lexicon",
+        "Predictor",
+        "Span",
+        "connect",
+        "load",
+    }
     for name in hanlattice.__all__:
         assert getattr(hanlattice, name) is not None
     with pytest.raises(AttributeError, match="module 'hanlattice' has no attribute 'nothing'"):

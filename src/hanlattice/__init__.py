@@ -10,17 +10,18 @@ from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
 
 if TYPE_CHECKING:
+    from hanlattice.client import Client, connect
     from hanlattice.predict import Document, Predictor, load
 
-__all__ = ["Document", "Lattice", "Lexicon", "Predictor", "Span", "load"]
+__all__ = ["Client", "Document", "Lattice", "Lexicon", "Predictor", "Span", "connect", "load"]
 
 
 def __getattr__(name: str) -> Any:
     """`load`, `Document` and `Predictor` take time to import: they come at their first use."""
     if name in __all__:
-        from hanlattice import predict
+        from hanlattice import client, predict
 
-        return getattr(predict, name)
+        return getattr(predict, name, None) or getattr(client, name)
     raise AttributeError(f"module 'hanlattice' has no attribute {name!r}")
 
 

@@ -1,0 +1,241 @@
+"""Client: a model on a server, with the methods of a loaded one. It needs nothing but Python's own library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, overload
+from urllib.parse import urlsplit
+
+from hanlattice.errors import HanlatticeError
+from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Word
+from hanlattice.predict import Document, chunks
+from hanlattice.text.display import counted
+from hanlattice.text.spans import Span
+
+TEXTS = 64  # of a request
+CHARACTERS = 20_000
+WAITS = 5.0  # seconds: the longest pause before another try
+
+
+class ServerError(HanlatticeError):
+    """What the server says of a request that it refuses; `status` is 0 where there is no server."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}" if status else message)
+        self.status = status
+
+
+def connect(
+    url: str, model: str | None = None, *, token: str | None = None, timeout: float = 60.0, retries: int = 5
+) -> Client:
+    """A model on a server: `hanlattice.connect("http://127.0.0.1:8000")`.
+
+    Args:
+        url: The server's address.
+        model: One of its models; the first by default.
+        token: The bearer token, if the server needs one.
+        timeout: Seconds to wait for a result.
+        retries: How often a request is sent again when the server is busy (429), restarting (503) or out of reach.
+    """
+    return Client(url, model, token, timeout, retries)
+
+
+class Words:
+    """The words that a client sends with each of its requests, and those that it leaves out."""
+
+    def __init__(self) -> None:
+        self.added: dict[str, None] = {}
+        self.removed: dict[str, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<Words: {counted(len(self.added), 'word')} added, {len(self.removed)} removed>"
+
+    def __len__(self) -> int:
+        return len(self.added)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.added)
+
+    def __contains__(self, word: str) -> bool:
+        return word.strip() in self.added
+
+    def add(self, word: str) -> bool:
+        """Add a word; False when it is there already."""
+        return bool(self.update([word]))
+
+    def update(self, words: Iterable[str]) -> int:
+        """Add many words; how many of them were new."""
+        before = len(self.added)
+        for word in words:
+            self.added[word.strip()] = None
+            self.removed.pop(word.strip(), None)
+        return len(self.added) - before
+
+    def remove(self, word: str) -> bool:
+        """Take a word out, an added one or one of the model; False when it was out already."""
+        was_there = word.strip() not in self.removed
+        self.added.pop(word.strip(), None)
+        self.removed[word.strip()] = None
+        return was_there
+
+
+class Client:
+    """`client(text)` returns a Document, `client(texts)` a list, `client.pipe(texts)` an iterator, as a Predictor does.
+
+    `lexicon` has the words of this client; they are sent along, and no other request sees them. Threads may share it.
+    """
+
+    def __init__(self, url: str, model: str | None, token: str | None, timeout: float, retries: int) -> None:
+        parts = urlsplit(url if "//" in url else f"//{url}", scheme="http")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"expected the address of a server, such as http://127.0.0.1:8000, not {url!r}")
+        self._connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._timeout, self._retries, self._local = timeout, retries, threading.local()
+        self.url, self.lexicon = url, Words()
+        self.trust: float | None = None  # the server's, unless set
+        every = {each["name"]: each for each in self._send("GET", "/v1/models")["models"]}
+        if model is not None and model not in every:
+            raise ServerError(404, f"there is no model {model!r}: expected {', '.join(every)}")
+        self.about = every[model] if model is not None else next(iter(every.values()))
+        self.model: str = self.about["name"]
+        self._verb = "segment" if self.about["kind"] == "words" else "tag"
+
+    def __repr__(self) -> str:
+        return f"<Client: {self.model} at {self.url}>"
+
+    @overload
+    def __call__(self, text: str, *, min_score: float = 0.0) -> Document: ...
+    @overload
+    def __call__(self, text: list[str] | tuple[str, ...], *, min_score: float = 0.0) -> list[Document]: ...
+    def __call__(self, text: str | list[str] | tuple[str, ...], *, min_score: float = 0.0) -> Document | list[Document]:
+        """Tag a text, or a list of texts."""
+        if isinstance(text, str) or not isinstance(text, Collection):
+            return _document(self._post(self._verb, {"text": text, "min_score": min_score}))
+        return list(self.pipe(text, min_score=min_score))
+
+    def pipe(
+        self,
+        texts: Iterable[str],
+        batch_size: int = TEXTS,
+        *,
+        scores: bool = True,
+        min_score: float = 0.0,
+        candidates: int = 0,
+    ) -> Iterator[Document]:
+        """Tag any number of texts, `batch_size` in a request; documents come in the order of the texts."""
+        options = {"scores": scores, "min_score": min_score, "candidates": candidates}
+        for chunk in chunks(texts, batch_size, CHARACTERS):
+            found = self._post(self._verb, {"texts": chunk, **options})["documents"]
+            yield from map(_document, found)
+
+    def candidates(self, text: str, n: int = 10, min_score: float = 0.0) -> tuple[Span, ...]:
+        """The n most probable spans of a text, the best first."""
+        asked = {"text": text, "candidates": n, "min_score": min_score}
+        return _document(self._post(self._verb, asked)).candidates or ()
+
+    def readings(self, text: str, n: int = 10) -> list[Document]:
+        """The n most probable ways to tag the whole text, the best first."""
+        found = self._post(self._verb, {"text": text, "readings": n})["readings"]
+        return [Document(text, _spans(each["spans"]), score=each["score"]) for each in found]
+
+    def explain(self, text: str, without: bool = False) -> Explanation:
+        """The spans of a text, the lexicon's words in it, and the share that each word has of the LSTM's cells."""
+        return _explanation(self._post("explain", {"text": text, "without": without}))
+
+    def _post(self, verb: str, record: dict[str, Any]) -> dict[str, Any]:
+        record["model"] = self.model
+        if self._verb == "segment" and not record.get("min_score"):
+            record.pop("min_score", None)
+        for name, words in (("dictionary", self.lexicon.added), ("exclude", self.lexicon.removed)):
+            if words:
+                record[name] = list(words)
+        if self.trust is not None:
+            record["trust"] = self.trust
+        return self._send("POST", f"/v1/{verb}", json.dumps(record).encode())
+
+    def _send(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """The answer as JSON; a request is sent again where the server says so, or cannot be reached."""
+        for left in range(self._retries, -1, -1):
+            pause = 0.2 * (self._retries - left + 1)
+            try:
+                status, headers, content = self._once(method, path, body)
+            except (OSError, http.client.HTTPException) as error:
+                if not left:
+                    what = f"{type(error).__name__}: {error}"
+                    raise ServerError(0, f"{self.url}: no answer from the server ({what})") from None
+            else:
+                if status == 200:
+                    return json.loads(content)  # type: ignore[no-any-return]
+                if status not in (429, 503) or not left:
+                    raise ServerError(status, _message(content))
+                given = headers.get("Retry-After", "")
+                pause = float(given) if given.isdecimal() else pause
+            time.sleep(min(pause, WAITS))
+        raise AssertionError
+
+    def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """One request, over the thread's own connection."""
+        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect(self._host, self._port, timeout=self._timeout)
+        try:
+            connection.request(method, self._path + path, body, self._headers)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        except BaseException:
+            connection.close()
+            self._local.connection = None
+            raise
+
+
+def _message(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return content[:200].decode("utf-8", "replace")
+
+
+def _spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
+    return tuple(Span(**row) for row in rows)
+
+
+def _document(record: dict[str, Any]) -> Document:
+    candidates = record.get("candidates")
+    return Document(record["text"], _spans(record["spans"]), None if candidates is None else _spans(candidates))
+
+
+def _explanation(record: dict[str, Any]) -> Explanation:
+    """What `Explanation.to_dict` wrote, with the names of the tags."""
+    words, characters, names = record["words"], record["characters"], tuple(record["tag_names"])
+    layers = max((len(each["forward"]) for each in (*words, *characters)), default=0)
+    changed = [each["without"] for each in words if "without" in each]
+    return Explanation(
+        text=record["text"],
+        spans=_spans(record["spans"]),
+        tags=tuple(each["tag"] for each in characters),
+        words=tuple(Word(*(each[name] for name in ("start", "end", "word", "source", "chosen"))) for each in words),
+        layers=tuple(
+            Layer(*(_direction(words, characters, name, layer) for name in ("forward", "backward")))
+            for layer in range(layers)
+        ),
+        tag_names=names,
+        marginals=tuple(each["marginals"] and tuple(each["marginals"][name] for name in names) for each in characters),
+        pieces=tuple((start, end) for start, end in record["pieces"]),
+        has_lattice=record["has_lattice"],
+        without=tuple(Without(each["first"], tuple(each["scores"]), _spans(each["spans"])) for each in changed),
+    )
+
+
+def _direction(words: Sequence[Any], characters: Sequence[Any], name: str, layer: int) -> Direction:
+    cells = [each[name][layer] if each[name] else {"own": None, "before": None} for each in characters]
+    return Direction(
+        tuple(Share(**each[name][layer]) for each in words),
+        tuple(each["own"] and Share(**each["own"]) for each in cells),
+        tuple(each["before"] and Share(**each["before"]) for each in cells),
+    )

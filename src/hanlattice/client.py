@@ -97,6 +97,7 @@ class Client:
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._timeout, self._retries, self._local = timeout, retries, threading.local()
+        self._open: list[http.client.HTTPConnection] = []  # a thread has its own
         self.url, self.lexicon = url, Words()
         self.trust: float | None = None  # the server's, unless set
         every = {each["name"]: each for each in self._send("GET", "/v1/models")["models"]}
@@ -105,6 +106,15 @@ class Client:
         self.about = every[model] if model is not None else next(iter(every.values()))
         self.model: str = self.about["name"]
         self._verb = "segment" if self.about["kind"] == "words" else "tag"
+
+    def close(self) -> None:
+        """Close the connections; the next call opens one again."""
+        while self._open:
+            self._open.pop().close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_open"):
+            self.close()
 
     def __repr__(self) -> str:
         return f"<Client: {self.model} at {self.url}>"
@@ -184,13 +194,13 @@ class Client:
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connect(self._host, self._port, timeout=self._timeout)
+            self._open.append(connection)
         try:
             connection.request(method, self._path + path, body, self._headers)
             response = connection.getresponse()
             return response.status, response.headers, response.read()
         except BaseException:
-            connection.close()
-            self._local.connection = None
+            connection.close()  # it opens again by itself
             raise
 
 

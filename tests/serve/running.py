@@ -1,0 +1,92 @@
+"""A real server for tests: `hanlattice serve` as a process on a free port of the loopback."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cli.command import start
+
+Answer = tuple[int, Any, dict[str, str]]  # status, JSON, headers
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self, path: str, record: object = None, body: bytes | None = None, token: str = "", **headers: str
+    ) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if record is not None:
+            body = json.dumps(record).encode()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            connection.request("GET" if body is None else "POST", path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        is_json = response.headers.get_content_type() == "application/json"
+        return response.status, json.loads(content) if is_json else content.decode(), dict(response.headers)
+
+    def socket(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def workers(self) -> list[int]:
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def end(self, number: int = signal.SIGTERM, timeout: float = 60) -> int:
+        os.kill(self.process.pid, number)
+        return self.process.wait(timeout)
+
+
+@contextmanager
+def running(*arguments: str | Path) -> Iterator[Server]:
+    with start("serve", "--port", "0", *arguments, stdout=subprocess.DEVNULL) as process:
+        try:
+            assert process.stderr is not None
+            line = ""
+            while "http://" not in line:
+                line = process.stderr.readline().decode()
+                assert line, "the server has ended"
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            assert found
+            server = Server(process, int(found[1]))
+            wait_for(lambda: server.ask("/ready")[0] == 200)
+            yield server
+            if process.poll() is None:
+                assert server.end() == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def wait_for(holds: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if holds():
+                return
+        except (OSError, http.client.HTTPException):
+            pass
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.05)

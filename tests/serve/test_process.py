@@ -1,0 +1,130 @@
+"""Workers that die, a server that stops, a token, a queue that is full: each with a server of its own."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from hanlattice.client import ServerError, connect
+from tests.serve.running import Server, running, wait_for
+
+TEXT = "王小明在青石镇工作。"
+
+
+def test_a_killed_worker_comes_back_and_the_others_answer(lattice_folder):
+    with running("-m", lattice_folder, "--workers", "2") as server:
+        wait_for(lambda: len(server.workers()) == 2)
+        before = server.workers()
+        os.kill(before[0], signal.SIGKILL)
+        assert connect(server.url)(TEXT).spans
+        wait_for(lambda: len(server.workers()) == 2 and before[0] not in server.workers())
+        assert before[1] in server.workers()
+        assert [server.ask("/v1/tag", {"text": TEXT})[0] for _ in range(20)] == [200] * 20
+        assert 'status="200"' in server.ask("/metrics")[1]
+
+
+def flood(server: Server, stop: threading.Event) -> dict[str, int]:
+    """One request after the other; how they ended."""
+    seen: dict[str, int] = {}
+    while not stop.is_set():
+        try:
+            end = str(server.ask("/v1/tag", {"text": TEXT * 5})[0])
+        except (OSError, http.client.HTTPException) as error:
+            end = type(error).__name__
+        seen[end] = seen.get(end, 0) + 1
+        if end == "ConnectionRefusedError":
+            return seen
+    return seen
+
+
+def test_sigterm_in_full_load_loses_nothing_that_was_accepted(lattice_folder):
+    """Answers are 200, 429 or 503 until the port is closed; a connection is never cut after a request was accepted."""
+    with running("-m", lattice_folder, "--workers", "2", "--queue", "300") as server, ThreadPoolExecutor(12) as pool:
+        stop = threading.Event()
+        floods = [pool.submit(flood, server, stop) for _ in range(12)]
+        time.sleep(1)
+        assert server.end() == 0
+        stop.set()
+        seen: dict[str, int] = {}
+        for each in floods:
+            for end, count in each.result(60).items():
+                seen[end] = seen.get(end, 0) + count
+    assert seen["200"] > 12
+    # What had not been accepted when the port was closed is refused, or reset by the kernel.
+    assert {*seen} <= {"200", "429", "503", "ConnectionRefusedError", "ConnectionResetError", "RemoteDisconnected"}
+
+
+def test_a_long_request_is_answered_after_sigterm(lattice_folder):
+    with running("-m", lattice_folder, "--queue-total", "2000000", "--max-body", "4000000") as server:
+        with ThreadPoolExecutor(1) as pool:
+            texts = [TEXT * 40] * 400
+            long = pool.submit(server.ask, "/v1/tag", {"texts": texts})
+            wait_for(lambda: "hanlattice_batch_characters_count 0" not in server.ask("/metrics")[1])
+            server.process.send_signal(signal.SIGTERM)
+            status, found, _ = long.result(60)
+        assert (status, len(found["documents"])) == (200, 400)
+        assert server.process.wait(30) == 0
+
+
+def test_workers_end_with_their_supervisor(lattice_folder):
+    with running("-m", lattice_folder, "--workers", "2") as server:
+        wait_for(lambda: len(server.workers()) == 2)
+        server.end(signal.SIGKILL)
+
+        def refused() -> bool:
+            try:
+                server.ask("/health")
+            except ConnectionRefusedError:
+                return True
+            return False
+
+        wait_for(refused)
+
+
+def test_without_the_token_nothing_is_computed(lattice_folder, tmp_path):
+    (tmp_path / "token").write_text("geheim\n")
+    with running("-m", lattice_folder, "--token-file", tmp_path / "token") as server:
+        assert server.ask("/v1/tag", {"text": TEXT})[0] == 401
+        status, answer, headers = server.ask("/v1/models", token="falsch")
+        assert (status, headers["www-authenticate"]) == (401, "Bearer")
+        assert "token" in answer["error"]["message"]
+        assert server.ask("/metrics")[0] == 401
+        assert server.ask("/v1/tag", {"text": TEXT}, token="geheim")[0] == 200
+        assert server.ask("/health")[0] == 200
+        assert server.ask("/")[0] == 200
+        assert connect(server.url, token="geheim")(TEXT).spans
+        with pytest.raises(ServerError, match="401"):
+            connect(server.url)
+
+
+def test_a_full_queue_refuses_at_once_and_the_client_tries_again(lattice_folder):
+    with running("-m", lattice_folder, "--queue", "200", "--batch-chars", "100", "--timeout", "20") as server:
+        client = connect(server.url, retries=50)
+        with ThreadPoolExecutor(16) as pool:
+            codes, waits = [], []
+
+            def one(_: int) -> None:
+                began = time.monotonic()
+                status, _, headers = server.ask("/v1/tag", {"text": TEXT * 9})
+                codes.append(status)
+                if status == 429:
+                    waits.append(time.monotonic() - began)
+                    assert int(headers["retry-after"]) >= 1
+
+            list(pool.map(one, range(200)))
+            assert {*codes} == {200, 429}
+            found = list(pool.map(lambda _: client(TEXT * 9), range(48)))
+        assert len({each.spans for each in found}) == 1
+
+
+def test_what_takes_too_long_is_503(lattice_folder):
+    with running("-m", lattice_folder, "--timeout", "1", "--max-body", "9000000", "--queue-total", "9000000") as server:
+        status, answer, _ = server.ask("/v1/tag", {"texts": [TEXT * 40] * 900, "candidates": 100})
+        assert (status, answer["error"]["status"]) == (503, 503)
+        assert server.ask("/v1/tag", {"text": TEXT})[0] == 200  # and it left the queue

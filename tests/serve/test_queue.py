@@ -1,0 +1,197 @@
+"""The queue: batches by characters and key, turns, bounds, and what leaves it early."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hanlattice.predict import Document, load
+from hanlattice.serve import queue as module
+from hanlattice.serve.asks import Ask, Key, Named, answer
+from hanlattice.serve.limits import Limits, RequestError
+from hanlattice.serve.queue import Queue
+
+MODELS: Any = {"m": SimpleNamespace(predictor=SimpleNamespace(limit=10))}
+KEY = Key("documents", "m")
+
+
+class Gate:
+    """In place of the computation: it notes each batch, and waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[Key, list[str]]] = []
+        self.may = threading.Semaphore(0)
+
+    def __call__(self, models: Any, key: Key, texts: Sequence[str]) -> list[Document]:
+        self.batches.append((key, list(texts)))
+        assert self.may.acquire(timeout=20)
+        if any("毒" in text for text in texts):
+            raise ValueError("poison")
+        return [Document(text, ()) for text in texts]
+
+
+def ask(*texts: str, key: Key = KEY) -> Ask:
+    return Ask(key, texts, len(texts) != 1)
+
+
+def run(
+    test: Callable[[Queue, Gate], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, **limits: Any
+) -> None:
+    gate = Gate()
+    monkeypatch.setattr(module, "compute", gate)
+
+    async def go() -> None:
+        queue = Queue(MODELS, Limits(**{"batch_ms": 0, **limits}))
+        try:
+            await asyncio.wait_for(test(queue, gate), 20)
+        finally:
+            queue.close()
+            gate.may.release(1000)
+            await asyncio.to_thread(queue.thread.join)
+
+    asyncio.run(go())
+
+
+async def busy(gate: Gate, count: int = 1) -> None:
+    while len(gate.batches) < count:
+        await asyncio.sleep(0.005)
+
+
+def test_what_waits_together_is_computed_together_up_to_the_bound(monkeypatch):
+    async def test(queue, gate):
+        jobs = [queue.put(ask("一"))]
+        await busy(gate)
+        jobs += [queue.put(ask(f"文{at}")) for at in range(7)]
+        gate.may.release(10)
+        found = [(await job.future)[0].text for job in jobs]
+        assert found == ["一", *(f"文{at}" for at in range(7))]
+        assert [len(texts) for _, texts in gate.batches] == [1, 5, 2]
+        assert (queue.turns, queue.total, len(queue.jobs)) == (0, 0, 0)
+
+    run(test, monkeypatch, batch_chars=10)
+
+
+def test_an_idle_worker_waits_a_little_for_more(monkeypatch):
+    async def test(queue, gate):
+        gate.may.release(10)
+        jobs = [queue.put(ask("一"))]
+        await asyncio.sleep(0.01)
+        jobs.append(queue.put(ask("二")))
+        for job in jobs:
+            await job.future
+        assert [texts for _, texts in gate.batches] == [["一", "二"]]
+
+    run(test, monkeypatch, batch_ms=300)
+
+
+def test_a_short_request_does_not_wait_for_a_long_one(monkeypatch):
+    async def test(queue, gate):
+        long = queue.put(ask("长" * 100))  # ten pieces
+        await busy(gate)
+        short = queue.put(ask("短"))
+        gate.may.release(3)  # two pieces of the long one, and the short one between them and the rest
+        assert (await short.future)[0].text == "短"
+        assert not long.future.done()
+        gate.may.release(100)
+        assert (await long.future)[0].text == "长" * 100
+
+    run(test, monkeypatch, batch_chars=10)
+
+
+def test_texts_with_other_words_are_another_batch_and_come_in_turn(monkeypatch):
+    async def test(queue, gate):
+        own = KEY._replace(dictionary=("词语",))
+        jobs = [queue.put(ask("一"))]
+        await busy(gate)
+        jobs += [queue.put(ask("二", key=own)), queue.put(ask("三")), queue.put(ask("四", key=own))]
+        gate.may.release(10)
+        for job in jobs:
+            await job.future
+        assert gate.batches == [(KEY, ["一"]), (own, ["二", "四"]), (KEY, ["三"])]
+
+    run(test, monkeypatch)
+
+
+def test_beyond_the_bound_it_refuses_and_says_when_to_come_again(monkeypatch):
+    async def test(queue, gate):
+        first = queue.put(ask("一" * 10))
+        await busy(gate)
+        waiting = [queue.put(ask("二" * 9)), queue.put(ask("三" * 9))]
+        with pytest.raises(RequestError) as refused:
+            queue.put(ask("四"))
+        assert refused.value.status == 429
+        assert refused.value.retry_after >= 1
+        with pytest.raises(RequestError):
+            queue.check()
+        queue.cancel(waiting[0])
+        waiting.append(queue.put(ask("四")))
+        gate.may.release(10)
+        for job in (first, *waiting[1:]):
+            await job.future
+        assert "二" * 9 not in [text for _, texts in gate.batches for text in texts]
+
+    run(test, monkeypatch, queue=20)
+
+
+def test_of_a_long_request_only_its_next_piece_counts_but_memory_is_bounded(monkeypatch):
+    async def test(queue, gate):
+        queue.put(ask("一" * 50))
+        await busy(gate)
+        queue.put(ask("二" * 50))
+        with pytest.raises(RequestError):
+            queue.put(ask("三" * 50))
+        queue.put(ask("四"))
+
+    run(test, monkeypatch, queue=100, queue_total=120, batch_chars=10)
+
+
+def test_a_text_that_fails_fails_alone(monkeypatch):
+    async def test(queue, gate):
+        jobs = [queue.put(ask("一"))]
+        await busy(gate)
+        jobs += [queue.put(ask("二")), queue.put(ask("毒", "三")), queue.put(ask("四"))]
+        gate.may.release(20)
+        results = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
+        assert [isinstance(each, ValueError) for each in results] == [False, False, True, False]
+        assert (queue.turns, queue.total) == (0, 0)
+
+    run(test, monkeypatch)
+
+
+def test_nothing_to_compute_is_an_answer(monkeypatch):
+    async def test(queue, gate):
+        assert await queue.put(Ask(KEY, (), True)).future == []
+
+    run(test, monkeypatch)
+
+
+def test_pieces_give_what_the_library_gives(lattice_folder):
+    """With candidates too, in texts of many pieces, however they share batches."""
+    predictor = load(lattice_folder)
+    predictor.limit = 12
+    models = {"m": Named("m", predictor)}
+    texts = ("王小明在青石镇工作。" * 7, "", "昨天李芳和张伟到南湖开会", "今天 天气\t很好，" * 5)
+    want = list(predictor.pipe(texts, candidates=4))
+
+    async def go() -> list[Any]:
+        queue = Queue(models, Limits(batch_chars=30))
+        try:
+            key = Key("documents", "m", n=4)
+            job = queue.put(Ask(key, texts, True))
+            return [await job.future, await queue.put(Ask(key, texts[:1])).future]
+        finally:
+            queue.close()
+            await asyncio.to_thread(queue.thread.join)
+
+    found, one = asyncio.run(go())
+    assert [each.text for each in found] == list(texts)
+    for left, right in zip(found, want, strict=True):
+        assert left.spans == right.spans
+        assert [span.score for span in left.spans] == pytest.approx([span.score for span in right.spans], abs=1e-5)
+        assert {*left.candidates} == {*right.candidates}
+    assert answer(Ask(Key("documents", "m", n=4), texts[:1]), "tag", one)["text"] == texts[0]

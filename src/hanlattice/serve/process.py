@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,7 @@ from hanlattice.serve.metrics import Metrics, forget_worker
 
 BACKLOG = 2048
 TRIES, SHORT = 5, 2.0  # a worker that lives shorter, so often in a row, is not started again
+SWITCH = 0.0005  # seconds after which the thread that computes lets the event loop run, while it is in Python
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _WARM = (
     "2024年，张三在New York说：你好。"  # makes the tables that are made at their first use, so that workers share them
@@ -206,6 +208,7 @@ class Worker:
 
     async def run(self, listening: socket.socket, alive: int) -> int:
         loop = asyncio.get_running_loop()
+        sys.setswitchinterval(SWITCH)
         self.service.start()
         loop.add_signal_handler(signal.SIGTERM, self._drain)
         loop.add_reader(alive, self._orphaned, alive)

@@ -98,7 +98,9 @@ class Load:
     """Requests over plain HTTP/1.1, with little work of their own."""
 
     def __init__(self, wanted: dict[str, list[Any]]) -> None:
-        self.wanted, self.requests, self.seen = wanted, {}, {}
+        self.wanted = wanted
+        self.requests: dict[str, bytes] = {}
+        self.seen: dict[str, set[bytes]] = {}  # answers that were found to be right
         for text in wanted:
             body = json.dumps({"text": text}).encode()
             head = f"POST /v1/tag HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"

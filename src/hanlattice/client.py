@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, overload
 from urllib.parse import urlsplit
 
-from hanlattice.errors import HanlatticeError
+from hanlattice.errors import ServerError
 from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Word
 from hanlattice.predict import Document, chunks
 from hanlattice.text.display import counted
@@ -19,14 +19,6 @@ from hanlattice.text.spans import Span
 TEXTS = 64  # of a request
 CHARACTERS = 20_000
 WAITS = 5.0  # seconds: the longest pause before another try
-
-
-class ServerError(HanlatticeError):
-    """What the server says of a request that it refuses; `status` is 0 where there is no server."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}" if status else message)
-        self.status = status
 
 
 def connect(

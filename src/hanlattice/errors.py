@@ -6,7 +6,8 @@ HanlatticeError
 ├── OutputError      a file that could not be written (full disk, no permission)
 ├── ConfigError      everything that is wrong with a configuration, all at once
 ├── ModelError       a model folder that is missing, cut short, changed, or of another format
-└── DownloadError    a package that could not be fetched or is not what it should be
+├── DownloadError    a package that could not be fetched or is not what it should be
+└── ServerError      what a server says of a request that it refuses
 """
 
 from __future__ import annotations
@@ -52,3 +53,11 @@ class ModelError(HanlatticeError):
 
 class DownloadError(HanlatticeError):
     pass
+
+
+class ServerError(HanlatticeError):
+    """`status` is the HTTP status, or 0 where no server answers."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}" if status else message)
+        self.status = status

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hanlattice.client import ServerError, connect
+from hanlattice.client import connect
+from hanlattice.errors import ServerError
 from tests.serve.running import Server, running, wait_for
 
 TEXT = "王小明在青石镇工作。"

@@ -8,14 +8,18 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hanlattice.client import ServerError, connect
+from hanlattice.client import connect
+from hanlattice.errors import ServerError
 from hanlattice.predict import Predictor, load
+from hanlattice.serve.limits import Limits
 from tests.cli.command import hanlattice
+from tests.documents import ROOT
 from tests.made import sentences
 from tests.serve.running import Server, running
 
@@ -276,6 +280,8 @@ def test_openapi_is_what_the_server_does(server):
     """By schemathesis: random requests, valid and not, and no answer that the description does not allow."""
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     hypothesis = pytest.importorskip("hypothesis")
+    own = pytest.importorskip("schemathesis.specs.openapi.checks")
+    checks = (own.status_code_conformance, own.content_type_conformance, own.response_schema_conformance)
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json").exclude(path="/v1/stream")
 
     @hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
@@ -285,7 +291,7 @@ def test_openapi_is_what_the_server_does(server):
     def check(case: Any) -> None:
         response = case.call()
         assert response.status_code < 500
-        case.validate_response(response, checks=(schemathesis.checks.not_a_server_error,))
+        case.validate_response(response, checks=checks)
 
     check()
 
@@ -300,3 +306,9 @@ def test_wrong_options_are_refused(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         hanlattice("serve", "-m", "ner", "--port", str(taken.getsockname()[1])).refused("cannot listen on 127.0.0.1")
+
+
+def test_every_limit_is_documented():
+    text = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
+    for each in fields(Limits):
+        assert f"`--{each.name.replace('_', '-')}`" in text

@@ -222,7 +222,7 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> Door:
         return json_response({"models": every, "tones": tone, "limits": service.limits.as_dict()})
 
     async def openapi(request: Request) -> Response:
-        return json_response(description(tuple(service.models), service.limits, bool(service.token)))
+        return json_response(description(service.models.values(), service.limits, bool(service.token)))
 
     async def page(request: Request) -> Response:
         content, kind = page_file(request.url.path)

@@ -17,11 +17,11 @@ from hanlattice.text.lexicon import LONGEST
 
 KINDS = ("tag", "segment", "explain")
 WIDEST = 4000.0  # picture
-_SHARED = ("text", "model", "dictionary", "exclude", "trust")
+_SHARED = ("text", "model", "dictionary", "exclude")
 FIELDS = {
     "tag": (*_SHARED, "texts", "scores", "min_score", "candidates", "readings"),
-    "segment": (*_SHARED, "texts", "scores", "candidates", "readings"),
-    "explain": (*_SHARED, "without", "svg", "layer", "width"),
+    "segment": (*_SHARED, "texts", "scores", "candidates", "readings", "trust"),
+    "explain": (*_SHARED, "without", "svg", "layer", "width", "trust"),
 }
 
 
@@ -87,7 +87,7 @@ def read_ask(record: Mapping[str, Any], kind: str, models: Mapping[str, Named], 
         if name not in FIELDS[kind]:
             raise RequestError(422, f"there is no field {name!r}: expected {', '.join(FIELDS[kind])}", name)
     texts, is_list = _texts(record, kind, limits)
-    model = _model(record.get("model"), kind, models)
+    model = _model(record, kind, models)
     if kind == "explain" and len(texts[0]) > limits.max_explain:
         raise _too_many(f"a text of {len(texts[0]):,} characters", f"explained up to {limits.max_explain:,}", "text")
     readings = _integer(record, "readings", limits.max_candidates)
@@ -163,8 +163,9 @@ def _texts(record: Mapping[str, Any], kind: str, limits: Limits) -> tuple[tuple[
     return tuple(texts), is_list
 
 
-def _model(name: Any, kind: str, models: Mapping[str, Named]) -> Named:
-    if name is not None and not isinstance(name, str):
+def _model(record: Mapping[str, Any], kind: str, models: Mapping[str, Named]) -> Named:
+    name = record.get("model")
+    if "model" in record and not isinstance(name, str):
         raise RequestError(422, f"model must be a string, not {_type(name)}", "model")
     if name is not None and name not in models:
         raise RequestError(404, f"there is no model {name!r}: expected {', '.join(models)}", "model")
@@ -200,7 +201,7 @@ def _words(record: Mapping[str, Any], name: str, model: Named, limits: Limits) -
 
 
 def _trust(record: Mapping[str, Any], model: Named) -> float | None:
-    if record.get("trust") is None:
+    if "trust" not in record:
         return None
     trust = _number(record, "trust", 0.0, 0.0, TRUST_MOST)
     if trust and not model.cuts:
@@ -218,9 +219,10 @@ def _number(record: Mapping[str, Any], name: str, default: float, least: float, 
 
 def _integer(record: Mapping[str, Any], name: str, most: int, default: int = 0, least: int = 0) -> int:
     value = record.get(name, default)
-    if type(value) is not int or not least <= value <= most:
+    is_whole = type(value) is int or (type(value) is float and value.is_integer())  # 18.0 is one in JSON
+    if not is_whole or not least <= value <= most:
         raise RequestError(422, f"{name} must be a whole number from {least} to {most}", name)
-    return value
+    return int(value)
 
 
 def _flag(record: Mapping[str, Any], name: str, default: bool) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hanlattice import __version__
 from hanlattice.explain.svg import WIDTH
 from hanlattice.predict import TRUST_MOST
-from hanlattice.serve.asks import FIELDS, WIDEST
+from hanlattice.serve.asks import FIELDS, WIDEST, Named
 from hanlattice.serve.limits import Limits
 from hanlattice.text.lexicon import LONGEST
 
@@ -24,10 +25,9 @@ _MEANING = {
 }
 
 
-def description(models: tuple[str, ...], limits: Limits, has_token: bool) -> dict[str, Any]:
+def description(models: Iterable[Named], limits: Limits, has_token: bool) -> dict[str, Any]:
     """The whole of it, for the models and limits of this server."""
-    fields = _fields(models, limits)
-    asks = {kind: _ask(list(FIELDS[kind]), fields) for kind in FIELDS}
+    asks = {kind: _ask(FIELDS[kind], _fields(_names(models, kind), limits)) for kind in FIELDS}
     shown = {"tag": "Find entities", "segment": "Cut into words", "explain": "Show the lattice and its shares"}
     paths: dict[str, Any] = {
         f"/v1/{kind}": {"post": _post(about, f"Ask_{kind}", "Explanation" if kind == "explain" else "Found")}
@@ -61,14 +61,19 @@ def description(models: tuple[str, ...], limits: Limits, has_token: bool) -> dic
     return record
 
 
-def _fields(models: tuple[str, ...], limits: Limits) -> dict[str, Any]:
+def _names(models: Iterable[Named], kind: str) -> list[str]:
+    """The models that an address takes."""
+    return [each.name for each in models if kind == "explain" or each.cuts == (kind == "segment")]
+
+
+def _fields(models: list[str], limits: Limits) -> dict[str, Any]:
     text = {"type": "string", "maxLength": limits.max_text}
     words = {"type": "array", "maxItems": limits.max_words, "items": {"type": "string", "maxLength": LONGEST}}
     count = {"type": "integer", "minimum": 0, "maximum": limits.max_candidates, "default": 0}
     return {
         "text": text,
         "texts": {"type": "array", "items": text, "maxItems": limits.max_texts},
-        "model": {"type": "string", "enum": list(models)},
+        "model": {"type": "string", "enum": models},
         "dictionary": words | {"description": "Words that this request adds; no other request sees them."},
         "exclude": words | {"description": "Words of the lexicon that this request leaves out."},
         "trust": {"type": "number", "minimum": 0, "maximum": TRUST_MOST},
@@ -83,7 +88,7 @@ def _fields(models: tuple[str, ...], limits: Limits) -> dict[str, Any]:
     }
 
 
-def _ask(names: list[str], fields: dict[str, Any]) -> dict[str, Any]:
+def _ask(names: Sequence[str], fields: dict[str, Any]) -> dict[str, Any]:
     one = {"required": ["text"]}
     either: dict[str, Any] = {"oneOf": [one, {"required": ["texts"]}]} if "texts" in names else one
     return {"type": "object", "properties": {n: fields[n] for n in names}, "additionalProperties": False} | either

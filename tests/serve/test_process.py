@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -129,3 +130,17 @@ def test_what_takes_too_long_is_503(lattice_folder):
         status, answer, _ = server.ask("/v1/tag", {"texts": [TEXT * 40] * 900, "candidates": 100})
         assert (status, answer["error"]["status"]) == (503, 503)
         assert server.ask("/v1/tag", {"text": TEXT})[0] == 200  # and it left the queue
+
+
+def test_bodies_that_arrive_together_are_bounded(lattice_folder):
+    with (
+        running("-m", lattice_folder, "--max-reading", "300000", "--body-timeout", "5") as server,
+        ExitStack() as stack,
+    ):
+        head = b"POST /v1/tag HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n"
+        first, second = (stack.enter_context(server.socket()) for _ in range(2))
+        for sock in (first, second):
+            sock.sendall(head + b" " * 190_000)
+        assert b" 429 " in second.recv(65536)
+        first.sendall(b" " * 9_988 + b'{"text": ""}')
+        assert b" 200 " in first.recv(65536)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -63,6 +64,8 @@ def serve(
     limits: Limits = Limits(),  # noqa: B008 (a frozen value)
 ) -> None:
     """Serve models over HTTP, with a page that shows the lattice as one types."""
+    if not hasattr(os, "fork"):
+        raise InputError("hanlattice serve forks its workers, which this system cannot do: use Linux or macOS")
     token = "" if token_file is None else _token(token_file)
     folders = {Path(name).name: find_named(name) for name in model or ["ner", "seg"]}
     if len(folders) < len(model or folders):

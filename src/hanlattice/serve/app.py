@@ -47,12 +47,13 @@ class Service:
 
     def __init__(self, models: Mapping[str, Named], limits: Limits, metrics: Metrics, token: str = "") -> None:
         self.models, self.limits, self.metrics, self.token = models, limits, metrics, token.encode()
-        self.accepted, self.is_draining = 0, False
+        self.accepted, self.arriving, self.is_draining = 0, 0, False  # requests, bytes of bodies
         self.reading: set[asyncio.Task[Any]] = set()  # requests whose bodies are still coming
-        self.queue: Queue = None  # type: ignore[assignment]  # made in the event loop
+        self.queue: Queue
 
     def start(self) -> None:
-        self.queue = Queue(self.models, self.limits, self.metrics.batch)
+        """To be called in the event loop."""
+        self.queue = Queue(self.models, self.limits, self.metrics.batch)  # made in the event loop
 
     def drain(self) -> None:
         """From now on nothing more is accepted."""
@@ -86,7 +87,6 @@ class Service:
     async def compute(self, ask: Ask, receive: Receive) -> list[Any] | None:
         """The results of an ask; None when the client has gone."""
         job = self.queue.put(ask)
-        self.accepted += 1
         gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
         try:
             await asyncio.wait({job.future, gone}, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +96,6 @@ class Service:
                 return None
             raise RequestError(503, f"no result within {self.limits.timeout:g} seconds", retry_after=1)
         finally:
-            self.accepted -= 1
             gone.cancel()
             if not job.future.done():
                 self.queue.cancel(job)
@@ -109,16 +108,22 @@ class Post:
         self.service, self.kind = service, kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        service = self.service
         try:
-            service.admit()
-            body = await read_body(service, scope, receive)
-            ask = read_ask(read_json(body), self.kind, service.models, service.limits)
-            results = await service.compute(ask, receive)
-            if results is not None:
-                await json_response(answer(ask, self.kind, results))(scope, receive, send)
+            self.service.admit()
+            body = await read_body(self.service, scope, receive)
+            self.service.accepted += 1
+            try:
+                await self._answer(body, scope, receive, send)
+            finally:
+                self.service.accepted -= 1
         except RequestError as refused:
             await refusal(refused)(scope, receive, send)
+
+    async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        ask = read_ask(read_json(body), self.kind, self.service.models, self.service.limits)
+        results = await self.service.compute(ask, receive)
+        if results is not None:
+            await json_response(answer(ask, self.kind, results))(scope, receive, send)
 
 
 async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
@@ -131,16 +136,22 @@ async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
 
     async def whole() -> bytes:
         parts, size = [], 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise RequestError(400, "the body ended early")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
-                raise too_long
-            if not message.get("more_body"):
-                return b"".join(parts)
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise RequestError(400, "the body ended early")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                service.arriving += len(parts[-1])
+                if size > most:
+                    raise too_long
+                if service.arriving > service.limits.max_reading:
+                    raise RequestError(429, "too many bodies are arriving; try again later", retry_after=1)
+                if not message.get("more_body"):
+                    return b"".join(parts)
+        finally:
+            service.arriving -= size
 
     late = RequestError(408, f"the body did not arrive within {service.limits.body_timeout:g} seconds")
     return await service.read(whole(), service.limits.body_timeout, late)  # type: ignore[no-any-return]
@@ -212,7 +223,6 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> Door:
         return json_response({"status": "ready"})
 
     async def metrics(request: Request) -> Response:
-        service.metrics.waiting.set(service.queue.total)
         content, kind = service.metrics.page()
         return Response(content, media_type=kind)
 

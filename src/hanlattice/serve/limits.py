@@ -28,12 +28,13 @@ def _limit(default: float, about: str) -> Any:
 @dataclass(frozen=True)
 class Limits:
     max_body: int = _limit(1 << 20, "Bytes of a request's body; more: 413.")
+    max_reading: int = _limit(64 << 20, "Bytes of all bodies that are arriving at a worker; more: 429.")
     max_header: int = _limit(16384, "Bytes of a request's headers; more: 431.")
     max_text: int = _limit(100_000, "Characters of one text; more: 413.")
     max_texts: int = _limit(1000, "Texts of one request; more: 413.")
     max_words: int = _limit(1000, "Dictionary words of one request; more: 413.")
     max_candidates: int = _limit(100, "Candidates or readings that may be asked for; more: 422.")
-    max_explain: int = _limit(200, "Characters of a text to explain; more: 413.")
+    max_explain: int = _limit(128, "Characters of a text to explain; more: 413.")
     batch_chars: int = _limit(4096, "Characters that are computed together.")
     batch_ms: float = _limit(1.0, "Milliseconds that an idle worker waits for more requests; 0: no waiting.")
     queue: int = _limit(

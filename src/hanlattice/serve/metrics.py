@@ -36,7 +36,8 @@ class Metrics:
         self.requests.labels(path, str(status)).inc()
         self.seconds.labels(path).observe(seconds)
 
-    def batch(self, texts: int, characters: int, seconds: float) -> None:
+    def batch(self, texts: int, characters: int, seconds: float, waiting: int) -> None:
+        self.waiting.set(waiting)
         self.texts.inc(texts)
         self.batches.observe(characters)
         self.busy.inc(seconds)

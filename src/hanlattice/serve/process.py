@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from hanlattice.errors import HanlatticeError, InputError
+from hanlattice.errors import InputError
 from hanlattice.files import reason
 from hanlattice.predict import Predictor
 from hanlattice.serve.app import Service, make_app
@@ -49,8 +49,6 @@ class Settings:
 
 def serve(models: Mapping[str, Predictor], settings: Settings, tell: Callable[[str], None]) -> int:
     """Serve until SIGTERM or Ctrl-C; the exit code. `tell` gets a line for everything an operator wants to know."""
-    if not hasattr(os, "fork"):
-        raise HanlatticeError("hanlattice serve forks its workers, which this system cannot do: use Linux or macOS")
     named = {name: Named(name, predictor) for name, predictor in models.items()}
     for predictor in models.values():
         _warm(predictor)
@@ -236,16 +234,18 @@ class Worker:
         self.server.should_exit = True
 
     async def _sweep(self) -> None:
-        """Close connections on which no request is under way: ones that send nothing, or half a header, for ever."""
-        idle: dict[Any, float] = {}  # since when
+        """Close connections on which nothing is under way, which would else send half a header, or read, for ever."""
+        idle: dict[Any, tuple[float, int]] = {}  # since when, and the bytes that were still to be sent then
         while True:
             await asyncio.sleep(min(1.0, self.limits.idle_timeout / 4))
             now, still = time.monotonic(), {}
             for connection in self.server.server_state.connections:
                 cycle: Any = getattr(connection, "cycle", None)
                 if cycle is None or cycle.response_complete:
-                    still[connection] = idle.get(connection, now)
-                    if now - still[connection] > self.limits.idle_timeout:
+                    left = connection.transport.get_write_buffer_size()
+                    since, before = idle.get(connection, (now, left))
+                    still[connection] = (since, left) if left == before else (now, left)
+                    if now - still[connection][0] > self.limits.idle_timeout:
                         connection.transport.abort()
             idle = still
 

@@ -45,8 +45,9 @@ class Job:
         """The characters that a later request waits for before it is its own turn."""
         if self.taken == len(self.pieces):
             return 0
-        _, start, end = self.pieces[self.taken]
-        return end - start + 1 + (OWN_WORDS if self.ask.key.dictionary or self.ask.key.exclude else 0)
+        (_, start, end), key = self.pieces[self.taken], self.ask.key
+        times = end - start if key.without else 1  # a text has about as many words as characters
+        return (end - start) * times + 1 + (OWN_WORDS if key.dictionary or key.exclude else 0)
 
     def take(self) -> str:
         at, start, end = self.pieces[self.taken]
@@ -99,7 +100,7 @@ class Queue:
         self,
         models: Mapping[str, Named],
         limits: Limits,
-        on_batch: Callable[[int, int, float], None] = lambda texts, characters, seconds: None,
+        on_batch: Callable[[int, int, float, int], None] = lambda texts, characters, seconds, waiting: None,
     ) -> None:
         self.models, self.limits, self.on_batch = models, limits, on_batch
         self.loop = asyncio.get_running_loop()
@@ -163,8 +164,9 @@ class Queue:
             began = time.perf_counter()
             results = self._results(key, texts)
             seconds, characters = time.perf_counter() - began, sum(map(len, texts))
-            self.rate = _SLOW * self.rate + (1 - _SLOW) * max(1.0, characters / max(seconds, 1e-6))
-            self.on_batch(len(texts), characters, seconds)
+            if key.kind == "documents":
+                self.rate = _SLOW * self.rate + (1 - _SLOW) * max(1.0, characters / max(seconds, 1e-6))
+            self.on_batch(len(texts), characters, seconds, self.total)
             self.loop.call_soon_threadsafe(self._deliver, batch, results)
 
     def _results(self, key: Key, texts: list[str]) -> list[Any]:

@@ -26,7 +26,7 @@ class Vocabulary:
 
         How to compose is learnt first if the model does not say.
         """
-        self.vectors.truncate(len(lexicon.words))
+        self.vectors.truncate(lexicon.size)
         new = lexicon.folded(len(self.vectors))
         if not new:
             return

@@ -338,9 +338,14 @@ async function draw() {
     const found = await ask("v1/explain", { text, ...dictionary(), without: true, svg: true, width }, drawing.signal);
     const svg = document.importNode(new DOMParser().parseFromString(found.svg, "image/svg+xml").documentElement, true);
     for (const title of svg.querySelectorAll("g > title")) point(title.parentNode, title.textContent);
-    if (state.lang === "zh") for (const each of svg.querySelectorAll("text")) each.textContent = LEGEND[each.textContent] ?? each.textContent;
+    if (state.lang === "zh") for (const each of svg.querySelectorAll("svg > text")) each.textContent = inChinese(each.textContent);
     $("lattice").replaceChildren(svg);
   } catch (error) { report(error); }
+}
+function inChinese(legend) {
+  const [layer, nth, count] = /^layer (\d+) of (\d+); /.exec(legend) ?? [""];
+  const rest = legend.slice(layer.length);
+  return (layer && `第 ${nth} 层，共 ${count} 层；`) + (LEGEND[rest] ?? rest);
 }
 const ARC = /^(.*), (forward|backward): (\S+) ± (\S+) \(most units (\S+) to (\S+)\) of the cell of (.*); an even share would be (\d+%)(?:; without it: (.*))?$/s;
 const CELL = /^(.*), character (\d+): (.*?)(?:; own share (\S+) forward, (\S+) backward)?$/s;

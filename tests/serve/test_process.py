@@ -46,7 +46,7 @@ def flood(server: Server, stop: threading.Event) -> dict[str, int]:
 
 
 def test_sigterm_in_full_load_loses_nothing_that_was_accepted(lattice_folder):
-    """Answers are 200, 429 or 503 until the port is closed; a connection is never cut after a request was accepted."""
+    """Answers are 200, 429 or 503 until the port is closed; and it ends with 0, so each accepted one was answered."""
     with running("-m", lattice_folder, "--workers", "2", "--queue", "300") as server, ThreadPoolExecutor(12) as pool:
         stop = threading.Event()
         floods = [pool.submit(flood, server, stop) for _ in range(12)]
@@ -144,3 +144,27 @@ def test_bodies_that_arrive_together_are_bounded(lattice_folder):
         assert b" 429 " in second.recv(65536)
         first.sendall(b" " * 9_988 + b'{"text": ""}')
         assert b" 200 " in first.recv(65536)
+
+
+def test_a_stream_ends_after_the_lines_that_were_read(lattice_folder):
+    with running("-m", lattice_folder) as server, server.socket() as sock:
+        sock.sendall(b"POST /v1/stream HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        line = f'"{TEXT}"\n'.encode() * 200
+        sock.sendall(b"%x\r\n%b\r\n" % (len(line), line))
+        got = sock.recv(1 << 16)
+        server.process.send_signal(signal.SIGTERM)
+        while more := sock.recv(1 << 16):
+            got += more
+        assert server.process.wait(30) == 0
+        assert got.count(b'"spans"') == 200
+        assert got.rstrip().endswith(b"0")  # the last chunk: it is a whole answer
+        assert got.count(b'"status": 503') == 1
+
+
+def test_what_the_time_to_stop_does_not_suffice_for_is_reported(lattice_folder):
+    options = ["--drain", "1", "--max-body", "9000000", "--queue-total", "9000000"]
+    with running("-m", lattice_folder, *options) as server, ThreadPoolExecutor(1) as pool:
+        long = pool.submit(server.ask, "/v1/tag", {"texts": [TEXT * 40] * 900, "candidates": 100})
+        wait_for(lambda: "hanlattice_batch_characters_count 0" not in server.ask("/metrics")[1])
+        assert server.end() == 1
+        assert isinstance(long.exception(60), (OSError, http.client.HTTPException)) or long.result()[0] == 500

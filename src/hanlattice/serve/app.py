@@ -67,20 +67,23 @@ class Service:
             raise RequestError(503, "the server is shutting down", retry_after=1)
         self.queue.check()
 
-    async def read(self, awaitable: Awaitable[Any], seconds: float, late: RequestError) -> Any:
+    async def read(self, receive: Callable[[], Awaitable[Any]], seconds: float, late: RequestError) -> Any:
         """Wait for something from the client, but not for ever, and not when the server stops."""
+        stopping = RequestError(503, "the server is shutting down", retry_after=1)
+        if self.is_draining:
+            raise stopping
         task = asyncio.current_task()
         assert task is not None
         self.reading.add(task)
         try:
             async with asyncio.timeout(seconds):
-                return await awaitable
+                return await receive()
         except TimeoutError:
             raise late from None
         except asyncio.CancelledError:
             if not self.is_draining:
                 raise
-            raise RequestError(503, "the server is shutting down", retry_after=1) from None
+            raise stopping from None
         finally:
             self.reading.discard(task)
 
@@ -154,7 +157,7 @@ async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
             service.arriving -= size
 
     late = RequestError(408, f"the body did not arrive within {service.limits.body_timeout:g} seconds")
-    return await service.read(whole(), service.limits.body_timeout, late)  # type: ignore[no-any-return]
+    return await service.read(whole, service.limits.body_timeout, late)  # type: ignore[no-any-return]
 
 
 def json_response(record: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

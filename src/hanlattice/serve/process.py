@@ -188,7 +188,7 @@ class Worker:
     """One process: the event loop, and the thread that computes."""
 
     def __init__(self, models: Mapping[str, Named], settings: Settings, metrics: Metrics) -> None:
-        self.limits = settings.limits
+        self.limits, self.lost = settings.limits, 0  # requests that were accepted, and not answered within `drain`
         self.service = Service(models, settings.limits, metrics, settings.token)
         config = uvicorn.Config(
             make_app(self.service, settings.origins),
@@ -214,7 +214,7 @@ class Worker:
         await self.server.serve(sockets=[listening])
         sweeping.cancel()
         self.service.queue.close()
-        return 0
+        return 1 if self.lost else 0
 
     def _orphaned(self, alive: int) -> None:
         asyncio.get_running_loop().remove_reader(alive)
@@ -231,6 +231,7 @@ class Worker:
         await asyncio.sleep(0.1)  # for those that are on their way through the kernel
         while self.service.accepted and time.monotonic() < end:
             await asyncio.sleep(0.02)
+        self.lost = self.service.accepted
         self.server.should_exit = True
 
     async def _sweep(self) -> None:

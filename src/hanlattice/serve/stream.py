@@ -101,7 +101,7 @@ class Stream:
         service, rest, more = self.service, b"", True
         late = RequestError(408, f"nothing came for {service.limits.stream_timeout:g} seconds")
         while more:
-            message = await service.read(receive(), service.limits.stream_timeout, late)
+            message = await service.read(receive, service.limits.stream_timeout, late)
             if message["type"] == "http.disconnect":
                 raise GoneError
             *lines, rest = (rest + message.get("body", b"")).split(b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hanlattice.extras import __version__ as __version__
@@ -19,9 +20,8 @@ __all__ = ["Client", "Document", "Lattice", "Lexicon", "Predictor", "Span", "con
 def __getattr__(name: str) -> Any:
     """`load`, `Document` and `Predictor` take time to import: they come at their first use."""
     if name in __all__:
-        from hanlattice import client, predict
-
-        return getattr(predict, name, None) or getattr(client, name)
+        module = import_module("hanlattice.client" if name in ("Client", "connect") else "hanlattice.predict")
+        return getattr(module, name)
     raise AttributeError(f"module 'hanlattice' has no attribute {name!r}")
 
 

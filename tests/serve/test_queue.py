@@ -193,5 +193,6 @@ def test_pieces_give_what_the_library_gives(lattice_folder):
     for left, right in zip(found, want, strict=True):
         assert left.spans == right.spans
         assert [span.score for span in left.spans] == pytest.approx([span.score for span in right.spans], abs=1e-5)
-        assert {*left.candidates} == {*right.candidates}
+        best = [[(span.text, span.label) for span in each.candidates] for each in (left, right)]
+        assert sorted(best[0]) == sorted(best[1])  # of equals in one text, rounding chooses
     assert answer(Ask(Key("documents", "m", n=4), texts[:1]), "tag", one)["text"] == texts[0]

@@ -10,8 +10,8 @@ Then requests come at random times (an open loop) at 0.5, 1, 2 and 4 times that 
 counted from the moment at which the request was due, so waiting for a connection is part of it. Every accepted answer
 must be what the library finds: the same spans, and scores that differ by rounding only.
 
-Where other programs run on the same cores, compare requests per second of the server's own CPU time. FastAPI computes on
-as many cores as there are, in the threads of its pool; one worker of hanlattice computes on one.
+Where other programs run on the same cores, compare requests per second of the server's own CPU time. FastAPI computes
+on as many cores as there are, in the threads of its pool; one worker of hanlattice computes on one.
 """
 
 from __future__ import annotations

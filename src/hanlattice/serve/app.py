@@ -65,7 +65,12 @@ class Service:
         """Refuse at once what cannot be computed, before its body is read."""
         if self.is_draining:
             raise RequestError(503, "the server is shutting down", retry_after=1)
-        self.queue.check()
+        if not self.queue.has_room:
+            raise self.queue.full()
+
+    def full(self) -> RequestError | None:
+        """The refusal, if there is no room in the queue."""
+        return None if self.is_draining or self.queue.has_room else self.queue.full()
 
     async def read(self, receive: Callable[[], Awaitable[Any]], seconds: float, late: RequestError) -> Any:
         """Wait for something from the client, but not for ever, and not when the server stops."""

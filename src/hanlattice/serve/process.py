@@ -14,22 +14,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.files import reason
 from hanlattice.predict import Predictor
 from hanlattice.serve.app import Service, make_app
-from hanlattice.serve.asks import Named
-from hanlattice.serve.limits import Limits
+from hanlattice.serve.asks import KINDS, Named
+from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.metrics import Metrics, forget_worker
 
 BACKLOG = 2048
 TRIES, SHORT = 5, 2.0  # a worker that lives shorter, so often in a row, is not started again
+QUEUED = {f"/v1/{kind}".encode() for kind in KINDS}
 SWITCH = 0.0005  # seconds after which the thread that computes lets the event loop run, while it is in Python
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _WARM = (
@@ -192,7 +195,7 @@ class Worker:
         self.service = Service(models, settings.limits, metrics, settings.token)
         config = uvicorn.Config(
             make_app(self.service, settings.origins),
-            http=_bounded(settings.limits.max_header),
+            http=_protocol(self.service, is_quick=not settings.origins),  # a page elsewhere needs headers with a 429
             ws="none",
             lifespan="off",
             log_level="error",
@@ -258,24 +261,49 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _bounded(most: int) -> type[HttpToolsProtocol]:
-    """uvicorn's protocol; it closes a connection whose headers do not end. `app.Door` refuses long ones that do."""
+class _Refused:
+    """In the place of a request that was answered before uvicorn made one of it: what else comes of it is skipped."""
 
-    class Bounded(HttpToolsProtocol):
+    response_complete, message_event = True, asyncio.Event()
+
+
+def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
+    """uvicorn's protocol, which also closes connections whose headers do not end; `app.Door` refuses long ones that do.
+
+    If it `is_quick`, it refuses by itself what there is no room for, before a task is made of it: under overload most
+    requests are refused, and the time that this takes is missing for the others.
+    """
+
+    class Protocol(HttpToolsProtocol):
         header_bytes, is_body = 0, False
 
         def data_received(self, data: bytes) -> None:
             self.header_bytes += len(data)
             super().data_received(data)
-            if not self.is_body and self.header_bytes > most:
+            if not self.is_body and self.header_bytes > service.limits.max_header:
                 self.transport.close()
 
         def on_headers_complete(self) -> None:
             self.is_body = True
-            super().on_headers_complete()
+            is_first = self.cycle is None or self.cycle.response_complete  # of those that wait on this connection
+            if is_quick and is_first and self.url in QUEUED and (refused := service.full()) is not None:
+                self.cycle = _Refused()  # type: ignore[assignment]
+                self.transport.write(_as_bytes(refused))
+                service.metrics.request(self.url.decode(), refused.status, 0.0)
+                if not self.parser.should_keep_alive():
+                    self.transport.close()
+            else:
+                super().on_headers_complete()
 
         def on_message_complete(self) -> None:
             self.header_bytes, self.is_body = 0, False
             super().on_message_complete()
 
-    return Bounded
+    return Protocol
+
+
+def _as_bytes(refused: RequestError) -> bytes:
+    body = to_json(refused.as_dict()).encode()
+    status = f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}"
+    headers = f"content-type: application/json\r\nretry-after: {refused.retry_after}\r\ncontent-length: {len(body)}"
+    return f"{status}\r\n{headers}\r\n\r\n".encode() + body

@@ -113,10 +113,9 @@ class Queue:
         self.thread = threading.Thread(target=self._work, name="hanlattice-compute", daemon=True)
         self.thread.start()
 
-    def check(self) -> None:
-        """Refuse a request, before its body is read, for which there is no room."""
-        if self.turns >= self.limits.queue:
-            raise self._full()
+    @property
+    def has_room(self) -> bool:
+        return self.turns < self.limits.queue
 
     def put(self, ask: Ask) -> Job:
         job = Job(ask, self.loop.create_future(), lambda name: self.models[name].predictor.limit)
@@ -127,7 +126,7 @@ class Queue:
             if self.jobs and (
                 self.turns + job.turn > self.limits.queue or self.total + job.left > self.limits.queue_total
             ):
-                raise self._full()
+                raise self.full()
             self.jobs.append(job)
             self.turns += job.turn
             self.total += job.left
@@ -152,7 +151,8 @@ class Queue:
         self.turns -= job.turn
         self.total -= job.left
 
-    def _full(self) -> RequestError:
+    def full(self) -> RequestError:
+        """What a request hears for which there is no room."""
         seconds = max(1, math.ceil(self.turns / self.rate))
         return RequestError(429, "too many requests are waiting; try again later", retry_after=seconds)
 

@@ -8,8 +8,8 @@ Each server is one worker; the load comes from another process. A request is one
 the server with micro-batches does in a closed loop: so many connections, each asking again once it has its answer.
 Then requests come at random times (an open loop) at 0.5, 1, 2 and 4 times that rate, to every server alike. A time is
 counted from the moment at which the request is sent; how long after it was due that is, because the load itself gets no
-CPU or no connection, is a column of its own (lag). The load runs with priority, if it may. Every accepted answer must be
-what the library finds: the same spans, and scores that differ by rounding only.
+CPU or no connection, is a column of its own (lag). The load runs with priority, if it may. Every accepted answer must
+be what the library finds: the same spans, and scores that differ by rounding only.
 
 Where other programs run on the same cores, compare requests per second of the server's own CPU time. FastAPI computes
 on as many cores as there are, in the threads of its pool; one worker of hanlattice computes on one.

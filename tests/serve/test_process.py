@@ -59,7 +59,8 @@ def test_sigterm_in_full_load_loses_nothing_that_was_accepted(lattice_folder):
                 seen[end] = seen.get(end, 0) + count
     assert seen["200"] > 12
     # What had not been accepted when the port was closed is refused, or reset by the kernel.
-    assert {*seen} <= {"200", "429", "503", "ConnectionRefusedError", "ConnectionResetError", "RemoteDisconnected"}
+    cut = {"ConnectionRefusedError", "ConnectionResetError", "RemoteDisconnected", "BrokenPipeError"}
+    assert {*seen} <= {"200", "429", "503"} | cut
 
 
 def test_a_long_request_is_answered_after_sigterm(lattice_folder):

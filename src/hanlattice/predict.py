@@ -225,13 +225,14 @@ def by_score(span: Span) -> tuple[float, Span]:
     return -(span.score or 0.0), span
 
 
-def chunks(texts: Iterable[str], batch_size: int, characters: int = CHUNK) -> Iterator[list[str]]:
+def chunks(texts: Iterable[str], batch_size: int, characters: int | None = None) -> Iterator[list[str]]:
     """The texts in lists of `batch_size`, or fewer where they are long; each list as soon as it is full."""
+    most = CHUNK if characters is None else characters
     chunk: list[str] = []
     size = 0
     for text in texts:
         _check_text(text)
-        if chunk and size + len(text) > characters:
+        if chunk and size + len(text) > most:
             yield chunk
             chunk, size = [], 0
         chunk.append(text)

@@ -1,18 +1,18 @@
 """Load on `hanlattice serve` over the loopback, with and without micro-batches, beside FastAPI without a queue.
 
-    python benchmarks/serve_load.py [--seconds 8] [--connections 64] [--model ner] [--json OUT.json]
+    python benchmarks/serve_load.py [--seconds 8] [--workers 2] [--connections 64] [--json OUT]
     python benchmarks/serve_load.py --memory 600      # only: memory of a worker under load, for so many seconds
     python benchmarks/serve_load.py --idle 10000      # only: answers while so many connections do nothing
 
-Each server is one worker; the load comes from another process. A request is one text of 50 characters. Capacity is what
-the server with micro-batches does in a closed loop: so many connections, each asking again once it has its answer.
+The server has a worker for each core, or as many as `--workers` says; FastAPI computes on all of them, in the threads
+of its pool. The load comes from another process, on the same cores. A request is one text of 50 characters. Capacity is
+what the server with micro-batches does in a closed loop: so many connections, each asking again once it has its answer.
 Then requests come at random times (an open loop) at 0.5, 1, 2 and 4 times that rate, to every server alike. A time is
 counted from the moment at which the request is sent; how long after it was due that is, because the load itself gets no
 CPU or no connection, is a column of its own (lag). The load runs with priority, if it may. Every accepted answer must
 be what the library finds: the same spans, and scores that differ by rounding only.
 
-Where other programs run on the same cores, compare requests per second of the server's own CPU time. FastAPI computes
-on as many cores as there are, in the threads of its pool; one worker of hanlattice computes on one.
+Where other programs run on the same cores, compare requests per second of the server's own CPU time.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _loads(options: argparse.Namespace) -> dict[str, Any]:
     seconds, connections = options.seconds, options.connections
     capacity = 0.0
     for name, given in SERVERS.items():
-        with running(options.model, given) as process:
+        with running(options.model, given if given is None else [*given, "--workers", str(options.workers)]) as process:
 
             def measured(work: Coroutine[Any, Any, Outcome], pid: int = process.pid) -> Outcome:
                 before = cpu_seconds(pid)
@@ -320,6 +320,7 @@ def _idle(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = script.make_parser(__doc__)
     parser.add_argument("--model", default="ner", help="the model that is served")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="of the server; FastAPI has all cores")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
     parser.add_argument("--connections", type=int, default=64, help="of the closed loop")
     parser.add_argument("--memory", type=float, help="only: memory over so many seconds")

@@ -22,6 +22,7 @@ from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm
 from hanlattice.ops.lattice_lstm.native import Problem, Task
+from tests.levels import at_level
 from tests.strategies import lattices
 
 pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")
@@ -30,15 +31,6 @@ D, E = 3, 4
 LEVELS = library.possible_levels()
 coupled_or_not = pytest.mark.parametrize("coupled", [True, False])
 every_level = pytest.mark.parametrize("level", LEVELS)
-
-
-@contextmanager
-def at_level(level: str) -> Iterator[None]:
-    """The library with another instruction set than the best one."""
-    library.function.cache_clear()
-    with mock.patch.object(library, "loaded", return_value=library.loaded()._replace(level=level)):
-        yield
-    library.function.cache_clear()
 
 
 @contextmanager

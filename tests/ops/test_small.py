@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +15,7 @@ from hanlattice.ops import library
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, native, small, trace
 from hanlattice.ops.lattice_lstm.weights import weight_shapes
 from hanlattice.runtime.encoders import LSTM, RNN, LatticeLSTM, Stack, packed, without_words
+from tests.levels import at_level
 from tests.strategies import lattices
 
 pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")
@@ -24,15 +23,6 @@ pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: 
 Floats = npt.NDArray[np.float32]
 LEVELS = library.possible_levels()
 TWO = Lattice.from_words([6, 3], [(0, 0, 2, 5), (0, 1, 4, 3), (0, 2, 4, 3), (0, 4, 6, 1), (1, 0, 3, 0), (1, 1, 3, 2)])
-
-
-@contextmanager
-def at_level(level: str) -> Iterator[None]:
-    """The library with another instruction set than the best one."""
-    library.function.cache_clear()
-    with mock.patch.object(library, "loaded", return_value=library.loaded()._replace(level=level)):
-        yield
-    library.function.cache_clear()
 
 
 @pytest.fixture(params=LEVELS)

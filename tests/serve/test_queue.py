@@ -15,6 +15,7 @@ from hanlattice.serve import queue as module
 from hanlattice.serve.asks import Ask, Key, Named, answer
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.queue import Queue
+from hanlattice.serve.stream import Stream
 
 MODELS: Any = {"m": SimpleNamespace(predictor=SimpleNamespace(limit=10))}
 KEY = Key("documents", "m")
@@ -160,6 +161,18 @@ def test_a_text_that_fails_fails_alone(monkeypatch):
         assert (queue.turns, queue.total) == (0, 0)
 
     run(test, monkeypatch)
+
+
+def test_what_fails_in_a_stream_is_in_the_log(monkeypatch, caplog):
+    async def test(queue: Queue, gate: Gate) -> None:
+        gate.may.release()
+        service: Any = SimpleNamespace(queue=queue, limits=queue.limits)
+        poisoned = ask("毒")
+        found = await Stream(service)._result(("tag", poisoned, queue.put(poisoned)))
+        assert found["error"]["status"] == 500
+
+    run(test, monkeypatch)
+    assert "ValueError: poison" in caplog.text
 
 
 def test_nothing_to_compute_is_an_answer(monkeypatch):

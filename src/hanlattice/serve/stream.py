@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from hanlattice.serve.queue import Job
 if TYPE_CHECKING:
     from hanlattice.serve.app import Service
 
+_LOG = logging.getLogger("uvicorn.error")  # where other errors of the server go
 _ROOM = 0.05  # seconds after which a stream asks again whether there is room
 
 
@@ -153,4 +155,5 @@ class Stream:
             self.service.queue.cancel(job)
             return RequestError(503, f"no result within {self.service.limits.timeout:g} seconds").as_dict()
         except Exception:
+            _LOG.exception("a line of a stream failed")  # an answer that fails alone is logged by uvicorn itself
             return RequestError(500, "an error of the server; its log says more").as_dict()

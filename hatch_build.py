@@ -63,7 +63,8 @@ X86_LEVELS = {
     ],
 }
 X86_LEVELS["vnni"] = [*X86_LEVELS["avx512"], "-mavx512vnni"]
-ARM_LEVELS = {"baseline": [], "dotprod": ["-mcpu=generic+dotprod"]}
+ARM_LEVELS = {"baseline": [], "dotprod": ["-march=armv8.2-a+dotprod"]}
+ZIG_LEVELS = ARM_LEVELS | {"dotprod": ["-mcpu=generic+dotprod"]}  # zig knows processors only; gcc refuses this one's products
 ALL_LEVELS = (*X86_LEVELS, *ARM_LEVELS)
 SMALL, SMALL_LEVELS = "native_small", ("vnni", "dotprod")  # products of bytes, and what is only for them
 EPOCH = "1580601600"  # hatchling's date of every file in a wheel; a library for Windows has a date, too
@@ -238,7 +239,7 @@ def known_levels(folder: Path, target: Target) -> dict[str, list[str]]:
     if target.machine in ("x86_64", "AMD64"):
         levels = X86_LEVELS
     elif target.machine in ("aarch64", "arm64", "ARM64"):
-        levels = ARM_LEVELS
+        levels = ZIG_LEVELS if "ziglang" in target.compiler else ARM_LEVELS
     empty = folder / "empty.c"
     empty.write_text("int hanlattice_empty;\n")
     known = {}

@@ -64,7 +64,7 @@ X86_LEVELS = {
 }
 X86_LEVELS["vnni"] = [*X86_LEVELS["avx512"], "-mavx512vnni"]
 ARM_LEVELS = {"baseline": [], "dotprod": ["-march=armv8.2-a+dotprod"]}
-ZIG_LEVELS = ARM_LEVELS | {"dotprod": ["-mcpu=generic+dotprod"]}  # zig knows processors only; gcc refuses this one's products
+ZIG_LEVELS = ARM_LEVELS | {"dotprod": ["-mcpu=generic+dotprod"]}  # zig has no -march, and gcc refuses this
 ALL_LEVELS = (*X86_LEVELS, *ARM_LEVELS)
 SMALL, SMALL_LEVELS = "native_small", ("vnni", "dotprod")  # products of bytes, and what is only for them
 EPOCH = "1580601600"  # hatchling's date of every file in a wheel; a library for Windows has a date, too

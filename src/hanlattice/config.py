@@ -66,6 +66,9 @@ class DataConfig:
     test: str = ""
     format: str = _setting("auto", choices=("auto", "columns", "segmented", "jsonl"))
     scheme: str = _setting("auto", choices=("auto", "BIO", "IOB1", "BMES", "BIOES"))
+    learn: str = _setting(
+        "spans", choices=("spans", "words")
+    )  # words: a segmenter whose words have the corpus's labels
     more: str = ""  # further sentences to train on, such as those of `hanlattice vote`; never used as dev
     holdout: float = _setting(0.0, "half")  # the share of train that serves as dev when there is no dev file
     holdout_from: str = _setting("all", choices=("all", "end"))  # evenly spread, or the last sentences

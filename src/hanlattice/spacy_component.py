@@ -12,7 +12,7 @@ from typing import Any
 
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.predict import TRUST, Document, Predictor, by_score, load
-from hanlattice.text.spans import Span
+from hanlattice.text.spans import WORD, Span
 
 try:
     from spacy.language import Language
@@ -180,7 +180,9 @@ def _is_annotated(doc: Doc) -> bool:
 
 
 class HanlatticeTokenizer:
-    """The words of a segmenter as tokens. `doc.text` is the text as given, white space included.
+    """The words of a segmenter as tokens, their parts of speech, where it has them, as `token.tag_`.
+
+    `doc.text` is the text as given, white space included.
 
     As usual in spaCy, one space after a token belongs to it; any other white space is a token of its own.
     """
@@ -195,7 +197,10 @@ class HanlatticeTokenizer:
     def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Doc]:
         """Cut many texts together. `nlp.pipe` gives a tokenizer one text at a time, but accepts these documents."""
         documents = self.segmenter.pipe(texts, batch_size or self.batch_size, scores=False)
-        return (Doc(self.vocab, *_tokens(document)) for document in documents)
+        return (self._doc(*_tokens(document)) for document in documents)
+
+    def _doc(self, tokens: list[str], spaces: list[bool], tags: list[str]) -> Doc:
+        return Doc(self.vocab, tokens, spaces, tags=tags if any(tags) else None)
 
     def score(self, examples: Iterable[Any], **_: Any) -> dict[str, Any]:
         """The scores of tokens in `nlp.evaluate`."""
@@ -216,20 +221,24 @@ class HanlatticeTokenizer:
         return self
 
 
-def _tokens(document: Document) -> tuple[list[str], list[bool]]:
-    """Words and runs of white space in order, and for each whether the one space after it belongs to it."""
+def _tokens(document: Document) -> tuple[list[str], list[bool], list[str]]:
+    """Words and runs of white space in order, whether the one space after each belongs to it, and parts of speech."""
     tokens: list[str] = []
     spaces: list[bool] = []
+    tags: list[str] = []
     text, at = document.text, 0
-    for start, end in [*((span.start, span.end) for span in document.spans), (len(text), len(text))]:
+    words = [(span.start, span.end, "" if span.label == WORD else span.label) for span in document.spans]
+    for start, end, tag in [*words, (len(text), len(text), "")]:
         if tokens and text.startswith(" ", at):
             spaces[-1] = True
             at += 1
-        for token in filter(None, (text[at:start], text[start:end])):
-            tokens.append(token)
-            spaces.append(False)
+        for token, its_tag in ((text[at:start], ""), (text[start:end], tag)):
+            if token:
+                tokens.append(token)
+                spaces.append(False)
+                tags.append(its_tag)
         at = end
-    return tokens, spaces
+    return tokens, spaces, tags
 
 
 if not Doc.has_extension("hanlattice"):

@@ -110,7 +110,7 @@ def test_what_is_no_segmenter(by, made, tmp_path, monkeypatch):
         write_untrained(tmp_path / by, make_config(cutting_tree(made, tmp_path, **changes)), gold)
     says = {
         "jieba": "jieba: there is no such model folder; ner and seg are bundled",
-        "ner": "its spans are LOC, ORG, PER: expected a segmentation model, whose only label is WORD",
+        "ner": "its spans are LOC, ORG, PER: expected a segmentation model, whose words cover the text",
         "": "must be rjieba, gold, seg or the folder",
         "gold reader": "it reads words itself, by gold: expected a segmentation model that reads text",
     }[by]

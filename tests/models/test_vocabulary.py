@@ -346,7 +346,7 @@ def test_a_bonus_reaches_exactly_the_tags_of_the_spans(scheme):
     crf = CRF([f"{prefix}-WORD" for prefix in tags], scheme)
     emissions = torch.randn(2, 5, len(tags), dtype=torch.float64)
     sentence, start, end = np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([4, 4, 5])
-    found = boost(crf, emissions, "WORD", sentence, start, end, 2.0)
+    found = boost(crf, emissions, sentence, start, end, 2.0)
     wanted = emissions.clone()
     inside, last = ("I", "I") if scheme == "BIO" else ("M" if scheme == "BMES" else "I", "E")
     for b, low, high in zip(sentence, start, end, strict=True):

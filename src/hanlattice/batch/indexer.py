@@ -18,7 +18,7 @@ from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.segmenter import Cuts, Segmenter
 from hanlattice.text.sentence import Sentence, check_words
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.spans import Span
 from hanlattice.text.tags import TagIds
 from hanlattice.text.vocab import BigramTable, Vocab, seen_as
 
@@ -78,7 +78,7 @@ class Indexer:
     @property
     def cuts(self) -> bool:
         """Whether this is a segmenter's: its spans are words, which cover all that is not white space."""
-        return self.tag_ids.labels == (WORD,) and "O" not in self.tags
+        return "O" not in self.tags
 
     def examples(self, sentences: Sequence[Sentence]) -> Examples:
         """A corpus as numbers, with the gold tags if every sentence has spans.
@@ -91,13 +91,27 @@ class Indexer:
             return plain
         of_units: Sequence[Sequence[Span]] = spans
         if self.cuts:
-            of_units = [_covering(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+            of_units = [self._covering(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         elif plain.segments is not None:
             of_units = spans_of_words(spans, *plain.segments[:3])
         elif plain.offsets is not None:
             pairs = zip(sentences, spans, strict=True)
             of_units = [spans_without_space(sentence.text, row)[1] for sentence, row in pairs]
         return replace(plain, tags=self.tag_ids.tags(of_units, plain.units))
+
+    def _covering(self, sentence: Sentence, number: int) -> Sequence[Span]:
+        """The words of a sentence in its text without white space, which they must cover.
+
+        A label that the model does not have, of a word that it is scored on, stands as one that it has.
+        """
+        text, words = spans_without_space(sentence.text, sentence.spans or ())
+        try:
+            check_words(words, len(text))
+        except ValueError as error:
+            wanted = "every character must belong to a word"
+            raise InputError(f"sentence {number}, {text[:20]!r}: {error}; {wanted}") from None
+        labels = self.tag_ids.labels
+        return [word if word.label in labels else replace(word, label=labels[0]) for word in words]
 
     def read(self, texts: Sequence[str], words: Sequence[GoldWords] | None = None) -> Examples:
         """Texts as numbers, without tags. `words` are the gold ones, for a model that needs them.
@@ -266,13 +280,3 @@ def _joined_offsets(parts: Sequence[Examples]) -> Ints | None:
 
 def _words_without_space(text: str, words: GoldWords) -> GoldWords:
     return words and tuple(spans_without_space(text, words)[1])
-
-
-def _covering(sentence: Sentence, number: int) -> Sequence[Span]:
-    """The words of a sentence in its text without white space, which they must cover."""
-    text, words = spans_without_space(sentence.text, sentence.spans or ())
-    try:
-        check_words(words, len(text))
-    except ValueError as error:
-        raise InputError(f"sentence {number}, {text[:20]!r}: {error}; every character must belong to a word") from None
-    return words

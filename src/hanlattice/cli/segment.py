@@ -31,13 +31,16 @@ from hanlattice.errors import InputError
 
 class Format(StrEnum):
     text = "text"
+    tagged = "tagged"
     jsonl = "jsonl"
 
 
 def segment(
     inputs: Inputs,
     model: ModelFolder = "seg",
-    format: Annotated[Format, typer.Option("--format", "-f", help="How to write the result.")] = Format.text,
+    format: Annotated[
+        Format, typer.Option("--format", "-f", help="text: words; tagged: word/label; or jsonl.")
+    ] = Format.text,
     lexicon: Lexicons = None,
     trust: Trust = None,
     out: Out = None,
@@ -65,9 +68,10 @@ def segment(
         if format is Format.jsonl:
             return [as_jsonl(document) for document in segmenter.pipe(share, len(share))]
         documents = segmenter.pipe(share, len(share), scores=False)
-        return [segmented_line(document.text, document.spans) + "\n" for document in documents]
+        marks = format is Format.tagged
+        return [segmented_line(document.text, document.spans, marks) + "\n" for document in documents]
 
     size = at_once(inputs, batch_size) or TEXTS[segmenter.model.tagger.device_kind]
     busy = threads if device == "cpu" else 1
     results = share_out(work, texts, size, busy, ahead="-" not in inputs)
-    write_results(inputs, for_screen(results, out) if format is Format.text else results, out)
+    write_results(inputs, for_screen(results, out) if format is not Format.jsonl else results, out)

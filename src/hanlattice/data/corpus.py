@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hanlattice.data.columns import read_columns
 from hanlattice.data.jsonl import read_jsonl
 from hanlattice.data.segmented import read_segmented
 from hanlattice.errors import InputError
-from hanlattice.text.sentence import Corpus, Sentence
+from hanlattice.text.sentence import Corpus, Sentence, check_words
 
 __all__ = ["FORMATS", "Corpus", "even_steps", "hold_out", "read_corpus", "suffix_format"]
 
@@ -24,10 +25,13 @@ def suffix_format(path: str | Path) -> str | None:
     return _BY_SUFFIX.get(Path(path).suffix.lower())
 
 
-def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto", otherwise: str = "columns") -> Corpus:
+def read_corpus(
+    path: str | Path, *, format: str = "auto", scheme: str = "auto", otherwise: str = "columns", learn: str = "spans"
+) -> Corpus:
     """Read `path`; with format 'auto' its suffix decides, or, for a suffix without a format such as .txt, `otherwise`.
 
-    `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file.
+    `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file. With
+    `learn` 'words' the spans of a sentence are its gold words, whose labels are parts of speech.
     """
     path = Path(path)
     chosen = (suffix_format(path) or otherwise) if format == "auto" else format
@@ -37,7 +41,21 @@ def read_corpus(path: str | Path, *, format: str = "auto", scheme: str = "auto",
     corpus = others[chosen](path) if chosen in others else read_columns(path, scheme)
     if not corpus.sentences:
         raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
-    return corpus
+    return _learning_words(corpus, path) if learn == "words" else corpus
+
+
+def _learning_words(corpus: Corpus, path: Path) -> Corpus:
+    """The words of each sentence as its spans; those of segmented lines are already."""
+    sentences = []
+    for number, sentence in enumerate(corpus.sentences, start=1):
+        words = sentence.words or sentence.spans or ()
+        try:
+            check_words(words, len(sentence))
+        except ValueError as error:
+            message = f"words are to be learnt, and sentence {number} is not cut into words: {error}"
+            raise InputError(f"{message}; docs/formats.md says how a corpus has words", path) from None
+        sentences.append(replace(sentence, spans=words))
+    return replace(corpus, sentences=tuple(sentences), tags=None, scheme=None)
 
 
 def hold_out(

@@ -60,12 +60,18 @@ def words_of(sentence: Sentence, path: str | Path | None = None, number: int = 1
     return words
 
 
-def segmented_line(text: str, words: Iterable[Span]) -> str:
-    """The text with a space wherever a word begins or ends next to no white space; nothing else changes."""
+def segmented_line(text: str, words: Iterable[Span], tagged: bool = False) -> str:
+    """The text with a space wherever a word begins or ends next to no white space; nothing else changes.
+
+    If `tagged`, a slash and its label follow each word.
+    """
     parts, at = [], 0
     for word in words:
-        for edge in (word.start, word.end):
-            if at < edge < len(text) and not (text[edge - 1].isspace() or text[edge].isspace()):
-                parts.append(text[at:edge])
-                at = edge
-    return " ".join([*parts, text[at:]])
+        before, after = text[at : word.start], text[word.end : word.end + 1]
+        if before and not before[-1].isspace():
+            before += " "
+        mark = f"/{word.label}" if tagged else ""
+        space = " " if after and not after.isspace() else ""
+        parts.append(f"{before}{text[word.start : word.end]}{mark}{space}")
+        at = word.end
+    return "".join([*parts, text[at:]])

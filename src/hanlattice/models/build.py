@@ -66,9 +66,9 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
 
 
 def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
-    """Every tag of the labels. Words cover a text, so a model that finds only words has no tag for outside."""
+    """Every tag of the labels. Words cover a text, so a model that finds words has no tag for outside."""
     tags = tuple(tag_set(labels, config.model.scheme))
-    if labels != [WORD]:
+    if labels != [WORD] and config.data.learn != "words":
         return tags
     if config.model.encoder == "word":
         raise ConfigError(["model.encoder=word reads words and cannot find them: choose lattice or char"])

@@ -18,7 +18,7 @@ from hanlattice.text import segmenter
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.segmenter import SEGMENTERS, Cuts, Segmenter
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans
 
 if TYPE_CHECKING:
@@ -64,10 +64,9 @@ def _load(folder: Path, device: str, changed: int) -> Model:
     from hanlattice.models.folder import load_model  # which itself makes segmenters
 
     model = load_model(folder, device)
-    labels = model.indexer.tag_ids.labels
-    if tuple(labels) != (WORD,):
-        found = f"its spans are {', '.join(labels)}"
-        raise InputError(f"{found}: expected a segmentation model, whose only label is {WORD}", folder)
+    if not model.indexer.cuts:
+        found = f"its spans are {', '.join(model.indexer.tag_ids.labels)}"
+        raise InputError(f"{found}: expected a segmentation model, whose words cover the text", folder)
     if model.config.reads_segments and model.config.segment.by != "rjieba":
         message = f"it reads words itself, by {model.config.segment.by}: expected a segmentation model that reads text"
         raise InputError(message, folder)

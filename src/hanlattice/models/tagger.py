@@ -22,7 +22,6 @@ from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.ops.packing import covered
 from hanlattice.runtime.constraints import boost, constrain
 from hanlattice.text.lattice import Ints
-from hanlattice.text.spans import WORD
 
 Encoder = Layer | WordLSTM | Stack
 
@@ -99,7 +98,7 @@ class Tagger(nn.Module):
         batch = self._here(batch)
         emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
         if own is not None:
-            emissions = boost(self.crf, emissions, WORD, *own, trust)
+            emissions = boost(self.crf, emissions, *own, trust)
         constrained: Tensor = emissions if gaps is None else constrain(self.crf, emissions, gaps)
         return constrained
 

@@ -12,6 +12,7 @@ import numpy as np
 from hanlattice.ops.crf import fill_forbidden
 from hanlattice.text.boundaries import CUT, JOIN, SPACED
 from hanlattice.text.lattice import Ints, cells
+from hanlattice.text.tags import labels_of
 
 Values = Any  # an array of numpy, or a tensor
 
@@ -31,9 +32,11 @@ def constrain(crf: Any, emissions: Values, gaps: Values) -> Values:
     return fill_forbidden(emissions, wrong)
 
 
-def boost(crf: Any, emissions: Values, label: str, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Values:
-    """The emissions with a bonus for every tag that spans [start, end) with this label, all [S], would have."""
-    _, first, inside, last = crf.span_tags(label)  # a word has two characters or more
+def boost(crf: Any, emissions: Values, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Values:
+    """The emissions with a bonus for every tag that spans [start, end), all [S], would have, whatever their label."""
     row, nth = cells(end - start)
-    tags = np.where(nth == 0, first, np.where(nth == (end - start)[row] - 1, last, inside))
-    return crf.add(emissions, (sentence[row], start[row] + nth, tags), bonus)
+    for label in labels_of(crf.tags):
+        _, first, inside, last = crf.span_tags(label)  # a word has two characters or more
+        tags = np.where(nth == 0, first, np.where(nth == (end - start)[row] - 1, last, inside))
+        emissions = crf.add(emissions, (sentence[row], start[row] + nth, tags), bonus)
+    return emissions

@@ -17,7 +17,6 @@ from hanlattice.runtime.crf import CRF
 from hanlattice.runtime.encoders import Layer, Stack, WordLSTM
 from hanlattice.runtime.tables import Table, TwoSources, WordPools, WordTable, times
 from hanlattice.text.lattice import Ints
-from hanlattice.text.spans import WORD
 
 Floats = npt.NDArray[np.float32]
 
@@ -59,7 +58,7 @@ class ArrayTagger:
         """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""
         emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
         if own is not None:
-            emissions = boost(self.crf, emissions, WORD, *own, trust)
+            emissions = boost(self.crf, emissions, *own, trust)
         return emissions if gaps is None else constrain(self.crf, emissions, gaps)
 
     def inputs(self, batch: Batch) -> tuple[Floats | None, Floats | None]:

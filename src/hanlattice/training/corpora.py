@@ -61,9 +61,10 @@ def read_corpora(config: DataConfig) -> Corpora:
         if file := getattr(config, name):
             path = resolve(file)
             if name == "more":  # which may come in another format and scheme than the others
-                corpora[name] = read_corpus(path, otherwise="columns" if config.format == "auto" else config.format)
+                otherwise = "columns" if config.format == "auto" else config.format
+                corpora[name] = read_corpus(path, otherwise=otherwise, learn=config.learn)
             else:
-                corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme)
+                corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme, learn=config.learn)
             digests[name] = sha256(path)
     train = without_empty(corpora["train"])[: config.limit or None]
     dev, test, more = (without_empty(corpora[name]) if name in corpora else () for name in ("dev", "test", "more"))
@@ -115,13 +116,16 @@ def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
 
 def read_for(models: Iterable[Model], file: str, format: str = "auto", scheme: str = "auto") -> Corpus:
     """A labelled file. If neither suffix nor `format` tells its format, it is that of the models' training files,
-    provided that the models agree."""
-    usual = set()
+    provided that the models agree; and so is whether its words are what counts."""
+    usual, learn = set(), set()
     for model in models:
-        by_tags = "segmented" if model.indexer.cuts else "columns"
-        usual.add(by_tags if model.config.data.format == "auto" else model.config.data.format)
+        data = model.config.data
+        by_tags = "segmented" if model.indexer.cuts and data.learn != "words" else "columns"
+        usual.add(by_tags if data.format == "auto" else data.format)
+        learn.add(data.learn)
     otherwise = usual.pop() if len(usual) == 1 else "columns"
-    return read_corpus(resolve(file), format=format, scheme=scheme, otherwise=otherwise)
+    what = learn.pop() if len(learn) == 1 else "spans"
+    return read_corpus(resolve(file), format=format, scheme=scheme, otherwise=otherwise, learn=what)
 
 
 def training_files(models: Iterable[Model]) -> list[Path]:
@@ -174,7 +178,7 @@ def _training_sentences(model: Model, name: str, notes: list[str]) -> tuple[Sent
     if not data.train:
         raise InputError(f"the configuration of {name} names no training file")
     path = resolve(data.train)
-    corpus = read_corpus(path, format=data.format, scheme=data.scheme)
+    corpus = read_corpus(path, format=data.format, scheme=data.scheme, learn=data.learn)
     notes += [f"train: {notice}" for notice in corpus.notices]
     digest = model.data.get("train", {}).get("sha256")
     if digest and digest != sha256(path):

@@ -19,7 +19,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 FLOORS = (
     ("__main__",),
     ("cli",),
-    ("compare", "output", "serve", "client"),
+    ("compare", "corpus", "output", "serve", "client"),
     ("bench", "pretrain", "spacy_component"),
     ("predict", "training"),
     ("explain",),

@@ -16,10 +16,11 @@ from hanlattice.errors import HanlatticeError
 __version__ = "0.1.0"  # of hanlattice
 _BROUGHT_BY = {
     "torch": "train",
-    "filelock": "train",
+    "filelock": "corpus",
     "rjieba": "segment",
     "gensim": "pretrain",
     "tokenizers": "pretrain",
+    "pyarrow": "corpus",
     **dict.fromkeys(("starlette", "uvicorn", "prometheus_client", "httptools"), "serve"),
 }
 

@@ -126,6 +126,19 @@ def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
     return path.open(mode + "b") if binary else path.open(mode, encoding="utf-8", newline="\n")
 
 
+def hold(folder: Path, verb: str, patience: float = 0) -> contextlib.AbstractContextManager[object]:
+    """Keep others out of a folder, inside a `with`; if somebody stays for longer, an OutputError names the verb."""
+    from filelock import FileLock, Timeout
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / ".lock").acquire(timeout=patience)
+    except Timeout:
+        raise OutputError(f"another `hanlattice {verb}` is running in {folder}: wait for its end") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {folder / '.lock'}: {reason(error)}") from None
+
+
 def shown(path: str | Path) -> str:
     """A path as it goes into JSON and onto cards: bytes that are not UTF-8 (a GBK name, say) become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")

@@ -24,7 +24,6 @@ from hanlattice.compare.run import (
     compare,
     find_devices,
     find_slots,
-    hold,
     raise_failures,
     run_jobs,
 )
@@ -32,6 +31,7 @@ from hanlattice.config import read_config
 from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
+from hanlattice.files import hold
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.loop import train
 from tests.compare import tasks
@@ -297,16 +297,16 @@ def test_refusals(toml: Callable[..., Path], tmp_path):
 
 
 def test_one_at_a_time(toml, tmp_path):
-    with hold(tmp_path / "out"), pytest.raises(OutputError, match="another `hanlattice compare` is running"):
+    with hold(tmp_path / "out", "compare"), pytest.raises(OutputError, match="another `hanlattice compare` is running"):
         quick([toml("a")], tmp_path / "out")
-    with hold(tmp_path / "out"):
+    with hold(tmp_path / "out", "compare"):
         pass
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot write"):
-        hold(tmp_path / "file" / "out")
+        hold(tmp_path / "file" / "out", "compare")
 
 
 def test_devices_and_slots(toml, monkeypatch):

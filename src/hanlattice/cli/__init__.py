@@ -17,7 +17,7 @@ from hanlattice.extras import how_to_install
 from hanlattice.files import reason
 from hanlattice.text.display import visible
 
-GROUPS = ("data", "pretrain", "vectors", "lm")
+GROUPS = ("corpus", "data", "pretrain", "vectors", "lm")
 VERBS = (
     *("tag", "segment", "explain", "serve"),
     *("init", "train", "evaluate", "calibrate", "info", "pack", "vote"),

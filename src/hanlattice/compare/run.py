@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from filelock import FileLock, Timeout
 
 from hanlattice.compare.job import (
     Record,
@@ -35,7 +34,7 @@ from hanlattice.compare.matrix import MatrixRow, check_seeds, read_rows, run_nam
 from hanlattice.compare.summary import Results, draw, markdown, summarise
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
 from hanlattice.events import Event, Listener, ignore
-from hanlattice.files import reason, writing
+from hanlattice.files import hold, writing
 from hanlattice.models.device import find_device
 from hanlattice.style import can_plot
 
@@ -81,7 +80,7 @@ def compare(
     places = find_devices(devices)
     results = Results(rows, numbers, {}, {}, {}, changes, against, samples)
     digest = functools.cache(file_digest)
-    with hold(folder):
+    with hold(folder, "compare"):
         train_all(results, folder, places, jobs, digest, listen)
         if rates:
             measure_all(results, folder, places[0], seconds, digest, listen)
@@ -106,17 +105,6 @@ def find_slots(devices: Sequence[str], jobs: int, rows: Sequence[MatrixRow]) -> 
     on_cpu = max(1, min(cores // (row.config.train.threads or cores) for row in rows))
     counts = {device: jobs or (on_cpu if device == "cpu" else 1) for device in devices}
     return [device for at in range(max(counts.values())) for device in devices if at < counts[device]]
-
-
-def hold(folder: Path) -> contextlib.AbstractContextManager[object]:
-    """Keep other comparisons out of the folder, inside a `with`."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / ".lock").acquire(timeout=0)
-    except Timeout:
-        raise OutputError(f"another `hanlattice compare` is running in {folder}: wait for its end") from None
-    except OSError as error:
-        raise OutputError(f"cannot write {folder / '.lock'}: {reason(error)}") from None
 
 
 def train_all(

@@ -1,8 +1,9 @@
-"""Raw text: any number of plain, gz or xz files, one paragraph a line, streamed. Errors name the line."""
+"""Raw text: any number of plain, gz, xz or zst files, one paragraph a line, streamed. Errors name the line."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator, Sized
@@ -11,9 +12,15 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
 from hanlattice.errors import InputError
+from hanlattice.extras import extra
 from hanlattice.files import decode_lines, opening, reason
 
-_GZ, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_GZ, _XZ, _ZST = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+DAMAGE = (
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+)  # what reading an `unpacked` file raises where it is cut short, or OSError
 _Sized = TypeVar("_Sized", bound=Sized)
 
 
@@ -54,11 +61,11 @@ def _lines(path: Path) -> Iterator[tuple[str, int]]:
     number, full = 0, False
     with opening(path) as file:
         try:
-            for number, line in decode_lines(_unpacked(file), path):  # noqa: B007 (an error names it)
+            for number, line in decode_lines(unpacked(file), path):  # noqa: B007 (an error names it)
                 if line and not line.isspace():
                     full = True
                     yield line, file.tell()
-        except (EOFError, zlib.error, lzma.LZMAError) as error:
+        except DAMAGE as error:
             message = f"cannot be unpacked after this line ({error}): cut short or damaged; copy it again"
             raise InputError(message, path, max(1, number)) from None
         except OSError as error:
@@ -67,12 +74,16 @@ def _lines(path: Path) -> Iterator[tuple[str, int]]:
         raise InputError("there are only blank lines in it: expected raw text, one paragraph a line", path)
 
 
-def _unpacked(file: BufferedReader) -> BinaryIO:
+def unpacked(file: BufferedReader) -> BinaryIO:
+    """What is in a file of gz, xz or zst; any other file itself. Its first bytes decide."""
     head = file.peek(len(_XZ))
     if head.startswith(_GZ):
         return cast(BinaryIO, gzip.GzipFile(fileobj=file))
     if head.startswith(_XZ):
         return cast(BinaryIO, lzma.LZMAFile(file))
+    if head.startswith(_ZST):
+        arrow = extra("pyarrow")
+        return io.BufferedReader(arrow.CompressedInputStream(arrow.PythonFile(file), "zstd"), 1 << 17)
     return file
 
 

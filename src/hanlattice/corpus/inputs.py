@@ -1,0 +1,192 @@
+"""The files of a corpus: by name, folder or pattern; what format each has, and its bytes, unpacked."""
+
+from __future__ import annotations
+
+import csv
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO, NamedTuple, Self
+
+from hanlattice.data.raw import DAMAGE, unpacked
+from hanlattice.errors import InputError
+from hanlattice.extras import extra
+from hanlattice.files import BOM, reason
+
+FORMATS = {
+    **dict.fromkeys((".txt", ".text"), "txt"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **{".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"},
+}
+PACKED = (".gz", ".xz", ".zst")
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+BLOCK = 1 << 20  # bytes read at a time
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input file. `name` is its path below what was given, the same wherever the corpus lies."""
+
+    name: str
+    path: Path
+    format: str
+    columns: tuple[str, ...] = ()  # of CSV and Parquet
+
+
+class Found(NamedTuple):
+    sources: list[Source]  # by their names
+    passed_over: list[Path]  # files of folders that have no format known here
+    failures: dict[str, str]  # by the names of files that cannot be read: why
+
+
+def find_sources(inputs: Sequence[str], format: str | None, field: str, added: Sequence[str]) -> Found:
+    """All files of the inputs. A file has the format that its name says, or `format`.
+
+    CSV and Parquet have a column `field`, and none of `added`, which the output has beside theirs.
+    """
+    found, paths = Found([], [], {}), dict[str, Path]()
+    for given in inputs:
+        for name, path in sorted(_files(given)):
+            if name in paths:
+                message = (
+                    f"this file and {paths[name]} are both called {name}; give each once, or the folder above them"
+                )
+                raise InputError(message, path)
+            paths[name] = path
+            kind = format or _format(path)
+            if kind is None and Path(given).is_dir():
+                found.passed_over.append(path)
+                continue
+            try:
+                found.sources.append(_with_columns(Source(name, path, kind or "txt"), field, added))
+            except InputError as error:
+                found.failures[name] = str(error)
+    if not found.sources and not found.failures:
+        known = f"{', '.join(FORMATS)}, plain or packed as {', '.join(PACKED)}"
+        raise InputError(f"there is no file to read in {', '.join(inputs)}: expected {known}")
+    found.sources.sort(key=lambda source: source.name)
+    return found
+
+
+def _files(given: str) -> Iterator[tuple[str, Path]]:
+    """(name, path) of what an argument stands for; hidden files of a folder are left out."""
+    path = Path(given)
+    if path.is_dir():
+        inside = ((each.relative_to(path), each) for each in path.rglob("*") if each.is_file())
+        yield from ((name.as_posix(), each) for name, each in inside if not _is_hidden(name))
+    elif path.exists():
+        if not path.is_file():
+            raise InputError("it is a pipe or a device; a corpus is read several times, so give a file", path)
+        yield path.name, path
+    elif glob.has_magic(given):
+        fixed = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
+        matches = [each for each in fixed.glob(str(path.relative_to(fixed))) if each.is_file()]
+        if not matches:
+            raise InputError("no file has a name like this", given)
+        yield from ((each.relative_to(fixed).as_posix(), each) for each in matches)
+    else:
+        raise InputError("there is no such file or folder", given)
+
+
+def _is_hidden(path: PurePath) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _format(path: Path) -> str | None:
+    is_packed = path.suffix.lower() in PACKED
+    return FORMATS.get(Path(path.stem if is_packed else path.name).suffix.lower())
+
+
+def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
+    if source.format in ("txt", "jsonl"):
+        return source
+    if source.format == "parquet":
+        with open_parquet(source.path) as file:
+            columns = tuple(file.schema_arrow.names)
+    else:
+        columns = _header(source)
+    if field not in columns:
+        raise InputError(f"no column is called {field!r}; --field may be {', '.join(columns)}", source.path)
+    if there := [name for name in added if name in columns]:
+        raise InputError(f"it has a column {there[0]!r} already, which the output adds: rename it", source.path)
+    return replace(source, columns=columns)
+
+
+def open_parquet(path: Path) -> Any:
+    """A ParquetFile of pyarrow."""
+    parquet = extra("pyarrow", "parquet")
+    try:
+        return parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:  # errors of pyarrow's own are ValueErrors
+        raise InputError(f"cannot be read as Parquet: {error}", path) from None
+
+
+def _header(source: Source) -> tuple[str, ...]:
+    with Stream(source.path) as stream:
+        line = stream.readline()
+        while line.count(b'"') % 2 and (more := stream.readline()):
+            line += more
+    try:
+        lines = line.removeprefix(BOM).decode("utf-8").splitlines(keepends=True)
+        columns = tuple(next(csv.reader(lines, delimiter=DELIMITERS[source.format]), ()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"its header cannot be read: {error}", source.path, 1) from None
+    if not columns or len(set(columns)) < len(columns):
+        raise InputError(f"expected a header with a name for each column, not {columns}", source.path, 1)
+    return columns
+
+
+class Stream:
+    """The bytes of a file, unpacked, from a `position` on; it is read forward, and opened again to go back."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        self.position = 0
+        try:
+            self._file = self.path.open("rb")
+            self._unpacked: BinaryIO = unpacked(self._file)
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", self.path) from None
+
+    def close(self) -> None:
+        self._unpacked.close()
+        self._file.close()
+
+    def seek(self, position: int) -> None:
+        """A packed file has to be unpacked up to there; whoever reads its shards in their order does it once."""
+        if self._unpacked is self._file:
+            self._file.seek(position)
+            self.position = position
+            return
+        if position < self.position:
+            self.close()
+            self._open()
+        while self.position < position and self.read(min(BLOCK, position - self.position)):
+            pass
+
+    def read(self, size: int) -> bytes:
+        return self._take(self._unpacked.read, size)
+
+    def readline(self) -> bytes:
+        return self._take(self._unpacked.readline, -1)
+
+    def _take(self, read: Any, size: int) -> bytes:
+        try:
+            taken: bytes = read(size)
+        except DAMAGE as error:
+            raise InputError(f"cannot be unpacked ({error}): cut short or damaged; copy it again", self.path) from None
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", self.path) from None
+        self.position += len(taken)
+        return taken

@@ -1,0 +1,165 @@
+"""What a shard becomes: JSONL, each line that of the input with one more field, or Parquet with a column more."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, Protocol
+
+from hanlattice.corpus.inputs import open_parquet
+from hanlattice.corpus.settings import BROKEN
+from hanlattice.corpus.shards import ROWS, Row, Shard
+from hanlattice.data.jsonl import to_json
+from hanlattice.errors import InputError
+from hanlattice.extras import extra
+from hanlattice.text.spans import Span
+
+RECORD = "record"  # the column of Parquet that has a whole line of JSONL
+Spans = Sequence[Span] | None  # None of a broken row
+
+
+class Writer(Protocol):
+    def write(self, row: Row, spans: Spans) -> None: ...
+    def close(self) -> None: ...
+
+
+def make_writer(file: Hashed, format: str, shard: Shard, into: str) -> Writer:
+    return ParquetWriter(file, shard, into) if format == "parquet" else JsonWriter(file, shard, into)
+
+
+def added_columns(format: str, into: str) -> tuple[str, ...]:
+    """What an output has beside the columns of its input."""
+    return (into, BROKEN) if format == "parquet" else (into,)
+
+
+class Hashed:
+    """A file that is written, with its size and the checksum of all that was written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest, self.size = file, hashlib.sha256(), 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._digest.update(view)
+        self.size += view.nbytes
+        self._file.write(view)
+        return view.nbytes
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def tell(self) -> int:
+        return self.size
+
+    def close(self) -> None:
+        """The file belongs to others."""
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+class JsonWriter:
+    """The bytes of a line of JSONL stay as they are: the spans are put before its last brace."""
+
+    def __init__(self, file: Hashed, shard: Shard, into: str) -> None:
+        self._file, self._source = file, shard.source
+        self._field = b", " + to_json(into).encode() + b": "
+
+    def write(self, row: Row, spans: Spans) -> None:
+        if spans is None:
+            place = {"path": self._source.name, "line": row.line, "error": row.error}
+            content = {"record": row.fields} if row.batch else {"content": _as_text(row.content)}
+            line = self._json({BROKEN: {**place, **content}}, row)
+        else:
+            found = to_json([span.as_dict() for span in spans]).encode()
+            line = self._record(row).rstrip()[:-1] + self._field + found + b"}"
+        self._file.write(line + b"\n")
+
+    def _record(self, row: Row) -> bytes:
+        if self._source.format == "jsonl":
+            return row.content
+        return self._json({"text": row.text} if row.fields is None else row.fields, row)
+
+    def _json(self, record: dict[str, Any], row: Row) -> bytes:
+        try:
+            return to_json(record).encode()
+        except (TypeError, ValueError) as error:  # a column of dates, say
+            message = f"JSON cannot have what is in this row ({error}); use --format parquet"
+            raise InputError(message, self._source.path, row.line) from None
+
+    def close(self) -> None:
+        pass
+
+
+def _as_text(content: bytes) -> str:
+    """Every byte that is not UTF-8 as a lone surrogate, from which Python's `surrogateescape` makes it again."""
+    return content.decode("utf-8", "surrogateescape")
+
+
+class ParquetWriter:
+    """The columns of CSV and Parquet stay; a line of JSONL is in `record` as it was, and its text in a column, too.
+
+    A broken row has null for spans, and in `broken` its line, what is wrong, and its bytes.
+    """
+
+    def __init__(self, file: Hashed, shard: Shard, into: str) -> None:
+        self._arrow, parquet = extra("pyarrow"), extra("pyarrow", "parquet")
+        self._source, self._rows = shard.source, list[tuple[Row, Spans]]()
+        self._own = self._schema()
+        arrow = self._arrow
+        integer, text = arrow.int32(), arrow.string()
+        span = [("start", integer), ("end", integer), ("label", text), ("text", text), ("score", arrow.float64())]
+        broken = [("line", arrow.int64()), ("error", text), ("content", arrow.binary())]
+        self._added = arrow.schema([(into, arrow.list_(arrow.struct(span))), (BROKEN, arrow.struct(broken))])
+        self._all = arrow.schema([*self._own, *self._added], self._own.metadata)
+        self._writer = parquet.ParquetWriter(file, self._all, compression="zstd")
+
+    def _schema(self) -> Any:
+        """Of what comes from the input."""
+        text = self._arrow.string()
+        if self._source.format == "parquet":
+            with open_parquet(self._source.path) as file:
+                return file.schema_arrow
+        columns = self._source.columns or (("text",) if self._source.format == "txt" else ("text", RECORD))
+        return self._arrow.schema([(name, text) for name in columns])
+
+    def write(self, row: Row, spans: Spans) -> None:
+        if self._rows and (len(self._rows) == ROWS or row.batch is not self._rows[-1][0].batch):
+            self._flush()
+        self._rows.append((row, spans))
+
+    def _flush(self) -> None:
+        arrow, rows = self._arrow, self._rows
+        added = (
+            [None if spans is None else [span.as_dict() for span in spans] for _, spans in rows],
+            [None if spans is not None else _broken(row) for row, spans in rows],
+        )
+        new = [arrow.array(column, field.type) for column, field in zip(added, self._added, strict=True)]
+        old = self._columns([row for row, _ in rows])
+        self._writer.write_table(arrow.table([*old, *new], schema=self._all))
+        rows.clear()
+
+    def _columns(self, rows: list[Row]) -> Iterator[Any]:
+        """The columns of the input; rows of Parquet are written in the batches in which they were read."""
+        if self._source.format == "parquet":
+            return iter(rows[0].batch.columns)
+        if self._source.columns:
+            records = ((row.fields or {}) for row in rows)
+            table = [[record.get(name) for name in self._source.columns] for record in records]
+            return (self._arrow.array(column, self._arrow.string()) for column in zip(*table, strict=True))
+        texts = self._arrow.array([row.text for row in rows], self._arrow.string())
+        if self._source.format == "txt":
+            return iter([texts])
+        lines = [row.content.decode("utf-8") if row.text is not None else None for row in rows]
+        return iter([texts, self._arrow.array(lines, self._arrow.string())])
+
+    def close(self) -> None:
+        if self._rows:
+            self._flush()
+        self._writer.close()
+
+
+def _broken(row: Row) -> dict[str, Any]:
+    return {"line": row.line, "error": row.error, "content": row.content}

@@ -1,0 +1,245 @@
+"""A corpus from end to end: plan its shards, do those that are not there, and follow what comes of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hanlattice.corpus import local
+from hanlattice.corpus.inputs import find_sources
+from hanlattice.corpus.manifest import FORMAT, NAME, Record, append_record, read_manifest, write_manifest
+from hanlattice.corpus.outputs import added_columns
+from hanlattice.corpus.settings import Settings, digest_of, open_predictor
+from hanlattice.corpus.shards import Shard, cut
+from hanlattice.corpus.work import Outcome, Task, Worker, output_name
+from hanlattice.errors import HanlatticeError, InputError, OutputError
+from hanlattice.events import Listener, ignore
+from hanlattice.files import hold, sha256
+from hanlattice.models.device import device_kind
+
+WAIT = 3.0  # seconds that the processes of a run that was killed may need to end
+_OUTPUT = re.compile(r".+\.\d{12,}-\d{12,}\.[0-9a-f]{8}-[0-9a-f]{8}\.(jsonl|parquet)")
+_PART = re.compile(rf"\.({_OUTPUT.pattern}|{re.escape(NAME)})\.[0-9a-f]{{8}}\.part")
+_WARM = "2024年，张三在New York说：你好。"  # makes what is made at its first use, so that processes share it
+
+Engine = Callable[["Plan", Listener], Iterator[tuple[int, Outcome]]]
+
+
+@dataclass
+class Plan:
+    """All shards of a corpus in their order; `todo` are those whose outputs are not there yet."""
+
+    settings: Settings
+    out: Path
+    head: Record  # of the manifest
+    digest: str  # of model, dictionaries and options, as in the names of the outputs
+    tasks: list[Task]
+    records: dict[str, Record]  # of the outputs that are there, by name
+    failures: dict[str, str] = field(default_factory=dict)  # by the name of a file, or output: why
+
+    @property
+    def todo(self) -> list[Task]:
+        return [task for task in self.tasks if task.output not in self.records]
+
+    def save(self) -> None:
+        """The manifest with its records in the order of the shards."""
+        there = (self.records[task.output] for task in self.tasks if task.output in self.records)
+        write_manifest(self.out, self.head, there)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is in the output folder after a run."""
+
+    shards: int
+    made: int  # of these, by this run
+    rows: int
+    broken: int
+    characters: int
+    spans: int
+    failures: dict[str, str]
+
+
+def run(
+    inputs: Sequence[str],
+    out: str | Path,
+    settings: Settings,
+    workers: int = 1,
+    listen: Listener = ignore,
+    engine: Engine | None = None,
+) -> Summary:
+    """Tag a corpus. Called again it checks what is there, and does what is missing; `engine` says who does it."""
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
+    with hold(folder, "corpus", WAIT):
+        plan = make_plan(inputs, folder, settings, listen)
+        plan.save()
+        made = len(plan.todo)
+        if plan.todo:
+            progress = Progress(plan, listen)
+            follow(plan, (engine or on_this_machine(workers))(plan, progress), progress)
+            plan.save()
+        return _summary(plan, made)
+
+
+def on_this_machine(workers: int) -> Engine:
+    """The engine of `local`: processes that share a model on a CPU; on a GPU each loads its own."""
+
+    def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+        predictor = None
+        if local.CAN_FORK and device_kind(plan.settings.device) == "cpu":
+            predictor = open_predictor(plan.settings)
+            predictor(_WARM)
+        worker = Worker(plan.settings, plan.out, plan.digest, predictor)
+        return local.outcomes(worker, plan.todo, workers, listen)
+
+    return engine
+
+
+def make_plan(inputs: Sequence[str], out: Path, settings: Settings, listen: Listener = ignore) -> Plan:
+    """Read all inputs, cut them, and check the outputs there. Those of other settings or inputs are refused."""
+    identity = settings.identity()
+    head, records = read_manifest(out)
+    if head is not None:
+        _check_same(out, head, identity)
+    _check_apart(inputs, out)
+    found = find_sources(inputs, settings.input_format, settings.field, added_columns(settings.format, settings.into))
+    if found.passed_over:
+        first, count = found.passed_over[0], len(found.passed_over)
+        listen({"event": "notice", "text": f"{count} files of other formats are passed over, such as {first}"})
+    plan = Plan(settings, out, {}, digest_of(identity), [], {}, found.failures)
+    for source in found.sources:
+        try:
+            shards = list(cut(source, settings.shard_size))
+        except InputError as error:
+            plan.failures[source.name] = str(error)
+            continue
+        plan.tasks += [Task(shard, output_name(shard, settings, plan.digest)) for shard in shards]
+        listen({"event": "read", "path": str(source.path), "shards": len(shards)})
+    if settings.strict and plan.failures:
+        raise InputError(next(iter(plan.failures.values())))
+    plan.head = {"format": FORMAT, **identity, "shards": len(plan.tasks), "unreadable": sorted(plan.failures)}
+    _tidy(plan)
+    for task in plan.tasks:
+        record = records.get(task.output)
+        if record is not None and _is_whole(out / task.output, record, task.shard):
+            plan.records[task.output] = record
+    return plan
+
+
+def _check_same(out: Path, head: Record, identity: Record) -> None:
+    """Refuse to put outputs of another model, dictionary or option beside those that are there."""
+    options = {f"option {name}": value for name, value in identity["options"].items()}
+    before = {f"option {name}": value for name, value in head.get("options", {}).items()}
+    now, then = {**identity, **options}, {**head, **before}
+    other = [name for name in now if name != "options" and now[name] != then.get(name)]
+    if other:
+        message = f"its outputs have another {', another '.join(other)}: choose another --out, or the same settings"
+        details = "; ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in other)
+        raise InputError(f"{message} ({details})", out / NAME)
+
+
+def _check_apart(inputs: Sequence[str], out: Path) -> None:
+    for given in inputs:
+        if Path(given).is_dir() and out.resolve().is_relative_to(Path(given).resolve()):
+            raise InputError(f"--out lies in {given}, which is read: choose another folder", out)
+
+
+def _tidy(plan: Plan) -> None:
+    """Remove what a killed run was writing; refuse outputs that no input of this run has."""
+    expected, strangers = {task.output for task in plan.tasks}, []
+    for path in plan.out.rglob("*"):
+        name = path.relative_to(plan.out).as_posix()
+        if _PART.fullmatch(path.name):
+            path.unlink()
+        elif _OUTPUT.fullmatch(path.name) and name not in expected:
+            strangers.append(name)
+    strangers = [name for name in strangers if not any(name.startswith(f"{failed}.") for failed in plan.failures)]
+    if strangers:
+        message = f"{len(strangers)} outputs there are of other inputs, or of inputs that have changed, such as"
+        raise InputError(f"{message} {min(strangers)}: remove them, or choose another --out", plan.out)
+
+
+def _is_whole(path: Path, record: Record, shard: Shard) -> bool:
+    """Whether an output is what its record says, and comes from this very input."""
+    is_same = record["input"] == shard.key and path.is_file() and path.stat().st_size == record["bytes"]
+    return is_same and sha256(path) == record["sha256"]
+
+
+class Progress:
+    """Hears what processes tell, and passes on how far all of it is: rate, remaining time, failures."""
+
+    def __init__(self, plan: Plan, listen: Listener) -> None:
+        self._listen, self._todo, self._started = listen, plan.todo, time.monotonic()
+        self._under_way: dict[int, dict[str, int]] = {}
+        self.total = sum(task.shard.size for task in self._todo)
+        self.bytes = self.characters = self.rows = self.broken = self.shards = self.failed = 0
+        kept = len(plan.tasks) - len(self._todo)
+        facts = {"shards": len(plan.tasks), "kept": kept, "bytes": self.total, "failed": len(plan.failures)}
+        listen({"event": "plan", **facts})
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if event["event"] == "working":
+            self._under_way[event["task"]] = event
+            self._report()
+        else:
+            self._listen(event)
+
+    def finished(self, at: int, record: Record | None) -> None:
+        self._under_way.pop(at, None)
+        self.bytes += self._todo[at].shard.size
+        self.shards += 1
+        if record is None:
+            self.failed += 1
+        else:
+            self.characters += record["characters"]
+            self.rows += record["rows"]
+            self.broken += record["broken"]
+        self._report()
+
+    def _report(self) -> None:
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        sizes = (min(each["bytes"], self._todo[at].shard.size) for at, each in self._under_way.items())
+        done = self.bytes + sum(sizes)
+        characters = self.characters + sum(each["characters"] for each in self._under_way.values())
+        remaining = seconds * (self.total - done) / done if done else None
+        facts = {"bytes": done, "total": self.total, "characters": characters, "seconds": seconds}
+        counts = {"shards": self.shards, "of": len(self._todo), "failed": self.failed, "broken": self.broken}
+        self._listen({"event": "progress", **facts, **counts, "rate": characters / seconds, "remaining": remaining})
+
+
+def follow(plan: Plan, results: Iterator[tuple[int, Outcome]], progress: Progress) -> None:
+    """Take the outcomes of `plan.todo` as they come, record them, and report them; one that is final stops the run."""
+    todo = plan.todo
+    for at, outcome in results:
+        output = todo[at].output
+        if outcome.record is not None:
+            append_record(plan.out, outcome.record)
+            plan.records[output] = outcome.record
+        elif outcome.is_final:
+            raise HanlatticeError(outcome.reason)
+        else:
+            plan.failures[output] = outcome.reason
+            progress({"event": "failed", "output": output, "reason": outcome.reason})
+        progress.finished(at, outcome.record)
+
+
+def _summary(plan: Plan, made: int) -> Summary:
+    names = ("rows", "broken", "characters", "spans")
+    rows, broken, characters, spans = (sum(each[name] for each in plan.records.values()) for name in names)
+    missing = len(plan.tasks) - len(plan.records)
+    return Summary(len(plan.tasks), made - missing, rows, broken, characters, spans, plan.failures)
+
+
+def raise_failures(summary: Summary, out: Path) -> None:
+    """One error for all that failed, if anything did."""
+    if summary.failures:
+        lines = [f"  - {reason}" for reason in summary.failures.values()]
+        more = [f"  - and {len(lines) - 20} others"] if len(lines) > 20 else []
+        head = f"{len(lines)} failed; {out} has the others, and the same command tries these again:"
+        raise HanlatticeError("\n".join([head, *lines[:20], *more]))

@@ -1,0 +1,239 @@
+"""Shards: the parts of a file, cut at line ends or between row groups, and the rows that each has."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hanlattice.corpus.inputs import BLOCK, DELIMITERS, Source, Stream, open_parquet
+from hanlattice.errors import InputError
+from hanlattice.files import BOM, sha256
+from hanlattice.text.normal import LONE_SURROGATE
+
+ROWS = 1 << 13  # rows of Parquet that are read, and written, at a time
+Lines = Iterator[tuple[int, bytes]]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Bytes [start, end) of a file, unpacked, or its row groups; `line` is the first of its lines, or rows, from 1."""
+
+    source: Source
+    start: int
+    end: int
+    line: int
+    sha256: str  # of these bytes; in Parquet, of the file
+    size: int  # in bytes
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Which input it is, for the manifest."""
+        place, line = ("row_groups", "row") if self.source.format == "parquet" else ("bytes", "line")
+        return {"path": self.source.name, place: [self.start, self.end], line: self.line, "sha256": self.sha256}
+
+
+class Row(NamedTuple):
+    """A line of text or JSON, or a record of CSV or Parquet. A broken one has no text, but an error."""
+
+    line: int
+    content: bytes  # as it is in the file, without its line end; nothing of Parquet
+    text: str | None
+    error: str = ""
+    fields: dict[str, Any] | None = None  # of CSV, and of Parquet that becomes JSON
+    batch: Any = None  # of Parquet: the RecordBatch that the row is in
+
+    @property
+    def size(self) -> int:
+        return len(self.content) + 1 if self.content or not self.text else 3 * len(self.text)
+
+
+def cut(source: Source, size: int) -> Iterator[Shard]:
+    """The shards of a file, of about so many bytes. All of the file is read, for checksums and the numbers of lines."""
+    if source.format == "parquet":
+        yield from _cut_parquet(source, size)
+        return
+    start, line = 0, 1
+    with Stream(source.path) as stream:
+        while True:
+            digest, lines = hashlib.sha256(), 0
+            for block in _blocks(stream, size, source.format in DELIMITERS):
+                digest.update(block)
+                lines += block.count(b"\n")
+            end = stream.position
+            if end > start or not start:  # an empty file has a shard, too
+                yield Shard(source, start, end, line, digest.hexdigest(), end - start)
+            if end == start:
+                return
+            start, line = end, line + lines
+
+
+def _blocks(stream: Stream, size: int, is_quoted: bool) -> Iterator[bytes]:
+    """So many bytes, and what is left of their last line; quoted fields may have line ends in them."""
+    last, quotes = b"", 0
+    while size > 0 and (block := stream.read(min(BLOCK, size))):
+        last, size, quotes = block, size - len(block), quotes + is_quoted * block.count(b'"')
+        yield block
+    while last and (quotes % 2 or not last.endswith(b"\n")):
+        last = stream.readline()
+        quotes += is_quoted * last.count(b'"')
+        yield last
+
+
+def _cut_parquet(source: Source, size: int) -> Iterator[Shard]:
+    digest = sha256(source.path)
+    with open_parquet(source.path) as file:
+        groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
+    start, row, rows, full = 0, 1, 0, 0
+    for end, group in enumerate(groups, start=1):
+        rows, full = rows + group.num_rows, full + group.total_byte_size
+        if full >= size or end == len(groups):
+            yield Shard(source, start, end, row, digest, full)
+            start, row, rows, full = end, row + rows, 0, 0
+    if not groups:
+        yield Shard(source, 0, 0, 1, digest, 0)
+
+
+class Reader:
+    """Reads shards. A file stays open between them, so that a packed one is unpacked once for shards in their order."""
+
+    def __init__(self, field: str, added: str, as_json: bool = True) -> None:
+        """`as_json`: rows of Parquet come with their fields; without it as batches alone."""
+        self.field, self.added, self.as_json = field, added, as_json
+        self._stream: Stream | None = None
+
+    def rows(self, shard: Shard) -> Iterator[Row]:
+        """The rows of a shard; an error at its end if it is not what was planned."""
+        if shard.source.format == "parquet":
+            return self._parquet(shard)
+        lines = self._lines(shard)
+        if shard.source.format == "txt":
+            return (_text_row(number, content) for number, content in lines)
+        if shard.source.format == "jsonl":
+            return (self._json_row(number, content) for number, content in lines)
+        return self._records(shard, lines)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _lines(self, shard: Shard) -> Lines:
+        """The numbers of the lines, and their bytes without the line end."""
+        if self._stream is None or self._stream.path != shard.source.path:
+            self.close()
+            self._stream = Stream(shard.source.path)
+        stream, number, digest = self._stream, shard.line, hashlib.sha256()
+        stream.seek(shard.start)
+        while stream.position < shard.end and (line := stream.readline()):
+            digest.update(line)
+            content = line.removesuffix(b"\r\n" if line.endswith(b"\r\n") else b"\n")
+            if shard.start or number > 1 or (content := content.removeprefix(BOM)) or line != BOM:
+                yield number, content
+            number += 1
+        if digest.hexdigest() != shard.sha256:
+            self.close()
+            raise InputError(_CHANGED, shard.source.path)
+
+    def _json_row(self, number: int, content: bytes) -> Row:
+        try:
+            record = json.loads(content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            return Row(number, content, None, _undecodable(content, error))
+        except (ValueError, RecursionError) as error:
+            return Row(number, content, None, f"not JSON: {error}")
+        if not isinstance(record, dict):
+            return Row(number, content, None, f"expected an object with a field {self.field!r}")
+        if self.added in record:
+            return Row(number, content, None, f"it has a field {self.added!r} already, which the output adds")
+        if self.field not in record:
+            return Row(number, content, None, f"it has no field {self.field!r}")
+        text, wrong = self._checked(record[self.field])
+        if text and not self.as_json and LONE_SURROGATE.search(text):
+            text, wrong = None, "it has a lone surrogate, which Parquet cannot have"
+        return Row(number, content, text, wrong)
+
+    def _checked(self, text: Any) -> tuple[str | None, str]:
+        """A text, or what is wrong with it."""
+        if isinstance(text, str):
+            return text, ""
+        return None, f"its field {self.field!r} is {'null' if text is None else type(text).__name__}, not a string"
+
+    def _records(self, shard: Shard, lines: Lines) -> Iterator[Row]:
+        """Records of CSV, which may have several lines; the header is left out."""
+        taken: list[tuple[int, bytes]] = []
+
+        def decoded() -> Iterator[str]:
+            for number, content in lines:
+                taken.append((number, content))
+                yield content.decode("utf-8", "surrogateescape") + "\n"
+
+        csv.field_size_limit(sys.maxsize)  # a text may be long
+        reader = csv.reader(decoded(), delimiter=DELIMITERS[shard.source.format])
+        is_header = not shard.start
+        while True:
+            taken.clear()
+            try:
+                cells, error = next(reader), ""
+            except StopIteration:
+                return
+            except csv.Error as problem:
+                cells, error = [], f"not CSV: {problem}"
+            if is_header:
+                is_header = False
+                continue
+            number, content = taken[0][0], b"\n".join(content for _, content in taken)
+            yield self._record_row(shard.source.columns, number, content, cells, error)
+
+    def _record_row(self, columns: tuple[str, ...], number: int, content: bytes, cells: list[str], error: str) -> Row:
+        if not error and len(cells) != len(columns):
+            error = f"expected {len(columns)} columns, not {len(cells)}"
+        try:
+            content.decode("utf-8")
+        except UnicodeDecodeError as problem:
+            error = _undecodable(content, problem)
+        if error:
+            return Row(number, content, None, error)
+        fields = dict(zip(columns, cells, strict=True))
+        return Row(number, content, fields[self.field], fields=fields)
+
+    def _parquet(self, shard: Shard) -> Iterator[Row]:
+        path, number = shard.source.path, shard.line
+        status = path.stat()
+        if _parquet_digest(path, status.st_size, status.st_mtime_ns) != shard.sha256:
+            raise InputError(_CHANGED, path)
+        try:
+            with open_parquet(path) as file:
+                for batch in file.iter_batches(ROWS, row_groups=list(range(shard.start, shard.end))):
+                    records = batch.to_pylist() if self.as_json else [None] * batch.num_rows
+                    for text, fields in zip(batch.column(self.field).to_pylist(), records, strict=True):
+                        yield Row(number, b"", *self._checked(text), fields, batch)
+                        number += 1
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot be read as Parquet: {error}", path, number) from None
+
+
+_CHANGED = "it is not what it was when this run began; run again when nobody writes to it"
+
+
+@functools.lru_cache(maxsize=64)
+def _parquet_digest(path: Path, size: int, changed: int) -> str:
+    """The checksum of a file of this size, last changed then: of all its row groups, made once."""
+    return sha256(path)
+
+
+def _text_row(number: int, content: bytes) -> Row:
+    try:
+        return Row(number, content, content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return Row(number, content, None, _undecodable(content, error))
+
+
+def _undecodable(content: bytes, error: UnicodeDecodeError) -> str:
+    return f"not UTF-8: byte 0x{content[error.start]:02x} at byte {error.start + 1} of the line"

@@ -1,0 +1,125 @@
+"""One shard in, one file out: what a process does that holds the model, here or elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hanlattice.corpus.manifest import Record
+from hanlattice.corpus.outputs import Hashed, Spans, make_writer
+from hanlattice.corpus.settings import Settings, digest_of, open_predictor
+from hanlattice.corpus.shards import Reader, Row, Shard
+from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
+from hanlattice.events import Listener
+from hanlattice.files import writing
+from hanlattice.predict import Predictor
+
+PAUSE = 0.5  # seconds between two reports of how far a shard is
+TOLD = 10  # broken rows of a shard that are reported one by one
+
+
+class Task(NamedTuple):
+    """A shard, and the name of its output, which says all that it comes from."""
+
+    shard: Shard
+    output: str
+
+
+class Outcome(NamedTuple):
+    record: Record | None  # for the manifest; None if it failed
+    reason: str = ""  # why
+    is_final: bool = False  # whether there is no point in doing other shards
+
+
+def output_name(shard: Shard, settings: Settings, digest: str) -> str:
+    place = f"{shard.start:012d}-{shard.end:012d}"
+    return f"{shard.source.name}.{place}.{shard.sha256[:8]}-{digest}.{settings.format}"
+
+
+class Worker:
+    """Does shards. It can be pickled as long as it has no predictor; then it loads one itself, at its first shard."""
+
+    def __init__(self, settings: Settings, out: Path, digest: str, predictor: Predictor | None = None) -> None:
+        self.settings, self.out, self.digest, self.predictor = settings, out, digest, predictor
+        self.reader = Reader(settings.field, settings.into, as_json=settings.format == "jsonl")
+
+    def load(self) -> Predictor:
+        if self.predictor is None:
+            if digest_of(self.settings.identity()) != self.digest:
+                raise ModelError(f"{self.settings.model}: the model or a dictionary has changed since this run began")
+            self.predictor = open_predictor(self.settings)
+        return self.predictor
+
+    def attempt(self, task: Task, tell: Listener) -> Outcome:
+        """Do a shard; whatever goes wrong is in the outcome. `tell` gets events: broken rows, and how far it is."""
+        try:
+            return Outcome(self.do(task, tell))
+        except HanlatticeError as error:
+            is_final = isinstance(error, OutputError | ModelError) or self.settings.strict
+            return Outcome(None, str(error), is_final)
+        except Exception as error:  # whatever it is, other shards may do
+            return Outcome(None, f"{task.shard.source.path}: {type(error).__name__}: {error}")
+
+    def do(self, task: Task, tell: Listener) -> Record:
+        """The output appears whole or not at all."""
+        predictor, counts = self.load(), _Counts(task.shard, tell, self.settings.strict)
+        with writing(self.out / task.output, binary=True) as file:
+            hashed = Hashed(file)
+            writer = make_writer(hashed, self.settings.format, task.shard, self.settings.into)
+            for row, spans in self._tagged(predictor, self.reader.rows(task.shard)):
+                writer.write(row, spans)
+                counts.add(row, spans)
+            writer.close()
+        counts.report()
+        return {
+            **{"output": task.output, "bytes": hashed.size, "sha256": hashed.sha256, "input": task.shard.key},
+            **{"rows": counts.rows, "broken": counts.broken, "characters": counts.characters, "spans": counts.spans},
+        }
+
+    def _tagged(self, predictor: Predictor, rows: Iterable[Row]) -> Iterator[tuple[Row, Spans]]:
+        """Rows with their spans, in their order; the model reads some of them ahead."""
+        waiting: deque[Row] = deque()
+
+        def texts() -> Iterator[str]:
+            for row in rows:
+                waiting.append(row)
+                if row.text is not None:
+                    yield row.text
+
+        for document in predictor.pipe(texts(), scores=self.settings.scores, min_score=self.settings.min_score):
+            while (row := waiting.popleft()).text is None:
+                yield row, None
+            yield row, document.spans
+        yield from ((row, None) for row in waiting)
+
+
+class _Counts:
+    """What a shard has so far, reported now and then."""
+
+    def __init__(self, shard: Shard, tell: Listener, strict: bool) -> None:
+        self._path, self._tell, self._strict, self._last = shard.source.path, tell, strict, time.monotonic()
+        self.rows = self.broken = self.characters = self.spans = self.bytes = 0
+
+    def add(self, row: Row, spans: Spans) -> None:
+        self.rows += 1
+        self.bytes += row.size
+        self.characters += len(row.text or "")
+        self.spans += len(spans or ())
+        if spans is None:
+            self._complain(row)
+        if self.rows % 64 == 0 and time.monotonic() - self._last > PAUSE:
+            self.report()
+
+    def _complain(self, row: Row) -> None:
+        self.broken += 1
+        if self._strict:
+            raise InputError(row.error, self._path, row.line)
+        if self.broken <= TOLD:
+            self._tell({"event": "broken", "path": str(self._path), "line": row.line, "error": row.error})
+
+    def report(self) -> None:
+        self._last = time.monotonic()
+        self._tell({"event": "working", "rows": self.rows, "bytes": self.bytes, "characters": self.characters})

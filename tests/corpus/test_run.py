@@ -1,0 +1,314 @@
+"""A corpus from end to end, in real processes: nothing is missing, nothing is twice, whatever dies in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hanlattice.corpus import local
+from hanlattice.corpus.manifest import read_manifest
+from hanlattice.corpus.run import make_plan, run
+from hanlattice.corpus.settings import Settings
+from hanlattice.corpus.work import Outcome
+from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
+from hanlattice.files import hold
+from hanlattice.output import as_jsonl
+from hanlattice.predict import load
+from tests.cli.command import ENVIRONMENT, start
+from tests.cli.command import run as command
+from tests.made import SHAPES, sentence
+
+arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def texts(count: int, seed: int = 1) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [sentence(str(rng.choice(SHAPES)), rng).text for _ in range(count)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Two files of text, and one of JSONL with other fields."""
+    folder = tmp_path / "in"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.txt").write_text("".join(f"{text}\n" for text in texts(120)), encoding="utf-8")
+    (folder / "more" / "b.txt").write_text("\n\n 王小明 在南湖\r\n没有换行", encoding="utf-8")
+    lines = [f'{{"id": {at}, "x": 1.0e0, "text":{json.dumps(text)}}} ' for at, text in enumerate(texts(40, 2))]
+    (folder / "c.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def settings(lattice_folder: Path) -> Settings:
+    return Settings(lattice_folder, shard_size=1000)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def outputs(folder: Path) -> bytes:
+    """All outputs, one after the other, as the manifest has them."""
+    return b"".join((folder / name).read_bytes() for name in read_manifest(folder)[1])
+
+
+def test_the_output_is_that_of_the_library_whoever_makes_it(corpus, settings, tmp_path):
+    summary = run([str(corpus)], tmp_path / "one", settings)
+    again = run([str(corpus)], tmp_path / "two", settings, workers=3)
+    assert (summary.shards, summary.rows, summary.broken, summary.failures) == (again.shards, 164, 0, {})
+    assert summary.made == summary.shards > 5
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+    tagger = load(settings.model)
+    plain = texts(120)
+    lines = (corpus / "c.jsonl").read_text("utf-8").splitlines()
+    found = tagger.pipe([*plain, *(json.loads(line)["text"] for line in lines), "", "", " 王小明 在南湖", "没有换行"])
+    expected = [as_jsonl(document) for document in found]
+    own = [
+        f"{line.rstrip()[:-1]}, {spans.partition(', ')[2]}"
+        for line, spans in zip(lines, expected[120:160], strict=True)
+    ]
+    assert outputs(tmp_path / "one").decode() == "".join([*expected[:120], *own, *expected[160:]])
+    assert summary.spans == outputs(tmp_path / "one").count(b'"label"')
+
+
+def test_a_second_run_does_what_is_missing_or_half_and_nothing_else(corpus, settings, tmp_path):
+    out = tmp_path / "out"
+    run([str(corpus)], out, settings)
+    whole = content(out)
+    assert run([str(corpus)], out, settings).made == 0
+    first, second, third, *_ = sorted(name for name in whole if name.startswith("a.txt"))
+    (out / first).unlink()
+    (out / second).write_bytes(whole[second][:100])
+    (out / third).write_bytes(whole[third].replace(b"PER", b"LOC"))
+    (out / f".{third}.0123abcd.part").write_bytes(b"half")
+    manifest = out / "manifest.jsonl"
+    manifest.write_bytes(manifest.read_bytes()[:-20])  # and its last record was being written
+    assert run([str(corpus)], out, settings, workers=2).made == 4
+    assert content(out) == whole
+    (corpus / "d.txt").write_text("王小明在南湖\n", encoding="utf-8")
+    assert run([str(corpus)], out, settings).made == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"min_score": 0.5}, "another option min_score"),
+        ({"field": "words"}, "another option field"),
+        ({"shard_size": 999}, "another option shard_size"),
+        ({"lexicons": "names.txt"}, "another dictionaries"),
+        ({"model": "char"}, "another model"),
+    ],
+)
+def test_an_output_of_something_else_is_refused(corpus, settings, tmp_path, char_folder, change, message):
+    (tmp_path / "names.txt").write_text("王小明\n", encoding="utf-8")
+    run([str(corpus / "more")], tmp_path / "out", settings)
+    before = content(tmp_path / "out")
+    given: dict[str, Any] = change
+    if "lexicons" in change:
+        given = {"lexicons": (tmp_path / "names.txt",)}
+    if "model" in change:
+        given = {"model": char_folder}
+    with pytest.raises(InputError, match=message):
+        run([str(corpus / "more")], tmp_path / "out", replace(settings, **given))
+    assert content(tmp_path / "out") == before
+
+
+def test_outputs_of_inputs_that_changed_are_refused(corpus, settings, tmp_path):
+    run([str(corpus)], tmp_path / "out", settings)
+    with (corpus / "a.txt").open("a", encoding="utf-8") as file:
+        file.write("王小明在南湖\n")
+    with pytest.raises(InputError, match=r"1 outputs there are of other inputs.*such as a\.txt\.\d+-\d+"):
+        run([str(corpus)], tmp_path / "out", settings)
+
+
+def test_a_model_that_changes_while_it_is_used_is_refused(corpus, settings, tmp_path):
+    from hanlattice.corpus.work import Worker
+
+    model = shutil.copytree(settings.model, tmp_path / "model")
+    plan = make_plan([str(corpus)], tmp_path / "out", replace(settings, model=model))
+    (model / "model.safetensors").write_bytes(b"another")
+    outcome = Worker(plan.settings, plan.out, plan.digest).attempt(plan.todo[0], lambda event: None)
+    assert outcome.is_final
+    assert "has changed since this run began" in outcome.reason
+    (model / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"model\.safetensors is missing"):
+        make_plan([str(corpus)], tmp_path / "out", replace(settings, model=model))
+
+
+def test_broken_rows_are_reported_counted_and_kept(settings, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"text": "\xe5\xa5\xbd"}\n{"text": 1}\n{"text": "\xff"}\n')
+    events: list[dict[str, Any]] = []
+    summary = run([str(path)], tmp_path / "out", settings, listen=events.append)
+    assert (summary.rows, summary.broken) == (3, 2)
+    told = [(each["path"], each["line"]) for each in events if each["event"] == "broken"]
+    assert told == [(str(path), 2), (str(path), 3)]
+    lines = [json.loads(line) for line in outputs(tmp_path / "out").splitlines()]
+    assert lines[0] == {"text": "好", "spans": []}
+    assert lines[1]["broken"]["content"] == '{"text": 1}'
+    assert lines[2]["broken"]["line"] == 3
+    assert lines[2]["broken"]["content"].encode("utf-8", "surrogateescape") == b'{"text": "\xff"}'
+    with pytest.raises(HanlatticeError, match=r"in\.jsonl:2: its field 'text' is int"):
+        run([str(path)], tmp_path / "strict", replace(settings, strict=True))
+
+
+def test_what_cannot_be_read_fails_and_the_others_are_done(corpus, settings, tmp_path):
+    (corpus / "d.txt.gz").write_bytes(b"\x1f\x8b" + bytes(30))
+    summary = run([str(corpus)], tmp_path / "out", settings, workers=2)
+    assert list(summary.failures) == ["d.txt.gz"]
+    assert "d.txt.gz" in summary.failures["d.txt.gz"]
+    assert summary.rows == 164
+    assert read_manifest(tmp_path / "out")[0]["unreadable"] == ["d.txt.gz"]
+    (corpus / "d.txt.gz").unlink()
+    run([str(corpus)], tmp_path / "out", settings)
+    run([str(corpus)], tmp_path / "other", settings)
+    assert content(tmp_path / "out") == content(tmp_path / "other")
+    (corpus / "e.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"e\.parquet: cannot be read as Parquet"):
+        run([str(corpus)], tmp_path / "out", replace(settings, strict=True))
+
+
+def test_two_runs_in_one_folder_and_places_that_will_not_do(corpus, settings, tmp_path, monkeypatch):
+    monkeypatch.setattr("hanlattice.corpus.run.WAIT", 0.1)
+    with hold(tmp_path / "out", "corpus"), pytest.raises(OutputError, match="another `hanlattice corpus` is running"):
+        run([str(corpus)], tmp_path / "out", settings)
+    with pytest.raises(OutputError, match="is a file"):
+        run([str(corpus)], corpus / "a.txt", settings)
+    with pytest.raises(InputError, match="--out lies in"):
+        run([str(corpus)], corpus / "out", settings)
+
+
+def test_parquet_keeps_the_columns_of_its_inputs(settings, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    names = texts(20, 3)
+    table = arrow.table({"n": arrow.array(range(20), arrow.int16()), "text": [*names[:-1], None]})
+    parquet.write_table(table, folder / "a.parquet", row_group_size=7)
+    (folder / "b.csv").write_text('k,text\n1,"王小明在\n南湖"\n2\n', encoding="utf-8")
+    (folder / "c.jsonl").write_text('{"text": "李伟去了南湖！", "k": [1]}\n{"text": "\\ud800"}\n', encoding="utf-8")
+    (folder / "d.txt").write_bytes("李伟去了南湖！\n".encode() + b"\xff\n")
+    summary = run([str(folder)], tmp_path / "out", replace(settings, format="parquet", shard_size=1))
+    run([str(folder)], tmp_path / "two", replace(settings, format="parquet", shard_size=1), workers=2)
+    assert content(tmp_path / "out") == content(tmp_path / "two")
+    assert (summary.rows, summary.broken, summary.failures) == (26, 4, {})
+    parts: dict[str, list[Any]] = {}
+    for name in read_manifest(tmp_path / "out")[1]:
+        parts.setdefault(name[0], []).append(parquet.read_table(tmp_path / "out" / name))
+    tables = {name: arrow.concat_tables(each) for name, each in parts.items()}
+    assert tables["a"].select(["n", "text"]).equals(table)
+    tagger = load(settings.model)
+    spans = [[span.as_dict() for span in document.spans] for document in tagger.pipe(names[:-1])]
+    assert tables["a"]["spans"].to_pylist() == [*spans, None]
+    assert tables["a"]["broken"].to_pylist()[-1]["line"] == 20
+    assert tables["b"].drop(["spans"]).to_pylist()[0] == {"k": "1", "text": "王小明在\n南湖", "broken": None}
+    assert tables["b"].to_pylist()[1]["broken"] == {"line": 4, "error": "expected 2 columns, not 1", "content": b"2"}
+    assert tables["c"]["record"].to_pylist() == ['{"text": "李伟去了南湖！", "k": [1]}', None]
+    assert tables["d"]["broken"].to_pylist()[1]["content"] == b"\xff"
+
+
+def test_dates_of_parquet_are_for_parquet(settings, tmp_path):
+    import datetime
+
+    table = arrow.table({"day": [datetime.date(2024, 1, 1)], "text": ["好"]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    summary = run([str(tmp_path / "a.parquet")], tmp_path / "out", settings)
+    assert "use --format parquet" in next(iter(summary.failures.values()))
+
+
+class Dies:
+    """Kills its process so many times at each odd number."""
+
+    def __init__(self, folder: Path, times: int) -> None:
+        self.folder, self.times = folder, times
+
+    def attempt(self, task: int, tell: Any) -> Outcome:
+        marks = [self.folder / f"{task}-{nth}" for nth in range(self.times)]
+        if task % 2 and (left := [mark for mark in marks if not mark.exists()]):
+            left[0].touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        tell({"event": "working", "rows": task})
+        return Outcome({"task": task})
+
+
+@pytest.mark.parametrize(("times", "fails"), [(2, False), (9, True)])
+def test_a_process_that_dies_is_replaced_some_times(tmp_path, times, fails):
+    events: list[dict[str, Any]] = []
+    found = dict(local.outcomes(Dies(tmp_path, times), range(6), 2, events.append))
+    assert sorted(found) == list(range(6))
+    for task, outcome in found.items():
+        if task % 2 and fails:
+            assert outcome.reason == "its process ended by signal SIGKILL, 3 of 3 times"
+        else:
+            assert outcome.record == {"task": task}
+    assert sum(event["event"] == "died" for event in events) == 3 * min(times, 3)
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says which processes are whose")
+def test_kill_9_of_workers_and_of_the_command(settings, tmp_path):
+    """Killed in the middle, again and again, and then finished: the folder of a run that nobody disturbed."""
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{text}\n" for text in texts(3000)), encoding="utf-8")
+    arguments = ("corpus", "tag", path, "-m", settings.model, "--shard-size", "0.02", "--workers", "2", "--out")
+    out = tmp_path / "out"
+    for whole in (False, True, True):
+        with start(*arguments, out, env={**ENVIRONMENT}) as process:
+            _wait_for(lambda: children(process.pid) and len(list(out.glob("in.txt*"))) > 2, process)
+            if whole:
+                workers = children(process.pid)
+                process.kill()
+                _wait_for(lambda workers=workers: not any(map(_is_alive, workers)))
+            else:
+                os.kill(children(process.pid)[0], signal.SIGKILL)
+                assert process.wait(60) == 0
+                assert b"its process ended by signal SIGKILL" in process.communicate()[1]
+                shutil.rmtree(out)
+    assert command(*arguments, out).code == 0
+    assert command(*arguments, tmp_path / "calm").code == 0
+    assert content(out) == content(tmp_path / "calm")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def _wait_for(what: Any, process: subprocess.Popen[bytes] | None = None) -> None:
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are POSIX")
+def test_a_full_disk_is_a_clear_error_and_nothing_is_lost(corpus, settings, tmp_path):
+    import resource
+
+    out, arguments = tmp_path / "out", ("-m", settings.model, "--shard-size", "0.001", "--out")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))  # noqa: E731
+    failed = command("corpus", "tag", corpus, *arguments, out, preexec_fn=limit)
+    assert failed.code == 2
+    assert "the file would be larger than allowed here" in failed.err
+    assert "Traceback" not in failed.err
+    assert command("corpus", "tag", corpus, *arguments, out).code == 0
+    assert command("corpus", "tag", corpus, *arguments, tmp_path / "calm", "--workers", "2").code == 0
+    assert content(out) == content(tmp_path / "calm")

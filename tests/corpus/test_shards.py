@@ -1,0 +1,231 @@
+"""Files, folders and patterns become shards that cover every byte once, whatever the format and packing."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.corpus.inputs import Source, Stream, find_sources
+from hanlattice.corpus.shards import Reader, Row, cut
+from hanlattice.errors import InputError
+from hanlattice.files import read_lines
+from tests.strategies import shares_folder
+
+arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def zstd(content: bytes) -> bytes:
+    sink = arrow.BufferOutputStream()
+    with arrow.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return bytes(sink.getvalue())
+
+
+PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd}
+
+
+def find(*inputs: Path, field: str = "text", added: tuple[str, ...] = ("spans",)) -> list[Source]:
+    found = find_sources([str(each) for each in inputs], None, field, added)
+    assert not found.failures
+    return found.sources
+
+
+def rows_of(source: Source, size: int, backward: bool = False) -> list[Row]:
+    """All rows, read shard by shard."""
+    shards, reader = list(cut(source, size)), Reader("text", "spans")
+    read = {shard.start: list(reader.rows(shard)) for shard in (reversed(shards) if backward else shards)}
+    reader.close()
+    return [row for start in sorted(read) for row in read[start]]
+
+
+lines = st.lists(st.binary(max_size=12) | st.text(max_size=6).map(str.encode), max_size=12)
+
+
+@shares_folder
+@given(lines, st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.integers(1, 40), st.sampled_from(list(PACK)))
+def test_shards_cover_every_byte_and_line_once(tmp_path, parts, end, is_ended, size, packing):
+    content = end.join(parts) + end * (is_ended and bool(parts))
+    path = tmp_path / f"a.txt{packing}"
+    path.write_bytes(PACK[packing](content))
+    (source,) = find(path)
+    shards = list(cut(source, size))
+    assert [shard.start for shard in shards] == [0, *(shard.end for shard in shards[:-1])]
+    assert shards[-1].end == len(content)
+    for shard in shards:
+        own = content[shard.start : shard.end]
+        assert shard.sha256 == hashlib.sha256(own).hexdigest()
+        assert own.endswith(b"\n") or shard is shards[-1]
+        assert shard.line == 1 + content[: shard.start].count(b"\n")
+    plain = tmp_path / "plain.txt"
+    plain.write_bytes(content)
+    expected = list(read_lines(plain, errors="surrogateescape"))
+    for backward in (False, True):
+        rows = rows_of(source, size, backward)
+        decoded = [(row.line, row.text if row.text is not None else _escaped(row)) for row in rows]
+        assert decoded == expected
+
+
+def _escaped(row: Row) -> str:
+    assert row.error.startswith("not UTF-8: byte 0x")
+    return row.content.decode("utf-8", "surrogateescape")
+
+
+cells = st.text(st.sampled_from('中,"\n\r a'), max_size=5)
+
+
+@shares_folder
+@given(
+    st.lists(st.tuples(cells, cells), max_size=8), st.integers(1, 30), st.sampled_from([("csv", ","), ("tsv", "\t")])
+)
+def test_records_of_csv_may_have_line_ends_in_them(tmp_path, records, size, kind):
+    format, delimiter = kind
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows([("id", "text"), *records])
+    path = tmp_path / f"a.{format}.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + out.getvalue().encode()))
+    (source,) = find(path)
+    rows = rows_of(source, size)
+    expected = [(one.replace("\r\n", "\n"), other.replace("\r\n", "\n")) for one, other in records]
+    assert [(row.fields["id"], row.text) for row in rows] == expected
+    assert all(not row.error for row in rows)
+
+
+def test_parquet_is_cut_between_row_groups(tmp_path):
+    table = arrow.table({"id": list(range(10)), "text": ["天" * at if at != 4 else None for at in range(10)]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=3)
+    (source,) = find(tmp_path)
+    shards = list(cut(source, 1))
+    assert [(shard.start, shard.end, shard.line) for shard in shards] == [(0, 1, 1), (1, 2, 4), (2, 3, 7), (3, 4, 10)]
+    (whole,) = cut(source, 1 << 20)
+    for rows in (rows_of(source, 1), list(Reader("text", "spans").rows(whole))):
+        assert [row.line for row in rows] == list(range(1, 11))
+        assert [row.fields for row in rows] == table.to_pylist()
+        assert [row.text for row in rows] == table["text"].to_pylist()
+        assert [row.error for row in rows if row.error] == ["its field 'text' is null, not a string"]
+
+
+def test_broken_lines_of_json_say_what_is_wrong(tmp_path):
+    good = {"text": "好", "id": [1, {"a": 1e400}]}
+    lines = [
+        json.dumps(good),
+        '{"text": 3}',
+        "{",
+        "[]",
+        '{"id": 1}',
+        "",
+        '{"text": "", "spans": 1}',
+        '{"text": "\\ud800"}',
+    ]
+    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode() + b'\n{"text": "\xff"}\n')
+    rows = rows_of(*find(tmp_path), size=10)
+    assert [row.text for row in rows] == ["好", *[None] * 6, "\ud800", None]
+    errors = [row.error for row in rows]
+    assert errors[1] == "its field 'text' is int, not a string"
+    assert errors[2].startswith("not JSON: ")
+    assert errors[3:5] == ["expected an object with a field 'text'", "it has no field 'text'"]
+    assert errors[6] == "it has a field 'spans' already, which the output adds"
+    assert errors[8] == "not UTF-8: byte 0xff at byte 11 of the line"
+    assert rows[0].content == lines[0].encode()
+
+
+def test_records_of_csv_that_do_not_fit_their_header(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"id,text\n1,a\n2\n3,b,c\n4,\xff\n5,d\n")
+    rows = rows_of(*find(tmp_path), size=8)
+    assert [(row.line, row.text) for row in rows] == [(2, "a"), (3, None), (4, None), (5, None), (6, "d")]
+    errors = [row.error for row in rows if row.error]
+    assert errors[:2] == ["expected 2 columns, not 1", "expected 2 columns, not 3"]
+    assert errors[2].startswith("not UTF-8: byte 0xff")
+
+
+def test_names_are_the_same_wherever_the_corpus_lies(tmp_path):
+    for name in ("x/b.txt", "x/y/a.jsonl.gz", "x/.hidden/c.txt", "x/note.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
+    found = find_sources([str(tmp_path / "x")], None, "text", ())
+    assert [(source.name, source.format) for source in found.sources] == [("b.txt", "txt"), ("y/a.jsonl.gz", "jsonl")]
+    assert found.passed_over == [tmp_path / "x/note.md"]
+    assert [source.name for source in find(tmp_path / "**/*.txt")] == ["x/.hidden/c.txt", "x/b.txt"]
+    assert [source.name for source in find(tmp_path / "x/*/*.gz")] == ["y/a.jsonl.gz"]
+    assert [(source.name, source.format) for source in find(tmp_path / "x/note.md")] == [("note.md", "txt")]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (["a/x.txt", "b/x.txt"], "are both called x.txt"),
+        (["a", "a/x.txt"], "are both called x.txt"),
+        (["nothing"], "there is no such file or folder"),
+        (["*.nothing"], "no file has a name like this"),
+        (["empty"], "there is no file to read in .*empty: expected .txt"),
+        (["/dev/null"], "a pipe or a device"),
+    ],
+)
+def test_inputs_that_are_refused(tmp_path, inputs, message):
+    for name in ("a/x.txt", "b/x.txt", "empty/.x.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("好\n")
+    with pytest.raises(InputError, match=message):
+        find_sources([str(tmp_path / name) for name in inputs], None, "text", ())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"id,words\n", "no column is called 'text'; --field may be id, words"),
+        ("a.csv", b"", "expected a header"),
+        ("a.csv", b"text,text\n", "expected a header with a name for each column"),
+        ("a.csv", b"text,spans\n", "it has a column 'spans' already"),
+        ("a.csv", b"\xff,text\n", "its header cannot be read"),
+        ("a.parquet", b"nothing", "cannot be read as Parquet"),
+    ],
+)
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "b.txt").write_text("好\n")
+    found = find_sources([str(tmp_path)], None, "text", ("spans",))
+    assert [source.name for source in found.sources] == ["b.txt"]
+    assert message in found.failures[name]
+
+
+@pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
+def test_a_packed_file_that_was_cut_short(tmp_path, packing):
+    content = b"".join(hashlib.sha256(bytes([at])).hexdigest().encode() + b"\n" for at in range(256))
+    (tmp_path / f"a.txt{packing}").write_bytes(PACK[packing](content)[:-100])
+    with pytest.raises(InputError, match=r"cannot be (unpacked|read)|cannot read: Truncated"):
+        list(cut(*find(tmp_path), 1000))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.xz", "a.parquet"])
+def test_a_file_that_changes_between_plan_and_work(tmp_path, name):
+    def write(word: str) -> None:
+        if name == "a.parquet":
+            parquet.write_table(arrow.table({"text": [word] * 9}), tmp_path / name)
+        else:
+            (tmp_path / name).write_bytes(PACK[Path(name).suffix.replace(".txt", "")](f"{word}\n".encode() * 9))
+
+    write("好")
+    (source,) = find(tmp_path)
+    *_, last = cut(source, 10)
+    write("坏")
+    with pytest.raises(InputError, match="it is not what it was when this run began"):
+        list(Reader("text", "spans").rows(last))
+
+
+def test_a_stream_goes_forward_and_back(tmp_path):
+    content = bytes(range(256)) * 20
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    with Stream(tmp_path / "a.gz") as stream:
+        for place in (100, 4000, 17, 17, 5119):
+            stream.seek(place)
+            assert (stream.read(1), stream.position) == (content[place : place + 1], place + 1)

@@ -29,7 +29,9 @@ BASE, VARIANTS = "base", "variants"  # a key and a section of files; a Config ha
 TYPES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "positive": (lambda v: 0 < v < float("inf"), "above 0"),
-    "even": (lambda v: v > 0 and v % 2 == 0, "an even number above 0"),
+    "size": (lambda v: 0 < v <= 1 << 16, "from 1 to 65,536"),
+    "layers": (lambda v: 0 < v <= 64, "from 1 to 64"),
+    "even": (lambda v: 0 < v <= 1 << 16 and v % 2 == 0, "an even number from 2 to 65,536"),
     "count": (lambda v: 0 <= v < float("inf"), "0 or more"),
     "share": (lambda v: 0 <= v < 1, "at least 0 and below 1"),
     "half": (lambda v: 0 <= v <= 0.5, "at least 0 and at most 0.5"),
@@ -80,7 +82,7 @@ class EmbeddingConfig:
     """Vectors of one kind of symbol: characters, bigrams of characters, words or subwords."""
 
     vectors: str = ""
-    dim: int = _setting(50, "positive")  # without vectors
+    dim: int = _setting(50, "size")  # without vectors
     norm: float = _setting(0.0, "count")  # scale the vectors to this mean norm; 0 keeps their own
     fine_tune: bool = True
     dropout: float = _setting(0.5, "share")
@@ -112,7 +114,7 @@ class SegmentConfig:
 class SoftwordsConfig:
     """Vectors of a character's place in its word, where model.softword is on."""
 
-    dim: int = _setting(25, "positive")
+    dim: int = _setting(25, "size")
     pos: bool = False  # and of the word's part of speech, equally wide
     dropout: float = _setting(0.5, "share")
 
@@ -121,7 +123,7 @@ class SoftwordsConfig:
 class PoolsConfig:
     """The vectors of the words that begin at a character, go on over it and end at it, where model.pools is on."""
 
-    dim: int = _setting(50, "positive")  # they are mapped to this width
+    dim: int = _setting(50, "size")  # they are mapped to this width
     dropout: float = _setting(0.5, "share")
 
 
@@ -130,7 +132,7 @@ class LmConfig:
     """A language model whose states are concatenated to the character embedding."""
 
     model: str = ""  # a folder that `hanlattice pretrain lm` made
-    dim: int = _setting(100, "positive")  # its states are projected to this width
+    dim: int = _setting(100, "size")  # its states are projected to this width
     norm: float = _setting(4.0, "positive")  # the norm of the projected states at first
     dropout: float = _setting(0.8, "share")  # on the states
     cache: bool = True  # compute the states of train and dev once and keep them on disk; else in every step
@@ -147,8 +149,8 @@ class ModelConfig:
     bichar: bool = False
     softword: bool = False
     pools: bool = False  # beside each character, the words over it
-    hidden: int = _setting(100, "positive")  # units in each direction
-    layers: int = _setting(1, "positive")
+    hidden: int = _setting(100, "size")  # units in each direction
+    layers: int = _setting(1, "layers")
     first_layer: str = _setting("lattice", choices=("lattice", "char"))  # of a lattice with several
     whole_words: bool = False  # above the first layer, a word's cell sees what the layer below says of its characters
     cell: str = _setting("lstm", choices=("lstm", "tanh"))  # of a character model

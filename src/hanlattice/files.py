@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import secrets
+import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
@@ -72,6 +73,16 @@ def sha256(path: str | Path) -> str:
     """The checksum of a file's content, in hexadecimal."""
     with opening(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_small(path: Path, most: int) -> bytes:
+    """The content of a regular file that is no larger; else an OSError: a pipe could be waited for without end."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and {most:,} are the most")
+    return path.read_bytes()
 
 
 def keep_first(text: str) -> str:

@@ -33,6 +33,7 @@ from tests.untrained import in_twos, write_untrained
 
 FILES = ("config.json", "chars.txt", "lexicon.txt", "model.safetensors")
 SOURCE = Path(hanlattice.__file__).parent
+FACTS = {"train": {"file": "x", "sha256": "", "sentences": 1, "characters": 9, "spans": 1}, "note": "his own"}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def small(tmp_path_factory) -> Path:
     config = make_config({"chars": {"dim": 3}, "words": {"vectors": str(folder / "words.vec")}, "model": {"hidden": 2}})
     text = "\ufeff乙南\\京\r\u2028\x00𠮷\ufffd"
     built = build(config, [Sentence(text, (Span(0, 2, "LOC"),))])
-    save_frame(folder / "model", config, built.indexer, {"train": {"file": "x"}})
+    save_frame(folder / "model", config, built.indexer, FACTS)
     save_weights(folder / "model", built.tagger.state_dict(), {"epoch": 3})
     return folder / "model"
 
@@ -91,7 +92,7 @@ def test_what_was_saved_comes_back(small):
     )
     assert set(model.indexer.vocab.symbols[1:]) == set("\ufeff乙南\\京\r\u2028\x00𠮷\ufffd")
     assert model.scores == {"epoch": 3}
-    assert model.data == {"train": {"file": "x"}}
+    assert model.data == FACTS
     assert not model.tagger.training
 
 

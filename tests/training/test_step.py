@@ -110,6 +110,35 @@ def test_a_state_of_another_version_or_run_is_refused_and_changes_nothing(tmp_pa
         other.load(path, "me")
 
 
+ODD_STATES = {
+    "a slot of no weight": {"optimizer.9.exp_avg": torch.zeros(1)},
+    "a slot without a number": {"optimizer.x.y": torch.zeros(1)},
+    "a slot of another shape": {"optimizer.0.exp_avg": torch.zeros(2, 9)},
+    "random numbers that are none": {"rng.cpu": torch.zeros(3)},
+}
+
+
+@pytest.mark.parametrize("tensors", ODD_STATES.values(), ids=ODD_STATES)
+def test_a_state_that_somebody_else_made_is_refused(tmp_path, tensors):
+    training, path = make(), tmp_path / "state"
+    take(training, 1)
+    training.save(path, "me")
+    there, metadata = load_tensors(path)
+    save_tensors(path, {**there, **tensors}, metadata)
+    with pytest.raises(ModelError, match="not a state of this run"):
+        make().load(path, "me")
+
+
+@pytest.mark.parametrize("progress", ["", "[]", "null", '{"epoch": "1"}', '{"colour": 1}', '{"loss": NaN}', "[" * 5000])
+def test_progress_that_is_none_is_refused(tmp_path, progress):
+    training, path = make(), tmp_path / "state"
+    training.save(path, "me")
+    tensors, metadata = load_tensors(path)
+    save_tensors(path, tensors, {**metadata, "progress": progress})
+    with pytest.raises(ModelError, match="not a state of this run"):
+        training.load(path, "me")
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_ends_the_training(tmp_path, value):
     training = make()

@@ -43,7 +43,7 @@ def info(
     for when, parts in (("", scores), (" before packing", scores.get(BEFORE, {}))):
         for part in ("dev", "test"):
             if part in parts:
-                table = score_table(parts[part], f"{part}{when}, epoch {scores['epoch']}")
+                table = score_table(parts[part], f"{part}{when}, epoch {scores.get('epoch', '–')}")
                 console.print(table.rich(fold=False))
 
 

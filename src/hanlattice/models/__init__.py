@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 from hanlattice.errors import InputError, ModelError
+from hanlattice.files import read_small
 
 SHIPPED = ("ner", "seg")
 LEAST_BAR = 0.05
@@ -46,7 +47,8 @@ def check_decode(value: str | float) -> str | float:
 def model_files(folder: Path) -> list[Path]:
     """The files of a model folder, which no output may overwrite."""
     try:
-        listed = list(json.loads((folder / "config.json").read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, LookupError, TypeError):  # loading the model reports what is wrong
+        files = json.loads(read_small(folder / "config.json", 1 << 24))["files"]
+        listed = [name for name in files if isinstance(name, str)]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # loading the model reports what is wrong
         listed = []
     return [folder / name for name in ("config.json", "model.safetensors", "README.md", "log.jsonl", *listed)]

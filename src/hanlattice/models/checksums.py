@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import stat
 import struct
-from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import ModelError
-from hanlattice.files import reason, sha256, writing
+from hanlattice.files import read_small, reason, sha256, writing
+from hanlattice.models.schema import check, load_json
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Array = npt.NDArray[Any]
+_AT_ONCE, _FLOAT = 1 << 20, float(np.finfo(np.float32).max)
 # The types of numbers by their names in a safetensors file.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
 _KINDS |= {"BOOL": "?", "U16": "<u2", "U32": "<u4", "U64": "<u8"}
-_MOST = 100_000_000  # bytes of a header: as in the library of that name
+MOST = 1 << 24  # bytes of a record, and of the header of a safetensors file
 
 
 def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str]) -> None:
@@ -33,30 +37,44 @@ def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str]) ->
         file.write("\n")
 
 
-def read_record(path: Path, version: int, keys: Collection[str], what: str) -> dict[str, Any]:
-    """Read a record of `write_record`, once its checksum and those of the files it lists are right."""
+def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, Any]:
+    """Read a record of `write_record`, once it is of this kind, and its checksum and those of its files are right."""
     folder, name = path.parent, path.name
     if not folder.is_dir():
         raise ModelError(f"{folder}: there is no such {what} folder")
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = load_json(read_small(path, MOST))
     except FileNotFoundError:
         raise ModelError(f"{folder}: not a {what} folder, {name} is missing") from None
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
+        raise ModelError(f"{path}: cannot read: {error.strerror}") from None
+    except ValueError as error:
         raise ModelError(f"{path}: cannot be read as JSON: {error}") from None
     found = record.get("format") if isinstance(record, dict) else None
     if found != version:
         raise ModelError(f"{folder}: its format version is {found}, and this hanlattice reads {version}")
     if record.pop("sha256", None) != record_digest(record):
         raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
-    if missing := {*keys, "files"} - record.keys():
-        raise ModelError(f"{path}: {', '.join(sorted(missing))} is missing in it")
+    try:
+        check(record, kind)
+    except ValueError as error:
+        raise ModelError(f"{path}: {error}") from None
     for listed, digest in record["files"].items():
+        if not is_inside(listed):
+            raise ModelError(f"{path}: files has {listed!r}, which is no file of its folder")
         if not (folder / listed).is_file():
             raise ModelError(f"{folder}: {listed} is missing; copy the folder again")
         if sha256(folder / listed) != digest:
             raise ModelError(f"{folder / listed}: its content does not match its checksum in {name}; copy it again")
     return dict(record)
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name is one of a file in the folder, or in a folder of it."""
+    parts = PurePosixPath(name).parts
+    return (
+        bool(re.fullmatch(r"[^\\\0:]{1,200}", name)) and not name.startswith("/") and ".." not in parts and bool(parts)
+    )
 
 
 def record_digest(record: Mapping[str, Any]) -> str:
@@ -86,6 +104,8 @@ def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     (The library of safetensors copies every array that it is asked for.)
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(None, "it is not a regular file")
         content = np.memmap(path, dtype=np.uint8, mode="r")
     except FileNotFoundError:
         raise ModelError(f"{path}: there is no such file") from None
@@ -106,9 +126,9 @@ def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
 def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
     """A ValueError or LookupError says what is wrong with it."""
     size = int.from_bytes(content[:8].tobytes(), "little")
-    if len(content) < 8 or size > min(_MOST, len(content) - 8):
+    if len(content) < 8 or size > min(MOST, len(content) - 8):
         raise ValueError("its header is not whole")
-    header = json.loads(content[8 : 8 + size].tobytes())
+    header = load_json(content[8 : 8 + size].tobytes())
     metadata = {str(key): str(value) for key, value in header.pop("__metadata__", {}).items()}
     data, end, arrays = content[8 + size :], 0, {}
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
@@ -126,6 +146,25 @@ def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
     if end != len(data):
         raise ValueError("it has more bytes than the header says")
     return arrays, metadata
+
+
+def check_numbers(arrays: Mapping[str, Array], path: Path) -> None:
+    """Weights are numbers, and finite ones, also in float32; else a ModelError names the tensor."""
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            raise ModelError(f"{path}: {name} must be of numbers, not {array.dtype}")
+        if array.dtype.kind == "f" and not all(_are_finite(part) for part in _parts(array)):
+            raise ModelError(f"{path}: {name} has numbers that are not finite")
+
+
+def _parts(array: Array) -> Iterator[Array]:
+    flat = array.reshape(-1)
+    return (flat[low : low + _AT_ONCE] for low in range(0, flat.size, _AT_ONCE))
+
+
+def _are_finite(part: Array) -> bool:
+    """Also as float32. The smallest and largest number decide: NaN is both of them where there is one."""
+    return float(part.min()) >= -_FLOAT and float(part.max()) <= _FLOAT
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -20,6 +20,7 @@ PRECISIONS = ("small", "half", "full")
 SCALE = ".scale"
 _FIXED = ".fixed"
 _TABLES = (".vectors", ".trained", _FIXED)  # the endings of the names of tables of vectors
+_WHOLE = ("pools.counts",)  # numbers that are no weights
 _BYTE, _NIBBLE = 127, 7
 _LARGEST = 2.0**15  # a tensor with larger numbers, or NaN, is not compressed: half precision might not hold it
 _TRIES = (1.0, 0.9, 0.8, 0.7)  # shares of the largest number: clipping a few numbers can reduce the total error
@@ -52,6 +53,21 @@ def expanded(tensors: Mapping[str, Array]) -> dict[str, Array]:
 def expand(tensors: Mapping[str, Array], name: str) -> Array:
     """One of them."""
     return table(tensors, name).rows(slice(None))
+
+
+def check_types(tensors: Mapping[str, Array]) -> None:
+    """A LookupError unless all are floats, or bytes with a scale whose products half precision can hold."""
+    for name, tensor in tensors.items():
+        scale = tensors.get(name + SCALE)
+        wanted = ("float16", "float32") if scale is None else ("int8", "uint8")
+        if name in _WHOLE:
+            if tensor.dtype.kind not in "iu" or tensor.ndim != 1 or tensor.min(initial=0) < 0:
+                raise LookupError(f"{name} must be a row of counts")
+        elif tensor.dtype.name not in wanted:
+            raise LookupError(f"{name} must be of {' or '.join(wanted)}, not {tensor.dtype}")
+        most = _LARGEST / (_NIBBLE if tensor.dtype == np.uint8 else _BYTE) * 1.01  # with room for rounding
+        if scale is not None and scale.size and float(np.abs(scale).max()) > most:
+            raise LookupError(f"{name}{SCALE} has numbers above {most:,.0f}")
 
 
 def table(tensors: Mapping[str, Array], name: str) -> Table:

@@ -21,15 +21,18 @@ from hanlattice.extras import extra
 from hanlattice.files import opening, writing
 from hanlattice.models import LEAST_BAR, Bar, check_decode
 from hanlattice.models.arrays import Array, restore_arrays
-from hanlattice.models.checksums import load_arrays, read_record, save_tensors, write_record
+from hanlattice.models.checksums import check_numbers, load_arrays, read_record, save_tensors, write_record
 from hanlattice.models.compose import Composer
+from hanlattice.models.compress import check_types
 from hanlattice.models.decode import AnyTagger
 from hanlattice.models.device import device_kind, find_device
+from hanlattice.models.schema import TAGS, ModelRecord, Scores, parse
 from hanlattice.models.segmenter import segmenter_version
 from hanlattice.models.vocabs import Vocabs, make_indexer
 from hanlattice.models.vocabulary import Vocabulary
 from hanlattice.runtime.tagger import ArrayTagger
 from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.tags import SCHEMES, TagIds
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
@@ -163,10 +166,11 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     """
     folder, kind = Path(folder), device_kind(device)
     place = None if kind == "cpu" else find_device(device)
-    record = read_record(folder / CONFIG, FORMAT, ["config", "tags", "scheme", "data"], "model")
+    record = read_record(folder / CONFIG, FORMAT, ModelRecord, "model")
     try:
-        config = make_config(as_saved(record["config"]), f"{folder / CONFIG}")
+        config = make_config(as_saved(record["config"]), CONFIG)
         tags, scheme = tuple(record["tags"]), record["scheme"]
+        _check_tags(tags, scheme)
         _check_files(folder, config, record["files"])
         vocabs = _load_vocabs(folder, record["files"])
         lm = None
@@ -175,15 +179,17 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
             from hanlattice.models.language_model import load_language_model
 
             lm = load_language_model(folder / LM)
-    except ConfigError as error:
-        raise ModelError(str(error)) from None
+    except (ConfigError, InputError) as error:
+        raise ModelError(f"{folder}: {error}") from None
     if fast and not config.runs_lattice:
         raise InputError("fast is for lattice models, and this is not one", folder)
     arrays, metadata = load_arrays(folder / WEIGHTS)
+    check_numbers(arrays, folder / WEIGHTS)
     composer = _take_composer(arrays, folder)
     indexer = make_indexer(config, vocabs, tags, scheme, lm, device)
     tagger: AnyTagger
     try:
+        check_types(arrays)
         if place is None and lm is None and not modules:
             tagger = restore_arrays(config, indexer, arrays, folder, fast)
         else:
@@ -196,7 +202,11 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     width = None if tagger.lexicon is None else tagger.lexicon.dim
     if composer is not None and composer.dim != width:
         raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
-    scores, segmenter = json.loads(metadata.get("scores", "{}")), record.get("segmenter", {})
+    try:
+        scores = parse(metadata.get("scores", "{}"), Scores, "scores")
+    except ValueError as error:
+        raise ModelError(f"{folder / WEIGHTS}: {error}") from None
+    segmenter = record.get("segmenter", {})
     return Model(tagger, indexer, config, record["data"], scores, segmenter, composer)
 
 
@@ -209,6 +219,14 @@ def _take_composer(tensors: dict[str, Array], folder: Path) -> Composer | None:
         return Composer.from_tensors({name.removeprefix(_COMPOSER): tensor for name, tensor in parts.items()})
     except (ValueError, TypeError) as error:
         raise ModelError(f"{folder / WEIGHTS}: {error}") from None
+
+
+def _check_tags(tags: tuple[str, ...], scheme: str) -> None:
+    if scheme not in SCHEMES:
+        raise InputError(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}", CONFIG)
+    if not 0 < len(tags) <= TAGS or len({*tags}) < len(tags):
+        raise InputError(f"tags must be from 1 to {TAGS:,} different ones, not {len(tags):,}", CONFIG)
+    TagIds(tags, scheme)
 
 
 def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:

@@ -12,15 +12,16 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from torch import Tensor
 
-from hanlattice.errors import ModelError
+from hanlattice.errors import InputError, ModelError
 from hanlattice.files import opening, sha256, shown, writing
-from hanlattice.models.checksums import load_tensors, read_record, save_tensors, write_record
+from hanlattice.models.checksums import check_numbers, load_tensors, read_record, save_tensors, write_record
 from hanlattice.models.device import find_device
+from hanlattice.models.schema import check_fit, parse
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.text.vocab import Vocab
 
@@ -34,10 +35,10 @@ BREAK = "\n"  # stands before the first symbol of a paragraph and after its last
 class Settings:
     """The sizes of a language model: they determine the shapes of its weights."""
 
-    embedding: int
-    hidden: int
-    layers: int = 1
-    dropout: float = 0.0
+    embedding: int = field(metadata={"check": "size"})
+    hidden: int = field(metadata={"check": "size"})
+    layers: int = field(default=1, metadata={"check": "layers"})
+    dropout: float = field(default=0.0, metadata={"check": "share"})
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,16 @@ class Cutter:
     version: str = ""  # of rjieba or the model; the SHA-256 of the lexicon
     path: str = field(default="", compare=False)  # of the lexicon; of a model its name or folder
     alphabet: int = field(default=0, compare=False)  # different characters of the text, which spell an unknown word
+
+
+class Record(TypedDict):
+    """lm.json."""
+
+    format: int
+    settings: Settings
+    files: dict[str, str]
+    unit: NotRequired[str]
+    cutter: NotRequired[Cutter]
 
 
 @dataclass(frozen=True)
@@ -96,18 +107,29 @@ def load_language_model(
 ) -> LanguageModel:
     """Read a folder, check all of it, and return these directions in evaluation mode."""
     folder, place = Path(folder), find_device(device)
-    record = read_record(folder / RECORD, FORMAT, ["settings"], "language model")
-    cutter = Cutter(**record["cutter"]) if record.get("unit", "char") == "word" else None
+    record = read_record(folder / RECORD, FORMAT, Record, "language model")
+    if (record.get("unit", "char") == "word") != ("cutter" in record):
+        raise ModelError(f"{folder / RECORD}: cutter must be there if unit is word, and only then")
+    cutter = Cutter(**record["cutter"]) if "cutter" in record else None
     if cutter is not None and cutter.by == "lexicon":
         cutter = dataclasses.replace(cutter, path=str(folder / LEXICON))
-    vocab, settings = Vocab.load(folder / (WORDS if cutter else CHARS)), Settings(**record["settings"])
+    name, settings = WORDS if cutter else CHARS, Settings(**record["settings"])
+    if name not in record["files"]:
+        raise ModelError(f"{folder / RECORD}: files.{name} is missing")
+    try:
+        vocab = Vocab.load(folder / name)
+    except InputError as error:
+        raise ModelError(str(error)) from None
     models, facts = {}, {}
     for direction in directions:
         if not (folder / weights_file(direction)).is_file():
             raise ModelError(f"{folder}: the {direction} direction is not there; train it by --direction {direction}")
         tensors, metadata = load_tensors(folder / weights_file(direction))
         models[direction] = _with_weights(folder / weights_file(direction), len(vocab), settings, tensors).to(place)
-        facts[direction] = json.loads(metadata.get("facts", "{}"))
+        try:
+            facts[direction] = parse(metadata.get("facts", "{}"), dict[str, Any], "facts")
+        except ValueError as error:
+            raise ModelError(f"{folder / weights_file(direction)}: {error}") from None
     return LanguageModel(vocab, settings, models, facts, cutter)
 
 
@@ -118,16 +140,21 @@ def language_model_files() -> list[str]:
 
 def language_model_digest(folder: str | Path) -> str:
     """A checksum over all files of a language model."""
-    record = read_record(Path(folder) / RECORD, FORMAT, ["settings"], "language model")
+    record = read_record(Path(folder) / RECORD, FORMAT, Record, "language model")
     names = [RECORD, *record["files"], *map(weights_file, DIRECTIONS)]
     digests = [sha256(Path(folder) / name) for name in names]
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 def _with_weights(path: Path, symbols: int, settings: Settings, tensors: Mapping[str, Tensor]) -> CharLanguageModel:
-    model = CharLanguageModel(symbols, **dataclasses.asdict(settings))
+    def make() -> CharLanguageModel:
+        return CharLanguageModel(symbols, **dataclasses.asdict(settings))
+
+    check_numbers({name: tensor.numpy() for name, tensor in tensors.items()}, path)
     try:
-        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-    except RuntimeError as error:
+        check_fit(make, tensors)
+    except LookupError as error:
         raise ModelError(f"{path}: its tensors do not fit {RECORD}: {error}") from None
+    model = make()
+    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return model.requires_grad_(False).eval()

@@ -19,6 +19,7 @@ from hanlattice.config import Config, ModelConfig
 from hanlattice.models.arrays import Array, check_rows
 from hanlattice.models.compress import expanded
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel
+from hanlattice.models.schema import check_fit
 from hanlattice.models.tagger import Encoder, Tagger
 from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, WordLSTM
 from hanlattice.nn.crf import CRF
@@ -101,6 +102,7 @@ def restore(
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in expanded(arrays).items()}
     tables = _tables(config, indexer, tensors)
     check_rows(_counts(tables), indexer, folder)
+    check_fit(lambda: assemble(config, indexer, tables, lm, backend, fresh=False), tensors)
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training do not depend on when this happens
         tagger = assemble(config, indexer, tables, lm, backend, fresh=False)
     tagger.load_state_dict(tensors)

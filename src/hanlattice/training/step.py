@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from hanlattice.batch import Batch
 from hanlattice.errors import HanlatticeError, ModelError
 from hanlattice.models.checksums import load_tensors, save_tensors
+from hanlattice.models.schema import parse
 from hanlattice.models.tagger import Tagger
 from hanlattice.training.optim import Average
 
@@ -106,7 +106,7 @@ class Training:
                 f"{path}: another version of hanlattice wrote this state, and this version cannot resume from it; "
                 "resume with that version, or start again with another --out"
             )
-        if metadata["identity"] != identity:
+        if metadata.get("identity") != identity:
             raise ModelError(
                 f"{path.parent}: its stopped run had another configuration or other data; resume with the same ones"
             )
@@ -115,17 +115,29 @@ class Training:
                 if name not in tensors or tensors[name].shape != tensor.shape:
                     raise ModelError(f"{path}: {name} does not fit the model; start again with another --out")
                 tensor.copy_(tensors[name])
-        slots: dict[int, dict[str, Any]] = {}
+        try:
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": self._slots(tensors)})
+            torch.set_rng_state(tensors["rng.cpu"])
+            if self.device.type == "cuda" and "rng.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
+            self.progress = Progress(**parse(metadata.get("progress", "{}"), Progress, "progress"))
+        except (LookupError, ValueError, TypeError, RuntimeError) as error:
+            raise ModelError(
+                f"{path}: it is not a state of this run ({error}); start again with another --out"
+            ) from None
+        self.loss.fill_(self.progress.loss)
+
+    def _slots(self, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+        """What the optimiser keeps of each weight, by its number: single numbers, and tensors of the weight's shape."""
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        slots: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
                 _, at, slot = name.split(".", 2)
+                if tensor.shape not in ((), weights[int(at)].shape):
+                    raise ValueError(f"{name} does not fit its weight")
                 slots.setdefault(int(at), {})[slot] = tensor
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
-        torch.set_rng_state(tensors["rng.cpu"])
-        if self.device.type == "cuda" and "rng.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
-        self.progress = Progress(**json.loads(metadata["progress"]))
-        self.loss.fill_(self.progress.loss)
+        return slots
 
     def _tensors(self, carried: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """What is written, and copied back in place."""

@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, parts_of, terminal_lines
-from hanlattice.predict import Document
+from hanlattice.document import Document, parts_of
+from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
 from hanlattice.text.spans import Span
 from tests.strategies import ODD, any_character, spans
 
@@ -49,9 +49,9 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "meta":
             return
-        assert tag in ("html", "head", "title", "style", "body", "main", "p", "mark", "footer"), tag
+        assert tag in ("html", "head", "title", "style", "body", "main", "p", "mark", "footer", "div", "small"), tag
         self.tags.append(tag)
-        if tag == "p":
+        if tag in ("p", "div"):
             self.texts.append("")
         if tag == "mark" and "footer" not in self.tags:
             self.marks.append(dict(attrs))
@@ -60,7 +60,7 @@ class Page(HTMLParser):
         assert self.tags.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "p" in self.tags:
+        if "p" in self.tags or "div" in self.tags:
             self.texts[-1] += data
 
 

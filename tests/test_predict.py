@@ -126,6 +126,21 @@ def test_alone_in_a_list_or_in_a_stream(model: Predictor, given_texts: list[str]
             assert_alike(left, right)
 
 
+def test_a_generator_is_tagged_as_it_comes(model: Predictor) -> None:
+    taken: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for at in range(2000):
+            taken.append(at)
+            yield "王小明"
+
+    found = model(texts(), min_score=0.1)
+    assert not taken
+    assert next(found) == model("王小明", min_score=0.1)
+    assert len(taken) == 1024
+    assert [document.text for document in model(map(str.strip, [" 一 ", "二"]))] == ["一", "二"]
+
+
 @given(
     text=st.text(
         st.one_of(st.characters(min_codepoint=0x21, max_codepoint=0x7E), st.sampled_from("王小明在青石镇工作")),
@@ -270,7 +285,8 @@ def test_what_is_not_text_is_refused(model):
     with pytest.raises(TypeError, match="a text must be a str, not bytes"):
         model([b"\xe5"])
     for wrong in (None, 3, b"\xe5", iter(["王小明"])):
-        for call in (model, model.candidates, model.readings, model.explain, lambda text: model([text])):
+        calls = [model.candidates, model.readings, model.explain, lambda text: model([text])]
+        for call in calls if isinstance(wrong, Iterator) else [model, *calls]:
             with pytest.raises(TypeError, match=f"a text must be a str, not {type(wrong).__name__}: "):
                 call(wrong)
     with pytest.raises(TypeError, match="for one text call the tagger itself"):

@@ -11,17 +11,32 @@ from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
 
 if TYPE_CHECKING:
+    from hanlattice.bundled import analyse, cut, lcut
     from hanlattice.client import Client, connect
-    from hanlattice.predict import Document, Predictor, load
+    from hanlattice.document import Document
+    from hanlattice.predict import Predictor, load
 
-__all__ = ["Client", "Document", "Lattice", "Lexicon", "Predictor", "Span", "connect", "load"]
+__all__ = [
+    "Client",
+    "Document",
+    "Lattice",
+    "Lexicon",
+    "Predictor",
+    "Span",
+    "analyse",
+    "connect",
+    "cut",
+    "lcut",
+    "load",
+]
+_HOMES = {"Client": "client", "connect": "client", "Document": "document", "Predictor": "predict", "load": "predict"}
+_HOMES |= dict.fromkeys(("analyse", "cut", "lcut"), "bundled")
 
 
 def __getattr__(name: str) -> Any:
-    """`load`, `Document` and `Predictor` take time to import: they come at their first use."""
+    """What takes time to import comes at its first use."""
     if name in __all__:
-        module = import_module("hanlattice.client" if name in ("Client", "connect") else "hanlattice.predict")
-        return getattr(module, name)
+        return getattr(import_module(f"hanlattice.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'hanlattice' has no attribute {name!r}")
 
 

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, overload
 from urllib.parse import urlsplit
 
+from hanlattice.document import Document
 from hanlattice.errors import ServerError
 from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Word
-from hanlattice.predict import Document, chunks
+from hanlattice.predict import Texts, chunks, is_many
 from hanlattice.text.display import counted
 from hanlattice.text.spans import Span
 
@@ -115,11 +116,14 @@ class Client:
     def __call__(self, text: str, *, min_score: float = 0.0) -> Document: ...
     @overload
     def __call__(self, text: list[str] | tuple[str, ...], *, min_score: float = 0.0) -> list[Document]: ...
-    def __call__(self, text: str | list[str] | tuple[str, ...], *, min_score: float = 0.0) -> Document | list[Document]:
-        """Tag a text, or a list of texts."""
-        if isinstance(text, str) or not isinstance(text, Collection):
-            return _document(self._post(self._verb, {"text": text, "min_score": min_score}))
-        return list(self.pipe(text, min_score=min_score))
+    @overload
+    def __call__(self, text: Iterator[str], *, min_score: float = 0.0) -> Iterator[Document]: ...
+    def __call__(self, text: Texts, *, min_score: float = 0.0) -> Document | list[Document] | Iterator[Document]:
+        """Tag a text, a list of texts, or texts as they come from a generator."""
+        if not is_many(text):
+            return self._document(self._post(self._verb, {"text": text, "min_score": min_score}))
+        found = self.pipe(text, min_score=min_score)
+        return list(found) if isinstance(text, Collection) else found
 
     def pipe(
         self,
@@ -134,21 +138,26 @@ class Client:
         options = {"scores": scores, "min_score": min_score, "candidates": candidates}
         for chunk in chunks(texts, batch_size, CHARACTERS):
             found = self._post(self._verb, {"texts": chunk, **options})["documents"]
-            yield from map(_document, found)
+            yield from map(self._document, found)
 
     def candidates(self, text: str, n: int = 10, min_score: float = 0.0) -> tuple[Span, ...]:
         """The n most probable spans of a text, the best first."""
         asked = {"text": text, "candidates": n, "min_score": min_score}
-        return _document(self._post(self._verb, asked)).candidates or ()
+        return self._document(self._post(self._verb, asked)).candidates or ()
 
     def readings(self, text: str, n: int = 10) -> list[Document]:
         """The n most probable ways to tag the whole text, the best first."""
         found = self._post(self._verb, {"text": text, "readings": n})["readings"]
-        return [Document(text, _spans(each["spans"]), score=each["score"]) for each in found]
+        return [self._document({"text": text, **each}) for each in found]
 
     def explain(self, text: str, without: bool = False) -> Explanation:
         """The spans of a text, the lexicon's words in it, and the share that each word has of the LSTM's cells."""
         return _explanation(self._post("explain", {"text": text, "without": without}))
+
+    def _document(self, record: dict[str, Any]) -> Document:
+        spans, candidates = _spans(record["spans"]), record.get("candidates")
+        found = None if candidates is None else _spans(candidates)
+        return Document(record["text"], spans, found, record.get("score"), cuts=self._verb == "segment")
 
     def _post(self, verb: str, record: dict[str, Any]) -> dict[str, Any]:
         record["model"] = self.model
@@ -205,11 +214,6 @@ def _message(content: bytes) -> str:
 
 def _spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
     return tuple(Span(**row) for row in rows)
-
-
-def _document(record: dict[str, Any]) -> Document:
-    candidates = record.get("candidates")
-    return Document(record["text"], _spans(record["spans"]), None if candidates is None else _spans(candidates))
 
 
 def _explanation(record: dict[str, Any]) -> Explanation:

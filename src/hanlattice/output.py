@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from unicodedata import category
 
 from hanlattice.data.columns import format_columns
-from hanlattice.data.jsonl import to_json, to_json_line
-from hanlattice.predict import Document
-from hanlattice.style import TONES, light_and_dark, page_shell, tones
+from hanlattice.document import Document, parts_of
+from hanlattice.style import TONES, escaped, light_and_dark, page_shell, tones
 from hanlattice.text.display import counted, visible
+from hanlattice.text.sentence import cover_space
 from hanlattice.text.spans import Span
 
 
 def as_jsonl(document: Document) -> str:
-    """`{"text": …, "spans": […]}`, and `"candidates"` where the document has them."""
-    line = to_json_line(document.text, document.spans)
-    if document.candidates is None:
-        return line + "\n"
-    candidates = to_json([span.as_dict() for span in document.candidates])
-    return f'{line[:-1]}, "candidates": {candidates}}}\n'
+    """`{"text": …, "spans": […]}`, and `"words"` and `"candidates"` where the document has them."""
+    return document.to_json() + "\n"
 
 
 def as_conll(document: Document, scheme: str = "BMES") -> str:
-    """A character and its tag on each line, and an empty line after the last."""
-    return format_columns(document.text, document.spans, scheme) + "\n"
+    """A character and its tag on each line, and an empty line after the last; words, if known, are a column between."""
+    words = None if document.cuts else document.words
+    covering = None if words is None else cover_space(words, document.text)
+    return format_columns(document.text, document.spans, scheme, covering) + "\n"
 
 
 def as_inline(document: Document) -> str:
-    """`[南京市/LOC][长江大桥/LOC]`. Brackets of the text itself stay as they are: this is for people."""
+    """`[南京市/LOC][长江大桥/LOC]`. Brackets of the text itself stay as they are: this is for people.
+
+    Where words are known beside the entities, a space stands between them: `[南京市/LOC] [长江 大桥/LOC]`.
+    """
     parts = (text if span is None else f"[{text}/{span.label}]" for text, span in parts_of(document))
     return "".join(parts) + "\n"
-
-
-def parts_of(document: Document) -> Iterator[tuple[str, Span | None]]:
-    """The text in parts from left to right, each with the span that it is, or None for what lies between."""
-    at = 0
-    for span in document.spans:
-        if at < span.start:
-            yield document.text[at : span.start], None
-        yield document.text[span.start : span.end], span
-        at = span.end
-    if at < len(document.text):
-        yield document.text[at:], None
 
 
 def terminal_lines(documents: Iterable[Document], labels: Sequence[str], colour: bool = True) -> Iterator[str]:
@@ -79,7 +66,6 @@ def _named(label: str, inks: dict[str, str]) -> str:
     return f"\x1b[1;{inks[label]}m{visible(label)}\x1b[0m" if label in inks else visible(label)
 
 
-KEPT = "\n\t\u200c\u200d"  # line ends and TABs, and what holds letters or emoji apart or together
 STYLE = """
 body { display: flex; flex-direction: column; max-width: 46rem; font-size: 1.05rem; line-height: 2; }
 p { margin: 0 0 .5rem; min-height: 2em; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -104,7 +90,7 @@ def _body(documents: Iterable[Document], places: dict[str, int]) -> Iterator[str
     texts = 0
     yield "<main>\n"
     for document in documents:
-        parts = (_escaped(text) if span is None else _marked(text, span, places) for text, span in parts_of(document))
+        parts = (escaped(text) if span is None else _marked(text, span, places) for text, span in parts_of(document))
         yield f'<p dir="auto">{"".join(parts)}</p>\n'
         counts.update(span.label for span in document.spans)
         texts += 1
@@ -121,9 +107,9 @@ def _tones() -> str:
 
 
 def _marked(text: str, span: Span, places: dict[str, int]) -> str:
-    label = _escaped(span.label)
+    label = escaped(span.label)
     title = label if span.score is None else f"{label} {span.score:.4f}"
-    return f'<mark{_look(span.label, places)} data-label="{label}" title="{title}">{_escaped(text)}</mark>'
+    return f'<mark{_look(span.label, places)} data-label="{label}" title="{title}">{escaped(text)}</mark>'
 
 
 def _look(label: str, places: dict[str, int]) -> str:
@@ -133,12 +119,5 @@ def _look(label: str, places: dict[str, int]) -> str:
 
 def _page_legend(counts: Counter[str], places: dict[str, int], texts: int) -> str:
     labels = (*places, *sorted(counts.keys() - set(places)))
-    each = [f"<mark{_look(label, places)}>{_escaped(label)}</mark> {counts[label]:,}" for label in labels]
+    each = [f"<mark{_look(label, places)}>{escaped(label)}</mark> {counts[label]:,}" for label in labels]
     return f"<footer>{' · '.join([*each, counted(texts, 'text')])}</footer>"
-
-
-def _escaped(text: str) -> str:
-    """Text for a page. What a page cannot hold or show becomes an escape, except white space and what joins emoji."""
-    if not text.isprintable():
-        text = "".join(c if c in KEPT or category(c) == "Zs" else visible(c) for c in text)
-    return html.escape(text)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise, tee
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard, overload
 
 import numpy as np
 
+from hanlattice.document import Document, keep_names
 from hanlattice.errors import ModelError
 from hanlattice.models import find_model
 from hanlattice.models.decode import (
@@ -35,21 +38,8 @@ if TYPE_CHECKING:
 
 TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has the effect
 CHUNK = 1 << 18  # characters that are indexed at a time
+Texts = str | list[str] | tuple[str, ...] | Iterator[str]
 TEXTS = {"cpu": 1024, "cuda": 4096}  # texts tagged at a time: enough for full batches of sentences of one length
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text as it was given, and the spans found in it, from left to right.
-
-    `candidates`, if they were asked for, are its most probable spans, the best first. `score`, only in the documents
-    of `Predictor.readings`, is the probability that the text has exactly these spans.
-    """
-
-    text: str
-    spans: tuple[Span, ...]
-    candidates: tuple[Span, ...] | None = None
-    score: float | None = None
 
 
 class Request(NamedTuple):
@@ -72,6 +62,8 @@ def load(model: str | Path, device: str = "cpu", fast: bool = False, decode: str
 
 class Predictor:
     """A loaded model. `tagger(text)` returns a Document, `tagger(texts)` a list, `tagger.pipe(texts)` an iterator.
+
+    `tagger(generator)` is an iterator as well. `tagger.analyse` finds words and entities together.
 
     A text longer than `limit` characters is read in pieces, each as a text of its own, so words and spans end where a
     piece does. Pieces are cut at sentence ends where possible, which seldom splits a span.
@@ -123,10 +115,17 @@ class Predictor:
     def __call__(self, text: str, *, min_score: float = 0.0) -> Document: ...
     @overload
     def __call__(self, text: list[str] | tuple[str, ...], *, min_score: float = 0.0) -> list[Document]: ...
-    def __call__(self, text: str | list[str] | tuple[str, ...], *, min_score: float = 0.0) -> Document | list[Document]:
-        """Tag a text, or a list of texts at once. Spans less probable than `min_score` are left out."""
-        if isinstance(text, (str, bytes)) or not isinstance(text, Collection):
-            return self._tag([_check_text(text)], self._request(min_score=min_score))[0]
+    @overload
+    def __call__(self, text: Iterator[str], *, min_score: float = 0.0) -> Iterator[Document]: ...
+    def __call__(self, text: Texts, *, min_score: float = 0.0) -> Document | list[Document] | Iterator[Document]:
+        """Tag a text, a list of texts at once, or texts as they come from a generator, as `pipe` does.
+
+        Spans less probable than `min_score` are left out.
+        """
+        if not is_many(text):
+            return self._tag([check_text(text)], self._request(min_score=min_score))[0]
+        if not isinstance(text, Collection):
+            return self.pipe(text, min_score=min_score)
         return list(self.pipe(text, max(1, len(text)), min_score=min_score))
 
     def pipe(
@@ -152,21 +151,61 @@ class Predictor:
         stream, request = _check_texts(texts), self._request(scores, min_score, candidates)
         return (document for chunk in chunks(stream, size) for document in self._tag(chunk, request))
 
+    def analyse(
+        self, text: str, *, segmenter: Predictor | None = None, whole_names: bool = False, min_score: float = 0.0
+    ) -> Document:
+        """Words and entities of a text: the document's `spans` are the entities, its `words` the words.
+
+        Args:
+            text: One text; `analyse_pipe` takes any number.
+            segmenter: The model that cuts the words; by default `seg`, which is loaded once and kept.
+            whole_names: Each entity is one word: 任正非 instead of 任 正非.
+            min_score: Entities less probable than this are left out.
+        """
+        return next(self.analyse_pipe([check_text(text)], 1, segmenter, whole_names, min_score=min_score))
+
+    def analyse_pipe(
+        self,
+        texts: Iterable[str],
+        batch_size: int | None = None,
+        segmenter: Predictor | None = None,
+        whole_names: bool = False,
+        *,
+        scores: bool = True,
+        min_score: float = 0.0,
+    ) -> Iterator[Document]:
+        """`analyse` for any number of texts in bounded memory, with the arguments of `pipe`."""
+        by = bundled("seg") if segmenter is None else segmenter
+        if self.model.indexer.cuts or not by.model.indexer.cuts:
+            raise ModelError("analyse is a method of a model that finds entities; `segmenter` is one that cuts words")
+        first, second = tee(_check_texts(texts))
+        tagged = self.pipe(first, batch_size, scores=scores, min_score=min_score)
+        segmented = by.pipe(second, batch_size, scores=scores)
+        pairs = ((found, cut.words or ()) for found, cut in zip(tagged, segmented, strict=True))
+        return (
+            replace(found, words=keep_names(words, found.spans) if whole_names else words) for found, words in pairs
+        )
+
     def candidates(self, text: str, n: int = 10, min_score: float = 0.0) -> tuple[Span, ...]:
         """The n most probable spans of a text, the best first, whether or not they overlap or are in its best tagging.
 
         A score is the exact probability of these characters with this label, summed over all taggings of the text.
         """
         request = Request(True, _check_number(min_score, "min_score"), _check_count(n, _MANY))
-        return self._tag([_check_text(text)], request)[0].candidates or ()
+        return self._tag([check_text(text)], request)[0].candidates or ()
 
     def readings(self, text: str, n: int = 10) -> list[Document]:
         """The n most probable ways to tag the whole text, the best first; the `score` of each is its probability."""
-        n, model, cuts = _check_count(n, _MANY), self.model, pieces(_check_text(text), self.limit)
+        n, model, cuts = _check_count(n, _MANY), self.model, pieces(check_text(text), self.limit)
         parts = [text[start:end] for start, end in cuts]
         rows = find_readings(model.tagger, model.indexer, model.indexer.read(parts), parts, n, self.trust)
         best = join_readings(zip((start for start, _ in cuts), rows, strict=True), n)
-        return [Document(text, spans, score=math.exp(log_probability)) for log_probability, spans in best]
+        return [self._document(text, spans, score=math.exp(log_probability)) for log_probability, spans in best]
+
+    def _document(
+        self, text: str, spans: tuple[Span, ...], candidates: tuple[Span, ...] | None = None, score: float | None = None
+    ) -> Document:
+        return Document(text, spans, candidates, score, cuts=self.model.indexer.cuts)
 
     def explain(self, text: str, without: bool = False) -> Explanation:
         """The spans of a text, the lexicon's words in it, and the share that each word has of the LSTM's cells.
@@ -198,7 +237,7 @@ class Predictor:
                 self._extend(candidates, others, texts)
         n = request.candidates
         best = [tuple(sorted(row, key=by_score)[:n]) if n else None for row in candidates]
-        return [Document(text, tuple(row), each) for text, row, each in zip(texts, spans, best, strict=True)]
+        return [self._document(text, tuple(row), each) for text, row, each in zip(texts, spans, best, strict=True)]
 
     def _find(
         self, texts: Sequence[str], cuts: Sequence[tuple[int, int, int]], request: Request
@@ -220,6 +259,21 @@ class Predictor:
             row += new
 
 
+_loading = threading.Lock()
+_load_once = cache(load)
+
+
+def bundled(name: str) -> Predictor:
+    """The bundled model of that name, loaded at its first use and kept; all threads share it."""
+    with _loading:
+        return _load_once(name)
+
+
+def is_many(text: object) -> TypeGuard[Iterable[str]]:
+    """Whether these are several texts: any iterable but a string of letters or bytes."""
+    return isinstance(text, Iterable) and not isinstance(text, (str, bytes, bytearray, memoryview))
+
+
 def by_score(span: Span) -> tuple[float, Span]:
     """A sort key that puts the most probable span first; of equals, the one further left."""
     return -(span.score or 0.0), span
@@ -231,7 +285,7 @@ def chunks(texts: Iterable[str], batch_size: int, characters: int | None = None)
     chunk: list[str] = []
     size = 0
     for text in texts:
-        _check_text(text)
+        check_text(text)
         if chunk and size + len(text) > most:
             yield chunk
             chunk, size = [], 0
@@ -247,7 +301,8 @@ def chunks(texts: Iterable[str], batch_size: int, characters: int | None = None)
 _MANY = "the number of candidates or readings"
 
 
-def _check_text(value: object) -> str:
+def check_text(value: object) -> str:
+    """The value if it is a text; anything else is a TypeError."""
     if not isinstance(value, str):
         raise TypeError(f"a text must be a str, not {type(value).__name__}: {value!r}")
     return value

@@ -10,8 +10,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.predict import TRUST, Document, Predictor, by_score, load
+from hanlattice.predict import TRUST, Predictor, by_score, load
 from hanlattice.text.spans import WORD, Span
 
 try:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unicodedata import category
 
 from hanlattice.errors import InputError
 from hanlattice.extras import quiet
@@ -89,6 +90,16 @@ def page_shell(title: str, rules: str, body: Iterable[str]) -> Iterator[str]:
     )
     yield from body
     yield "</body>\n</html>\n"
+
+
+KEPT = "\n\t\u200c\u200d"  # line ends and TABs, and what holds letters or emoji apart or together
+
+
+def escaped(text: str) -> str:
+    """Text for a page. What a page cannot hold or show becomes an escape, except white space and what joins emoji."""
+    if not text.isprintable():
+        text = "".join(c if c in KEPT or category(c) == "Zs" else visible(c) for c in text)
+    return html.escape(text)
 
 
 def can_plot() -> bool:

@@ -30,11 +30,12 @@ from hanlattice.bench.inputs import (
 )
 from hanlattice.bench.timing import medians, peak_bytes
 from hanlattice.config import Config, TrainConfig
+from hanlattice.document import Document
 from hanlattice.models.folder import Model
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.ops.lattice_lstm import runnable
-from hanlattice.predict import Document, Predictor
+from hanlattice.predict import Predictor
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vocab import Vocab

@@ -19,7 +19,7 @@ from hanlattice.text.display import visible
 
 GROUPS = ("corpus", "data", "pretrain", "vectors", "lm")
 VERBS = (
-    *("tag", "segment", "explain", "serve"),
+    *("tag", "segment", "analyse", "explain", "serve"),
     *("init", "train", "evaluate", "calibrate", "info", "pack", "vote"),
     *("gazetteer", "bench", "compare", "mistakes", "score"),
 )

@@ -31,7 +31,7 @@ from hanlattice.cli.texts import (
 from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
-    from hanlattice.predict import Document
+    from hanlattice.document import Document
 
 
 class Format(StrEnum):
@@ -48,18 +48,22 @@ class Scheme(StrEnum):
     BIOES = "BIOES"
 
 
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", "-f", help="How to write the result. [default: terminal on a terminal, else jsonl]"),
+]
+SchemeOption = Annotated[Scheme, typer.Option(help="The tags of --format conll.")]
+MinScore = Annotated[float, typer.Option(min=0, max=1, help="Leave out entities that are less probable than this.")]
+Threads = Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")]
+
+
 def tag(
     inputs: Inputs,
     model: ModelFolder = "ner",
-    format: Annotated[
-        Format | None,
-        typer.Option("--format", "-f", help="How to write the result. [default: terminal on a terminal, else jsonl]"),
-    ] = None,
+    format: FormatOption = None,
     out: Out = None,
-    scheme: Annotated[Scheme, typer.Option(help="The tags of --format conll.")] = Scheme.BMES,
-    min_score: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out spans that are less probable than this.")
-    ] = 0.0,
+    scheme: SchemeOption = Scheme.BMES,
+    min_score: MinScore = 0.0,
     nbest: Annotated[
         int | None,
         typer.Option(min=1, help="Also this many of each text's most probable spans, as candidates (jsonl)."),
@@ -70,12 +74,11 @@ def tag(
     batch_size: BatchSize = None,
     device: Device = "cpu",
     fast: Fast = False,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
+    threads: Threads = 1,
 ) -> None:
     """Find the entities of a text, of files, or of standard input: one result for each line."""
-    chosen = _format(format, out, nbest)
-    if math.isnan(min_score):  # older typers let it pass the limits above
-        raise InputError("--min-score must be from 0 to 1, not nan")
+    chosen = choose_format(format, out, nbest)
+    check_min_score(min_score)
     texts, folder = begin(inputs, text, out, lexicon, model)
     from hanlattice.models.device import use_threads  # after what can be wrong
     from hanlattice.predict import load
@@ -83,13 +86,22 @@ def tag(
     use_threads(threads)
     tagger = load(folder, device, fast, decode)
     add_words(tagger, lexicon)
-    scores = chosen in (Format.jsonl, Format.html) or min_score > 0
-    size = at_once(inputs, batch_size)
+    scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
     documents = tagger.pipe(texts, size, scores=scores, min_score=min_score, candidates=nbest or 0)
-    write_results(inputs, _written(documents, chosen, scheme.value, tagger.model.indexer.tag_ids.labels, out), out)
+    write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.tag_ids.labels, out), out)
 
 
-def _format(asked: Format | None, out: Path | None, nbest: int | None) -> Format:
+def check_min_score(min_score: float) -> None:
+    if math.isnan(min_score):  # older typers let it pass the limits of the option
+        raise InputError("--min-score must be from 0 to 1, not nan")
+
+
+def needs_scores(format: Format, min_score: float) -> bool:
+    """Probabilities take time, and only these formats show them."""
+    return format in (Format.jsonl, Format.html) or min_score > 0
+
+
+def choose_format(asked: Format | None, out: Path | None, nbest: int | None = None) -> Format:
     """What was asked for; without that, colours for a person at a terminal, and JSON lines for a program."""
     if nbest is not None and asked not in (None, Format.jsonl):
         raise InputError(f"--nbest is for --format jsonl, which has a place for candidates, not for {asked}")
@@ -98,9 +110,10 @@ def _format(asked: Format | None, out: Path | None, nbest: int | None) -> Format
     return Format.terminal if nbest is None and is_screen(out) else Format.jsonl
 
 
-def _written(
+def written(
     documents: Iterable[Document], format: Format, scheme: str, labels: tuple[str, ...], out: Path | None
 ) -> Iterable[str]:
+    """The documents as this format writes them."""
     from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
 
     if format is Format.html:

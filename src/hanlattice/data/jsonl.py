@@ -17,7 +17,7 @@ from typing import Any
 
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
-from hanlattice.text.sentence import Corpus, Sentence, check_words
+from hanlattice.text.sentence import Corpus, Sentence, check_words, cover_space
 from hanlattice.text.spans import WORD, Span
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -52,13 +52,15 @@ def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
 
 def to_json_line(text: str, spans: Iterable[Span], words: Iterable[Span] | None = None) -> str:
     """One line without its end, as `to_json` writes it."""
-    record: dict[str, Any] = {
-        "text": text,
-        "spans": [span.as_dict() | {"text": text[span.start : span.end]} for span in spans],
-    }
+    record: dict[str, Any] = {"text": text, "spans": span_records(text, spans)}
     if words is not None:
         record["words"] = [{"start": word.start, "end": word.end, "label": word.label} for word in words]
     return to_json(record)
+
+
+def span_records(text: str, spans: Iterable[Span]) -> list[dict[str, object]]:
+    """Spans as `to_json_line` writes them."""
+    return [span.as_dict() | {"text": text[span.start : span.end]} for span in spans]
 
 
 def to_json(record: object, indent: int | None = None) -> str:
@@ -99,12 +101,12 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _words(items: Any, text: str) -> tuple[Span, ...] | None:
-    """The words of the line, if it has any. The label of a word is optional."""
+    """The words of the line, if it has any. The label of a word is optional, and white space need not be in a word."""
     if items is None:
         return None
     if not isinstance(items, list):
         raise InputError('"words" must be a list of words that cover the text; leave it out where they are not known')
-    words = sorted(_span(item, text, WORD) for item in items)
+    words = cover_space((_span(item, text, WORD) for item in items), text)
     try:
         check_words(words, len(text))
     except ValueError as error:

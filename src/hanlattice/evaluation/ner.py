@@ -40,10 +40,12 @@ class Score:
 
     @property
     def precision(self) -> float:
+        """The share of the spans found that is right."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
+        """The share of the gold spans that was found."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property
@@ -52,6 +54,7 @@ class Score:
         return 2 * self.correct / (self.gold + self.predicted) if self.gold + self.predicted else 0.0
 
     def as_dict(self) -> dict[str, float]:
+        """Ratios and counts by name, for JSON."""
         ratios = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
         return {**ratios, "gold": self.gold, "predicted": self.predicted, "correct": self.correct}
 
@@ -71,6 +74,7 @@ class Report:
     groups: dict[str, Score]
 
     def as_dict(self) -> dict[str, object]:
+        """All scores as plain values, for JSON."""
         return {
             "overall": self.overall.as_dict(),
             "by_type": {label: score.as_dict() for label, score in self.by_type.items()},

@@ -23,6 +23,7 @@ class Share:
     high: float  # a tenth have more
 
     def to_dict(self) -> dict[str, float]:
+        """The four numbers, rounded, for JSON."""
         return {name: round(getattr(self, name), DIGITS) for name in ("mean", "spread", "low", "high")}
 
 
@@ -59,6 +60,7 @@ class Without:
     spans: tuple[Span, ...]  # what would be found there
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
         scores = [rounded(score, DIGITS) for score in self.scores]
         return {"first": self.first, "scores": scores, "spans": [span.as_dict() for span in self.spans]}
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError
 from hanlattice.explain import Explanation
 from hanlattice.explain.svg import WIDTH, picture
-from hanlattice.predict import TRUST_MOST, Document, Predictor
+from hanlattice.predict import TRUST_MOST, Predictor
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.text.lexicon import LONGEST
 

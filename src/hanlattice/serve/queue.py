@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from hanlattice.predict import Document, by_score
+from hanlattice.document import Document
+from hanlattice.predict import by_score
 from hanlattice.serve.asks import Ask, Key, Named
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.text.boundaries import pieces
@@ -74,7 +75,7 @@ class Job:
 def _join(text: str, row: Sequence[tuple[int, Document]], n: int) -> Document:
     spans = tuple(span.shifted(by) for by, found in row for span in found.spans)
     every = (span.shifted(by) for by, found in row for span in found.candidates or ())
-    return Document(text, spans, tuple(sorted(every, key=by_score)[:n]) if n else None)
+    return Document(text, spans, tuple(sorted(every, key=by_score)[:n]) if n else None, cuts=row[0][1].cuts)
 
 
 def compute(models: Mapping[str, Named], key: Key, texts: Sequence[str]) -> list[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 from hanlattice.text.normal import fold, fold_digits
-from hanlattice.text.spans import Span
+from hanlattice.text.spans import WORD, Span
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,20 @@ def check_words(words: Sequence[Span], length: int) -> None:
         raise ValueError(f"words leave a gap: none covers [{at}, {length})")
     if at > length:
         raise ValueError(f"word [{words[-1].start}, {at}) ends after the text ({length} characters)")
+
+
+def cover_space(words: Iterable[Span], text: str) -> list[Span]:
+    """The words in their order, and between them a word of its own for each run of white space that none covers."""
+    covering: list[Span] = []
+    at = 0
+    for word in [*sorted(words), None]:
+        start = len(text) if word is None else word.start
+        if text[at:start].isspace():
+            covering.append(Span(at, start, WORD, None, text[at:start]))
+        if word is not None:
+            covering.append(word)
+            at = word.end
+    return covering
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ WORD = "WORD"  # the label of a word whose part of speech is not known
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """The characters [start, end) of a text and their label; where they are known, its probability and its text.
+    """The characters [start, end) of a text and their label; where they are known, its probability (`score`) and text.
 
     Spans are compared, and sorted, by start, end and label.
     """
@@ -27,6 +27,7 @@ class Span:
             raise ValueError(f"a span needs 0 <= start < end, not [{self.start}, {self.end})")
 
     def shifted(self, by: int) -> Span:
+        """The same span, this many characters further right."""
         return Span(self.start + by, self.end + by, self.label, self.score, self.text)
 
     def as_dict(self) -> dict[str, object]:

@@ -160,6 +160,7 @@ class Vectors:
 
     @property
     def width(self) -> int:
+        """The numbers in a vector."""
         return int(self.matrix.shape[1])
 
 

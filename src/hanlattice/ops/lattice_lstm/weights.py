@@ -26,6 +26,7 @@ class LatticeLSTMWeights(NamedTuple):
 
     @property
     def hidden(self) -> int:
+        """H, the width of a state."""
         return int(self.link_hidden.shape[0])
 
 

@@ -104,7 +104,8 @@ def test_names_of_the_api_page_exist() -> None:
 
 def test_every_error_is_on_the_api_page() -> None:
     kinds = {name for name, thing in vars(errors).items() if isinstance(thing, type) and issubclass(thing, Exception)}
-    assert set(re.findall(r"^\| `(\w+Error)`", read("docs/api.md"), flags=re.MULTILINE)) == kinds - {"HanlatticeError"}
+    named = re.findall(r"^\| `(\w+(?:Error|Warning))`", read("docs/api.md"), flags=re.MULTILINE)
+    assert set(named) == kinds - {"HanlatticeError"}
 
 
 def _module(name: str) -> ModuleType | None:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def test_lines_and_their_ends_are_the_text(text):
 @pytest.mark.parametrize(
     ("body", "line", "says"),
     [
-        (b"\xff", 1, "not UTF-8: byte 0xff at byte 1 of the line; convert the file to UTF-8"),
+        (b"\xff", 1, "not UTF-8: byte 0xff at byte 1 of the line; convert the file to UTF-8, or"),
         ("好\nab".encode() + b"\xb0\xa1\n", 2, "byte 0xb0 at byte 3 of the line"),  # GBK
         (b"ok\n\n" + "好".encode()[:2] + b"\n", 3, "byte 0xe5 at byte 1 of the line"),
         (b"\xed\xa0\x80", 1, "byte 0xed at byte 1"),  # a surrogate in UTF-8's clothes
@@ -104,9 +105,25 @@ def test_a_whole_text_is_its_lines(tmp_path, body):
 
 
 @given(st.binary(max_size=20))
-def test_any_bytes_come_back_with_surrogateescape(body):
-    lines = [line for _, line in decode_lines(io.BytesIO(b"x" + body + b"x"), "x", errors="surrogateescape")]
-    assert "\n".join(lines).encode("utf-8", "surrogateescape") == (b"x" + body + b"x").replace(b"\r\n", b"\n")
+def test_any_bytes_are_lines_and_what_cannot_be_read_is_named(body):
+    body = b"x" + body + b"x"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lines = list(decode_lines(io.BytesIO(body), "f", "utf-8", strict=False))
+    expected = body.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    assert [line for _, line in lines] == expected
+    raw = body.split(b"\n")
+    bad = [at for at, line in enumerate(raw, start=1) if not is_utf8(line)]
+    named = [str(each.message).split()[0] for each in caught]
+    assert named == [f"f:{at}:" for at in bad[:3]] + (["f:"] if len(bad) > 3 else [])
+
+
+def is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def test_lines_are_read_as_they_are_wanted(tmp_path):
@@ -145,10 +162,10 @@ def test_what_opens_and_cannot_be_read_is_told_with_its_line(tmp_path):
         list(decode_lines(file, "f"))
 
     class Torn(io.BytesIO):
-        def __next__(self) -> bytes:
-            return super().__next__() if self.tell() < 4 else self._fail()
+        def read1(self, size: int | None = -1) -> bytes:
+            return super().read1(4)
 
-        def _fail(self) -> bytes:
+        def __next__(self) -> bytes:
             raise OSError(errno.EIO, "Input/output error")
 
     lines = decode_lines(Torn(b"a\nb\nc\n"), "torn")

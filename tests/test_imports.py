@@ -32,6 +32,7 @@ FLOORS = (
     ("text", "config"),
     ("events", "extras"),
     ("files",),
+    ("charset",),
     ("errors",),
 )
 FLOOR = {unit: floor for floor, units in enumerate(FLOORS) for unit in units}

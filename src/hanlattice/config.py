@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from hanlattice.charset import find_encoding
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.files import read_lines
 
@@ -36,6 +37,10 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "share": (lambda v: 0 <= v < 1, "at least 0 and below 1"),
     "half": (lambda v: 0 <= v <= 0.5, "at least 0 and at most 0.5"),
     "percent": (lambda v: 0 <= v <= 100, "from 0 to 100"),
+    "encoding": (
+        lambda v: find_encoding(v) is not None,
+        "auto, or an encoding such as gb18030 or big5",
+    ),
     "segmenter": (bool, "rjieba, gold, seg or the folder of a segmentation model"),
     "seed": (lambda v: 0 <= v < 1 << 63, "from 0 to 2⁶³ − 1"),
 }
@@ -71,6 +76,7 @@ class DataConfig:
     learn: str = _setting(
         "spans", choices=("spans", "words")
     )  # words: a segmenter whose words have the corpus's labels
+    encoding: str = _setting("auto", "encoding")  # of these files; auto finds UTF-8, UTF-16, GB18030 and Big5
     more: str = ""  # further sentences to train on, such as those of `hanlattice vote`; never used as dev
     holdout: float = _setting(0.0, "half")  # the share of train that serves as dev when there is no dev file
     holdout_from: str = _setting("all", choices=("all", "end"))  # evenly spread, or the last sentences
@@ -561,7 +567,7 @@ def _merged(below: Mapping[str, Any], own: Mapping[str, Any]) -> Tree:
 
 def _read_toml(path: Path) -> Tree:
     try:
-        return tomllib.loads("\n".join(line for _, line in read_lines(path)))
+        return tomllib.loads("\n".join(line for _, line in read_lines(path, "utf-8")))
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
         raise ConfigError([f"not TOML: {error}"], str(path)) from None
 

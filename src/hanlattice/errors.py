@@ -33,6 +33,10 @@ class TagError(InputError):
     pass
 
 
+class InputWarning(UserWarning):
+    """What was noticed in a file that could still be read; the command line prints it as a note."""
+
+
 class OutputError(HanlatticeError):
     pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import hashlib
@@ -9,54 +10,151 @@ import io
 import os
 import secrets
 import stat
-from collections import deque
+import warnings
 from collections.abc import Iterable, Iterator
-from io import BufferedReader
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
-from hanlattice.errors import InputError, OutputError
+from hanlattice.charset import AUTO, ENOUGH, MARKS, SAMPLE, UTF8, called, check_encoding, guess, is_wide
+from hanlattice.errors import InputError, InputWarning, OutputError
 
-BOM = b"\xef\xbb\xbf"
+BOM = codecs.BOM_UTF8
+_SHOWN = 3  # unreadable lines of a file that are named one by one
+_default = AUTO
 
 
-def read_lines(path: str | Path, *, errors: str = "strict") -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line without its end) of a UTF-8 file. Only LF and CRLF end a line; a BOM is dropped.
+def use_encoding(name: str) -> str:
+    """From now on files of this process are read in this encoding, unless a caller says another; 'auto' finds out."""
+    global _default
+    _default = check_encoding(name)
+    return _default
 
-    Bytes that are not UTF-8 are an InputError that names line and byte, unless `errors` is 'surrogateescape'.
+
+def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, line without its end) of a text file. Only LF and CRLF end a line; a BOM is dropped.
+
+    `encoding` is 'auto' or a name; without it, what `use_encoding` said. Bytes that are no text in it are an InputError
+    that names the line.
     """
     with opening(path) as file:
-        yield from decode_lines(file, path, errors=errors)
+        yield from decode_lines(file, path, encoding)
 
 
-def decode_lines(file: BinaryIO, name: str | Path, *, errors: str = "strict") -> Iterator[tuple[int, str]]:
-    """What `read_lines` does, for a binary stream that is already open (standard input, an xz file)."""
-    number, raw = 0, b""
+def decode_lines(
+    file: BufferedIOBase | BinaryIO, name: str | Path, encoding: str | None = None, *, strict: bool = True
+) -> Iterator[tuple[int, str]]:
+    """What `read_lines` does, for a binary stream that is already open (standard input, an xz file).
+
+    With 'auto' a byte order mark decides, or else what has arrived, and while that is little, also what comes. If not
+    `strict`, unreadable bytes become U+FFFD, and an InputWarning names the line.
+    """
+    number, raw, bad = 0, b"", 0
+    stream = cast(BufferedReader, file)
+    codec = _default if encoding is None else check_encoding(encoding)
     try:
-        for number, raw in enumerate(file, start=1):
-            if number == 1:
-                raw = raw.removeprefix(BOM)
-                if not raw:  # a byte order mark and nothing else: no line at all
-                    return
+        if not (head := _head(stream)):
+            return
+        mark, codec = next(((mark, found) for mark, found in MARKS if head.startswith(mark)), (b"", codec))
+        lines = _raw_lines(head.removeprefix(mark), stream, codec)
+        reading = _Guess(name, head) if codec == AUTO else None
+        for number, raw in enumerate(lines, start=1):
+            chosen = codec if reading is None else reading.codec(raw)
             raw = raw.removesuffix(b"\r\n" if raw.endswith(b"\r\n") else b"\n")
-            yield number, raw.decode("utf-8", errors)
-    except UnicodeDecodeError as error:
-        byte = raw[error.start]
-        message = f"not UTF-8: byte 0x{byte:02x} at byte {error.start + 1} of the line; convert the file to UTF-8"
-        raise InputError(message, name, number) from None
+            try:
+                line = raw.decode(UTF8 if is_wide(chosen) else chosen)
+            except UnicodeDecodeError as error:
+                message = _unreadable(error, chosen)
+                if strict:
+                    raise InputError(message, name, number) from None
+                if (bad := bad + 1) <= _SHOWN:
+                    warn(f"{message}; what cannot be read is U+FFFD", name, number)
+                line = raw.decode(UTF8 if is_wide(chosen) else chosen, "replace")
+            yield number, line
+        if bad > _SHOWN:
+            warn(f"{bad - _SHOWN:,} more lines with bytes that cannot be read", name)
     except OSError as error:
         raise InputError(f"cannot read: {reason(error)}", name, number + 1) from None
 
 
-def read_text(path: str | Path) -> str:
+class _Guess:
+    """The encoding of the lines as they come: that of the head, and of later lines while few had Chinese in them."""
+
+    def __init__(self, name: str | Path, head: bytes) -> None:
+        self.name, self.found, self.left, self.seen = name, UTF8, len(head), b""
+        self._decide(head)
+
+    def codec(self, raw: bytes) -> str:
+        self.left -= len(raw)
+        if len(self.seen) < ENOUGH and not raw.isascii():
+            self.seen += raw
+            if self.left < 0:
+                self._decide(self.seen)
+        return self.found
+
+    def _decide(self, sample: bytes) -> None:
+        found = guess(sample)
+        if found not in (UTF8, self.found):
+            warn(f"read as {called(found)}; --encoding names another", self.name)
+        self.found = found
+
+
+def _head(file: BufferedReader) -> bytes:
+    """What has arrived, and at least as much as decides whether it is a byte order mark."""
+    head = more = file.read1(SAMPLE)
+    while more and any(len(head) < len(mark) and mark.startswith(head) for mark, _ in MARKS):
+        more = file.read1(SAMPLE)
+        head += more
+    return head
+
+
+def _raw_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]:
+    """The lines of a stream with their ends, of which `head` has been read; what `is_wide` becomes UTF-8."""
+    if is_wide(codec):
+        yield from _narrow_lines(head, file, codec)
+        return
+    *whole, rest = head.split(b"\n")
+    yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest + file.readline()
+    yield from file
+
+
+def _narrow_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]:
+    """Lone surrogates, and half a code unit at the end, become bytes that are not UTF-8."""
+    decoder, rest, chunk = codecs.getincrementaldecoder(codec)("surrogatepass"), b"", head or file.read1(SAMPLE)
+    while chunk:
+        *whole, rest = (rest + decoder.decode(chunk).encode(UTF8, "surrogatepass")).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+        chunk = file.read1(SAMPLE)
+    try:
+        rest += decoder.decode(b"", final=True).encode(UTF8, "surrogatepass")
+    except UnicodeDecodeError:
+        rest += b"\xff"
+    if rest:
+        yield rest
+
+
+def _unreadable(error: UnicodeDecodeError, codec: str) -> str:
+    where = "" if is_wide(codec) else f": byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the line"
+    return f"not {called(codec)}{where}; convert the file to UTF-8, or name its encoding with --encoding"
+
+
+def warn(message: str, path: str | Path, line: int | None = None) -> None:
+    """An InputWarning about a file; the command line prints it as a note."""
+    warnings.warn(str(InputError(message, path, line)), InputWarning, stacklevel=2)
+
+
+def read_text(path: str | Path, encoding: str | None = None) -> str:
     """The lines of `read_lines` with LF between, read at once, which is quicker; errors are the same, line and all."""
     with opening(path) as file:
         content = file.read()
-    try:
-        return content.removeprefix(BOM).decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        deque(decode_lines(io.BytesIO(content), path), maxlen=0)  # it says where
-        raise
+    codec = _default if encoding is None else check_encoding(encoding)
+    mark, codec = next(((mark, found) for mark, found in MARKS if content.startswith(mark)), (b"", codec))
+    if codec in (AUTO, UTF8):
+        with contextlib.suppress(UnicodeDecodeError):
+            return content.removeprefix(mark).decode(UTF8).replace("\r\n", "\n")
+    return "".join(f"{line}\n" for _, line in decode_lines(io.BytesIO(content), path, encoding))
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def test_the_options_are_those_of_the_recipe_with_its_defaults():
     names = [option.name for option in dataclasses.fields(Recipe)]
     assert sorted(HELP) == sorted(names)
     assert {name: given[name].default for name in names} == dataclasses.asdict(Recipe())
-    assert sorted(given) == sorted([*names, "files", "out", "direction", "resume"])
+    assert sorted(given) == sorted([*names, "files", "out", "direction", "resume", "encoding"])
 
 
 def test_vectors_to_begin_with_are_reported(text, tmp_path):

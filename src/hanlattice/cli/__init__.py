@@ -6,13 +6,17 @@ import errno
 import io
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, cast
 
 import typer
 
 from hanlattice import __version__
-from hanlattice.errors import HanlatticeError
+from hanlattice.cli.console import note
+from hanlattice.errors import HanlatticeError, InputWarning
 from hanlattice.extras import how_to_install
 from hanlattice.files import reason
 from hanlattice.text.display import visible
@@ -74,7 +78,8 @@ def main() -> None:
     _open_streams()
     try:
         try:
-            code = _run()
+            with _noted_warnings():
+                code = _run()
         finally:
             sys.stdout.flush()  # here a full disk can still be reported
     except HanlatticeError as error:
@@ -104,6 +109,24 @@ def _open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _noted_warnings() -> Iterator[None]:
+    """What is noticed in a file is printed as a note, once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", InputWarning)
+        show, seen = warnings.showwarning, set[str]()
+
+        def shown(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if not issubclass(category, InputWarning):
+                show(message, category, *place)
+            elif str(message) not in seen:
+                seen.add(str(message))
+                note(str(message))
+
+        warnings.showwarning = cast(Any, shown)
+        yield
 
 
 def _run() -> int:

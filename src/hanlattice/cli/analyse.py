@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hanlattice.cli.console import find_named
+from hanlattice.cli.console import Encoding, find_named
 from hanlattice.cli.tag import (
     FormatOption,
     MinScore,
@@ -57,6 +57,7 @@ def analyse(
     lexicon: Lexicons = None,
     trust: Trust = None,
     text: IsText = False,
+    encoding: Encoding = "auto",
     batch_size: BatchSize = None,
     device: Device = "cpu",
     fast: Fast = False,

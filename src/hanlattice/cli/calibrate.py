@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from hanlattice.cli.console import find_named, note, show_tables
+from hanlattice.cli.console import Encoding, find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
 from hanlattice.cli.texts import Decode, different
 from hanlattice.data.jsonl import to_json
@@ -44,6 +44,7 @@ def calibrate(
     plot: Annotated[Path | None, typer.Option(help="Draw it: .svg or .png (needs the extra plot).")] = None,
     format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    encoding: Encoding = "auto",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:

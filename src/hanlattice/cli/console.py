@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from hanlattice.files import use_encoding
 from hanlattice.text.display import visible
 
 if TYPE_CHECKING:
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from hanlattice.evaluation.report import Table
+
+Encoding = Annotated[
+    str,
+    typer.Option(
+        callback=use_encoding,
+        help="Of the files that are read: auto (UTF-8, UTF-16 with its mark, GB18030, Big5), or a name such as gbk.",
+    ),
+]
 
 
 def note(*texts: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hanlattice.cli.console import note, show_tables
+from hanlattice.cli.console import Encoding, note, show_tables
 from hanlattice.cli.texts import different
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known, resolve
@@ -64,6 +64,7 @@ def stats(
     ] = None,
     format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    encoding: Encoding = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """What labelled files contain: sentences, characters, entities or words by label and length, illegal tags."""

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from hanlattice.cli.console import find_named, note, show_tables
+from hanlattice.cli.console import Encoding, find_named, note, show_tables
 from hanlattice.cli.score import show_scores
 from hanlattice.cli.texts import Decode, Lexicons, Trust, add_words, check_trust
 from hanlattice.data.download import resolve
@@ -43,6 +43,7 @@ def evaluate(
         str, typer.Option(help="auto, columns, segmented or jsonl; auto goes by the suffix, and then by the model.")
     ] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    encoding: Encoding = "auto",
     train: Annotated[
         str | None,
         typer.Option(help="For a segmenter: the file of the training words; without it, the one it was trained on."),

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from hanlattice.cli.console import Encoding
 from hanlattice.cli.texts import (
     Decode,
     Device,
@@ -56,6 +57,7 @@ def explain(
     ] = False,
     out: Out = None,
     text: IsText = False,
+    encoding: Encoding = "auto",
     device: Device = "cpu",
 ) -> None:
     """Show why: the lattice of each text, the share that every word has of the cells, and what was found."""

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
-from hanlattice.cli.console import note
+from hanlattice.cli.console import Encoding, note
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.raw import RawText
@@ -34,6 +34,7 @@ def gazetteer(
     ] = "met",
     format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    encoding: Encoding = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Keep the words of a vector file that occur in corpora, and show how much of the corpora they cover.

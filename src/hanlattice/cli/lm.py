@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hanlattice.cli.console import Encoding
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.files import decode_lines
@@ -46,6 +47,7 @@ def score(
     file: Annotated[
         list[Path] | None, typer.Option("--file", "-f", help="Raw text: plain, gz or xz. May be repeated.")
     ] = None,
+    encoding: Encoding = "auto",
     direction: Annotated[Direction | None, typer.Option(help="Without it, every direction in the folder.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line of text, and one for all of them at the end.")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hanlattice.cli.console import find_named, note, show_tables
+from hanlattice.cli.console import Encoding, find_named, note, show_tables
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
@@ -44,6 +44,7 @@ def mistakes(
     ] = None,
     format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl; also of --train.")] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES; also of --train.")] = "auto",
+    encoding: Encoding = "auto",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a report in Markdown too.")] = None,
     as_json: Annotated[
         Path | None, typer.Option("--json", help="Write everything, with all sentences, to this file too.")

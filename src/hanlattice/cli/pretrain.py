@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hanlattice.cli.console import EventMeter, make_console
+from hanlattice.cli.console import Encoding, EventMeter, make_console
 from hanlattice.cli.pretrain_lm import pretrain_lm
 from hanlattice.data.download import resolve
 from hanlattice.files import shown
@@ -46,6 +46,7 @@ def vectors(
     cbow: Annotated[bool, typer.Option("--cbow", help="Context predicts unit; without it, skip-gram.")] = False,
     threads: Annotated[int, typer.Option(min=1, max=256, help="With 1, the result is the same bit for bit.")] = 1,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random numbers.")] = 1,
+    encoding: Encoding = "auto",
     device: Annotated[str | None, typer.Option(help="Where --model runs: cpu, the default, or cuda.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run after its last complete epoch.")
@@ -70,6 +71,7 @@ def subwords(
     size: Annotated[int, typer.Option(min=1, max=MOST_PIECES, help="Most pieces of two characters or more.")] = 20_000,
     longest: Annotated[int, typer.Option(min=2, max=LONGEST_PIECE, help="Most characters in a piece.")] = 4,
     min_count: Annotated[int, typer.Option(min=1, max=LARGEST_COUNT, help="How often a merged pair must occur.")] = 5,
+    encoding: Encoding = "auto",
     parallel: Annotated[bool, typer.Option("--parallel", help="Use all cores; the result is the same.")] = False,
 ) -> None:
     """Make a lexicon of subwords by byte-pair encoding over characters, with the frequency of each."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from hanlattice.cli.console import EventMeter, make_console
+from hanlattice.cli.console import Encoding, EventMeter, make_console
 from hanlattice.cli.lm import Direction, by_character
 from hanlattice.data.download import resolve
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
@@ -32,6 +32,7 @@ def pretrain_lm(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
+    encoding: Encoding = "auto",
     start_from: Annotated[Path | None, _option("start_from", "--from")] = Recipe.start_from,
     vectors: Annotated[str | None, _option("vectors")] = None,
     unit: Annotated[str | None, _option("unit")] = Recipe.unit,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hanlattice.cli.console import Encoding
 from hanlattice.cli.texts import (
     BatchSize,
     Device,
@@ -45,6 +46,7 @@ def segment(
     trust: Trust = None,
     out: Out = None,
     text: IsText = False,
+    encoding: Encoding = "auto",
     batch_size: BatchSize = None,
     device: Device = "cpu",
     fast: Fast = False,

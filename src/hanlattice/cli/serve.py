@@ -87,7 +87,7 @@ def serve(
 
 
 def _token(path: Path) -> str:
-    token = next((line.strip() for _, line in read_lines(path)), "")
+    token = next((line.strip() for _, line in read_lines(path, "utf-8")), "")
     if not token or not token.isascii() or not token.isprintable():
         raise InputError("the first line must be the token, in ASCII", path, 1)
     return token

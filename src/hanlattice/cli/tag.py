@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanlattice.cli.console import Encoding
 from hanlattice.cli.texts import (
     BatchSize,
     Decode,
@@ -71,6 +72,7 @@ def tag(
     decode: Decode = None,
     lexicon: Lexicons = None,
     text: IsText = False,
+    encoding: Encoding = "auto",
     batch_size: BatchSize = None,
     device: Device = "cpu",
     fast: Fast = False,

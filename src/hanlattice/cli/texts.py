@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
+import os
 import sys
 from bisect import bisect_left
 from collections import deque
@@ -11,17 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from hanlattice.cli.console import find_named, note
 from hanlattice.errors import InputError
-from hanlattice.files import check_output, decode_lines, read_lines, shown, writing
+from hanlattice.files import check_output, decode_lines, opening, shown, writing
 from hanlattice.models import check_decode, model_files
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.display import visible
 from hanlattice.text.lexicon import LONGEST, read_words
+from hanlattice.text.normal import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from hanlattice.predict import Predictor
@@ -179,7 +182,7 @@ def _is_typed(inputs: Sequence[str]) -> bool:
 
 def _write(file: IO[bytes], results: Iterable[str], flush: bool) -> None:
     for result in results:
-        file.write(result.encode("utf-8", "surrogateescape"))
+        file.write(result.encode("utf-8"))
         if flush:
             file.flush()
     file.flush()
@@ -189,14 +192,25 @@ def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
     """What an argument stands for: standard input, a file, or the text itself."""
     is_text = is_text or not given  # Path("") is the current folder
     if not is_text and given == "-":
-        return lambda: (line for _, line in decode_lines(sys.stdin.buffer, "standard input", errors="surrogateescape"))
+        return lambda: _lines(sys.stdin.buffer, "standard input")
     if not is_text and _is_file(given):
         if Path(given).is_dir():
             raise InputError("it is a folder; give the files in it", given)
-        return lambda: (line for _, line in read_lines(given, errors="surrogateescape"))
+        return lambda: _file_lines(given)
     if not is_text and _looks_like_a_path(given):
         raise InputError("there is no such file; if it is a text, add --text", given)
+    if LONE_SURROGATE.search(given):  # bytes of an argument that are not in the encoding of the terminal
+        return lambda: _lines(io.BytesIO(os.fsencode(given)), "the text")
     return lambda: iter(given.split("\n"))
+
+
+def _lines(file: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[str]:
+    return (line for _, line in decode_lines(file, name, strict=False))
+
+
+def _file_lines(path: str) -> Iterator[str]:
+    with opening(path) as file:
+        yield from _lines(file, path)
 
 
 def _is_file(given: str) -> bool:

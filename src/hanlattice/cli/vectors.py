@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from hanlattice.cli.console import Encoding
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.raw import RawText
@@ -56,6 +57,7 @@ def check(
     format: Annotated[
         str, typer.Option(help="Of the corpora: auto (.txt, .gz and .xz are raw), raw, columns, segmented or jsonl.")
     ] = "auto",
+    encoding: Encoding = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Check a vector file: whether it is sound, what it contains, and how much of a corpus it covers.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from hanlattice.cli.console import find_named, make_console
+from hanlattice.cli.console import Encoding, find_named, make_console
 from hanlattice.cli.texts import Device
 from hanlattice.files import shown
 from hanlattice.text.display import counted, visible
@@ -26,6 +26,7 @@ def vote(
     ] = None,
     characters: Annotated[int, typer.Option(min=0, help="Draw so many from each file, at random; 0 is all.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of that draw.")] = 1,
+    encoding: Encoding = "auto",
     device: Device = "cpu",
 ) -> None:
     """Label raw text with the spans that more than half of several models find, to train one model on."""

@@ -41,11 +41,11 @@ class _Block(NamedTuple):
     tags: tuple[str, ...]
 
 
-def read_columns(path: str | Path, scheme: str = "auto") -> Corpus:
+def read_columns(path: str | Path, scheme: str = "auto", encoding: str | None = None) -> Corpus:
     """Read a column file. IOB1 becomes BIO with a notice; tags that fit nothing are an error that names the line."""
     if scheme not in ("auto", "IOB1", *SCHEMES):
         raise InputError(f"no tag scheme is called {scheme!r}: expected auto, {', '.join(SCHEMES)} or IOB1")
-    blocks = list(_blocks(path))
+    blocks = list(_blocks(path, encoding))
     _check_tags(blocks, path, scheme)
     found = detect_scheme(block.tags for block in blocks) if scheme == "auto" else scheme
     words, notices = _words(blocks, path)
@@ -101,8 +101,8 @@ def format_columns(text: str, spans: Iterable[Span], scheme: str = "BMES", words
     return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True))
 
 
-def _blocks(path: str | Path) -> Iterator[_Block]:
-    for is_blank, lines in groupby(read_lines(path), key=lambda line: not line[1].strip(" \t")):
+def _blocks(path: str | Path, encoding: str | None) -> Iterator[_Block]:
+    for is_blank, lines in groupby(read_lines(path, encoding), key=lambda line: not line[1].strip(" \t")):
         if not is_blank:
             rows = [(number, *_split(line, path, number)) for number, line in lines]
             (first, *_), *columns = zip(*rows, strict=True)

@@ -26,19 +26,26 @@ def suffix_format(path: str | Path) -> str | None:
 
 
 def read_corpus(
-    path: str | Path, *, format: str = "auto", scheme: str = "auto", otherwise: str = "columns", learn: str = "spans"
+    path: str | Path,
+    *,
+    format: str = "auto",
+    scheme: str = "auto",
+    otherwise: str = "columns",
+    learn: str = "spans",
+    encoding: str | None = None,
 ) -> Corpus:
     """Read `path`; with format 'auto' its suffix decides, or, for a suffix without a format such as .txt, `otherwise`.
 
     `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file. With
-    `learn` 'words' the spans of a sentence are its gold words, whose labels are parts of speech.
+    `learn` 'words' the spans of a sentence are its gold words, whose labels are parts of speech. `encoding` is that of
+    `files.read_lines`.
     """
     path = Path(path)
     chosen = (suffix_format(path) or otherwise) if format == "auto" else format
     if chosen not in FORMATS:
         raise InputError(f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}")
     others = {"segmented": read_segmented, "jsonl": read_jsonl}
-    corpus = others[chosen](path) if chosen in others else read_columns(path, scheme)
+    corpus = others[chosen](path, encoding) if chosen in others else read_columns(path, scheme, encoding)
     if not corpus.sentences:
         raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
     return _learning_words(corpus, path) if learn == "words" else corpus

@@ -24,10 +24,10 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _CONTROLS = re.compile("[\x7f-\x9f]")  # JSON allows them unescaped, but terminals obey them
 
 
-def read_jsonl(path: str | Path) -> Corpus:
+def read_jsonl(path: str | Path, encoding: str | None = None) -> Corpus:
     """Read and check every line. Blank lines are skipped, and so are empty texts, with a notice."""
     sentences, empty = [], 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, encoding):
         if not line.strip():
             continue
         try:

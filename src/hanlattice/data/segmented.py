@@ -15,9 +15,9 @@ from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.spans import WORD, Span
 
 
-def read_segmented(path: str | Path) -> Corpus:
+def read_segmented(path: str | Path, encoding: str | None = None) -> Corpus:
     """Each line becomes a Sentence whose text is its words joined and whose spans, labelled WORD, are the words."""
-    lines = (line.split() for _, line in read_lines(path))
+    lines = (line.split() for _, line in read_lines(path, encoding))
     return Corpus(tuple(from_words(words) for words in lines if words))
 
 

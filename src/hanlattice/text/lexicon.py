@@ -322,9 +322,9 @@ class Lexicon:
         """One word a line, UTF-8; a TAB follows where the line could be taken for jieba's `word freq tag`."""
         write_words(path, self)
 
-    def load(self, path: str | Path) -> int:
+    def load(self, path: str | Path, encoding: str | None = None) -> int:
         """Add the words of a file: one a line, `word TAB anything`, or jieba's `word freq tag`. How many were new."""
-        text = read_text(path)
+        text = read_text(path, encoding)
         if not self.size and (matcher := _plain_words(text)):
             with self._lock:
                 self._text, self._lines = text, text.count("\n")

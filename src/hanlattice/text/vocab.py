@@ -58,7 +58,7 @@ class Vocab:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocab:
-        symbols = read_text(path).split("\n")
+        symbols = read_text(path, "utf-8").split("\n")
         if not symbols[-1]:  # the last line ends with a line end
             del symbols[-1]
         for at, line in enumerate(symbols):

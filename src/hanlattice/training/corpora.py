@@ -62,9 +62,10 @@ def read_corpora(config: DataConfig) -> Corpora:
             path = resolve(file)
             if name == "more":  # which may come in another format and scheme than the others
                 otherwise = "columns" if config.format == "auto" else config.format
-                corpora[name] = read_corpus(path, otherwise=otherwise, learn=config.learn)
+                form = {"otherwise": otherwise}
             else:
-                corpora[name] = read_corpus(path, format=config.format, scheme=config.scheme, learn=config.learn)
+                form = {"format": config.format, "scheme": config.scheme}
+            corpora[name] = read_corpus(path, learn=config.learn, encoding=config.encoding, **form)
             digests[name] = sha256(path)
     train = without_empty(corpora["train"])[: config.limit or None]
     dev, test, more = (without_empty(corpora[name]) if name in corpora else () for name in ("dev", "test", "more"))
@@ -178,7 +179,7 @@ def _training_sentences(model: Model, name: str, notes: list[str]) -> tuple[Sent
     if not data.train:
         raise InputError(f"the configuration of {name} names no training file")
     path = resolve(data.train)
-    corpus = read_corpus(path, format=data.format, scheme=data.scheme, learn=data.learn)
+    corpus = read_corpus(path, format=data.format, scheme=data.scheme, learn=data.learn, encoding=data.encoding)
     notes += [f"train: {notice}" for notice in corpus.notices]
     digest = model.data.get("train", {}).get("sha256")
     if digest and digest != sha256(path):

@@ -11,7 +11,7 @@ import torch
 from hanlattice.predict import Predictor, load
 from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.training.loop import train
-from tests.made import made_config, write_language_model, write_made
+from tests.made import made_config, write_language_model, write_made, write_transformer
 from tests.pretrain.lm.made import tiny, write_text
 
 hypothesis.settings.register_profile("project", max_examples=40, deadline=None, derandomize=True)
@@ -48,6 +48,12 @@ def char_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained language model. Nobody writes into it."""
     return write_language_model(tmp_path_factory.mktemp("lm"))
+
+
+@pytest.fixture(scope="session")
+def transformer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random transformer. Nobody writes into it."""
+    return write_transformer(tmp_path_factory.mktemp("transformer"))
 
 
 @pytest.fixture(scope="session")

@@ -96,6 +96,32 @@ def write_language_model(folder: Path, seed: int = 0, hidden: int = 6) -> Path:
     return folder
 
 
+TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "##c", "ab", "3", "##3", "33", "##33", "i", "##phone", "。")
+
+
+def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **settings: Any) -> Path:
+    """A tiny random transformer in Hugging Face's layout, over the made corpus's characters."""
+    import transformers
+    from safetensors.torch import save_file
+
+    made = sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES))) - set("{}PL3。"))
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
+    sizes |= {"embedding_size": 6} if kind == "electra" else {}
+    sizes |= {"vocab_size": len(TOKENS) + len(made), "max_position_embeddings": 34}
+    config = transformers.AutoConfig.for_model(
+        kind, **(sizes | settings), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    torch.manual_seed(seed)
+    model = transformers.AutoModel.from_config(config)
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)  # the library's own make all states alike
+    folder.mkdir(parents=True, exist_ok=True)
+    config.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in (*TOKENS, *made)), "utf-8")
+    save_file({f"{kind}.{name}": tensor for name, tensor in model.state_dict().items()}, folder / "model.safetensors")
+    return folder
+
+
 def made_tree(folder: Path, **changes: Any) -> dict[str, dict[str, Any]]:
     """The settings that learn the made corpus; `train__epochs=2` changes one of them."""
     tree: dict[str, dict[str, Any]] = {

@@ -60,7 +60,7 @@ def test_several_problems_at_once(tmp_path):
         "train.lr must be a number, not 'fast'",
         "train.seed must be a whole number, not True",
         "train.clip must be 0 or more, not -1.0",
-        "model.encoder must be one of lattice, char, word (did you mean lattice?), not 'latice'",
+        "model.encoder must be one of lattice, char, word, none (did you mean lattice?), not 'latice'",
     ]
 
 
@@ -70,7 +70,7 @@ def test_one_problem_is_singular():
 
 
 def test_nothing_near_lists_what_is_known():
-    known = "data, chars, bichars, words, subwords, segment, softwords, pools, lm, model, train, compare"
+    known = "data, chars, bichars, words, subwords, segment, softwords, pools, lm, transformer, model, train, compare"
     with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
     with pytest.raises(
@@ -249,6 +249,7 @@ def test_words_come_from_one_file(tmp_path):
 
 
 WORD, LATTICE = "[model]\nencoder = 'word'\n", "model.encoder=lattice"
+NONE = "[transformer]\nmodel = 'm'\n[model]\nencoder = 'none'\n"
 GIVEN = [  # (what a file says, what mends it, the setting that is unused without it)
     ("[train]\nmomentum = 0.9\n", "train.optimizer=sgd", "train.momentum"),
     ("[train]\ndecay = 0.05\n", "train.schedule=inverse", "train.decay"),
@@ -267,6 +268,23 @@ GIVEN = [  # (what a file says, what mends it, the setting that is unused withou
     ("[lm]\ndropout = 0.5\n", "lm.model=m", "lm.dropout"),
     ("[lm]\ncache = false\n", "lm.model=m", "lm.cache"),
     ("[lm]\ncache = true\n", "lm.model=m", "lm.cache"),
+    *(
+        (f"[transformer]\n{key} = {value}\n", "transformer.model=m", f"transformer.{key}")
+        for key, value in {
+            "frozen": "true",
+            "lr": 1e-5,
+            "warmup": 0.2,
+            "layer_decay": 0.9,
+            "window": 99,
+            "overlap": 9,
+            "dropout": 0.2,
+            "bf16": "false",
+        }.items()
+    ),
+    *(
+        (f"[model]\nencoder = 'none'\n{key} = 2\n", "model.encoder=char", f"model.{key}")
+        for key in ("hidden", "layers")
+    ),
     ("[train]\nbackend = 'batched'\n[model]\nencoder = 'char'\n", LATTICE, "train.backend"),
     ("[train]\nbackend = 'auto'\n" + WORD, LATTICE, "train.backend"),
     ("[train]\nmissing_words = 0.1\n" + WORD, LATTICE, "train.missing_words"),
@@ -283,6 +301,9 @@ ON = [
     (WORD + "bichar = true\n", "model.char_features=lstm", "model.bichar"),
     (WORD + "paper_vocab = true\n", "model.char_features=lstm", "model.paper_vocab"),
     (WORD + "[lm]\nmodel = 'm'\n", "model.char_features=cnn", "lm.model"),
+    (WORD + "[transformer]\nmodel = 'm'\n", "model.char_features=cnn", "transformer.model"),
+    (NONE + "bichar = true\n", "model.encoder=char", "model.bichar"),
+    (NONE + "softword = true\n", "model.encoder=char", "model.softword"),
     (WORD + "softword = true\n", "model.encoder=char", "model.softword"),
     ("[model]\nchar_features = 'lstm'\n", "model.encoder=word", "model.char_features"),
     ("[softwords]\npos = true\n", "model.softword=true", "softwords.pos"),
@@ -293,6 +314,19 @@ ON = [
     ("[model]\nencoder = 'char'\ncell = 'tanh'\ncoupled = true\n", "model.cell=lstm", "model.coupled"),
     ("[model]\nsoftword = true\n[segment]\nby = 'seg'\n[softwords]\npos = true\n", "segment.by=gold", "softwords.pos"),
 ]
+
+
+def test_settings_of_a_transformer_that_contradict_each_other(tmp_path):
+    path = config_file(tmp_path, "[data]\ntrain = 't'\ndev = 'd'\n[model]\nencoder = 'none'\n")
+    assert problems_of(path, complete=True) == [
+        "transformer.model must name a transformer, since with model.encoder=none there is no other input"
+    ]
+    assert problems_of(path, "transformer.model=m", "transformer.frozen=true", "transformer.lr=1e-5") == [
+        "transformer.lr is unused with transformer.frozen, which is not trained: remove it"
+    ]
+    assert problems_of(path, "transformer.model=m", "transformer.window=128", complete=True) == [
+        "transformer.overlap must be smaller than transformer.window, else windows do not get on in a text"
+    ]
 
 
 def test_only_a_lattice_is_coupled_unless_it_is_said(tmp_path):
@@ -349,7 +383,8 @@ def test_an_unused_switch_prevents_a_training_wherever_it_comes_from(tmp_path, b
     (problem,) = problems_of(path)
     assert problem.startswith(f"{setting} is unused ")
     assert complete_problems(path) == [problem]
-    off = {"lm.model": "", "model.char_features": "none", "model.first_layer": "lattice"}.get(setting, "false")
+    values = {"model.char_features": "none", "model.first_layer": "lattice", "lm.model": "", "transformer.model": ""}
+    off = values.get(setting, "false")
     assert read_config(path, [f"{setting}={off}"], complete=True)
 
 

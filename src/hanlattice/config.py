@@ -35,6 +35,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "even": (lambda v: 0 < v <= 1 << 16 and v % 2 == 0, "an even number from 2 to 65,536"),
     "count": (lambda v: 0 <= v < float("inf"), "0 or more"),
     "share": (lambda v: 0 <= v < 1, "at least 0 and below 1"),
+    "factor": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
     "half": (lambda v: 0 <= v <= 0.5, "at least 0 and at most 0.5"),
     "percent": (lambda v: 0 <= v <= 100, "from 0 to 100"),
     "encoding": (
@@ -145,10 +146,25 @@ class LmConfig:
 
 
 @dataclass(frozen=True)
+class TransformerConfig:
+    """A pre-trained transformer whose states stand beside the character embedding, or alone before the CRF."""
+
+    model: str = ""  # a folder in Hugging Face's layout, or a name on its hub
+    frozen: bool = False  # do not train it: a mixture of its layers is learnt instead
+    lr: float = _setting(4e-5, "positive")  # its own learning rate, of its top layer
+    warmup: float = _setting(0.1, "share")
+    layer_decay: float = _setting(1.0, "factor")  # each layer's rate, as a share of the rate of the layer above it
+    window: int = _setting(0, "count")  # characters that it reads at once; 0: as many as it has positions for
+    overlap: int = _setting(128, "count")  # characters that two windows of a longer text share, at least
+    dropout: float = _setting(0.1, "share")  # on its states
+    bf16: bool = True  # train it with rounded factors on a GPU
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """The architecture."""
 
-    encoder: str = _setting("lattice", choices=("lattice", "char", "word"))
+    encoder: str = _setting("lattice", choices=("lattice", "char", "word", "none"))
     sources: str = _setting("words", choices=SOURCES)  # what the lattice holds
     char_features: str = _setting("none", choices=FEATURES)  # what a word model makes of a word's characters
     char_width: int = _setting(50, "even")  # of those features
@@ -177,6 +193,7 @@ class TrainConfig:
 
     epochs: int = _setting(50, "positive")
     batch_size: int = _setting(8, "positive")
+    accumulate: int = _setting(1, "positive")  # parts of a batch that are computed one after the other, to save memory
     optimizer: str = _setting("adamw", choices=("adamw", "sgd"))
     lr: float = _setting(1.5e-3, "positive")
     schedule: str = _setting("linear", choices=("constant", "inverse", "linear"))
@@ -216,14 +233,16 @@ class Config:
     softwords: SoftwordsConfig = field(default_factory=SoftwordsConfig)
     pools: PoolsConfig = field(default_factory=PoolsConfig)
     lm: LmConfig = field(default_factory=LmConfig)
+    transformer: TransformerConfig = field(default_factory=TransformerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     compare: CompareConfig = field(default_factory=CompareConfig)
 
     @property
     def reads_characters(self) -> bool:
-        """Whether characters are an input at all: a word model may see whole words alone."""
-        return self.model.encoder != "word" or self.model.char_features != "none"
+        """Whether characters have vectors: a word model may see whole words alone, without encoder none are needed."""
+        without = {"none": True, "word": self.model.char_features == "none"}
+        return not without.get(self.model.encoder, False)
 
     @property
     def lattice_sources(self) -> tuple[WordsConfig, ...]:
@@ -370,6 +389,8 @@ USED_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
     "data.holdout_from": ("data.holdout", ()),
     **{f"{section}.norm": (f"{section}.vectors", ()) for section in EMBEDDINGS},
     **{f"lm.{key}": ("lm.model", ()) for key in ("dim", "norm", "dropout", "cache")},
+    **{f"transformer.{f.name}": ("transformer.model", ()) for f in dataclasses.fields(TransformerConfig)[1:]},
+    **{f"model.{key}": ("model.encoder", ("lattice", "char", "word")) for key in ("hidden", "layers")},
     "model.sources": ("model.encoder", ("lattice",)),
     "model.first_layer": ("model.encoder", ("lattice",)),
     "model.char_width": ("model.char_features", FEATURES[1:]),
@@ -402,6 +423,10 @@ def _unused_settings(config: Config, given: Mapping[str, Any]) -> Iterator[Probl
         if setting in asked and not (used or (setting == "train.backend" and config.runs_lattice)):
             needed = other + (f"={' or '.join(choices)}" if choices else "")
             yield Problem(setting, f"{setting} is unused without {needed}: remove it, or set {other}", (other,))
+    for key in ("lr", "warmup", "layer_decay"):
+        if f"transformer.{key}" in asked and config.transformer.frozen:
+            message = f"transformer.{key} is unused with transformer.frozen, which is not trained: remove it"
+            yield Problem(f"transformer.{key}", message, ("transformer.frozen",))
     for section in EMBEDDINGS:
         if f"{section}.dim" in asked and getattr(config, section).vectors:
             message = f"{section}.dim is unused with {section}.vectors, which have their own width: remove one of them"
@@ -410,8 +435,10 @@ def _unused_settings(config: Config, given: Mapping[str, Any]) -> Iterator[Probl
 
 def _unused_switches(config: Config) -> Iterator[Problem]:
     model, is_word_model = config.model, config.model.encoder == "word"
-    blind = not config.reads_characters
+    bare, blind = model.encoder == "none", not config.reads_characters
     alone = "with model.encoder=word alone, which reads no characters: switch it off, or set model.char_features"
+    if bare:
+        alone = "with model.encoder=none, which reads the transformer alone: switch it off, or choose char or lattice"
     segmented = "with model.encoder=word, whose words are the segmentation: switch it off, or choose char or lattice"
     characters = model.char_features != "none" and not is_word_model
     parts = config.softwords.pos and not model.softword
@@ -423,6 +450,8 @@ def _unused_switches(config: Config) -> Iterator[Problem]:
         ("model.bichar", model.bichar and blind, alone),
         ("model.paper_vocab", model.paper_vocab and blind, alone),
         ("lm.model", config.lm.model and blind, alone),
+        ("transformer.model", config.transformer.model and blind and not bare, alone),
+        ("model.softword", model.softword and bare, alone),
         ("model.softword", model.softword and is_word_model, segmented),
         ("model.char_features", characters, "without model.encoder=word: set it to none, or choose word"),
         ("model.pools", model.pools and no_lattice, lattice),
@@ -449,6 +478,12 @@ def _missing_settings(config: Config) -> Iterator[Problem]:
     if data.dev and data.holdout:
         message = "data.holdout and data.dev both say what serves as dev: give one of them"
         yield Problem("data.holdout", message, ("data.dev",))
+    if 0 < config.transformer.window <= config.transformer.overlap:
+        message = "transformer.overlap must be smaller than transformer.window, else windows do not get on in a text"
+        yield Problem("transformer.overlap", message, ("transformer.window",))
+    if config.model.encoder == "none" and not config.transformer.model:
+        message = "transformer.model must name a transformer, since with model.encoder=none there is no other input"
+        yield Problem("transformer.model", message, ("model.encoder",))
     yield from (missing_words(source) for source in config.lattice_sources if not (source.vectors or source.lexicon))
     is_word_model = config.model.encoder == "word"
     if is_word_model and config.words.lexicon:

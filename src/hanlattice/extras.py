@@ -21,6 +21,8 @@ _BROUGHT_BY = {
     "gensim": "pretrain",
     "tokenizers": "pretrain",
     "pyarrow": "corpus",
+    "transformers": "transformers",
+    "huggingface_hub": "transformers",
     **dict.fromkeys(("starlette", "uvicorn", "prometheus_client", "httptools"), "serve"),
 }
 

@@ -44,7 +44,15 @@ def test_it_says_what_the_model_is(lattice_folder, made):
 
 def test_as_json(lattice_folder, char_folder):
     facts = json.loads(hanlattice("info", "--json", lattice_folder).text)
-    assert facts.keys() == OLD | {"model", "bigrams", "segmenter", "bigram vectors", "subwords", "subword vectors"}
+    assert facts.keys() == OLD | {
+        "model",
+        "bigrams",
+        "segmenter",
+        "bigram vectors",
+        "subwords",
+        "subword vectors",
+        "transformer",
+    }
     assert facts["encoder"] == "lattice"
     assert facts["model"] == "lattice LSTM–CRF"
     assert facts["labels"] == ["LOC", "PER"]

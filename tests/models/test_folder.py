@@ -509,7 +509,7 @@ def test_the_language_model_can_come_from_another_folder(made, lm_folder, tmp_pa
     config = made_config(made, lm__model=str(copied), model__hidden=4)
     model = load_model(write_untrained(tmp_path / "a", config, sentences(6, 1)))
     shutil.rmtree(copied)
-    save_frame(tmp_path / "b", model.config, model.indexer, model.data, lm=tmp_path / "a" / "lm")
+    save_frame(tmp_path / "b", model.config, model.indexer, model.data, source=tmp_path / "a")
     save_weights(tmp_path / "b", model.tagger.state_dict(), {})
     texts = ["王小明在青石镇工作。"]
     again = load_model(tmp_path / "b")
@@ -529,7 +529,9 @@ def test_no_pickle_anywhere():
                 banned = names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
                 assert not banned or file.parent == SOURCE / "data", f"{file}:{node.lineno}"
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
-                assert node.attr not in ("load", "save"), f"{file}:{node.lineno}"
+                weights_only = text.count("torch.load(") == text.count("weights_only=True") == 1
+                is_known = file == SOURCE / "models" / "transformer.py" and weights_only and node.attr == "load"
+                assert node.attr not in ("load", "save") or is_known, f"{file}:{node.lineno}"
             if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
                 assert isinstance(node.value, ast.Constant), f"{file}:{node.lineno}"
                 assert node.value.value is False, f"{file}:{node.lineno}"

@@ -22,7 +22,7 @@ def settings(**changes: Any) -> TrainConfig:
 
 
 def rates(config: TrainConfig, steps: int = 5) -> list[float]:
-    return [learning_rate(config, step, steps) for step in range(steps * config.epochs)]
+    return [learning_rate(config, step, steps, config.lr, config.warmup) for step in range(steps * config.epochs)]
 
 
 def test_constant_stays():

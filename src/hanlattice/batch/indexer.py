@@ -16,6 +16,7 @@ from hanlattice.text.boundaries import CUT, SPACED, Unspaced, names_without_spac
 from hanlattice.text.lattice import Ints, Lattice, cells
 from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
+from hanlattice.text.pieces import Pieces
 from hanlattice.text.segmenter import Cuts, Segmenter
 from hanlattice.text.sentence import Sentence, check_words
 from hanlattice.text.spans import Span
@@ -55,7 +56,7 @@ def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
 
 
 PART = 1 << 19  # characters that are matched at a time: bounds the memory of matching
-BICHARS, POSITIONS, POS, JOINTS = "bichars", "positions", "pos", "joints"  # the extra ids of a character
+BICHARS, POSITIONS, POS, JOINTS, PIECES = "bichars", "positions", "pos", "joints", "pieces"  # extra ids of a character
 
 GoldWords = tuple[Span, ...] | None
 
@@ -74,6 +75,7 @@ class Indexer:
     words: Vocab | None = None
     pos: Vocab | None = None  # parts of speech
     subwords: Lexicon | None = None  # of a lattice with both; their ids come first
+    pieces: Pieces | None = None  # the transformer's
 
     @property
     def cuts(self) -> bool:
@@ -130,6 +132,8 @@ class Indexer:
         plain = np.delete(codes, ends)  # without the line ends in between
         cuts = self.segmenter(texts, words) if self.segmenter else None
         extra = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
+        if self.pieces is not None:
+            extra[PIECES] = self.pieces(plain, lengths, solid.offsets)
         if cuts is not None and self.words is None:
             extra |= self._softwords(cuts)
         matches = self._matches(codes, lengths)

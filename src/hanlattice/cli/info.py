@@ -87,6 +87,7 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "word vectors": vectors.get("words") or "random" if known["words"] else "none",
         "subword vectors": vectors.get("subwords") or "random" if known["subwords"] else "none",
         "language model": vectors.get("lm") or "none",
+        "transformer": vectors.get("transformer") or "none",
         "data": dict(model.data),
         "scores": dict(model.scores),
         "config": model.config.as_dict(),

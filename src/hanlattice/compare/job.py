@@ -158,9 +158,9 @@ def _training_rate(run: Run, seconds: float) -> Rate:
     with closing(prefetch(run.make_batch, places, PACE[device.type][0])) as batches:
 
         def step() -> None:
-            batch = next(batches)
-            run.training.step(partial(tagger_gradients, run.tagger, batch))
-            lengths.append(batch.lattice.lengths)
+            parts = next(batches)
+            run.training.step(partial(tagger_gradients, run.tagger, *parts))
+            lengths.extend(part.lattice.lengths for part in parts)
 
         warm = call_times(step, WARM, device, seconds)
         calls = max(FEW, math.ceil(seconds / max(1e-6, statistics.median(warm[-FEW:]))))

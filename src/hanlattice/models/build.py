@@ -21,6 +21,7 @@ from hanlattice.models.language_model import load_language_model
 from hanlattice.models.modules import Tables, assemble
 from hanlattice.models.segmenter import make_segmenter
 from hanlattice.models.tagger import Tagger
+from hanlattice.models.transformer import find_transformer, read_transformer
 from hanlattice.models.vocabs import Vocabs, make_indexer
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.lexicon import Lexicon
@@ -60,8 +61,11 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     if lm is not None and lm.cutter is not None:
         expected = "a tagger takes one of characters, which `hanlattice pretrain lm` makes without --unit word"
         raise InputError(f"lm.model: this is a language model of words; {expected}", config.lm.model)
+    transformer = read_transformer(find_transformer(config.transformer.model)) if config.transformer.model else None
+    if transformer is not None:
+        vocabs.pieces = transformer.pieces
     indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm, config.train.device)
-    tagger = assemble(config, indexer, tables, lm, config.train.backend)
+    tagger = assemble(config, indexer, tables, lm, config.train.backend, transformer=transformer)
     return Built(tagger, indexer, tuple(notices))
 
 

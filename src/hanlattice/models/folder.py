@@ -38,16 +38,18 @@ from hanlattice.text.vocab import Vocab
 FORMAT = 1
 EXACT, FAST = "auto-fp32", "auto"  # how a loaded model computes its lattice LSTM
 CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
+TRANSFORMER = "transformer"
 WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
 _COMPOSER = "composer."  # the prefix of the names of its tensors
 BEFORE = "before_packing"  # among a packed model's scores, those of the model as trained
 USUAL_BAR = 0.4  # of a model without scores
-FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM)  # what does not change while the model trains
+# What does not change while the model trains.
+FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM, TRANSFORMER)
 
 
 @dataclass(frozen=True)
 class Model:
-    """`tagger` is the runtime's on a CPU; on a GPU, with a language model and while it is trained, torch's."""
+    """`tagger` is the runtime's on a CPU; on a GPU, with a language model or transformer and in training, torch's."""
 
     tagger: AnyTagger
     indexer: Indexer
@@ -104,12 +106,13 @@ def save_frame(
     config: Config,
     indexer: Indexer,
     data: Mapping[str, Any],
-    lm: Path | None = None,
+    source: Path | None = None,
     segmenter: Mapping[str, Any] | None = None,
 ) -> None:
     """Write everything but the weights: what does not change while the model trains.
 
-    The language model is copied from where the configuration says, or from `lm`, so that the folder can be moved.
+    Language model and transformer are copied from where the configuration says, or from the model in `source`, so that
+    the folder can be moved. The transformer's weights are with the others.
     `segmenter` is what cut the training text; without it, the one that the configuration names, as it is now.
     """
     vocabs = {CHARS: indexer.vocab, WORDS: indexer.words, BIGRAMS: indexer.bichars, SPEECH: indexer.pos}
@@ -127,9 +130,15 @@ def save_frame(
 
         names += [f"{LM}/{name}" for name in language_model_files()]
         for name in language_model_files():
-            source = (lm or Path(config.lm.model)) / name
-            with opening(source) as file, writing(folder / LM / name, binary=True) as copy:
+            lm = source / LM if source else Path(config.lm.model)
+            with opening(lm / name) as file, writing(folder / LM / name, binary=True) as copy:
                 shutil.copyfileobj(file, copy)
+    if config.transformer.model:
+        from hanlattice.models.transformer import FILES, find_transformer, save_transformer_frame
+
+        names += [f"{TRANSFORMER}/{name}" for name in FILES]
+        there = source / TRANSFORMER if source else find_transformer(config.transformer.model)
+        save_transformer_frame(there, folder / TRANSFORMER)
     record: dict[str, Any] = {
         "format": FORMAT,
         "config": config.as_dict(),
@@ -161,8 +170,8 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     """Read a model folder, check all of it, and return the model, ready to tag.
 
     On a GPU it finds what it finds on a CPU, since it multiplies in float32 there too. `fast` rounds the factors of
-    the lattice LSTM's products: on a GPU to bf16, as training does, on a CPU to 8 bits. With `modules` it has the
-    modules of torch on a CPU too.
+    the lattice LSTM's products, and of a transformer's: on a GPU to bf16, as training does, on a CPU to 8 bits, where
+    it is not for transformers. With `modules` it has the modules of torch on a CPU too.
     """
     folder, kind = Path(folder), device_kind(device)
     place = None if kind == "cpu" else find_device(device)
@@ -173,7 +182,13 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
         _check_tags(tags, scheme)
         _check_files(folder, config, record["files"])
         vocabs = _load_vocabs(folder, record["files"])
-        lm = None
+        lm = transformer = None
+        if config.transformer.model:
+            extra("torch")
+            from hanlattice.models.transformer import make_transformer
+
+            transformer = make_transformer(folder / TRANSFORMER)
+            vocabs.pieces = transformer.pieces
         if config.lm.model:
             extra("torch")
             from hanlattice.models.language_model import load_language_model
@@ -181,8 +196,8 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
             lm = load_language_model(folder / LM)
     except (ConfigError, InputError) as error:
         raise ModelError(f"{folder}: {error}") from None
-    if fast and not config.runs_lattice:
-        raise InputError("fast is for lattice models, and this is not one", folder)
+    if fast and not (config.runs_lattice or (transformer is not None and place is not None)):
+        raise InputError("fast is for lattice models, and for transformers on a GPU, and this is neither", folder)
     arrays, metadata = load_arrays(folder / WEIGHTS)
     check_numbers(arrays, folder / WEIGHTS)
     composer = _take_composer(arrays, folder)
@@ -190,13 +205,16 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     tagger: AnyTagger
     try:
         check_types(arrays)
-        if place is None and lm is None and not modules:
+        if place is None and lm is None and transformer is None and not modules:
             tagger = restore_arrays(config, indexer, arrays, folder, fast)
         else:
             extra("torch")
             from hanlattice.models.modules import restore
 
-            tagger = restore(config, indexer, arrays, folder, lm, FAST if fast else EXACT).to(place or "cpu").eval()
+            tagger = restore(config, indexer, arrays, folder, lm, FAST if fast else EXACT, transformer)
+            tagger = tagger.to(place or "cpu").eval()
+            if tagger.transformer is not None:
+                tagger.transformer.bf16 = fast
     except (LookupError, RuntimeError, ValueError) as error:
         raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
     width = None if tagger.lexicon is None else tagger.lexicon.dim
@@ -239,6 +257,7 @@ def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
         WORDS: model.encoder == "word",
         BIGRAMS: model.bichar,
         SPEECH: model.softword and config.softwords.pos,
+        f"{TRANSFORMER}/config.json": config.transformer.model != "",
     }
     for name, is_wanted in wanted.items():
         if is_wanted and name not in names:

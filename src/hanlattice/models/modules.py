@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from hanlattice.models.compress import expanded
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel
 from hanlattice.models.schema import check_fit
 from hanlattice.models.tagger import Encoder, Tagger
-from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, WordLSTM
+from hanlattice.models.transformer import Transformer
+from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, NoEncoder, WordLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
@@ -46,8 +48,9 @@ def assemble(
     lm: LanguageModel | None,
     backend: str = "auto",
     fresh: bool = True,
+    transformer: Transformer | None = None,
 ) -> Tagger:
-    """The modules around existing tables and language model; not `fresh` where weights are loaded afterwards."""
+    """The modules around existing tables and pre-trained models; not `fresh` where weights are loaded afterwards."""
     model, chars = config.model, None
     dim = sum(table.dim for table in tables.beside.values())
     if tables.chars is not None:
@@ -58,6 +61,10 @@ def assemble(
         ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
         states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
         dim += config.lm.dim
+    read = None
+    if transformer is not None:
+        read = transformer.states(config.transformer)
+        dim += read.dim
     words: WordEmbedding | TwoSources | None = tables.words
     if tables.words is not None and tables.subwords is not None:
         words = TwoSources(tables.words, tables.subwords)
@@ -69,11 +76,13 @@ def assemble(
         dim += pools.dim
     encoder = _encoder(config, dim, words, backend, fresh)
     crf = CRF(indexer.tags, indexer.scheme)
-    return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside, pools)
+    return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside, pools, read)
 
 
 def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool) -> Encoder:
     model = config.model
+    if model.encoder == "none":
+        return NoEncoder(dim)
     if model.encoder == "word":
         assert words is not None
         features = FEATURES[model.char_features](dim, model.char_width) if model.char_features in FEATURES else None
@@ -96,15 +105,22 @@ def _char_layer(model: ModelConfig, dim: int, backend: str, fresh: bool) -> Laye
 
 
 def restore(
-    config: Config, indexer: Indexer, arrays: Mapping[str, Array], folder: Path, lm: LanguageModel | None, backend: str
+    config: Config,
+    indexer: Indexer,
+    arrays: Mapping[str, Array],
+    folder: Path,
+    lm: LanguageModel | None,
+    backend: str,
+    transformer: Transformer | None = None,
 ) -> Tagger:
     """The tagger of a folder's weights. A LookupError or RuntimeError says what does not fit."""
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in expanded(arrays).items()}
     tables = _tables(config, indexer, tensors)
     check_rows(_counts(tables), indexer, folder)
-    check_fit(lambda: assemble(config, indexer, tables, lm, backend, fresh=False), tensors)
+    make = partial(assemble, config, indexer, tables, lm, backend, fresh=False, transformer=transformer)
+    check_fit(make, tensors)
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training do not depend on when this happens
-        tagger = assemble(config, indexer, tables, lm, backend, fresh=False)
+        tagger = make()
     tagger.load_state_dict(tensors)
     return tagger
 

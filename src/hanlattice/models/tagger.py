@@ -1,4 +1,4 @@
-"""Tagger: embeddings → encoder → CRF, as a module of torch, for training, GPUs and language models.
+"""Tagger: embeddings → encoder → CRF, as a module of torch, for training, GPUs, language models and transformers.
 
 On a CPU `runtime/tagger.py` does the same without torch.
 """
@@ -12,26 +12,27 @@ import torch
 from torch import Tensor, nn
 
 from hanlattice.batch import Batch, Examples
-from hanlattice.batch.indexer import JOINTS, Places
-from hanlattice.nn.baselines import WordLSTM
+from hanlattice.batch.indexer import JOINTS, PIECES, Places
+from hanlattice.nn.baselines import NoEncoder, WordLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Layer, Stack
+from hanlattice.nn.transformer import TransformerStates
 from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.ops.packing import covered
 from hanlattice.runtime.constraints import boost, constrain
 from hanlattice.text.lattice import Ints
 
-Encoder = Layer | WordLSTM | Stack
+Encoder = Layer | WordLSTM | Stack | NoEncoder
 
 
 class Tagger(nn.Module):
     """From a batch to a loss or to tags: of characters, or of words if the encoder reads words.
 
-    `chars` is None for a model that reads only whole words, `words` for one that reads none, `lm` for one without a
-    language model. `beside` has the tables for further ids of each character, by their names in the batch; `pools`
-    the words over each character.
+    `chars` is None for a model that reads only whole words or the transformer alone, `words` for one that reads none,
+    `lm` and `transformer` for one without a language model or transformer. `beside` has the tables for further ids of
+    each character, by their names in the batch; `pools` the words over each character.
     """
 
     def __init__(
@@ -44,9 +45,10 @@ class Tagger(nn.Module):
         lm: LanguageModelStates | None = None,
         beside: Mapping[str, CharEmbedding | WordEmbedding] | None = None,
         pools: WordPools | None = None,
+        transformer: TransformerStates | None = None,
     ) -> None:
         super().__init__()
-        self.lm, self.pools = lm, pools
+        self.lm, self.pools, self.transformer = lm, pools, transformer
         self.chars, self.words, self.encoder, self.crf = chars, words, encoder, crf
         self.beside = nn.ModuleDict(beside or {})
         self.dropout = nn.Dropout(dropout)
@@ -114,14 +116,13 @@ class Tagger(nn.Module):
     def inputs(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """What the encoder reads of characters, [B, T, D], and of words, [W, E].
 
-        A character has its own vector, those of its further ids, the pools of words, and the language model's states.
+        A character has its own vector, those of its further ids, the pools of words, and the states of the language
+        model and the transformer.
         """
         batch = self._here(batch)
         rows = None if self.words is None else self.words.rows(batch.words)
         word_x = None if rows is None or self.words is None else self.words.drop(rows)
-        if self.chars is None:
-            return None, word_x
-        parts: list[Tensor] = [self.chars(batch.chars)]
+        parts: list[Tensor] = [] if self.chars is None else [self.chars(batch.chars)]
         for name, table in self.beside.items():
             if name not in batch.extra_ids:
                 raise ValueError(f"this tagger has vectors for {name}, and the batch has no {name}")
@@ -136,7 +137,13 @@ class Tagger(nn.Module):
                     raise ValueError("this tagger has a language model, and the batch has no symbols or states for it")
                 states = self.lm.states(batch.symbols, batch.lengths)
             parts.append(self.lm(states))
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2), word_x
+        if self.transformer is not None:
+            if PIECES not in batch.extra_ids:
+                raise ValueError("this tagger has a transformer, and the batch has no pieces for it")
+            parts.append(self.transformer(batch.extra_ids[PIECES], batch.lengths, batch.lattice.lengths))
+        if len(parts) < 2:
+            return (parts[0] if parts else None), word_x
+        return torch.cat(parts, dim=2), word_x
 
     def loss(self, batch: Batch) -> Tensor:
         """[B]: the negative log likelihood of each sentence's gold tags."""

@@ -9,6 +9,7 @@ from hanlattice.batch import Indexer
 from hanlattice.config import Config
 from hanlattice.models.segmenter import make_segmenter
 from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.pieces import Pieces
 from hanlattice.text.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Vocabs:
     bichars: Vocab | None = None
     words: Vocab | None = None
     pos: Vocab | None = None
+    pieces: Pieces | None = None
 
 
 def make_indexer(
@@ -45,4 +47,5 @@ def make_indexer(
         words=vocabs.words,
         pos=vocabs.pos,
         subwords=vocabs.subwords,
+        pieces=vocabs.pieces,
     )

@@ -1,4 +1,4 @@
-"""The encoders beside the lattice: the character LSTM and RNN, the word LSTM, and what a word's characters say."""
+"""The encoders beside the lattice: character LSTM and RNN, word LSTM, what a word's characters say, and none."""
 
 from __future__ import annotations
 
@@ -53,6 +53,17 @@ class CharRNN(CharLSTM):
     """The same as a plain RNN, h_j = tanh(W x_j + U h_{j−1} + b): what the LSTM set out from."""
 
     kind = nn.RNN
+
+
+class NoEncoder(nn.Module):
+    """x [B, T, D] as it is: what a transformer says needs no encoder."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.width = dim
+
+    def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
+        return x
 
 
 class Features(nn.Module):

@@ -45,6 +45,7 @@ def _head(folder: Path, model: Model) -> list[str]:
     for source, lexicon in zip(config.lattice_sources, lexicons, strict=True):
         counts.append(f"{len(lexicon):,} {source.called} in the lexicon")
     counts += [] if indexer.words is None else [f"{len(indexer.words) - 1:,} words"]
+    counts += [] if indexer.pieces is None else [f"{len(indexer.pieces):,} pieces of the transformer"]
     counts += [] if indexer.segmenter is None else [f"text cut by {config.segment.by}"]
     packed = []
     if "packed" in model.data:
@@ -56,7 +57,8 @@ def _head(folder: Path, model: Model) -> list[str]:
         "",
         f"A {kind_of(config)} made with hanlattice. It {does}.",
         "",
-        f"- {config.model.hidden} hidden units a direction, {indexer.scheme} tags, seed {config.train.seed}",
+        f"- {'' if config.model.encoder == 'none' else f'{config.model.hidden} hidden units a direction, '}"
+        f"{indexer.scheme} tags, seed {config.train.seed}",
         f"- {', '.join(counts)}",
         *packed,
         f'- use it: `hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
@@ -68,6 +70,8 @@ def kind_of(config: Config) -> str:
     model = config.model
     cell = "tanh RNN" if model.encoder == "char" and model.cell == "tanh" else "LSTM"
     kind = f"{'character' if model.encoder == 'char' else model.encoder} {cell}–CRF"
+    if model.encoder == "none":
+        kind = f"{'frozen ' if config.transformer.frozen else ''}transformer–CRF"
     sources = [source.called for source in config.lattice_sources]
     parts = {" and ".join(sources): "subwords" in sources}
     parts["characters by LSTM"] = model.char_features == "lstm"
@@ -82,6 +86,8 @@ def kind_of(config: Config) -> str:
     parts["the first of characters alone"] = model.encoder == "lattice" and model.first_layer == "char"
     parts["whole words"] = model.whole_words
     parts["a language model"] = bool(config.lm.model)
+    frozen = "a frozen transformer" if config.transformer.frozen else "a transformer"
+    parts[frozen] = bool(config.transformer.model) and model.encoder != "none"
     parts["decoding by span probability"] = model.decode == "spans"
     named = [part for part, there in parts.items() if there]
     return kind + (f" with {', '.join(named)}" if named else "")
@@ -103,7 +109,8 @@ def _data(model: Model) -> list[str]:
         f"Character vectors: {vectors.get('chars') or 'random'}. Bigram vectors: {vectors.get('bichars') or 'none'}. "
         f"Word vectors: {vectors.get('words') or 'none'}. "
         + (f"Subword vectors: {vectors['subwords']}. " if vectors.get("subwords") else "")
-        + f"Language model: {vectors.get('lm') or 'none'}.",
+        + f"Language model: {vectors.get('lm') or 'none'}."
+        + (f" Transformer: {vectors['transformer']}." if vectors.get("transformer") else ""),
     ]
 
 

@@ -49,7 +49,7 @@ class Corpora:
         for source in (config.words,) if config.model.encoder == "word" else config.lattice_sources:
             random = f"random, of {source.lexicon}" if source.lexicon else "random"
             facts["vectors"][source.called] = source.vectors or random
-        facts["vectors"]["lm"] = config.lm.model
+        facts["vectors"] |= {"lm": config.lm.model, "transformer": config.transformer.model}
         return facts
 
 

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hanlattice.batch import Batch, Examples, Indexer
 from hanlattice.batch.buckets import training_batches
 from hanlattice.batch.prefetch import prefetch
@@ -30,6 +32,7 @@ from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.folder import (
     FRAME,
     LM,
+    TRANSFORMER,
     WEIGHTS,
     Model,
     bar_for,
@@ -41,16 +44,20 @@ from hanlattice.models.folder import (
 from hanlattice.models.language_model import language_model_digest
 from hanlattice.models.segmenter import check_segmenter, segmenter_version
 from hanlattice.models.tagger import Tagger
+from hanlattice.models.transformer import find_transformer, transformer_digest
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_gold_words, check_segmented, read_corpora
 from hanlattice.training.lm_cache import with_states
-from hanlattice.training.optim import learning_rate, make_optimizer
+from hanlattice.training.optim import learning_rates, make_optimizer
 from hanlattice.training.step import Progress, Training, tagger_gradients
 
 STATE = "state.safetensors"
 LOG = "log.jsonl"
+LONG = (
+    1.0  # seconds: a state that takes longer to write, such as a transformer's, is not written after each short epoch
+)
 # Batches that are made and sent while the device computes, and seconds between two reads of the loss. Reading it waits
 # for a GPU; a CPU that computes has no time to spare for batches.
 PACE = {"cpu": (0, 0.0), "cuda": (3, 0.25)}
@@ -91,15 +98,22 @@ class Run:
     dev_examples: Examples
     decode: str = "path"
 
-    def make_batch(self, places: Ints) -> Batch:
+    def make_batch(self, places: Ints) -> list[Batch]:
+        """The sentences of a step, in so many parts as are computed one after the other."""
+        parts = np.array_split(places, min(self.config.accumulate, len(places)))
+        return [self._part(part) for part in parts]
+
+    def _part(self, places: Ints) -> Batch:
         seed = (self.config.seed, self.training.progress.epoch, *places[:8])  # a resumed run leaves out the same words
         batch = self.examples.batch(places, self.config.missing_words, seed)
         return self.tagger.prepare(batch.to(self.training.device))  # a thread may have another current device
 
-    def save(self) -> None:
-        """Write the state from which the run can be resumed."""
+    def save(self) -> float:
+        """Write the state from which the run can be resumed, and give the seconds that this took."""
+        started = time.monotonic()
         self.training.progress.log_size = self.log.size
         self.training.save(self.folder / STATE, self.identity)
+        return time.monotonic() - started
 
 
 def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener) -> Run:
@@ -110,7 +124,8 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         check_segmented(config, corpora)
     sentences = [sentence for sentence in corpora.trained_on if not sentence.text.isspace()]  # nothing to learn there
     tagger = built.tagger.to(config.train.device)
-    training = Training(tagger, make_optimizer(tagger, config.train), config.train.clip, config.train.average)
+    optimizer = make_optimizer(tagger, config.train, config.transformer)
+    training = Training(tagger, optimizer, config.train.clip, config.train.average)
     identity = _identity(config, corpora)
     resumed = resume and (folder / STATE).exists()
     if resumed:
@@ -146,22 +161,22 @@ def _examples(config: Config, built: Built, sentences: Sequence[Sentence]) -> Ex
 def _epochs(run: Run) -> None:
     config, tagger, training, progress = run.config, run.tagger, run.training, run.training.progress
     depth, pause = PACE[training.device.type]
-    started, saved, told = time.monotonic() - progress.seconds, time.monotonic(), float("-inf")
+    started, saved, told, took = time.monotonic() - progress.seconds, time.monotonic(), float("-inf"), 0.0
     while progress.epoch < config.epochs and progress.epoch - progress.best_at < (config.patience or float("inf")):
         order = training_batches(run.examples.lengths, config.batch_size, config.seed, progress.epoch)
         tagger.train()
         with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
-            for batch in batches:
-                rate = learning_rate(config, progress.step, len(order))
-                training.step(partial(tagger_gradients, tagger, batch), rate)  # loss, backward, clip, step
-                progress.advance(len(batch), int(batch.lattice.lengths.sum()))
+            for parts in batches:
+                rates = learning_rates(config, training.optimizer, progress.step, len(order))
+                training.step(partial(tagger_gradients, tagger, *parts), rates)  # loss, backward, clip, step
+                progress.advance(sum(map(len, parts)), sum(int(part.lattice.lengths.sum()) for part in parts))
                 progress.seconds = time.monotonic() - started
                 if time.monotonic() - told >= pause:
                     training.record_loss()
                     run.log.tell("step", batches=len(order), **_rates(progress))
                     told = time.monotonic()
                 if time.monotonic() - saved > config.checkpoint_minutes * 60:
-                    run.save()
+                    took = run.save()
                     saved = time.monotonic()
         training.record_loss()
         progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -178,8 +193,9 @@ def _epochs(run: Run) -> None:
         run.log.keep("epoch", dev=report.as_dict()["overall"], **_rates(progress))
         training.reset_loss()
         progress.characters = 0
-        run.save()
-        saved = time.monotonic()
+        if took < LONG or time.monotonic() - saved > 10 * took:
+            took = run.save()
+            saved = time.monotonic()
 
 
 def evaluate(
@@ -245,14 +261,16 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
         raise OutputError(f"{folder} holds a run already: continue it with --resume, or choose another --out")
     for name in half:
         (folder / name).unlink()
-    for part in folder.glob(f"{LM}/.*.part"):
-        part.unlink()
+    for name in (LM, TRANSFORMER):
+        for part in folder.glob(f"{name}/.*.part"):
+            part.unlink()
 
 
 def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same when a run is resumed: settings and the content of data and vectors."""
     others = [sha256(resolve(name)) for name in config.vector_files]
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
+    others += [transformer_digest(find_transformer(config.transformer.model))] if config.transformer.model else []
     others += [segmenter_version(config.segment.by) or ""] if config.segments_by_model else []
     return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
 

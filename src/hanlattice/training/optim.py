@@ -4,40 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hanlattice.config import TrainConfig
+from hanlattice.config import TrainConfig, TransformerConfig
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.nn.transformer import TransformerStates
 
-NOT_DECAYED = (CharEmbedding, WordEmbedding, CRF)  # tables of vectors, wherever in a model they are, and transitions
+# Tables of vectors, wherever in a model they are, and transitions.
+NOT_DECAYED = (CharEmbedding, WordEmbedding, nn.Embedding, CRF)
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors or the CRF."""
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, transformer: TransformerConfig | None = None
+) -> torch.optim.Optimizer:
+    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors or the CRF.
+
+    Each layer of a transformer has groups of its own, with rates by the configuration.
+    """
     spared = {id(p) for module in model.modules() if isinstance(module, NOT_DECAYED) for p in module.parameters()}
-    trained = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.ndim == 2 and id(p) not in spared]
-    chosen = {id(p) for p in matrices}
-    groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if id(p) not in chosen], "weight_decay": 0.0},
-    ]
+    inside = {id(p): depth for m in model.modules() if isinstance(m, TransformerStates) for p, depth in m.depths()}
+    groups: dict[tuple[int, bool], dict[str, Any]] = {}
+    for key in ((-1, True), (-1, False)):  # first the two of all other weights
+        groups[key] = {"peak": config.lr, "warmup": config.warmup, "params": []}
+    for parameter in (p for p in model.parameters() if p.requires_grad):
+        depth = inside.get(id(parameter), -1)
+        key = depth, parameter.ndim == 2 and id(parameter) not in spared
+        if key not in groups:
+            assert transformer is not None
+            peak = transformer.lr * transformer.layer_decay**depth
+            groups[key] = {"peak": peak, "warmup": transformer.warmup, "params": []}
+        groups[key]["params"].append(parameter)
+    for (_, decays), group in groups.items():
+        group["weight_decay"] = config.weight_decay if decays else 0.0
+    return _optimizer([*groups.values()], config)
+
+
+def _optimizer(groups: list[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)
     return torch.optim.AdamW(groups, lr=config.lr, fused=True)
 
 
-def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
-    """The rate of one step (from 0): warm-up first, then the schedule."""
+def learning_rates(
+    config: TrainConfig, optimizer: torch.optim.Optimizer, step: int, steps_per_epoch: int
+) -> list[float]:
+    """The rate of each group in one step (from 0)."""
+    groups = optimizer.param_groups
+    return [learning_rate(config, step, steps_per_epoch, group["peak"], group["warmup"]) for group in groups]
+
+
+def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int, lr: float, warmup: float) -> float:
+    """The rate of one step (from 0): warm-up first, up to `lr`, then the schedule."""
     total = steps_per_epoch * config.epochs
-    if config.schedule == "linear" or step < int(config.warmup * total):
-        return warmup_linear(config.lr, config.warmup, step, total)
+    if config.schedule == "linear" or step < int(warmup * total):
+        return warmup_linear(lr, warmup, step, total)
     if config.schedule == "inverse":
-        return config.lr / (1 + config.decay * (step // steps_per_epoch))
-    return config.lr
+        return lr / (1 + config.decay * (step // steps_per_epoch))
+    return lr
 
 
 def warmup_linear(lr: float, warmup: float, step: int, total: int) -> float:

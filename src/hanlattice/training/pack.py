@@ -13,7 +13,7 @@ from hanlattice.errors import InputError, OutputError
 from hanlattice.files import sha256
 from hanlattice.models.compose import learn_from
 from hanlattice.models.compress import compressed
-from hanlattice.models.folder import BEFORE, LM, Model, load_model, save_frame, save_weights
+from hanlattice.models.folder import BEFORE, Model, load_model, save_frame, save_weights
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import TwoSources
 from hanlattice.text.lexicon import Lexicon
@@ -67,7 +67,7 @@ def pack(
     config = make_config({**without_places(settings), "segment": settings["segment"]})  # a segmenter stays where it is
     data = without_places(data)
     data["packed"] |= {"about": about} if about else {}
-    save_frame(out, config, model.indexer, data, folder / LM, model.segmenter)
+    save_frame(out, config, model.indexer, data, folder, model.segmenter)
     tensors = compressed({name: tensor.numpy() for name, tensor in _module(model).state_dict().items()}, precision)
     trained = model.scores.get(BEFORE, {}) if "packed" in model.data else model.scores
     before = {part: trained[part] for part in (("dev",) if test else ("dev", "test")) if part in trained}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,11 +58,16 @@ class Training:
         self.device: torch.device = self.average.weights[0].device
         self.loss = torch.zeros((), dtype=torch.float64, device=self.device)  # not read at each step: a GPU would wait
 
-    def step(self, add_gradients: Callable[[], Tensor], rate: float | None = None) -> None:
-        """One step. `add_gradients` adds those of the mean loss to the weights', and gives the sum of the losses."""
+    def step(self, add_gradients: Callable[[], Tensor], rate: float | Sequence[float] | None = None) -> None:
+        """One step. `add_gradients` adds those of the mean loss to the weights', and gives the sum of the losses.
+
+        `rate` is one for all, or one for each group of the optimiser's.
+        """
         if rate is not None:
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
+            groups = self.optimizer.param_groups
+            rates = [rate] * len(groups) if isinstance(rate, float) else rate
+            for group, lr in zip(groups, rates, strict=True):
+                group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         loss = add_gradients()
         if self.clip:
@@ -146,8 +151,11 @@ class Training:
         return tensors | {f"carried.{name}": tensor for name, tensor in (carried or {}).items()}
 
 
-def tagger_gradients(tagger: Tagger, batch: Batch) -> Tensor:
-    """Add the gradients of a batch's mean loss to the weights', and give the sum of its losses."""
-    losses = tagger.loss(batch)
-    losses.mean().backward()  # type: ignore[no-untyped-call]
-    return losses.detach().sum()
+def tagger_gradients(tagger: Tagger, *parts: Batch) -> Tensor:
+    """Add the gradients of the mean loss of a batch, which may come in parts, and give the sum of its losses."""
+    total, count = torch.zeros((), device=tagger.output.weight.device), sum(map(len, parts))
+    for part in parts:
+        loss = tagger.loss(part).sum()
+        (loss / count).backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    return total

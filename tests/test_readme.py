@@ -56,6 +56,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with lzma.open(clone / "text.txt.xz", "wt", encoding="utf-8") as file:
         file.writelines(f"{sentence.text}\n" for sentence in sentences(3000, seed=3))
     put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(top)})
+    put_in_cache(top / "cache", "msra", {part: resume / part for part in ("train.bmes", "test.bmes")})
     with pytest.MonkeyPatch.context() as here:
         here.setenv("HANLATTICE_CACHE", str(top / "cache"))
         here.setattr(run, "CONTEXT", SERVER)

@@ -72,7 +72,7 @@ class DataConfig:
     train: str = ""
     dev: str = ""
     test: str = ""
-    format: str = _setting("auto", choices=("auto", "columns", "segmented", "jsonl"))
+    format: str = _setting("auto", choices=("auto", "columns", "segmented", "jsonl", "label-studio", "brat", "spacy"))
     scheme: str = _setting("auto", choices=("auto", "BIO", "IOB1", "BMES", "BIOES"))
     learn: str = _setting(
         "spans", choices=("spans", "words")

@@ -23,6 +23,7 @@ _BROUGHT_BY = {
     "pyarrow": "corpus",
     "transformers": "transformers",
     "huggingface_hub": "transformers",
+    "spacy": "spacy",
     **dict.fromkeys(("starlette", "uvicorn", "prometheus_client", "httptools"), "serve"),
 }
 

@@ -10,10 +10,12 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from hanlattice.data.docbin import tokens_of
 from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError, InputError
+from hanlattice.extras import how_to_install
 from hanlattice.predict import TRUST, Predictor, by_score, load
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.spans import Span
 
 try:
     from spacy.language import Language
@@ -23,7 +25,7 @@ try:
     from spacy.util import registry
     from spacy.vocab import Vocab
 except ImportError:
-    raise HanlatticeError("spacy is not installed, and this needs it: pip install 'hanlattice[spacy]'") from None
+    raise HanlatticeError(how_to_install("spacy")) from None
 
 ALIGNMENTS = ("expand", "contract", "strict", "split")
 DEFAULTS: dict[str, Any] = {
@@ -198,7 +200,7 @@ class HanlatticeTokenizer:
     def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Doc]:
         """Cut many texts together. `nlp.pipe` gives a tokenizer one text at a time, but accepts these documents."""
         documents = self.segmenter.pipe(texts, batch_size or self.batch_size, scores=False)
-        return (self._doc(*_tokens(document)) for document in documents)
+        return (self._doc(*tokens_of(document.text, document.spans)) for document in documents)
 
     def _doc(self, tokens: list[str], spaces: list[bool], tags: list[str]) -> Doc:
         return Doc(self.vocab, tokens, spaces, tags=tags if any(tags) else None)
@@ -220,26 +222,6 @@ class HanlatticeTokenizer:
 
     def from_disk(self, _path: str | Path, **_: Any) -> HanlatticeTokenizer:
         return self
-
-
-def _tokens(document: Document) -> tuple[list[str], list[bool], list[str]]:
-    """Words and runs of white space in order, whether the one space after each belongs to it, and parts of speech."""
-    tokens: list[str] = []
-    spaces: list[bool] = []
-    tags: list[str] = []
-    text, at = document.text, 0
-    words = [(span.start, span.end, "" if span.label == WORD else span.label) for span in document.spans]
-    for start, end, tag in [*words, (len(text), len(text), "")]:
-        if tokens and text.startswith(" ", at):
-            spaces[-1] = True
-            at += 1
-        for token, its_tag in ((text[at:start], ""), (text[start:end], tag)):
-            if token:
-                tokens.append(token)
-                spaces.append(False)
-                tags.append(its_tag)
-        at = end
-    return tokens, spaces, tags
 
 
 if not Doc.has_extension("hanlattice"):

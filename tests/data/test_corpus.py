@@ -49,7 +49,7 @@ def test_what_a_suffix_stands_for(name, format):
 
 
 def test_a_format_that_is_named_decides(tmp_path):
-    for name, body in zip(FORMATS, (COLUMNS, SEGMENTED, JSONL), strict=True):
+    for name, body in zip(FORMATS[:3], (COLUMNS, SEGMENTED, JSONL), strict=True):
         (tmp_path / "a.data").write_text(body, "utf-8")
         assert len(read_corpus(str(tmp_path / "a.data"), format=name)) == 1
     with pytest.raises(InputError, match="no corpus format is called 'xml'"):

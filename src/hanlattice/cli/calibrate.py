@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hanlattice.cli.console import Encoding, find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
-from hanlattice.cli.texts import Decode, different
+from hanlattice.cli.texts import CorpusFormat, Decode, different
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation import calibration
@@ -42,7 +42,7 @@ def calibrate(
         Path | None, typer.Option("--out", "-o", help="Write everything: .json for programs, .md for people.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw it: .svg or .png (needs the extra plot).")] = None,
-    format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
+    format: CorpusFormat = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     encoding: Encoding = "auto",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",

@@ -10,14 +10,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from hanlattice.cli.console import Encoding, note, show_tables
-from hanlattice.cli.texts import different
-from hanlattice.data.corpus import read_corpus
+from hanlattice.cli.texts import CorpusFormat, different
+from hanlattice.data.corpus import check_writable, corpus_files, read_corpus, write_corpus
 from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known, resolve
 from hanlattice.data.jsonl import to_json
+from hanlattice.errors import InputError
 from hanlattice.evaluation.report import Table
 from hanlattice.evaluation.statistics import draw, statistics, tables
 from hanlattice.files import check_output, shown
 from hanlattice.style import check_plot
+from hanlattice.text.display import counted
 
 app = typer.Typer(
     help="Corpora, word vectors and dictionaries that pip can download; statistics of corpora.", no_args_is_help=True
@@ -62,7 +64,7 @@ def stats(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the lengths of sentences: .svg or .png (needs the extra plot).")
     ] = None,
-    format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
+    format: CorpusFormat = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     encoding: Encoding = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -86,6 +88,29 @@ def stats(
         typer.echo(to_json({"train": train and shown(train), "files": found}, indent=2))
     else:
         show_tables(Console(), tables(found))
+
+
+@app.command("convert")
+def convert(
+    files: Annotated[list[str], typer.Argument(help="Labelled files, or folders of brat's, and at last the output.")],
+    format: CorpusFormat = "auto",
+    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    encoding: Encoding = "auto",
+) -> None:
+    """Convert labelled files into one; its suffix says what: .bmes, .bio, .bioes, .seg, .jsonl, .ann or .spacy."""
+    if len(files) < 2:
+        raise InputError("expected a file to read and a file to write: hanlattice data convert in.jsonl out.spacy")
+    *names, last = files
+    paths, out = different(names), Path(last)
+    check_writable(out)
+    for written in (out, out.with_suffix(".txt")) if out.suffix == ".ann" else (out,):
+        check_output(written, [file for path in paths for file in corpus_files(path)])
+    corpora = [read_corpus(path, format=format, scheme=scheme) for path in paths]
+    note(*(notice for corpus in corpora for notice in corpus.notices))
+    sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
+    write_corpus(out, sentences)
+    spans = sum(len(sentence.spans or ()) for sentence in sentences)
+    typer.echo(f"{shown(out)}: {counted(len(sentences), 'sentence')}, {counted(spans, 'span')}")
 
 
 def _size(entry: Known) -> str:

@@ -40,7 +40,11 @@ def evaluate(
     file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
     loose: Annotated[bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")] = False,
     format: Annotated[
-        str, typer.Option(help="auto, columns, segmented or jsonl; auto goes by the suffix, and then by the model.")
+        str,
+        typer.Option(
+            help="auto, columns, segmented, jsonl, label-studio, brat or spacy; auto goes by the suffix, and then by "
+            "the model."
+        ),
     ] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     encoding: Encoding = "auto",

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 
 from hanlattice.cli.console import Encoding, note
+from hanlattice.cli.texts import CorpusFormat
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.raw import RawText
@@ -32,7 +33,7 @@ def gazetteer(
     characters: Annotated[
         str, typer.Option(help="Which single characters to keep: met (those that occur), all or none.")
     ] = "met",
-    format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl.")] = "auto",
+    format: CorpusFormat = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     encoding: Encoding = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,

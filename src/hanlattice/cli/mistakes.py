@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hanlattice.cli.console import Encoding, find_named, note, show_tables
+from hanlattice.cli.texts import CorpusFormat
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
@@ -42,7 +43,7 @@ def mistakes(
     lexicon: Annotated[
         str | None, typer.Option(help="A dictionary or a vector file; without it, the lexicon of B, or else of A.")
     ] = None,
-    format: Annotated[str, typer.Option(help="auto, columns, segmented or jsonl; also of --train.")] = "auto",
+    format: CorpusFormat = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES; also of --train.")] = "auto",
     encoding: Encoding = "auto",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a report in Markdown too.")] = None,

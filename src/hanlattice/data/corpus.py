@@ -1,28 +1,96 @@
-"""Read a corpus in any of the three formats, and hold out a share of it."""
+"""Read a corpus in any of the formats, write one, and hold out a share of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
-from hanlattice.data.columns import read_columns
-from hanlattice.data.jsonl import read_jsonl
-from hanlattice.data.segmented import read_segmented
+from hanlattice.data.brat import brat_files, read_brat, write_brat
+from hanlattice.data.columns import read_columns, write_columns
+from hanlattice.data.docbin import read_docbin, write_docbin
+from hanlattice.data.jsonl import read_jsonl, write_jsonl
+from hanlattice.data.label_studio import read_label_studio
+from hanlattice.data.segmented import read_segmented, write_segmented
 from hanlattice.errors import InputError
+from hanlattice.files import opening, sha256
 from hanlattice.text.sentence import Corpus, Sentence, check_words
 
-__all__ = ["FORMATS", "Corpus", "even_steps", "hold_out", "read_corpus", "suffix_format"]
+__all__ = [
+    "FORMATS",
+    "Corpus",
+    "check_writable",
+    "corpus_digest",
+    "corpus_files",
+    "even_steps",
+    "hold_out",
+    "read_corpus",
+    "suffix_format",
+    "write_corpus",
+]
 
-FORMATS = ("columns", "segmented", "jsonl")
+_READERS: dict[str, Callable[[Path, str | None], Corpus]] = {
+    "segmented": read_segmented,
+    "jsonl": read_jsonl,
+    "label-studio": lambda path, _: read_label_studio(path),  # these tools write UTF-8 and nothing else
+    "brat": lambda path, _: read_brat(path),
+    "spacy": lambda path, _: read_docbin(path),
+}
+FORMATS = ("columns", *_READERS)
 _BY_SUFFIX = {".jsonl": "jsonl", ".json": "jsonl", ".seg": "segmented", ".segmented": "segmented"}
 _BY_SUFFIX |= dict.fromkeys((".bmes", ".bio", ".bioes", ".iob", ".conll"), "columns")
+_BY_SUFFIX |= {".ann": "brat", ".spacy": "spacy"}
+_WRITERS: dict[str, Callable[[Path, Iterable[Sentence]], None]] = {
+    ".bmes": partial(write_columns, scheme="BMES"),
+    ".bio": partial(write_columns, scheme="BIO"),
+    ".bioes": partial(write_columns, scheme="BIOES"),
+    ".seg": write_segmented,
+    ".jsonl": write_jsonl,
+    ".ann": write_brat,
+    ".spacy": write_docbin,
+}
 
 
 def suffix_format(path: str | Path) -> str | None:
     """The corpus format of a file's suffix, if it has one."""
     return _BY_SUFFIX.get(Path(path).suffix.lower())
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a name whose suffix says no format that can be written."""
+    if path.suffix.lower() not in _WRITERS:
+        raise InputError(f"the suffix says what is written: {', '.join(_WRITERS)}, not {path.suffix!r}", path)
+
+
+def write_corpus(path: str | Path, sentences: Iterable[Sentence]) -> None:
+    """Write sentences in the format of the suffix: .bmes, .bio, .bioes, .seg, .jsonl, .ann (brat) or .spacy."""
+    check_writable(Path(path))
+    _WRITERS[Path(path).suffix.lower()](Path(path), sentences)
+
+
+def corpus_files(path: Path) -> list[Path]:
+    """The file itself, or, of brat's, all that belong to it."""
+    return brat_files(path) if path.suffix.lower() == ".ann" or path.is_dir() else [path]
+
+
+def corpus_digest(path: Path) -> str:
+    """The checksum of a corpus: of its file, or of all of them."""
+    digests = [sha256(file) for file in corpus_files(path)]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _found_format(path: Path, otherwise: str) -> str:
+    """By the suffix; a folder is brat's, and a list in JSON is Label Studio's."""
+    if path.is_dir():
+        return "brat"
+    chosen = suffix_format(path) or otherwise
+    if chosen == "jsonl":
+        with opening(path) as file:
+            return "label-studio" if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[") else chosen
+    return chosen
 
 
 def read_corpus(
@@ -41,11 +109,10 @@ def read_corpus(
     `files.read_lines`.
     """
     path = Path(path)
-    chosen = (suffix_format(path) or otherwise) if format == "auto" else format
+    chosen = _found_format(path, otherwise) if format == "auto" else format
     if chosen not in FORMATS:
         raise InputError(f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}")
-    others = {"segmented": read_segmented, "jsonl": read_jsonl}
-    corpus = others[chosen](path, encoding) if chosen in others else read_columns(path, scheme, encoding)
+    corpus = _READERS[chosen](path, encoding) if chosen in _READERS else read_columns(path, scheme, encoding)
     if not corpus.sentences:
         raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
     return _learning_words(corpus, path) if learn == "words" else corpus

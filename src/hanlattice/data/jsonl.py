@@ -3,6 +3,9 @@
 {"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
 
 Where the words are known, "words" lists them in the same way; they cover the text, and a label is a part of speech.
+
+The exports of doccano are read as well: "label" or "labels" with a list [start, end, label] a span, or "entities" with
+"start_offset" and "end_offset"; older ones call the text "data".
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -76,23 +79,41 @@ def to_json(record: object, indent: int | None = None) -> str:
 def from_json_line(line: str) -> Sentence:
     """The checked Sentence of one line; an invalid line is an InputError."""
     try:
-        record = json.loads(line, object_pairs_hook=_no_twins)
+        record = json.loads(line, object_pairs_hook=no_twins)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+    text = record.get("text", record.get("data")) if isinstance(record, dict) else None
+    if not isinstance(text, str):
         raise InputError('expected an object with a string "text" and a list "spans"')
-    if not isinstance(record.get("spans"), list):
-        raise InputError('expected a list "spans" (an empty one when the text has none)')
-    spans = sorted(_span(item, record["text"]) for item in record["spans"])
+    name = next((name for name in ("spans", "label", "labels", "entities") if name in record), "spans")
+    items = record.get(name)
+    if not isinstance(items, list):
+        raise InputError('expected a list "spans", or doccano\'s "label" or "entities" (empty when the text has none)')
+    return make_sentence(text, items if name == "spans" else [*map(_by_name, items)], record.get("words"))
+
+
+def make_sentence(text: str, items: Sequence[Any], words: Any = None) -> Sentence:
+    """The Sentence of a text and of spans as JSON has them; those that overlap or lie outside it are an InputError."""
+    spans = sorted(_span(item, text) for item in items)
     for left, right in pairwise(spans):
         if left == right:
             raise InputError(f"the span {_name(left)} comes twice")
         if right.start < left.end:
-            raise InputError(f"the spans {_name(left)} and {_name(right)} overlap")
-    return Sentence(record["text"], tuple(spans), _words(record.get("words"), record["text"]))
+            raise InputError(f"the spans {_name(left)} and {_name(right)} overlap, and a character has one label")
+    return Sentence(text, tuple(spans), _words(words, text))
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _by_name(item: Any) -> Any:
+    """A span of doccano with our names."""
+    if isinstance(item, list) and len(item) == 3:
+        return dict(zip(("start", "end", "label"), item, strict=True))
+    if isinstance(item, dict) and "start_offset" in item:
+        return {"start": item["start_offset"], "end": item.get("end_offset"), "label": item.get("label")}
+    return item
+
+
+def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json`: an object, none of whose keys may come twice."""
     record = dict(pairs)
     if len(record) != len(pairs):
         twin = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))

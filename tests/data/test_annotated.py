@@ -1,0 +1,284 @@
+"""What annotation tools export: doccano, Label Studio, brat, DocBin; read exactly, or refused with the place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanlattice.data.brat import read_brat, write_brat
+from hanlattice.data.corpus import corpus_digest, read_corpus, write_corpus
+from hanlattice.errors import HanlatticeError, InputError
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.spans import Span
+from tests.cli.command import hanlattice
+from tests.strategies import sentences, shares_folder
+
+TEXT = "南京市😀长江大桥"
+GOLD = Sentence(TEXT, (Span(0, 3, "LOC"), Span(4, 8, "LOC")))
+SPACY = "spacy is not installed: pip install 'hanlattice[spacy]'"
+plain = st.characters(exclude_categories=["Cs"], exclude_characters="\n\r")  # what every one of these files can carry
+some = st.lists(sentences(plain, st.sampled_from(["LOC", "PER.NAM", "组织-A"])), min_size=1, max_size=4)
+
+
+def write(path: Path, content: object) -> Path:
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)
+    path.write_text(text, "utf-8", newline="")
+    return path
+
+
+def refused(path: Path, *parts: str, line: int | None = None) -> None:
+    with pytest.raises(InputError) as caught:
+        read_corpus(path)
+    assert caught.value.line == line, caught.value
+    for part in parts:
+        assert part in str(caught.value), caught.value
+
+
+# ---- doccano
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": 1, "text": TEXT, "label": [[4, 8, "LOC"], [0, 3, "LOC"]], "Comments": []},
+        {"id": 1, "data": TEXT, "label": [[0, 3, "LOC"], [4, 8, "LOC"]]},
+        {"text": TEXT, "labels": [[0, 3, "LOC"], [4, 8, "LOC"]]},
+        {
+            "text": TEXT,
+            "entities": [
+                {"id": 7, "label": "LOC", "start_offset": 0, "end_offset": 3},
+                {"id": 8, "label": "LOC", "start_offset": 4, "end_offset": 8},
+            ],
+            "relations": [],
+        },
+    ],
+)
+def test_doccano(tmp_path: Path, record: dict[str, object]) -> None:
+    path = write(tmp_path / "admin.jsonl", json.dumps(record) + "\n")
+    assert read_corpus(path).sentences == (GOLD,)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ([[0, 3, "LOC"], [2, 5, "PER"]], "the spans [0, 3) LOC and [2, 5) PER overlap"),
+        ([[0, 99, "LOC"]], "[0, 99) does not lie in the text of 8 characters"),
+        ([[0, "LOC"]], "a span must be an object"),
+        ([[0, 3, 5]], '"label" of a span must be a string'),
+        ("positive", 'doccano\'s "label"'),
+    ],
+)
+def test_doccano_with_something_wrong(tmp_path: Path, label: object, said: str) -> None:
+    good = json.dumps({"text": "好", "label": []})
+    path = write(tmp_path / "a.jsonl", f"{good}\n{json.dumps({'text': TEXT, 'label': label})}\n")
+    refused(path, "a.jsonl", said, line=2)
+
+
+# ---- Label Studio
+
+
+def region(start: int, end: int, label: str = "LOC", text: str | None = None) -> dict[str, object]:
+    value = {"start": start, "end": end, "labels": [label]} | ({} if text is None else {"text": text})
+    return {"from_name": "label", "to_name": "text", "type": "labels", "value": value}
+
+
+def task(*results: list[dict[str, object]], text: str = TEXT, **others: object) -> dict[str, object]:
+    return {"id": 5, "data": {"text": text}, "annotations": [{"result": result} for result in results], **others}
+
+
+def test_label_studio_in_code_points_and_in_utf_16(tmp_path):
+    points = task([region(0, 3, text="南京市"), region(4, 8, text="长江大桥")])
+    units = task([region(0, 3, text="南京市"), region(5, 9, text="长江大桥")])
+    corpus = read_corpus(write(tmp_path / "export.json", [points, units]))
+    assert corpus.sentences == (GOLD, GOLD)
+    assert not corpus.notices
+    small = [{"id": 1, "text": TEXT, "label": [{"start": 0, "end": 3, "labels": ["LOC"]}, region(4, 8)["value"]]}]
+    assert read_corpus(write(tmp_path / "min.json", small)).sentences == (GOLD,)
+
+
+def test_label_studio_leaves_out_what_nobody_annotated(tmp_path):
+    tasks = [
+        task(),
+        task([], [region(0, 3)]),
+        {"id": 6, "data": {"text": TEXT}, "annotations": [{"was_cancelled": True, "result": [region(0, 3)]}]},
+        {"id": 7, "data": {"body": "一\n二", "n": 3}, "annotations": [{"result": [region(0, 3, text="一\\n二")]}]},
+    ]
+    corpus = read_corpus(write(tmp_path / "export.json", tasks))
+    assert corpus.sentences == (Sentence(TEXT, ()), Sentence("一\n二", (Span(0, 3, "LOC"),)))
+    assert [notice.rpartition(" ")[2] for notice in corpus.notices] == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (task([region(0, 3), region(2, 4)]), "task 5: the spans [0, 3) LOC and [2, 4) LOC overlap"),
+        (task([region(0, 30)]), "does not lie in the text of 8 characters"),
+        (task([region(0, 3, text="北京市")]), "its offsets give '南京市'"),
+        (task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": ["A", "B"]}}]), "one label"),
+        (task([{"type": "labels"}]), "one label"),
+        ({"id": 5, "data": {"a": "x", "b": "y"}, "annotations": []}, 'must have a string "text"'),
+        ({"id": 5, "data": [], "annotations": []}, 'must have a string "text"'),
+        ({"id": 5, "data": {"text": "x"}, "annotations": 3}, '"annotations" must be a list'),
+        ({"id": 5, "data": {"text": "x"}, "annotations": [{"result": 3}]}, '"result" of an annotation'),
+        ({"id": 5}, 'expected "data" and "annotations"'),
+        (3, "a task must be an object"),
+    ],
+)
+def test_label_studio_with_something_wrong(tmp_path: Path, wrong: object, said: str) -> None:
+    path = write(tmp_path / "export.json", f"[{json.dumps(task([]))},\n\n{json.dumps(wrong)}\n]")
+    refused(path, "export.json", said, line=3)
+
+
+@pytest.mark.parametrize(("content", "line"), [("[{]", 1), ("[{}\n{}]", 1), ("[\n", 2), ("[3", 1)])
+def test_what_is_not_json_names_its_line(tmp_path: Path, content: str, line: int) -> None:
+    refused(write(tmp_path / "export.json", content), "export.json", line=line)
+    refused(write(tmp_path / "export.json", "[]"), "the corpus is empty")
+
+
+# ---- brat
+
+
+def brat(folder: Path, text: str, *lines: str, name: str = "a") -> Path:
+    write(folder / f"{name}.txt", text)
+    return write(folder / f"{name}.ann", "".join(f"{line}\n" for line in lines))
+
+
+def test_brat(tmp_path):
+    path = brat(
+        tmp_path,
+        f"北京。\r\n\n{TEXT}\n",
+        "T1\tLOC 0 2\t北京",
+        "R1\tNear Arg1:T1 Arg2:T2",
+        "#1\tNote T1\t好",
+        "T2\tLOC 6 9\t南京市",
+        "T3\tLOC 10 14\t长江大桥",
+        "",
+    )
+    expected = (Sentence("北京。", (Span(0, 2, "LOC"),)), GOLD)
+    assert read_corpus(path).sentences == expected
+    brat(tmp_path, "好", name="b")
+    assert read_corpus(tmp_path).sentences == (*expected, Sentence("好", ()))
+    before = corpus_digest(tmp_path)
+    brat(tmp_path, "坏", name="b")
+    assert corpus_digest(tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "line"),
+    [
+        (["T1\tLOC 0 2\t北京", "T2\tPER 1 3\t京。"], "'京。' overlaps '北京' of line 1", 2),
+        (["T1\tLOC 0 99\t北京"], "[0, 99) does not lie in the text of 7 characters", 1),
+        (["T1\tLOC 1 1\t"], "[1, 1) does not lie in the text", 1),
+        (["T1\tLOC 0 2\t南京"], "the text is '南京', but the offsets give '北京'", 1),
+        (["T1\tLOC 0 1;2 3\t北 。"], "an entity of several parts", 1),
+        (["T1 LOC 0 2 北京"], "expected T1 TAB LOC 0 3 TAB text", 1),
+        (["", "hello"], "expected a line such as T1 TAB LOC", 2),
+        (["T1\tLOC 2 5\t。\n南"], "", 1),
+    ],
+)
+def test_brat_with_something_wrong(tmp_path: Path, lines: list[str], said: str, line: int) -> None:
+    refused(brat(tmp_path, "北京。\n南京。", *lines), "a.ann", said, line=line)
+
+
+def test_brat_over_a_line_end_and_without_its_text(tmp_path):
+    path = brat(tmp_path, "北京\n南京。", "T1\tLOC 0 5\t北京 南京")
+    refused(path, "goes over the end of a line", line=1)
+    path.with_suffix(".txt").unlink()
+    refused(path, "a.txt, is not beside it")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "there is no .ann file")
+    path.with_suffix(".txt").write_bytes(b"\n\xff")
+    refused(path, "a.txt", "not UTF-8: byte 0xff", line=2)
+
+
+@shares_folder
+@given(corpus=some)
+def test_brat_comes_back(tmp_path: Path, corpus: list[Sentence]) -> None:
+    write_brat(tmp_path / "out.ann", corpus)
+    assert read_brat(tmp_path / "out.ann").sentences == tuple(each for each in corpus if each.text.strip())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        (Sentence("一\n二", (Span(0, 3, "LOC"),)), "no line feed in an entity"),
+        (Sentence("一", (Span(0, 1, "A B"),)), "no space in a label"),
+        (Sentence("\ud800"), "lone surrogate in sentence 1"),
+    ],
+)
+def test_what_brat_cannot_carry(tmp_path: Path, sentence: Sentence, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        write_brat(tmp_path / "out.ann", [sentence])
+    assert not list(tmp_path.iterdir())
+
+
+# ---- spaCy
+
+
+@shares_folder
+@given(corpus=some)
+def test_docbin_comes_back(tmp_path: Path, corpus: list[Sentence]) -> None:
+    pytest.importorskip("spacy", reason=SPACY)
+    try:
+        write_corpus(tmp_path / "out.spacy", corpus)
+    except InputError as error:
+        assert "begins or ends with white space" in str(error)  # noqa: PT017 (others come back)
+    else:
+        assert read_corpus(tmp_path / "out.spacy").sentences == tuple(corpus)
+
+
+def test_docbin_is_what_spacy_reads(tmp_path):
+    spacy = pytest.importorskip("spacy", reason=SPACY)
+    from spacy.tokens import DocBin
+
+    words = tuple(Span(start, end, label) for start, end, label in ((0, 2, "ns"), (2, 4, "n"), (4, 8, "ns")))
+    write_corpus(tmp_path / "out.spacy", [Sentence(TEXT, GOLD.spans, words), GOLD])
+    nlp = spacy.blank("zh")
+    first, second = DocBin().from_disk(tmp_path / "out.spacy").get_docs(nlp.vocab)
+    assert [(each.text, each.tag_) for each in first] == [("南京", "ns"), ("市", "n"), ("😀", "n"), ("长江大桥", "ns")]
+    assert len(second) == 8
+    for doc in (first, second):
+        assert [(each.start_char, each.end_char, each.label_) for each in doc.ents] == [(0, 3, "LOC"), (4, 8, "LOC")]
+    made = nlp(TEXT)
+    made.ents = [made.char_span(0, 3, label="LOC"), made.char_span(4, 8, label="LOC")]
+    DocBin(docs=[made, nlp("")]).to_disk(tmp_path / "theirs.spacy")
+    assert read_corpus(tmp_path / "theirs.spacy").sentences == (GOLD,)
+    write(tmp_path / "broken.spacy", "好")
+    refused(tmp_path / "broken.spacy", "not a DocBin of spaCy")
+
+
+def test_without_spacy_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "spacy", None)
+    with pytest.raises(HanlatticeError, match=r"pip install 'hanlattice\[spacy\]'"):
+        read_corpus(write(tmp_path / "a.spacy", ""))
+
+
+# ---- the command
+
+
+def test_convert(tmp_path):
+    write(tmp_path / "in.jsonl", json.dumps({"text": "南京市", "label": [[0, 3, "LOC"]]}))
+    for name in ("a.ann", "b.bio", "c.bioes", "d.bmes", "e.jsonl"):
+        outcome = hanlattice("data", "convert", tmp_path / "in.jsonl", tmp_path / name)
+        assert (outcome.code, outcome.text) == (0, f"{tmp_path / name}: 1 sentence, 1 span\n")
+        assert read_corpus(tmp_path / name).sentences == (Sentence("南京市", (Span(0, 3, "LOC"),)),)
+    both = hanlattice("data", "convert", tmp_path / "a.ann", tmp_path / "b.bio", tmp_path / "both.jsonl")
+    assert both.text.endswith("both.jsonl: 2 sentences, 2 spans\n")
+    cut = write(tmp_path / "w.seg", "南京市 长江\n")
+    hanlattice("data", "convert", cut, tmp_path / "x.jsonl")
+    hanlattice("data", "convert", tmp_path / "x.jsonl", tmp_path / "y.seg")
+    assert (tmp_path / "y.seg").read_bytes() == cut.read_bytes()
+
+
+def test_what_convert_refuses(tmp_path):
+    source = write(tmp_path / "in.jsonl", json.dumps({"text": "南京市", "spans": []}))
+    write_brat(tmp_path / "a.ann", [GOLD])
+    hanlattice("data", "convert", source).refused("a file to read and a file to write")
+    hanlattice("data", "convert", source, tmp_path / "out.xyz").refused("the suffix says what is written", ".spacy")
+    hanlattice("data", "convert", source, source).refused("the output is one of the files to read")
+    hanlattice("data", "convert", tmp_path / "a.ann", tmp_path / "a.ann").refused("one of the files to read")
+    hanlattice("data", "convert", tmp_path / "no.jsonl", tmp_path / "o.bio").refused("no.jsonl", "no such file")

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hanlattice.cli.console import EventMeter, find_named, make_console
-from hanlattice.cli.texts import Decode, Device, Fast, Lexicons, ModelFolder, Trust, check_trust
+from hanlattice.cli.texts import (
+    Decode,
+    Device,
+    Fast,
+    Lexicons,
+    ModelFolder,
+    Out,
+    Trust,
+    check_trust,
+    for_screen,
+    write_results,
+)
 from hanlattice.errors import InputError
 from hanlattice.text.display import counted, visible
 
@@ -20,6 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hanlattice.corpus.run import Summary
+    from hanlattice.corpus.statistics import Tally
 
 app = typer.Typer(
     help="Corpora of any size: tag them, cut them into words, count what was found.", no_args_is_help=True
@@ -115,6 +127,77 @@ def segment(
     _run(inputs, out, workers, model, given)
 
 
+Folder = Annotated[Path, typer.Argument(help="A folder that `corpus tag` or `corpus segment` wrote.")]
+Least = Annotated[int, typer.Option(min=1, help="Leave out what was found less often.")]
+
+
+@app.command()
+def count(
+    folder: Folder,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="Strings of each label that are shown.")] = 20,
+    least: Least = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file for all strings, as JSONL.")] = None,
+    workers: Workers = 1,
+) -> None:
+    """Count what was found by label: the most frequent strings, their mean probability, and examples."""
+    from hanlattice.cli.console import show_tables
+    from hanlattice.corpus.statistics import tables
+    from hanlattice.data.jsonl import to_json
+    from hanlattice.files import writing
+
+    tally = _count(folder, workers)
+    found = tally.ranked(least)
+    if out is not None:
+        with writing(out) as file:
+            file.writelines(to_json(row.as_dict()) + "\n" for row in found)
+    show_tables(make_console(stderr=False), tables(tally, found, number))
+
+
+@app.command()
+def words(
+    folder: Folder,
+    model: ModelFolder = "seg",
+    lexicon: Lexicons = None,
+    least: Least = 5,
+    min_score: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave out words whose mean probability is lower.")
+    ] = 0.0,
+    out: Out = None,
+    workers: Workers = 1,
+) -> None:
+    """New words: what the segmenter found often, and neither its lexicon nor --lexicon has.
+
+    One a line, the likeliest first: word, count, mean probability, an example, with TABs between. --lexicon reads it.
+    """
+    from hanlattice.corpus.statistics import check_model, new_words
+    from hanlattice.models.folder import load_model
+    from hanlattice.text.lexicon import Lexicon
+
+    model_folder = find_named(model)
+    check_model(folder, model_folder)
+    known = load_model(model_folder).indexer.lexicon or Lexicon()
+    for path in lexicon or ():
+        known.load(path)
+    found = new_words(_count(folder, workers), known.__contains__, least, min_score)
+    lines = (f"{row.text}\t{row.count}\t{_score(row.score)}\t{visible(row.examples[0])}\n" for row in found)
+    write_results([], for_screen(lines, out), out)
+
+
+def _score(score: float | None) -> str:
+    return "" if score is None else f"{score:.4f}"
+
+
+def _count(folder: Path, workers: int) -> Tally:
+    from hanlattice.corpus.statistics import count as count_all
+
+    with _Meter(make_console()) as meter:
+        tally = count_all(folder, workers, meter)
+        if tally.missed:
+            text = f"there are more strings than are counted at a time: a count may be {tally.missed:,} too low"
+            meter({"event": "notice", "text": text})
+    return tally
+
+
 def _bytes(megabytes: float) -> int:
     if not math.isfinite(megabytes):
         raise InputError(f"--shard-size must be a number of megabytes, not {megabytes}")
@@ -169,6 +252,10 @@ class _Meter(EventMeter):
 
     def _on_failed(self, event: dict[str, Any]) -> None:
         self._print(f"failed: {event['reason']}")
+
+    def _on_counted(self, event: dict[str, Any]) -> None:
+        line = f"{event['shards']:,} of {event['of']:,} shards"
+        self.progress.update(self.bar, total=event["of"], completed=event["shards"], description=line, refresh=True)
 
     def _on_progress(self, event: dict[str, Any]) -> None:
         left = "?" if event["remaining"] is None else str(timedelta(seconds=round(event["remaining"])))

@@ -105,7 +105,7 @@ def make_plan(inputs: Sequence[str], out: Path, settings: Settings, listen: List
     """Read all inputs, cut them, and check the outputs there. Those of other settings or inputs are refused."""
     identity = settings.identity()
     head, records = read_manifest(out)
-    if head is not None:
+    if head is not None and records:  # a run that failed before its first output binds nobody
         _check_same(out, head, identity)
     _check_apart(inputs, out)
     found = find_sources(inputs, settings.input_format, settings.field, added_columns(settings.format, settings.into))

@@ -46,7 +46,7 @@ class Settings:
         fields = {"field": self.field, "into": self.into, "shard_size": self.shard_size}
         return {
             "hanlattice": __version__,
-            "model": {"name": shown(self.model.name), "sha256": _model_digest(self.model)},
+            "model": {"name": shown(self.model.name), "sha256": model_digest(self.model)},
             "dictionaries": [{"name": shown(path.name), "sha256": sha256(path)} for path in self.lexicons],
             "options": {**options, "fast": rounded, **fields},
         }
@@ -57,7 +57,7 @@ def digest_of(identity: dict[str, Any]) -> str:
     return record_digest(identity)[:8]
 
 
-def _model_digest(folder: Path) -> str:
+def model_digest(folder: Path) -> str:
     """Of the weights, and of the configuration, which has the checksums of all other files."""
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():

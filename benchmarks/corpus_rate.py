@@ -1,0 +1,127 @@
+"""What `hanlattice corpus tag` costs over the library on the same lines, and what a second process brings.
+
+    python benchmarks/corpus_rate.py FILE [--characters 200000] [--model ner] [--fast] [--json OUT]
+
+The first lines of a file of text, plain or packed, are tagged by the library (`tagger.pipe` in memory, nothing
+written) and by `corpus` with one process and with two, in turns, each in a process of its own. First the outputs must
+be what the library finds. Times are from the moment at which the model is loaded to the last output; beside wall time
+stands the CPU time of the processes, which other programs on the same cores change less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import script
+
+from hanlattice.corpus import local
+from hanlattice.corpus.inputs import Stream
+from hanlattice.corpus.manifest import read_manifest
+from hanlattice.corpus.run import Progress, follow, make_plan
+from hanlattice.corpus.settings import Settings, open_predictor
+from hanlattice.corpus.work import Worker
+from hanlattice.errors import HanlatticeError
+from hanlattice.events import ignore
+from hanlattice.models import find_model
+from hanlattice.output import as_jsonl
+
+CONTEXT = multiprocessing.get_context("fork")
+ROUNDS = 3
+
+
+def measured(work: Callable[..., Any], *arguments: Any) -> tuple[float, float]:
+    """(wall, CPU) seconds of work in a process of its own, with those that it starts."""
+    ours, theirs = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_measure, args=(theirs, work, arguments))
+    process.start()
+    theirs.close()
+    wall, cpu = ours.recv()
+    process.join()
+    return wall, cpu
+
+
+def _measure(connection: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    before, began = _cpu(), time.monotonic()
+    work(*arguments)
+    connection.send((time.monotonic() - began, _cpu() - before))
+
+
+def _cpu() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def library(predictor: Any, lines: list[str]) -> None:
+    for _ in predictor.pipe(lines):
+        pass
+
+
+def corpus(predictor: Any, settings: Settings, path: Path, out: Path, workers: int) -> None:
+    """All that the command does after loading: plan, read, tag, write, sync."""
+    out.mkdir()
+    plan = make_plan([str(path)], out, settings)
+    plan.save()
+    progress, worker = Progress(plan, ignore), Worker(settings, out, plan.digest, predictor)
+    follow(plan, local.outcomes(worker, plan.todo, workers, progress), progress)
+    plan.save()
+
+
+def check(predictor: Any, lines: list[str], out: Path) -> None:
+    written = b"".join((out / name).read_bytes() for name in read_manifest(out)[1])
+    if written != "".join(map(as_jsonl, predictor.pipe(lines))).encode():
+        raise HanlatticeError(f"{out} is not what the library finds")
+
+
+def work(options: argparse.Namespace) -> dict[str, Any]:
+    lines, size = [], 0
+    with Stream(options.file) as stream:
+        while size < options.characters and (line := stream.readline()):
+            lines.append(line.decode().removesuffix("\n"))
+            size += len(lines[-1])
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        path = folder / "lines.txt"
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        settings = Settings(find_model(options.model), fast=options.fast, shard_size=path.stat().st_size // 16 + 1)
+        predictor = open_predictor(settings)
+        corpus(predictor, settings, path, folder / "check", 2)
+        check(predictor, lines, folder / "check")
+        ways: dict[str, Callable[[int], tuple[float, float]]] = {
+            "library": lambda _: measured(library, predictor, lines),
+            "corpus, 1 process": lambda at: measured(corpus, predictor, settings, path, folder / f"one{at}", 1),
+            "corpus, 2 processes": lambda at: measured(corpus, predictor, settings, path, folder / f"two{at}", 2),
+        }
+        taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+        for at in range(ROUNDS):
+            for way, measure in ways.items():
+                taken[way].append(measure(at))
+    return {**script.facts(), "lines": len(lines), "characters": size, **report(taken, size)}
+
+
+def report(taken: dict[str, list[tuple[float, float]]], size: int) -> dict[str, Any]:
+    """The least of each: what others do on the machine only adds."""
+    best = {way: [min(each) for each in zip(*times, strict=True)] for way, times in taken.items()}
+    for way, (wall, cpu) in best.items():
+        rates = f"{size / wall:10,.0f} characters/s, {size / cpu:10,.0f} a CPU second"
+        print(f"{way:20} {rates}; wall {', '.join(f'{each[0]:.1f}' for each in taken[way])} s")
+    (alone, alone_cpu), (one, one_cpu), (two, two_cpu) = best.values()
+    print(f"corpus / library: wall {one / alone:.3f}, CPU {one_cpu / alone_cpu:.3f}")
+    print(f"2 processes: {one / two:.2f} times as fast as 1; CPU {two_cpu / one_cpu:.3f}")
+    return {"seconds": best, "overhead": one_cpu / alone_cpu - 1, "two": one / two}
+
+
+if __name__ == "__main__":
+    parser = script.make_parser(__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--characters", type=int, default=200_000)
+    parser.add_argument("--model", default="ner")
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where to write; else the folder for temporary files")
+    script.run(work, parser.parse_args())

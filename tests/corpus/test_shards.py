@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import lzma
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from hanlattice.corpus.inputs import Source, Stream, find_sources
 from hanlattice.corpus.shards import Reader, Row, cut
 from hanlattice.errors import InputError
-from hanlattice.files import read_lines
 from tests.strategies import shares_folder
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
@@ -34,8 +34,10 @@ def zstd(content: bytes) -> bytes:
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd}
 
 
-def find(*inputs: Path, field: str = "text", added: tuple[str, ...] = ("spans",)) -> list[Source]:
-    found = find_sources([str(each) for each in inputs], None, field, added)
+def find(
+    *inputs: Path, field: str = "text", added: tuple[str, ...] = ("spans",), encoding: str = "utf-8"
+) -> list[Source]:
+    found = find_sources([str(each) for each in inputs], None, field, added, encoding)
     assert not found.failures
     return found.sources
 
@@ -66,13 +68,23 @@ def test_shards_cover_every_byte_and_line_once(tmp_path, parts, end, is_ended, s
         assert shard.sha256 == hashlib.sha256(own).hexdigest()
         assert own.endswith(b"\n") or shard is shards[-1]
         assert shard.line == 1 + content[: shard.start].count(b"\n")
-    plain = tmp_path / "plain.txt"
-    plain.write_bytes(content)
-    expected = list(read_lines(plain, errors="surrogateescape"))
+    expected = list(_plain_lines(content))
     for backward in (False, True):
         rows = rows_of(source, size, backward)
         decoded = [(row.line, row.text if row.text is not None else _escaped(row)) for row in rows]
         assert decoded == expected
+
+
+def _plain_lines(content: bytes) -> Iterator[tuple[int, str]]:
+    """As docs/scale.md has them: LF or CRLF ends a line, and a byte order mark is dropped."""
+    if not content.removeprefix(b"\xef\xbb\xbf"):
+        return
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if line or not content.endswith(b"\n") or number <= content.count(b"\n"):
+            yield (
+                number,
+                line.removesuffix(b"\r" if number <= content.count(b"\n") else b"").decode(errors="surrogateescape"),
+            )
 
 
 def _escaped(row: Row) -> str:
@@ -203,7 +215,8 @@ def test_a_packed_file_that_was_cut_short(tmp_path, packing):
     content = b"".join(hashlib.sha256(bytes([at])).hexdigest().encode() + b"\n" for at in range(256))
     (tmp_path / f"a.txt{packing}").write_bytes(PACK[packing](content)[:-100])
     with pytest.raises(InputError, match=r"cannot be (unpacked|read)|cannot read: Truncated"):
-        list(cut(*find(tmp_path), 1000))
+        list(cut(Source("a", tmp_path / f"a.txt{packing}", "txt"), 1000))
+    assert find_sources([str(tmp_path)], None, "text", ()).failures
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.xz", "a.parquet"])
@@ -229,3 +242,37 @@ def test_a_stream_goes_forward_and_back(tmp_path):
         for place in (100, 4000, 17, 17, 5119):
             stream.seek(place)
             assert (stream.read(1), stream.position) == (content[place : place + 1], place + 1)
+
+
+@pytest.mark.parametrize("codec", ["utf-8-sig", "gb18030", "big5", "utf-16", "utf-32-be"])
+@pytest.mark.parametrize("format", ["txt", "jsonl.gz", "csv"])
+def test_other_encodings_become_utf_8(tmp_path, codec, format):
+    texts = [f"國家在上海的學校和公司有很多人說話，第{at}個。" for at in range(20)]
+    lines = {
+        "txt": texts,
+        "jsonl.gz": [json.dumps({"text": text}, ensure_ascii=False) for text in texts],
+        "csv": ["text", *texts],
+    }[format]
+    content = "".join(f"{line}\n" for line in lines).encode(codec)
+    if codec == "utf-32-be":
+        content = "\ufeff".encode(codec) + content
+    path = tmp_path / f"a.{format}"
+    path.write_bytes(gzip.compress(content) if format.endswith("gz") else content)
+    (source,) = find(path, encoding="auto")
+    assert (source.encoding == "utf-8") == (codec == "utf-8-sig")
+    assert len(list(cut(source, 100))) > 3
+    for backward in (False, True):
+        rows = rows_of(source, 100, backward)
+        assert [row.text for row in rows] == texts
+        assert b"".join(row.content for row in rows).decode() == "".join(lines[format == "csv" :])
+
+
+def test_lines_that_do_not_fit_their_encoding(tmp_path):
+    (tmp_path / "a.txt").write_bytes("很好\n".encode("gbk") + b"\xff\n")
+    (tmp_path / "b.txt").write_bytes("\ufeff很好\n\ud800\n".encode("utf-16-le", "surrogatepass"))
+    (tmp_path / "c.txt").write_bytes("\ufeff很好\n".encode("utf-16-le") + b"\x00")
+    a, b, c = find(tmp_path, encoding="gb18030")
+    assert [row.error for row in rows_of(a, 1)] == ["", "not GB18030: byte 0xff at byte 1 of the line"]
+    assert [row.error.partition(":")[0] for row in rows_of(b, 1)] == ["", "not UTF-16-LE"]
+    with pytest.raises(InputError, match="not UTF-16-LE"):
+        list(cut(c, 100))

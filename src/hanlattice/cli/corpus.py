@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.console import EventMeter, find_named, make_console
+from hanlattice.cli.console import Encoding, EventMeter, find_named, make_console
 from hanlattice.cli.texts import (
     Decode,
     Device,
@@ -77,6 +77,7 @@ def tag(
     workers: Workers = 1,
     format: OutputFormat = Format.jsonl,
     input_format: GivenFormat = None,
+    encoding: Encoding = "auto",
     field: Field = "text",
     into: Into = "spans",
     scores: Scores = True,
@@ -96,7 +97,8 @@ def tag(
     if min_score and not scores:
         raise InputError("--min-score needs scores: leave --no-scores out")
     given: dict[str, Any] = {"lexicons": tuple(lexicon or ()), "decode": decode, "min_score": min_score}
-    given |= {"input_format": input_format and input_format.value, "format": format.value, "field": field, "into": into}
+    given |= {"input_format": input_format and input_format.value, "encoding": encoding}
+    given |= {"format": format.value, "field": field, "into": into}
     given |= {"scores": scores, "shard_size": _bytes(shard_size), "device": device, "fast": fast, "strict": strict}
     _run(inputs, out, workers, model, given)
 
@@ -109,6 +111,7 @@ def segment(
     workers: Workers = 1,
     format: OutputFormat = Format.jsonl,
     input_format: GivenFormat = None,
+    encoding: Encoding = "auto",
     field: Field = "text",
     into: Into = "spans",
     scores: Scores = True,
@@ -122,7 +125,8 @@ def segment(
     """Cut a corpus into words: an output for each part of a file. The same command again goes on."""
     check_trust(trust, lexicon)
     given: dict[str, Any] = {"task": "segment", "lexicons": tuple(lexicon or ()), "trust": trust}
-    given |= {"input_format": input_format and input_format.value, "format": format.value, "field": field, "into": into}
+    given |= {"input_format": input_format and input_format.value, "encoding": encoding}
+    given |= {"format": format.value, "field": field, "into": into}
     given |= {"scores": scores, "shard_size": _bytes(shard_size), "device": device, "fast": fast, "strict": strict}
     _run(inputs, out, workers, model, given)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import glob
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self, cast
 
+from hanlattice.charset import AUTO, MARKS, UTF8, called, guess, is_wide
 from hanlattice.data.raw import DAMAGE, unpacked
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
@@ -32,6 +34,7 @@ class Source:
     name: str
     path: Path
     format: str
+    encoding: str = UTF8
     columns: tuple[str, ...] = ()  # of CSV and Parquet
 
 
@@ -41,7 +44,9 @@ class Found(NamedTuple):
     failures: dict[str, str]  # by the names of files that cannot be read: why
 
 
-def find_sources(inputs: Sequence[str], format: str | None, field: str, added: Sequence[str]) -> Found:
+def find_sources(
+    inputs: Sequence[str], format: str | None, field: str, added: Sequence[str], encoding: str = AUTO
+) -> Found:
     """All files of the inputs. A file has the format that its name says, or `format`.
 
     CSV and Parquet have a column `field`, and none of `added`, which the output has beside theirs.
@@ -60,7 +65,10 @@ def find_sources(inputs: Sequence[str], format: str | None, field: str, added: S
                 found.passed_over.append(path)
                 continue
             try:
-                found.sources.append(_with_columns(Source(name, path, kind or "txt"), field, added))
+                source = Source(name, path, kind or "txt")
+                if source.format != "parquet":
+                    source = replace(source, encoding=_encoding(path, encoding))
+                found.sources.append(_with_columns(source, field, added))
             except InputError as error:
                 found.failures[name] = str(error)
     if not found.sources and not found.failures:
@@ -99,6 +107,19 @@ def _format(path: Path) -> str | None:
     return FORMATS.get(Path(path.stem if is_packed else path.name).suffix.lower())
 
 
+def _encoding(path: Path, asked: str) -> str:
+    """What a byte order mark says, or else what was asked for, or what the file's first Chinese looks like."""
+    with Stream(path) as stream:
+        head = stream.read(BLOCK)
+    marked = next((codec for mark, codec in MARKS if head.startswith(mark)), asked)
+    return guess(head) if marked == AUTO else marked
+
+
+def byte_order_mark(codec: str) -> bytes:
+    """That of a `Stream` in this encoding."""
+    return next((mark for mark, found in MARKS if found == codec and not is_wide(codec)), BOM)
+
+
 def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
     if source.format in ("txt", "jsonl"):
         return source
@@ -124,12 +145,13 @@ def open_parquet(path: Path) -> Any:
 
 
 def _header(source: Source) -> tuple[str, ...]:
-    with Stream(source.path) as stream:
+    with Stream(source.path, source.encoding) as stream:
         line = stream.readline()
         while line.count(b'"') % 2 and (more := stream.readline()):
             line += more
     try:
-        lines = line.removeprefix(BOM).decode("utf-8").splitlines(keepends=True)
+        codec = UTF8 if is_wide(source.encoding) else source.encoding
+        lines = line.removeprefix(byte_order_mark(source.encoding)).decode(codec).splitlines(keepends=True)
         columns = tuple(next(csv.reader(lines, delimiter=DELIMITERS[source.format]), ()))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"its header cannot be read: {error}", source.path, 1) from None
@@ -139,10 +161,13 @@ def _header(source: Source) -> tuple[str, ...]:
 
 
 class Stream:
-    """The bytes of a file, unpacked, from a `position` on; it is read forward, and opened again to go back."""
+    """The bytes of a file, unpacked, from a `position` on; it is read forward, and opened again to go back.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    UTF-16 and UTF-32, whose line ends are no single bytes, become UTF-8; other encodings stay.
+    """
+
+    def __init__(self, path: Path, encoding: str = UTF8) -> None:
+        self.path, self._encoding = path, encoding
         self._open()
 
     def __enter__(self) -> Self:
@@ -155,7 +180,9 @@ class Stream:
         self.position = 0
         try:
             self._file = self.path.open("rb")
-            self._unpacked: BinaryIO = unpacked(self._file)
+            self._unpacked = unpacked(self._file)
+            if is_wide(self._encoding):
+                self._unpacked = cast(BinaryIO, _Narrow(self._unpacked, self._encoding))
         except OSError as error:
             raise InputError(f"cannot read: {reason(error)}", self.path) from None
 
@@ -188,5 +215,28 @@ class Stream:
             raise InputError(f"cannot be unpacked ({error}): cut short or damaged; copy it again", self.path) from None
         except OSError as error:
             raise InputError(f"cannot read: {reason(error)}", self.path) from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"not {called(self._encoding)} ({error.reason})", self.path) from None
         self.position += len(taken)
         return taken
+
+
+class _Narrow:
+    """A stream of UTF-16 or UTF-32 as UTF-8. Lone surrogates become bytes that are not UTF-8."""
+
+    def __init__(self, stream: BinaryIO, codec: str) -> None:
+        self._text = io.TextIOWrapper(stream, codec, "surrogatepass", newline="\n")
+        self._rest = b""  # read, but not taken yet
+
+    def read(self, size: int) -> bytes:
+        content = self._rest or self._text.read(size).encode(UTF8, "surrogatepass")
+        self._rest = content[size:]
+        return content[:size]
+
+    def readline(self, _: int) -> bytes:
+        if b"\n" not in self._rest:
+            self._rest += self._text.readline().encode(UTF8, "surrogatepass")
+        return self.read(self._rest.find(b"\n") + 1 or len(self._rest))
+
+    def close(self) -> None:
+        self._text.close()

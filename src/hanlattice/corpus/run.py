@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hanlattice.charset import UTF8, called, check_encoding
 from hanlattice.corpus import local
 from hanlattice.corpus.inputs import find_sources
 from hanlattice.corpus.manifest import FORMAT, NAME, Record, append_record, read_manifest, write_manifest
@@ -108,7 +109,8 @@ def make_plan(inputs: Sequence[str], out: Path, settings: Settings, listen: List
     if head is not None and records:  # a run that failed before its first output binds nobody
         _check_same(out, head, identity)
     _check_apart(inputs, out)
-    found = find_sources(inputs, settings.input_format, settings.field, added_columns(settings.format, settings.into))
+    added = added_columns(settings.format, settings.into)
+    found = find_sources(inputs, settings.input_format, settings.field, added, check_encoding(settings.encoding))
     if found.passed_over:
         first, count = found.passed_over[0], len(found.passed_over)
         listen({"event": "notice", "text": f"{count} files of other formats are passed over, such as {first}"})
@@ -120,6 +122,9 @@ def make_plan(inputs: Sequence[str], out: Path, settings: Settings, listen: List
             plan.failures[source.name] = str(error)
             continue
         plan.tasks += [Task(shard, output_name(shard, settings, plan.digest)) for shard in shards]
+        if source.encoding != UTF8:
+            text = f"{source.path}: read as {called(source.encoding)}; --encoding names another"
+            listen({"event": "notice", "text": text})
         listen({"event": "read", "path": str(source.path), "shards": len(shards)})
     if settings.strict and plan.failures:
         raise InputError(next(iter(plan.failures.values())))

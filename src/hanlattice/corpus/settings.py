@@ -32,6 +32,7 @@ class Settings:
     scores: bool = True
     device: str = "cpu"
     fast: bool = False
+    encoding: str = "auto"  # of the inputs
     input_format: str | None = None  # where the names of files do not say it
     format: str = "jsonl"  # of the outputs; or parquet
     field: str = "text"  # of the inputs that have fields

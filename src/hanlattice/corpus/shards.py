@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import hashlib
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hanlattice.corpus.inputs import BLOCK, DELIMITERS, Source, Stream, open_parquet
+from hanlattice.charset import UTF8, called, is_wide
+from hanlattice.corpus.inputs import BLOCK, DELIMITERS, Source, Stream, byte_order_mark, open_parquet
 from hanlattice.errors import InputError
-from hanlattice.files import BOM, sha256
+from hanlattice.files import sha256
 from hanlattice.text.normal import LONE_SURROGATE
 
 ROWS = 1 << 13  # rows of Parquet that are read, and written, at a time
@@ -36,14 +38,16 @@ class Shard:
     def key(self) -> dict[str, Any]:
         """Which input it is, for the manifest."""
         place, line = ("row_groups", "row") if self.source.format == "parquet" else ("bytes", "line")
-        return {"path": self.source.name, place: [self.start, self.end], line: self.line, "sha256": self.sha256}
+        other = {} if self.source.encoding == UTF8 else {"encoding": self.source.encoding}
+        where = {place: [self.start, self.end], line: self.line}
+        return {"path": self.source.name, **other, **where, "sha256": self.sha256}
 
 
 class Row(NamedTuple):
     """A line of text or JSON, or a record of CSV or Parquet. A broken one has no text, but an error."""
 
     line: int
-    content: bytes  # as it is in the file, without its line end; nothing of Parquet
+    content: bytes  # as it is in the file, but in UTF-8 and without its line end; nothing of Parquet
     text: str | None
     error: str = ""
     fields: dict[str, Any] | None = None  # of CSV, and of Parquet that becomes JSON
@@ -60,7 +64,7 @@ def cut(source: Source, size: int) -> Iterator[Shard]:
         yield from _cut_parquet(source, size)
         return
     start, line = 0, 1
-    with Stream(source.path) as stream:
+    with Stream(source.path, source.encoding) as stream:
         while True:
             digest, lines = hashlib.sha256(), 0
             for block in _blocks(stream, size, source.format in DELIMITERS):
@@ -107,14 +111,15 @@ class Reader:
         """`as_json`: rows of Parquet come with their fields; without it as batches alone."""
         self.field, self.added, self.as_json = field, added, as_json
         self._stream: Stream | None = None
+        self._codec = UTF8
 
     def rows(self, shard: Shard) -> Iterator[Row]:
         """The rows of a shard; an error at its end if it is not what was planned."""
         if shard.source.format == "parquet":
             return self._parquet(shard)
-        lines = self._lines(shard)
+        lines, self._codec = self._lines(shard), shard.source.encoding
         if shard.source.format == "txt":
-            return (_text_row(number, content) for number, content in lines)
+            return (self._text_row(number, content) for number, content in lines)
         if shard.source.format == "jsonl":
             return (self._json_row(number, content) for number, content in lines)
         return self._records(shard, lines)
@@ -125,27 +130,40 @@ class Reader:
             self._stream = None
 
     def _lines(self, shard: Shard) -> Lines:
-        """The numbers of the lines, and their bytes without the line end."""
+        """The numbers of the lines, and their bytes without the line end, in UTF-8 if they are text."""
+        codec = shard.source.encoding
+        mark, is_narrow = byte_order_mark(codec), codec != UTF8 and not is_wide(codec)
         if self._stream is None or self._stream.path != shard.source.path:
             self.close()
-            self._stream = Stream(shard.source.path)
+            self._stream = Stream(shard.source.path, codec)
         stream, number, digest = self._stream, shard.line, hashlib.sha256()
         stream.seek(shard.start)
         while stream.position < shard.end and (line := stream.readline()):
             digest.update(line)
             content = line.removesuffix(b"\r\n" if line.endswith(b"\r\n") else b"\n")
-            if shard.start or number > 1 or (content := content.removeprefix(BOM)) or line != BOM:
+            if number == 1:
+                content = content.removeprefix(mark)
+            if is_narrow:
+                with contextlib.suppress(UnicodeDecodeError):
+                    content = content.decode(codec).encode(UTF8)
+            if number > 1 or line != mark:  # a byte order mark and nothing else is no line
                 yield number, content
             number += 1
         if digest.hexdigest() != shard.sha256:
             self.close()
             raise InputError(_CHANGED, shard.source.path)
 
+    def _text_row(self, number: int, content: bytes) -> Row:
+        try:
+            return Row(number, content, content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            return Row(number, content, None, _undecodable(content, error, self._codec))
+
     def _json_row(self, number: int, content: bytes) -> Row:
         try:
             record = json.loads(content.decode("utf-8"))
         except UnicodeDecodeError as error:
-            return Row(number, content, None, _undecodable(content, error))
+            return Row(number, content, None, _undecodable(content, error, self._codec))
         except (ValueError, RecursionError) as error:
             return Row(number, content, None, f"not JSON: {error}")
         if not isinstance(record, dict):
@@ -197,7 +215,7 @@ class Reader:
         try:
             content.decode("utf-8")
         except UnicodeDecodeError as problem:
-            error = _undecodable(content, problem)
+            error = _undecodable(content, problem, self._codec)
         if error:
             return Row(number, content, None, error)
         fields = dict(zip(columns, cells, strict=True))
@@ -228,12 +246,5 @@ def _parquet_digest(path: Path, size: int, changed: int) -> str:
     return sha256(path)
 
 
-def _text_row(number: int, content: bytes) -> Row:
-    try:
-        return Row(number, content, content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        return Row(number, content, None, _undecodable(content, error))
-
-
-def _undecodable(content: bytes, error: UnicodeDecodeError) -> str:
-    return f"not UTF-8: byte 0x{content[error.start]:02x} at byte {error.start + 1} of the line"
+def _undecodable(content: bytes, error: UnicodeDecodeError, codec: str) -> str:
+    return f"not {called(codec)}: byte 0x{content[error.start]:02x} at byte {error.start + 1} of the line"

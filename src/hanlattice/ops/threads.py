@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -128,10 +129,18 @@ def _pool(helpers: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """A child process has none of its parent's threads, and the lock may have been held when it began."""
+    """A child process has none of its parent's threads, and the lock may have been held when it began.
+
+    torch's own operations would wait for theirs without end, so there it computes on one thread; and on ARM without
+    oneDNN, whose threads there are those of another library, which cannot be told.
+    """
     global _lock, _is_fork
     _pools.clear()
     _lock, _is_fork = Lock(), True
+    if (torch := _torch()) and torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+        if platform.machine() in ("aarch64", "arm64"):
+            torch.backends.mkldnn.set_flags(False)
 
 
 if hasattr(os, "register_at_fork"):

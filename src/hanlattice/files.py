@@ -231,6 +231,14 @@ def _replacing(path: Path, binary: bool) -> Iterator[IO[Any]]:
         beside.unlink(missing_ok=True)
 
 
+def remove(path: Path) -> None:
+    """Remove a file if it is there; an OutputError says why it cannot be."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot remove {path}: {reason(error)}") from None
+
+
 def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
     return path.open(mode + "b") if binary else path.open(mode, encoding="utf-8", newline="\n")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,44 @@ def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
             patch.setattr(owner, name, watched(getattr(owner, name)))
         do()
     return list(found.values())
+
+
+class Failing:
+    """Within, the n-th fsync, rename or removal fails with this error, as it would on a full or broken disk.
+
+    Without n none fails, and `count` is how many there were.
+    """
+
+    def __init__(self, at: int | None = None, error: int = errno.ENOSPC) -> None:
+        self.at, self.error, self.count, self._patch = at, error, 0, pytest.MonkeyPatch()
+
+    def __enter__(self) -> Failing:
+        for owner, name in ((os, "fsync"), (Path, "replace"), (Path, "unlink")):
+            self._patch.setattr(owner, name, self._counted(getattr(owner, name)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.undo()
+
+    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self.count += 1
+            if self.count - 1 == self.at:
+                raise OSError(self.error, os.strerror(self.error))
+            return call(*arguments, **named)
+
+        return counted
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Within, the system lets no file become larger: writes fail as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def _die() -> None:

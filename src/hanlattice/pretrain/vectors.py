@@ -20,7 +20,7 @@ from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, ModelError, OutputError
 from hanlattice.events import Listener, ignore
 from hanlattice.extras import extra, peak_memory, quiet, versions
-from hanlattice.files import sha256, shown
+from hanlattice.files import remove, sha256, shown
 from hanlattice.models.checksums import load_arrays, save_tensors
 from hanlattice.models.device import use_threads
 from hanlattice.models.folder import WEIGHTS
@@ -201,7 +201,7 @@ def _write(outputs: Outputs, state: VectorState, record: dict[str, Any]) -> dict
         write_vectors(outputs[suffix], Vectors(state.words, state.inputs), binary=binary)
     record = {**record, "sha256": _sums(outputs)}
     outputs.write_record(record)
-    outputs[_STATE].unlink(missing_ok=True)
+    remove(outputs[_STATE])
     return record
 
 

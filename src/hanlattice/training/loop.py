@@ -24,7 +24,7 @@ from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.events import Listener, Log, ignore
-from hanlattice.files import sha256
+from hanlattice.files import remove, sha256
 from hanlattice.models import Bar
 from hanlattice.models.build import Built, build
 from hanlattice.models.decode import decode
@@ -260,10 +260,10 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
     elif not resume:
         raise OutputError(f"{folder} holds a run already: continue it with --resume, or choose another --out")
     for name in half:
-        (folder / name).unlink()
+        remove(folder / name)
     for name in (LM, TRANSFORMER):
         for part in folder.glob(f"{name}/.*.part"):
-            part.unlink()
+            remove(part)
 
 
 def _identity(config: Config, corpora: Corpora) -> str:
@@ -321,5 +321,5 @@ def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
         save_scores(folder, scores)
     write_card(folder, model, scores)
     log.keep("done", scores=scores)
-    (folder / STATE).unlink(missing_ok=True)
+    remove(folder / STATE)
     return Result(folder, scores)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hanlattice.errors import ModelError, OutputError
 from hanlattice.evaluation.report import Table
-from hanlattice.files import shown, writing
+from hanlattice.files import remove, shown, writing
 from hanlattice.models.language_model import (
     CHARS,
     DIRECTIONS,
@@ -60,7 +60,7 @@ def check_folder(folder: Path, direction: str, resume: bool) -> None:
         )
     for name, whole in half.items():
         if direction in whole:  # what both directions write may be the other's, which may be running
-            (folder / name).unlink(missing_ok=True)
+            remove(folder / name)
 
 
 def write_frame(folder: Path, source: Source) -> None:

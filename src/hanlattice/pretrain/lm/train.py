@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from hanlattice.config import TrainConfig
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, Log, ignore
+from hanlattice.files import remove
 from hanlattice.models.build import vectors_for
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.language_model import DIRECTIONS, load_language_model, save_direction
@@ -86,7 +87,7 @@ def _train_direction(
             raise
         state = folder / state_file(direction)
         if run is not None and not run.progress.step:
-            state.unlink(missing_ok=True)  # no step was done: the folder is free for a run of other sizes
+            remove(state)  # no step was done: the folder is free for a run of other sizes
         advice = "there is not enough memory: lower --batch-size, --length, --hidden, --embedding or --layers"
         if state.exists():
             advice += ", with another --out, or continue with --resume where there is more"
@@ -300,5 +301,5 @@ def _finish(run: Run) -> dict[str, Any]:
     write_card(folder)
     picture = write_curve(folder, direction)
     run.log.keep("done", direction=direction, held_out=facts["held_out"], seconds=facts["seconds"], curve=picture)
-    (folder / state_file(direction)).unlink(missing_ok=True)
+    remove(folder / state_file(direction))
     return facts

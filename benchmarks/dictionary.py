@@ -30,7 +30,7 @@ from hanlattice.evaluation.ner import Score, score
 from hanlattice.evaluation.segmentation import words_in
 from hanlattice.models.device import use_threads
 from hanlattice.predict import Predictor, load
-from hanlattice.text.lexicon import read_words
+from hanlattice.text.dictionary import read_words
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span

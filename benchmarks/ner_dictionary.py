@@ -30,7 +30,8 @@ from hanlattice.evaluation.ner import Report, Score, score
 from hanlattice.models.device import use_threads
 from hanlattice.predict import Predictor, load
 from hanlattice.runtime.tables import Table, TwoSources, WordTable
-from hanlattice.text.lexicon import Lexicon, read_words
+from hanlattice.text.dictionary import read_words
+from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span

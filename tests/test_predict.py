@@ -23,7 +23,7 @@ from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.segmented import from_words
 from hanlattice.errors import HanlatticeError, InputError, ModelError
-from hanlattice.predict import LIMIT, Document, Predictor, load
+from hanlattice.predict import LABEL_TRUST, LIMIT, TRUST, Document, Predictor, load
 from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.lexicon import Lexicon
@@ -318,16 +318,9 @@ def test_what_is_no_number_is_refused(model):
     assert len(model.candidates("王小明去了南湖", np.int64(2), np.float32(0.0))) == 2
 
 
-def test_trust_is_for_segmenters(model, cutter):
-    """A model that finds entities would take it and do nothing with it; 0 is what it does."""
-    says = "trust is for a model that cuts text into words, and this one finds entities"
-    with pytest.raises(ModelError, match=says):
-        model.trust = 2
-    with pytest.raises(ModelError, match=says):
-        Predictor(model.model, trust=2)
-    assert model.trust == 0
-    model.trust = 0
-    assert (cutter.trust, Predictor(cutter.model, trust=0).trust, Predictor(cutter.model, trust=7).trust) == (3, 0, 7)
+def test_trust_has_a_default_for_each_kind(model, cutter):
+    assert (model.trust, cutter.trust) == (LABEL_TRUST, TRUST)
+    assert (Predictor(cutter.model, trust=0).trust, Predictor(model.model, trust=7).trust) == (0, 7)
 
 
 def test_it_shows_what_it_is(model, cutter, char_folder):

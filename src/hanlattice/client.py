@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from hanlattice.document import Document
 from hanlattice.errors import ServerError
 from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Word
 from hanlattice.predict import Texts, chunks, is_many
+from hanlattice.text.dictionary import Entry
 from hanlattice.text.display import counted
 from hanlattice.text.spans import Span
 
@@ -41,7 +43,7 @@ class Words:
     """The words that a client sends with each of its requests, and those that it leaves out."""
 
     def __init__(self) -> None:
-        self.added: dict[str, None] = {}
+        self.added: dict[str, dict[str, Entry]] = {}  # what is said of each word, by label
         self.removed: dict[str, None] = {}
 
     def __repr__(self) -> str:
@@ -56,17 +58,25 @@ class Words:
     def __contains__(self, word: str) -> bool:
         return word.strip() in self.added
 
-    def add(self, word: str) -> bool:
-        """Add a word; False when it is there already."""
-        return bool(self.update([word]))
+    def add(self, word: str, label: str = "", trust: float | None = None) -> bool:
+        """Add a word; False when it is there already. Label and trust are those of `Lexicon.add`."""
+        return bool(self.update([Entry(word, label, trust)]))
 
-    def update(self, words: Iterable[str]) -> int:
-        """Add many words; how many of them were new."""
-        before = len(self.added)
-        for word in words:
-            self.added[word.strip()] = None
-            self.removed.pop(word.strip(), None)
-        return len(self.added) - before
+    def update(self, words: Iterable[str | Entry]) -> int:
+        """Add many words, or entries with labels; how many of them were new."""
+        new = 0
+        for each in words:
+            entry = (Entry(each) if isinstance(each, str) else each).checked()
+            word = entry.word.strip()
+            said = self.added.get(word)
+            new += said is None or (not entry.is_plain and said.get(entry.label) != entry)
+            self.added.setdefault(word, {}).update({} if entry.is_plain else {entry.label: entry})
+            self.removed.pop(word, None)
+        return new
+
+    def sent(self) -> list[str | dict[str, Any]]:
+        """The words as a request has them."""
+        return [one for word, said in self.added.items() for one in (map(_record, said.values()) if said else [word])]
 
     def remove(self, word: str) -> bool:
         """Take a word out, an added one or one of the model; False when it was out already."""
@@ -163,9 +173,8 @@ class Client:
         record["model"] = self.model
         if self._verb == "segment" and not record.get("min_score"):
             record.pop("min_score", None)
-        for name, words in (("dictionary", self.lexicon.added), ("exclude", self.lexicon.removed)):
-            if words:
-                record[name] = list(words)
+        own = {"dictionary": self.lexicon.sent(), "exclude": list(self.lexicon.removed)}
+        record |= {name: words for name, words in own.items() if words}
         if self.trust is not None:
             record["trust"] = self.trust
         return self._send("POST", f"/v1/{verb}", json.dumps(record).encode())
@@ -203,6 +212,11 @@ class Client:
         except BaseException:
             connection.close()  # it opens again by itself
             raise
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    trust = {} if entry.trust is None else {"trust": str(entry.trust) if math.isinf(entry.trust) else entry.trust}
+    return {"word": entry.word, "label": entry.label, **trust}
 
 
 def _message(content: bytes) -> str:

@@ -29,6 +29,7 @@ from hanlattice.models.decode import (
 )
 from hanlattice.models.folder import Model, load_model
 from hanlattice.text.boundaries import pieces
+from hanlattice.text.dictionary import TRUST_MOST
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
@@ -36,7 +37,9 @@ from hanlattice.text.spans import Span
 if TYPE_CHECKING:
     from hanlattice.explain import Explanation
 
-TRUST, TRUST_MOST = 3.0, 1000.0  # how much more a tag of a user's word scores; docs/segmentation.md has the effect
+# How much more a user's word scores: for a segmenter each of its tags; otherwise, if it has a label, the whole span.
+# docs/segmentation.md and docs/dictionaries.md have the effect.
+TRUST, LABEL_TRUST = 3.0, 16.0
 CHUNK = 1 << 18  # characters that are indexed at a time
 Texts = str | list[str] | tuple[str, ...] | Iterator[str]
 TEXTS = {"cpu": 1024, "cuda": 4096}  # texts tagged at a time: enough for full batches of sentences of one length
@@ -69,8 +72,9 @@ class Predictor:
     piece does. Pieces are cut at sentence ends where possible, which seldom splits a span.
 
     A segmenter prefers words that a user added to its lexicon: each tag that makes one of them a word scores `trust`
-    more, as the logarithm of its odds (3 by default). With 0 they count as the model's own words, as added words
-    always do in a model that finds entities.
+    more, as the logarithm of its odds (3 by default). With 0 they count as the model's own words. A model that finds
+    entities does so for added words that have a label and no trust of their own, and the whole span scores `trust`
+    more (16 by default); those without a label count as its own words.
 
     `decode` says which spans are found: "path" those of the most probable tagging of the text; "spans" those that do
     not overlap and have the largest expected F1 by their probabilities; by default what the model was trained for. A
@@ -84,7 +88,7 @@ class Predictor:
         self, model: Model, limit: int = LIMIT, trust: float | None = None, decode: str | float | None = None
     ) -> None:
         self.model, self.limit, self.bar = model, limit, model.bar(decode)
-        self.trust = trust if trust is not None else TRUST if model.indexer.cuts else 0.0
+        self.trust = trust if trust is not None else TRUST if model.indexer.cuts else LABEL_TRUST
 
     def __repr__(self) -> str:
         indexer = self.model.indexer
@@ -94,15 +98,12 @@ class Predictor:
 
     @property
     def trust(self) -> float:
-        """How much more a segmenter scores words that were added to its lexicon, from 0 to 1000."""
+        """How much more a user's words score, from 0 to 1000: each tag of a segmenter's, spans that have a label."""
         return self._trust
 
     @trust.setter
     def trust(self, value: float) -> None:
-        trust = _check_number(value, "trust", TRUST_MOST)
-        if trust and not self.model.indexer.cuts:
-            raise ModelError("trust is for a model that cuts text into words, and this one finds entities")
-        self._trust = trust
+        self._trust = _check_number(value, "trust", TRUST_MOST)
 
     @property
     def lexicon(self) -> Lexicon:
@@ -255,7 +256,7 @@ class Predictor:
         return (found.at_least(least) if least else found).moved(text, by), others
 
     def _extend(self, rows: list[list[Span]], found: Decoded, texts: Sequence[str], scores: bool = True) -> None:
-        for row, new in zip(rows, make_spans(found, texts, self.model.indexer.tag_ids.labels, scores), strict=True):
+        for row, new in zip(rows, make_spans(found, texts, self.model.indexer.labels, scores), strict=True):
             row += new
 
 

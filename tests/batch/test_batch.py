@@ -22,7 +22,8 @@ from hanlattice.ops import packing
 from hanlattice.ops.lattice_lstm import prepare
 from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
 from hanlattice.text.lattice import Lattice, Segments
-from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.matcher import Matches
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import make_segmenter
 from hanlattice.text.sentence import Sentence

@@ -99,13 +99,12 @@ def test_mistakes_are_told(lattice_folder, char_folder, tmp_path, made):
     hanlattice("explain", TEXT, "-m", tmp_path / "words").refused("this model reads words")
 
 
-def test_trust_is_for_a_segmenter(lattice_folder, tmp_path, made):
+def test_trust_is_for_words_with_labels(lattice_folder, tmp_path, made):
     words = tmp_path / "words.txt"
-    words.write_text("小明在\n", "utf-8")
+    words.write_text("工作\tPER\n", "utf-8")
     for verb in (("explain", TEXT, "-m", lattice_folder), ("evaluate", lattice_folder, made / "test.bmes")):
-        hanlattice(*verb, "-l", words, "--trust", "5").refused(
-            "--trust is for a model that cuts text into words, and this one finds entities"
-        )
+        trusts = [hanlattice(*verb, "-l", words, "--trust", trust).text for trust in ("0", "500")]
+        assert trusts[0] != trusts[1]
 
 
 def test_an_empty_text(lattice_folder, char_folder, out):

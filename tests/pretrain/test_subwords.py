@@ -19,7 +19,8 @@ from hanlattice.events import ignore
 from hanlattice.pretrain.subwords import SubwordSettings, train_subwords
 from hanlattice.pretrain.units import Subwords, Unit, read_frequencies
 from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vectors
-from hanlattice.text.lexicon import Lexicon, read_words
+from hanlattice.text.dictionary import read_words
+from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.vectors import read_vectors
 from tests.pretrain.text import write_text

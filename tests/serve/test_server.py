@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import socket
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from hanlattice.client import connect
 from hanlattice.errors import ServerError
 from hanlattice.predict import Predictor, load
 from hanlattice.serve.limits import Limits
+from hanlattice.text.dictionary import Entry
 from tests.cli.command import hanlattice
 from tests.documents import ROOT
 from tests.made import sentences
@@ -77,6 +79,25 @@ def test_words_come_from_a_segmenter(server):
     assert server.ask("/v1/segment", {"text": "南京市长江大桥"})[1] == found
 
 
+def test_a_request_says_what_its_words_are(server, library):
+    text = "王小明在青石镇工作。"
+    plain = server.ask("/v1/tag", {"text": text})[1]
+    own = [{"word": "工作", "label": "职业"}, {"word": "青石镇", "trust": "-inf"}, "小明在"]
+    found = server.ask("/v1/tag", {"text": text, "dictionary": own})[1]
+    with library.lexicon.borrowed([Entry("工作", "职业"), Entry("青石镇", "", -math.inf), "小明在"]):
+        assert found == as_record(library(text))
+    labels = {span["text"]: span["label"] for span in found["spans"]}
+    assert (labels.get("工作"), labels.get("青石镇")) == ("职业", None)
+    assert server.ask("/v1/tag", {"text": text, "dictionary": own, "trust": 0})[1] != found
+    assert server.ask("/v1/tag", {"text": text})[1] == plain
+    client = connect(server.url, model=server.ask("/v1/models")[1]["models"][0]["name"])
+    assert client.lexicon.add("工作", label="职业")
+    assert not client.lexicon.add("工作", label="职业")
+    assert client.lexicon.add("青石镇", trust=-math.inf)
+    assert client.lexicon.add("小明在")
+    assert as_record(client(text)) == found
+
+
 def test_a_dictionary_is_seen_by_no_other_request(server, library):
     """Many at once, each with other words: each gets what the library finds with exactly these."""
     words = [(), ("王小明在",), ("去了",), ("天气很好",), ("在青石镇",)]
@@ -116,7 +137,12 @@ def test_a_dictionary_is_seen_by_no_other_request(server, library):
         ("tag", {"text": "a", "min_score": 0.1, "scores": False}, 422, "min_score"),
         ("tag", {"text": "a", "candidates": 101}, 422, "candidates"),
         ("tag", {"text": "a", "candidates": 1, "readings": 1}, 422, "readings"),
-        ("tag", {"text": "a", "trust": 1}, 422, "trust"),
+        ("tag", {"text": "a", "trust": 1001}, 422, "trust"),
+        ("tag", {"text": "a", "dictionary": [{"label": "ORG"}]}, 422, "dictionary"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A B"}]}, 422, "dictionary"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": "much"}]}, 422, "dictionary"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工" * 65, "label": "A"}]}, 413, "dictionary"),
+        ("tag", {"text": "a", "dictionary": {"word": "工作"}}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": "词"}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": ["一\t二"]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": ["词" * 513]}, 413, "dictionary"),

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from hanlattice.errors import InputError
 from hanlattice.predict import LIMIT
 from hanlattice.text import matcher as growing
-from hanlattice.text.lexicon import LONGEST, Lexicon, Marks, Matches, merged_matches, read_entries, read_words
-from hanlattice.text.matcher import TableMatcher
+from hanlattice.text.dictionary import read_entries, read_words
+from hanlattice.text.lexicon import LONGEST, Lexicon, Marks, merged_matches
+from hanlattice.text.matcher import Matches, TableMatcher
 from hanlattice.text.normal import fold
 from tests.strategies import any_character, any_text, shares_folder
 from tests.text.test_matcher import few, scan

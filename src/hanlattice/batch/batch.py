@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
-from hanlattice.text.lexicon import Matches
+from hanlattice.text.matcher import Matches
+from hanlattice.text.rules import Rulings
 from hanlattice.text.tags import FlatSpans
 
 Values = Any  # an array of numpy, or a tensor
@@ -90,6 +91,7 @@ class Examples:
     states: npt.NDArray[np.float16] | None = None  # [N, S]: states of the language model, if cached
     extra_ids: Mapping[str, Ints] = field(default_factory=dict)  # [N] each: further ids of the characters
     segments: Words | None = None  # for a word model
+    rulings: Rulings | None = None  # what a user's dictionary says of spans
     offsets: Ints | None = None  # [N]: the position of each character in its text, if white space was removed
 
     def __post_init__(self) -> None:
@@ -132,6 +134,23 @@ class Examples:
     def with_words(self, stays: npt.NDArray[np.bool_]) -> Examples:
         """The same without the lattice's words whose id is not marked in `stays`."""
         return replace(self, matches=self.matches.where(stays[self.matches.word]))
+
+    @cached_property
+    def is_ruled(self) -> npt.NDArray[np.bool_]:
+        """[S]: whether the dictionary says something of a sentence's spans."""
+        ruled = np.zeros(len(self), dtype=bool)
+        if self.rulings is not None:
+            ruled[self.rulings.sentence] = True
+        return ruled
+
+    def rulings_at(self, places: Ints) -> Rulings | None:
+        """Those on the sentences at these places, numbered in their order."""
+        if self.rulings is None or not self.is_ruled[places].any():
+            return None
+        nth = np.full(len(self), -1)
+        nth[places] = np.arange(len(places))
+        here = self.rulings.at(nth[self.rulings.sentence] >= 0)
+        return here._replace(sentence=nth[here.sentence])
 
     def batch(self, places: Sequence[int] | Ints, missing: float = 0.0, seed: Sequence[int] = (0,)) -> Batch:
         """One batch of the sentences at these places, in this order; a random share of the lattice's words is left out.

@@ -9,14 +9,25 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from hanlattice.batch.batch import Examples, Words
 from hanlattice.errors import InputError
-from hanlattice.text.boundaries import CUT, SPACED, Unspaced, names_without_space, spans_without_space, without_space
+from hanlattice.text.boundaries import (
+    CUT,
+    SPACED,
+    Unspaced,
+    cuts_nothing,
+    names_without_space,
+    spans_without_space,
+    without_space,
+)
 from hanlattice.text.lattice import Ints, Lattice, cells
-from hanlattice.text.lexicon import Lexicon, Matches, merged_matches
-from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
+from hanlattice.text.lexicon import Lexicon, merged_matches
+from hanlattice.text.matcher import Matches
+from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.pieces import Pieces
+from hanlattice.text.rules import Rulings
 from hanlattice.text.segmenter import Cuts, Segmenter
 from hanlattice.text.sentence import Sentence, check_words
 from hanlattice.text.spans import Span
@@ -34,6 +45,11 @@ class Places(NamedTuple):
 
 def apart(places: Places) -> Places:
     """The spans without those that overlap a longer one, or an equally long one further left."""
+    kept = which_are_apart(places)
+    return Places(*(array[kept] for array in places))
+
+
+def which_are_apart(places: Places) -> list[int]:
     sentence, start, end = places
     taken = np.zeros((int(sentence.max(initial=-1)) + 1, int(end.max(initial=0))), dtype=bool)
     kept = []
@@ -42,8 +58,7 @@ def apart(places: Places) -> Places:
         if not room.any():
             room[:] = True
             kept.append(at)
-    kept.sort()
-    return Places(*(array[kept] for array in places))
+    return sorted(kept)
 
 
 def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
@@ -123,7 +138,7 @@ class Indexer:
         return _joined([self._part(texts[low:high], words and words[low:high]) for low, high in _parts(texts, PART)])
 
     def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
-        solid = self._solid(texts)
+        given, solid = texts, self._solid(texts)
         if solid.offsets is not None:
             words = words and [_words_without_space(text, row) for text, row in zip(texts, words, strict=True)]
             texts = solid.texts
@@ -136,10 +151,15 @@ class Indexer:
             extra[PIECES] = self.pieces(plain, lengths, solid.offsets)
         if cuts is not None and self.words is None:
             extra |= self._softwords(cuts)
-        matches = self._matches(codes, lengths)
+        folded = "" if self.lexicon is None else fold_code_points(codes)
+        matches = self._matches(folded, lengths)
         if solid.gaps is not None:
             extra[JOINTS] = solid.gaps
             matches = within_cuts(matches, lengths, solid.gaps)
+        if (own := self._is_own(matches.word)).any():
+            stays = np.ones(len(own), dtype=bool)
+            stays[own] = cuts_nothing(given, matches.where(own), lengths, solid.offsets)
+            matches = matches.where(stays)
         return Examples(
             lengths,
             self._char_ids(plain).astype(np.int64),
@@ -149,6 +169,7 @@ class Indexer:
             extra_ids=extra,
             segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
             offsets=solid.offsets,
+            rulings=self._rulings(given, folded, lengths, solid),
         )
 
     def _solid(self, texts: Sequence[str]) -> Unspaced:
@@ -157,17 +178,38 @@ class Indexer:
             return Unspaced(texts, None, None)
         return without_space(texts) if self.cuts else names_without_space(texts)
 
-    def _matches(self, codes: Codes, lengths: Ints) -> Matches:
+    def _matches(self, folded: str, lengths: Ints) -> Matches:
         """Those of the lexicon and of the subwords."""
         if self.lexicon is None:
             nothing = np.empty(0, dtype=np.int64)
             return Matches(np.zeros_like(lengths), nothing, nothing, nothing)
-        folded = fold_code_points(codes)
         words = self.lexicon.match_joined(folded, lengths)
         if self.subwords is None:
             return words
         words = words._replace(word=words.word + len(self.subwords))
         return merged_matches(self.subwords.match_joined(folded, lengths), words)
+
+    def _rulings(self, given: Sequence[str], folded: str, lengths: Ints, solid: Unspaced) -> Rulings | None:
+        """What the user's dictionary says of spans in texts; None if nothing. No Latin word or number is cut by it."""
+        if self.lexicon is None or not self.lexicon.rules:
+            return None
+        rules, found = self.lexicon.match_rules(folded, lengths)
+        if solid.gaps is not None:
+            found = within_cuts(found, lengths, solid.gaps)
+        found = found.where(cuts_nothing(given, found, lengths, solid.offsets))
+        text, order = np.repeat(np.arange(len(lengths)), found.counts), np.arange(len(found.word))
+        commands = order[rules.is_command(found.word)]
+        kept = which_are_apart(Places(text[commands], found.start[commands], found.end[commands]))
+        found = found.where(~np.isin(order, np.delete(commands, kept)))
+        new = rules.labels if "O" in self.tags else []
+        numbers = {label: at for at, label in enumerate(_with_new(self.tag_ids.labels, new))}
+        rulings = rules.rulings(found, numbers, len(self.tag_ids.labels))
+        return rulings if len(rulings.label) else None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of spans by their numbers: those learnt, then the dictionary's."""
+        return _with_new(self.tag_ids.labels, () if self.lexicon is None else self.lexicon.rules.labels)
 
     @property
     def word_count(self) -> int:
@@ -178,10 +220,15 @@ class Indexer:
         """The places of the user's own words in a batch, if any. Of two that overlap, the longer."""
         if self.lexicon is None:
             return None
-        first = 0 if self.subwords is None else len(self.subwords)
-        own = lattice.word >= first
-        own[own] = self.lexicon.is_chosen(lattice.word[own] - first)
+        own = self._is_own(lattice.word)
         return apart(Places(lattice.sentence[own], lattice.start[own], lattice.end[own])) if own.any() else None
+
+    def _is_own(self, words: Ints) -> npt.NDArray[np.bool_]:
+        """Whether each of a lattice's words is one of the user's."""
+        first = 0 if self.subwords is None else len(self.subwords)
+        own: npt.NDArray[np.bool_] = words >= first
+        own[own] = False if self.lexicon is None else self.lexicon.is_chosen(words[own] - first)
+        return own
 
     def _softwords(self, cuts: Cuts) -> dict[str, Ints]:
         soft = {POSITIONS: cuts.positions()}
@@ -210,6 +257,10 @@ class Indexer:
     def tag_ids(self) -> TagIds:
         """What turns spans into tags, as numbers, and back."""
         return TagIds(self.tags, self.scheme)
+
+
+def _with_new(labels: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return (*labels, *(label for label in others if label not in labels))
 
 
 def words_of(texts: Sequence[str], cuts: Cuts) -> Iterator[str]:
@@ -266,7 +317,18 @@ def _joined(parts: Sequence[Examples]) -> Examples:
         extra_ids=_joined_extra_ids(parts),
         segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
         offsets=_joined_offsets(parts),
+        rulings=_joined_rulings(parts),
     )
+
+
+def _joined_rulings(parts: Sequence[Examples]) -> Rulings | None:
+    first = np.cumsum([0, *(len(part) for part in parts)])
+    rows = [
+        part.rulings._replace(sentence=part.rulings.sentence + by)
+        for part, by in zip(parts, first, strict=False)
+        if part.rulings is not None
+    ]
+    return Rulings(*(np.concatenate(column) for column in zip(*rows, strict=True))) if rows else None
 
 
 def _joined_extra_ids(parts: Sequence[Examples]) -> dict[str, Ints]:

@@ -16,7 +16,8 @@ from hanlattice.errors import InputError
 from hanlattice.models.modules import Tables, assemble
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import WordEmbedding
-from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.matcher import Matches
 from hanlattice.text.tags import tag_set
 from hanlattice.text.vocab import Vocab
 

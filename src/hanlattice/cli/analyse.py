@@ -83,4 +83,4 @@ def analyse(
     add_words(cutter, lexicon, trust)
     scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
     documents = tagger.analyse_pipe(texts, size, cutter, whole_names, scores=scores, min_score=min_score)
-    write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.tag_ids.labels, out), out)
+    write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.labels, out), out)

@@ -18,8 +18,9 @@ from hanlattice.errors import InputError
 from hanlattice.evaluation.mistakes import Mistakes, compare, markdown, sentence_lines, sentence_title, summary, tables
 from hanlattice.files import BOM, check_output, opening, reason, shown, writing
 from hanlattice.models import model_files
+from hanlattice.text.dictionary import read_words
 from hanlattice.text.display import counted, visible
-from hanlattice.text.lexicon import Lexicon, read_words
+from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.tags import labels_of
 from hanlattice.text.vectors import read_vectors

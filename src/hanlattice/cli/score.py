@@ -18,8 +18,8 @@ from hanlattice.errors import InputError
 from hanlattice.evaluation import ner
 from hanlattice.evaluation.segmentation import score_segmentation, score_table, worst_table
 from hanlattice.files import read_lines, shown
+from hanlattice.text.dictionary import read_words
 from hanlattice.text.display import counted
-from hanlattice.text.lexicon import read_words
 from hanlattice.text.sentence import Sentence
 
 

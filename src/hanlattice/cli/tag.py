@@ -22,9 +22,11 @@ from hanlattice.cli.texts import (
     Lexicons,
     ModelFolder,
     Out,
+    Trust,
     add_words,
     at_once,
     begin,
+    check_trust,
     for_screen,
     is_screen,
     write_results,
@@ -71,6 +73,7 @@ def tag(
     ] = None,
     decode: Decode = None,
     lexicon: Lexicons = None,
+    trust: Trust = None,
     text: IsText = False,
     encoding: Encoding = "auto",
     batch_size: BatchSize = None,
@@ -81,16 +84,17 @@ def tag(
     """Find the entities of a text, of files, or of standard input: one result for each line."""
     chosen = choose_format(format, out, nbest)
     check_min_score(min_score)
+    check_trust(trust, lexicon)
     texts, folder = begin(inputs, text, out, lexicon, model)
     from hanlattice.models.device import use_threads  # after what can be wrong
     from hanlattice.predict import load
 
     use_threads(threads)
     tagger = load(folder, device, fast, decode)
-    add_words(tagger, lexicon)
+    add_words(tagger, lexicon, trust)
     scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
     documents = tagger.pipe(texts, size, scores=scores, min_score=min_score, candidates=nbest or 0)
-    write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.tag_ids.labels, out), out)
+    write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.labels, out), out)
 
 
 def check_min_score(min_score: float) -> None:

@@ -22,8 +22,9 @@ from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, opening, shown, writing
 from hanlattice.models import check_decode, model_files
 from hanlattice.text.boundaries import remove_space
+from hanlattice.text.dictionary import LONGEST_LABELLED, Entry, read_dictionary
 from hanlattice.text.display import visible
-from hanlattice.text.lexicon import LONGEST, read_words
+from hanlattice.text.lexicon import LONGEST
 from hanlattice.text.normal import LONE_SURROGATE
 
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ Decode = Annotated[
 Trust = Annotated[
     float | None,
     typer.Option(
-        min=0, max=1000, help="For a segmenter: how much more those words count; 0 is no more than others; default 3."
+        min=0,
+        max=1000,
+        help="How much more those words count; 0 is no more than others. For a segmenter all of them (3 without it), "
+        "else those with a label and no number (16).",
     ),
 ]
 
@@ -103,19 +107,39 @@ def check_trust(trust: float | None, dictionaries: list[Path] | None) -> None:
 
 
 def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float | None = None) -> None:
-    """Add the words of dictionaries to a model's lexicon; a note says how many have a length it cannot use."""
+    """Add the words of dictionaries to a model's lexicon.
+
+    Notes say how many have a length it cannot use, and which labels the model has not learnt.
+    """
     if trust is not None:
-        if not predictor.model.indexer.cuts:
-            raise InputError("--trust is for a model that cuts text into words, and this one finds entities")
         predictor.trust = trust
+    indexer = predictor.model.indexer
     for path in paths or ():
-        lexicon, words = predictor.lexicon, list(read_words(path))
+        lexicon, words = predictor.lexicon, list(read_dictionary(path))
         lexicon.update(words)
-        lengths = [len(remove_space(word)) for word in words]
-        if idle := sum(not 1 < length <= LONGEST for length in lengths):
-            what = f"one character or more than {LONGEST}" if max(lengths) > LONGEST else "one character"
+        _note_passed_over(path, words)
+        labels = {each.label for each in words if isinstance(each, Entry) and not each.is_split} - {""}
+        if new := sorted(labels.difference(indexer.tag_ids.labels)):
+            how = (
+                "are words alone"
+                if "O" not in indexer.tags
+                else "are found where the dictionary says so, and nowhere else"
+            )
+            note(
+                f"{shown(path)}: the model has not learnt {', '.join(map(visible, new))}: words with such labels {how}"
+            )
+
+
+def _note_passed_over(path: Path, words: Sequence[str | Entry]) -> None:
+    lengths = [(each, len(remove_space(each if isinstance(each, str) else each.word))) for each in words]
+    labelled = [length for each, length in lengths if isinstance(each, Entry)]
+    plain = [length for each, length in lengths if isinstance(each, str)]
+    for kind, those, least, most in (("", plain, 2, LONGEST), (" with labels", labelled, 1, LONGEST_LABELLED)):
+        if idle := sum(not least <= length <= most for length in those):
+            what = f"more than {most}" if least == 1 else "one character"
+            what += f" or more than {most}" if least > 1 and max(those) > most else ""
             has, is_ = ("has", "is") if idle == 1 else ("have", "are")
-            note(f"{shown(path)}: {idle:,} of {len(words):,} words {has} {what}, and {is_} passed over")
+            note(f"{shown(path)}: {idle:,} of {len(those):,} words{kind} {has} {what}, and {is_} passed over")
 
 
 def at_once(inputs: Sequence[str], batch_size: int | None) -> int | None:

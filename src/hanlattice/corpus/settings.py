@@ -13,7 +13,7 @@ from hanlattice.models.checksums import record_digest
 from hanlattice.models.device import device_kind, use_threads
 from hanlattice.models.folder import CONFIG, WEIGHTS
 from hanlattice.predict import Predictor, load
-from hanlattice.text.lexicon import read_words
+from hanlattice.text.dictionary import read_dictionary
 
 MB = 1_000_000
 BROKEN = "broken"  # what an output has in place of a row that cannot be read
@@ -75,5 +75,5 @@ def open_predictor(settings: Settings) -> Predictor:
     if settings.trust is not None:
         predictor.trust = settings.trust
     for path in settings.lexicons:
-        predictor.lexicon.update(read_words(path))
+        predictor.lexicon.update(read_dictionary(path))
     return predictor

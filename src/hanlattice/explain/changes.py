@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,8 @@ from hanlattice.runtime.crf import on_host
 from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lattice import Ints
-from hanlattice.text.lexicon import Matches
+from hanlattice.text.matcher import Matches
+from hanlattice.text.rules import Rulings
 from hanlattice.text.spans import WORD, Span
 
 LEAST = 0.01  # a smaller change of a probability is not reported
@@ -29,7 +30,7 @@ def without_each(
 
     A batch at a time, so that memory stays bounded.
     """
-    tagger, names = model.tagger, model.indexer.tag_ids.labels
+    tagger, names = model.tagger, model.indexer.labels
     made: list[Without] = []
     most, characters = BOUNDS[tagger.device_kind]
     size = max(1, min(most, characters // max(1, int(examples.lengths[0]))))  # words at a time, a sentence each
@@ -37,11 +38,20 @@ def without_each(
         words = np.arange(low, min(low + size, count))
         fewer = _without(examples, words)
         running = Running(tagger, model.indexer, fewer, np.arange(len(words)), trust, bar)
-        spans, scores = running.read(model.indexer.tag_ids, True)
+        spans, scores = running.read(True)
         there = make_spans(Decoded(fewer.in_characters(spans), on_host(scores)), [text] * len(words), names)
-        chances = span_scores(tagger.crf, running.emissions, running.there, [*found] * len(words))
+        chances = _chances(model, running, found[0], len(words))
         made += (Without(0, tuple(each), tuple(row)) for each, row in zip(chances, there, strict=True))
     return tuple(made)
+
+
+def _chances(model: Model, running: Running, spans: Sequence[Span], times: int) -> Iterator[list[float]]:
+    """The probabilities of the same spans in each sentence, also with labels that only the dictionary has."""
+    learnt = [span for span in spans if span.label in model.indexer.tag_ids.labels]
+    others = running.tracked() if len(learnt) < len(spans) else {}
+    for nth, scores in enumerate(span_scores(running.crf, running.emissions, running.there, [learnt] * times)):
+        known = dict(zip(learnt, scores, strict=True))
+        yield [known.get(span, others.get((nth, span), 0.0)) for span in spans]
 
 
 def _without(examples: Examples, words: Ints) -> Examples:
@@ -57,9 +67,19 @@ def _without(examples: Examples, words: Ints) -> Examples:
         matches=fewer,
         symbols=None if examples.symbols is None else np.tile(examples.symbols, times),
         states=None if examples.states is None else np.tile(examples.states, (times, 1)),
+        rulings=_rulings_without(examples, words),
         extra_ids={name: np.tile(numbers, times) for name, numbers in examples.extra_ids.items()},
         offsets=None if examples.offsets is None else np.tile(examples.offsets, times),
     )
+
+
+def _rulings_without(examples: Examples, words: Ints) -> Rulings | None:
+    """What the dictionary says, once for each word, without what it says of that word."""
+    if (rulings := examples.rulings) is None:
+        return None
+    start, end = (column[words][:, None] for column in examples.matches[1:3])
+    time, row = np.nonzero((rulings.start != start) | (rulings.end != end))
+    return rulings.at(row)._replace(sentence=time)
 
 
 def changes(explanation: Explanation) -> dict[int, str]:

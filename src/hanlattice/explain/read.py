@@ -49,19 +49,21 @@ def _piece(model: Model, text: str, trust: float, bar: Bar, without: bool) -> Ex
     every = np.arange(examples.lengths[0]) if examples.offsets is None else examples.offsets
     offsets: list[int] = every.tolist()  # where each character that the model reads stands in the text
     tags: list[str] = []
+    names: Sequence[str] = indexer.tags
     spans: list[Span] = []
     chances: list[tuple[float, ...]] = []
     fewer: tuple[Without, ...] = ()
     if offsets:  # a CRF cannot take an empty sentence
         running = Running(model.tagger, indexer, examples, place, trust, bar)
-        rows = on_host(running.crf.marginals(running.emissions, batch.lengths))[0]
+        rows = on_host(running.crf.marginals(running.emissions, running.there))[0]
         chances = [tuple(row) for row in rows.clip(0.0, 1.0).tolist()]
-        found, scores = running.read(indexer.tag_ids, True)
+        found, scores = running.read(True)
+        names = running.tag_names
         decoded = Decoded(examples.in_characters(found), on_host(scores))
-        (spans,) = make_spans(decoded, [text], indexer.tag_ids.labels)
-        there = make_spans(Decoded(found, decoded.scores), [""], indexer.tag_ids.labels)  # in characters that are read
-        best = running.tags()[0] if bar is None else indexer.tag_ids.tags(there, examples.lengths)
-        tags = [indexer.tags[tag] for tag in best.tolist()]
+        (spans,) = make_spans(decoded, [text], indexer.labels)
+        there = make_spans(Decoded(found, decoded.scores), [""], indexer.labels)  # in characters that are read
+        best = running.tags()[0] if bar is None else running.tag_ids.tags(there, examples.lengths)
+        tags = [names[tag] for tag in best.tolist()]
         fewer = without_each(model, text, examples, there, trust, bar) if without else ()
     return Explanation(
         text=text,
@@ -69,7 +71,7 @@ def _piece(model: Model, text: str, trust: float, bar: Bar, without: bool) -> Ex
         tags=_spread(tags, offsets, len(text)),
         words=_words(model, batch, offsets),
         layers=tuple(_layer(both, batch, offsets, len(text)) for both in _traced(model, batch)),
-        tag_names=tuple(indexer.tags),
+        tag_names=tuple(names),
         marginals=_spread(chances, offsets, len(text)),
         pieces=((0, len(text)),),
         has_lattice=indexer.lexicon is not None,

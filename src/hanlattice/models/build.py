@@ -24,6 +24,7 @@ from hanlattice.models.tagger import Tagger
 from hanlattice.models.transformer import find_transformer, read_transformer
 from hanlattice.models.vocabs import Vocabs, make_indexer
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
+from hanlattice.text.dictionary import read_words
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.segmenter import PLACES, Cuts
@@ -261,7 +262,7 @@ def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tens
         vectors = _read(name, notices)
         rows = np.flatnonzero(lexicon.add_many(vectors.words))
     elif source.lexicon:
-        lexicon.load(resolve(name))
+        lexicon.update(read_words(resolve(name)))
     else:
         raise ConfigError([missing_words(source)])
     if not len(lexicon):

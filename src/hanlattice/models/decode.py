@@ -12,9 +12,11 @@ import numpy.typing as npt
 from hanlattice.batch import Examples, Indexer
 from hanlattice.batch.buckets import decoding_batches
 from hanlattice.models import Bar
+from hanlattice.runtime.labelled import LabelledCRF, with_rulings
 from hanlattice.runtime.span_search import Candidates, best_spans, candidates, decoded_span_scores
 from hanlattice.runtime.tagger import ArrayTagger
 from hanlattice.text.lattice import Ints
+from hanlattice.text.rules import Rulings
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans, TagIds
 
@@ -71,7 +73,7 @@ def decode(
 ) -> list[list[Span]]:
     """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
     found = find_spans(tagger, indexer, examples, scores, trust, bar)
-    return make_spans(found, [""] * len(examples), indexer.tag_ids.labels, scores)
+    return make_spans(found, [""] * len(examples), indexer.labels, scores)
 
 
 def find_spans(
@@ -82,11 +84,12 @@ def find_spans(
     trust: float = 0.0,
     bar: Bar = None,
 ) -> Decoded:
-    """`decode`, as flat arrays. With `trust`, each tag that makes a user's word a word of the text scores more.
+    """`decode`, as flat arrays. A user's words score `trust` more: for a segmenter each of their tags, else those
+    that have a label and no number of their own, as spans with it.
 
     Without `bar` they are the spans of the best tagging, with it the best set of spans above it.
     """
-    parts = [each.read(indexer.tag_ids, scores) for each in running(tagger, indexer, examples, trust, bar)]
+    parts = [each.read(scores) for each in running(tagger, indexer, examples, trust, bar)]
     return _in_order(parts, examples)
 
 
@@ -102,7 +105,7 @@ def find_candidates(
     """The result of `find_spans`, with scores, and the n most probable spans of each sentence, the best first."""
     spans, candidates = [], []
     for each in running(tagger, indexer, examples, trust, bar):
-        spans.append(each.read(indexer.tag_ids, True))
+        spans.append(each.read(True))
         candidates.append(each.candidates(n, min_score))
     return _in_order(spans, examples), _in_order(candidates, examples)
 
@@ -113,11 +116,11 @@ def find_readings(
     """The n best readings of each sentence, the best first; fewer where there are fewer. `texts` are the sentences."""
     found = [[Reading(0.0, ())] for _ in range(len(examples))]  # the one reading of an empty sentence
     for batch in running(tagger, indexer, examples, trust):
-        flat, log_probability = batch.readings(indexer.tag_ids, n)
+        flat, log_probability = batch.readings(n)
         places = np.repeat(batch.places, n)
         flat = examples.in_characters(flat._replace(text=places[flat.text]))._replace(text=flat.text)
         each = [texts[at] for at in places.tolist()]
-        spans = make_spans(Decoded(flat, np.empty(0)), each, indexer.tag_ids.labels, scores=False)
+        spans = make_spans(Decoded(flat, np.empty(0)), each, indexer.labels, scores=False)
         readings = [Reading(*pair) for pair in zip(log_probability, map(tuple, spans), strict=True)]
         for nth, place in enumerate(batch.places.tolist()):
             row = readings[nth * n : (nth + 1) * n]
@@ -138,12 +141,17 @@ def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[R
 def running(
     tagger: AnyTagger, indexer: Indexer, examples: Examples, trust: float, bar: Bar = None
 ) -> Iterator[Running]:
-    """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy while it is read."""
+    """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy while it is read.
+
+    Those of which a dictionary says something have batches of their own.
+    """
     most, characters = BOUNDS[tagger.device_kind]
-    full = np.flatnonzero(examples.lengths)
+    full, ruled = examples.lengths > 0, examples.is_ruled
+    kinds = [np.flatnonzero(full & ~ruled), np.flatnonzero(full & ruled)]
     before: Running | None = None
-    for places in decoding_batches(examples.lengths[full].tolist(), most, characters):
-        batch = Running(tagger, indexer, examples, full[places], trust, bar)
+    every = (kind[at] for kind in kinds for at in decoding_batches(examples.lengths[kind].tolist(), most, characters))
+    for places in every:
+        batch = Running(tagger, indexer, examples, places, trust, bar)
         if before is not None:
             yield before
         before = batch
@@ -169,10 +177,19 @@ class Running:
         self.bar = bar
         own = indexer.chosen(batch.lattice) if trust and indexer.cuts else None
         self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
+        self.tag_ids, self.tag_names = indexer.tag_ids, indexer.tags
+        if rulings := examples.rulings_at(places):
+            self._rule(rulings, indexer.labels, trust)
         if bar is None:
-            self.tags: Callable[[], Ints] = self.crf.decoding(self.emissions, batch.units)
+            self.tags: Callable[[], Ints] = self.crf.decoding(self.emissions, self.there)
 
-    def read(self, tag_ids: TagIds, scores: bool) -> tuple[FlatSpans, Any]:
+    def _rule(self, rulings: Rulings, labels: Sequence[str], trust: float) -> None:
+        """From here on with a CRF that knows what the dictionary says, on the CPU."""
+        self.crf, self.emissions = with_rulings(self.crf, self.emissions, rulings, labels, trust)
+        self.there, self.tag_names = self.units, self.crf.all_tags
+        self.tag_ids = TagIds(self.tag_names, self.crf.scheme, labels)
+
+    def read(self, scores: bool) -> tuple[FlatSpans, Any]:
         """Wait for the tags; the spans, counted in tags, and their scores, which a GPU may still be computing.
 
         The sentence of a span is its place among all examples.
@@ -180,7 +197,7 @@ class Running:
         if self.bar is not None:
             return self._flat(best_spans(self.crf, self.emissions, self.there, self.bar))
         tags = self.tags()
-        spans = _spans(tag_ids, tags, self.units)
+        spans = _spans(self.tag_ids, tags, self.units)
         values: Any = np.full(len(spans.text), np.nan)
         if scores:
             values = decoded_span_scores(self.crf, self.emissions, self.there, tags, *spans[:3])
@@ -190,13 +207,21 @@ class Running:
         """The n most probable spans of each sentence, in the same form."""
         return self._flat(candidates(self.crf, self.emissions, self.there, n, min_score))
 
+    def tracked(self) -> dict[tuple[int, Span], float]:
+        """The probabilities of spans that begin where a word of the user's dictionary does, by place in the batch."""
+        if not isinstance(self.crf, LabelledCRF):
+            return {}
+        sentence, start, end, label, log = self.crf.tracked(self.emissions, self.units, -np.inf)
+        rows = zip(*(column.tolist() for column in (sentence, start, end, label, np.exp(log))), strict=True)
+        return {(at, Span(low, high, self.tag_ids.labels[which])): chance for at, low, high, which, chance in rows}
+
     def _flat(self, found: Candidates) -> tuple[FlatSpans, Any]:
         return FlatSpans(self.places[found.sentence], *found[1:4]), found.score
 
-    def readings(self, tag_ids: TagIds, n: int) -> tuple[FlatSpans, list[float]]:
+    def readings(self, n: int) -> tuple[FlatSpans, list[float]]:
         """The spans of the n best taggings of each sentence, each counted as a text, and their log probabilities."""
         tags, log_probability = self.crf.readings(self.emissions, self.there, n)
-        spans = _spans(tag_ids, tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
+        spans = _spans(self.tag_ids, tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
         numbers: list[float] = log_probability.ravel().tolist()
         return spans, numbers
 
@@ -219,8 +244,11 @@ def _in_order(parts: list[tuple[FlatSpans, Any]], examples: Examples) -> Decoded
 
 def _joined(parts: list[Any]) -> npt.NDArray[np.float64]:
     """The scores of all batches, arrays or tensors."""
-    if isinstance(parts[0], np.ndarray):
+    if all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts)
     import torch
 
-    return torch.cat(parts).cpu().numpy()  # the one wait for all of them
+    tensors = [part for part in parts if not isinstance(part, np.ndarray)]
+    there = torch.cat(tensors).cpu().numpy()  # the one wait for all of them
+    arrays = iter(np.split(there, np.cumsum([len(part) for part in tensors])[:-1]))
+    return np.concatenate([part if isinstance(part, np.ndarray) else next(arrays) for part in parts])

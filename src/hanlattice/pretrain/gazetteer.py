@@ -21,7 +21,8 @@ from hanlattice.events import Listener, ignore
 from hanlattice.files import check_output
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.text.lattice import Ints
-from hanlattice.text.lexicon import Lexicon, Matches
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.matcher import Matches
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, write_vectors

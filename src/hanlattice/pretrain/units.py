@@ -21,7 +21,8 @@ from hanlattice.errors import InputError, OutputError
 from hanlattice.events import Listener
 from hanlattice.extras import extra
 from hanlattice.files import opening, reason
-from hanlattice.text.lexicon import Lexicon, read_entries
+from hanlattice.text.dictionary import read_entries
+from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.vocab import bigrams
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from hanlattice.errors import TagError
 from hanlattice.ops.crf import TaggedSpans
 from hanlattice.runtime.crf import TagRules, on_host
+from hanlattice.runtime.labelled import LabelledCRF
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import labels_of, spans_to_tags
@@ -165,11 +166,22 @@ def candidates(crf: Any, emissions: Values, lengths: Values, n: int, min_score: 
     sizes = on_host(lengths).astype(np.int64)
     floor = float(np.log(max(min_score, SMALLEST)))
     found = search(_chains(crf, emissions, lengths, sizes, min_score), sizes, n, floor)
+    if isinstance(crf, LabelledCRF):
+        found = _with_tracked(crf, emissions, sizes, found, n, floor)
     start = found.cell - (np.cumsum(sizes) - sizes)[found.sentence]
     score = np.minimum(np.exp(found.log_probability), 1.0)
     order = np.lexsort((found.label, found.long, start, -score, found.sentence))
     order = order[score[order] >= max(min_score, SMALLEST)]
     return Candidates(found.sentence, start, start + found.long, found.label, score).at(order)
+
+
+def _with_tracked(
+    crf: LabelledCRF, emissions: Floats, sizes: Ints, found: FoundSpans, n: int, floor: float
+) -> FoundSpans:
+    """With the spans from the words of a dictionary on, of which the chains of plain tags know nothing."""
+    sentence, start, end, label, log = crf.tracked(emissions, sizes, floor)
+    others = FoundSpans(sentence, (np.cumsum(sizes) - sizes)[sentence] + start, end - start, label, log)
+    return _best(_together(found, others), np.full(len(sizes), floor), n)[0]
 
 
 def best_spans(crf: Any, emissions: Values, lengths: Values, bar: float) -> Candidates:
@@ -259,6 +271,8 @@ def _probability(
     crf: Any, emissions: Values, lengths: Values, sentence: Ints, start: Ints, end: Ints, tags: Ints
 ) -> Values:
     """[S], in float64."""
+    if isinstance(crf, LabelledCRF):
+        tags = crf.path(sentence, start, end, tags)
     last = tags[np.arange(len(tags)), end - start - 1]
     spans = TaggedSpans(sentence, start, end, tags, crf.goes_on[last])  # [S, K]: what may not come straight after
     answer = crf.log_probability(emissions, lengths, spans)

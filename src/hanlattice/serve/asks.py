@@ -12,15 +12,16 @@ from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError
 from hanlattice.explain import Explanation
 from hanlattice.explain.svg import WIDTH, picture
-from hanlattice.predict import TRUST_MOST, Predictor
+from hanlattice.predict import Predictor
 from hanlattice.serve.limits import Limits, RequestError
+from hanlattice.text.dictionary import LONGEST_LABELLED, TRUST_MOST, Entry
 from hanlattice.text.lexicon import LONGEST
 
 KINDS = ("tag", "segment", "explain")
 WIDEST = 4000.0  # picture
 _SHARED = ("text", "model", "dictionary", "exclude")
 FIELDS = {
-    "tag": (*_SHARED, "texts", "scores", "min_score", "candidates", "readings"),
+    "tag": (*_SHARED, "texts", "scores", "min_score", "candidates", "readings", "trust"),
     "segment": (*_SHARED, "texts", "scores", "candidates", "readings", "trust"),
     "explain": (*_SHARED, "without", "svg", "layer", "width", "trust"),
 }
@@ -31,7 +32,7 @@ class Key(NamedTuple):
 
     kind: str  # documents, readings or explanations
     model: str
-    dictionary: tuple[str, ...] = ()
+    dictionary: tuple[str | Entry, ...] = ()
     exclude: tuple[str, ...] = ()
     trust: float | None = None
     scores: bool = True
@@ -104,9 +105,9 @@ def read_ask(record: Mapping[str, Any], kind: str, models: Mapping[str, Named], 
     key = Key(
         "explanations" if kind == "explain" else "readings" if readings else "documents",
         model.name,
-        _words(record, "dictionary", model, limits),
+        _dictionary(record, model, limits),
         _words(record, "exclude", model, limits),
-        _trust(record, model),
+        _trust(record),
         scores,
         min_score,
         readings or candidates,
@@ -183,6 +184,31 @@ def _model(record: Mapping[str, Any], kind: str, models: Mapping[str, Named]) ->
     return models[name]
 
 
+def _dictionary(record: Mapping[str, Any], model: Named, limits: Limits) -> tuple[str | Entry, ...]:
+    """Words, or objects that say more of a word: {"word": "拼多多", "label": "ORG", "trust": 20}."""
+    given = record.get("dictionary", [])
+    if not isinstance(given, list):
+        raise RequestError(422, "dictionary must be a list of strings or objects", "dictionary")
+    found = [_entry(each) if isinstance(each, dict) else each for each in given]
+    texts = [each.word if isinstance(each, Entry) else each for each in found]
+    _words({"dictionary": texts}, "dictionary", model, limits)
+    return tuple(dict.fromkeys(found))
+
+
+def _entry(record: Mapping[str, Any]) -> Entry:
+    word, label, trust = (record.get(name) for name in ("word", "label", "trust"))
+    if not isinstance(word, str) or not set(record) <= {"word", "label", "trust"}:
+        raise RequestError(422, "an object of dictionary has word, and may have label and trust", "dictionary")
+    try:
+        much = float(trust) if trust in ("inf", "-inf") else trust
+        entry = Entry(word, "" if label is None else label, much).checked()
+    except (ValueError, TypeError) as error:
+        raise RequestError(422, str(error), "dictionary") from None
+    if len(word) > LONGEST_LABELLED and not entry.is_plain:
+        raise _too_many(f"a word with a label of {len(word):,} characters", f"{LONGEST_LABELLED}", "dictionary")
+    return entry
+
+
 def _words(record: Mapping[str, Any], name: str, model: Named, limits: Limits) -> tuple[str, ...]:
     words = record.get(name, [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -201,13 +227,8 @@ def _words(record: Mapping[str, Any], name: str, model: Named, limits: Limits) -
     return tuple(dict.fromkeys(words))
 
 
-def _trust(record: Mapping[str, Any], model: Named) -> float | None:
-    if "trust" not in record:
-        return None
-    trust = _number(record, "trust", 0.0, 0.0, TRUST_MOST)
-    if trust and not model.cuts:
-        raise RequestError(422, "trust is for a model that cuts text into words", "trust")
-    return trust
+def _trust(record: Mapping[str, Any]) -> float | None:
+    return _number(record, "trust", 0.0, 0.0, TRUST_MOST) if "trust" in record else None
 
 
 def _number(record: Mapping[str, Any], name: str, default: float, least: float, most: float) -> float:

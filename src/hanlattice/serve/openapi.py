@@ -7,9 +7,9 @@ from typing import Any
 
 from hanlattice import __version__
 from hanlattice.explain.svg import WIDTH
-from hanlattice.predict import TRUST_MOST
 from hanlattice.serve.asks import FIELDS, WIDEST, Named
 from hanlattice.serve.limits import Limits
+from hanlattice.text.dictionary import TRUST_MOST
 from hanlattice.text.lexicon import LONGEST
 
 _MEANING = {
@@ -74,7 +74,11 @@ def _fields(models: list[str], limits: Limits) -> dict[str, Any]:
         "text": text,
         "texts": {"type": "array", "items": text, "maxItems": limits.max_texts},
         "model": {"type": "string", "enum": models},
-        "dictionary": words | {"description": "Words that this request adds; no other request sees them."},
+        "dictionary": words
+        | {
+            "items": {"anyOf": [words["items"], _entry()]},
+            "description": "Words that this request adds, or what it says of words; no other request sees them.",
+        },
         "exclude": words | {"description": "Words of the lexicon that this request leaves out."},
         "trust": {"type": "number", "minimum": 0, "maximum": TRUST_MOST},
         "scores": {"type": "boolean", "default": True},
@@ -85,6 +89,16 @@ def _fields(models: list[str], limits: Limits) -> dict[str, Any]:
         "svg": {"type": "boolean", "default": False, "description": "Also the picture of the lattice."},
         "layer": {"type": "integer", "minimum": 1, "maximum": 100, "default": 1},
         "width": {"type": "number", "minimum": 200, "maximum": WIDEST, "default": WIDTH},
+    }
+
+
+def _entry() -> dict[str, Any]:
+    trust = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]}
+    return {
+        "type": "object",
+        "properties": {"word": {"type": "string"}, "label": {"type": "string"}, "trust": trust},
+        "required": ["word"],
+        "additionalProperties": False,
     }
 
 

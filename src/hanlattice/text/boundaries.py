@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.text.lattice import Ints, cells
+from hanlattice.text.matcher import Matches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold
 from hanlattice.text.spans import Span
 
@@ -257,6 +258,23 @@ def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence
     before = np.concatenate([[0], np.cumsum(_is_visible()(code_points(text)))]).tolist()
     moved = ((before[span.start], before[span.end], span.label) for span in spans)
     return solid, [Span(start, end, label) for start, end, label in moved if start < end]
+
+
+def cuts_nothing(texts: Sequence[str], matches: Matches, lengths: Ints, offsets: Ints | None) -> Flags:
+    """[W]: whether words that were found in texts without white space begin and end where a word may (`joints`).
+
+    The texts are given with their white space, `lengths` are without it; `offsets` are those of `Unspaced`.
+    """
+    text = np.repeat(np.arange(len(lengths)), matches.counts)
+    whole, first = np.ones(len(text), dtype=bool), np.cumsum(lengths) - lengths
+    for at in np.unique(text).tolist():
+        gaps = joints(texts[at])
+        if offsets is not None:
+            gaps = gaps[offsets[first[at] : first[at] + lengths[at]]]
+        inside = np.append(gaps == JOIN, False)
+        here = text == at
+        whole[here] = ~(inside[matches.start[here]] | inside[matches.end[here]])
+    return whole
 
 
 @lru_cache(maxsize=1)

@@ -1,91 +1,37 @@
-"""Lexicon: the words that the lattice may use, where they occur in a text, and the dictionary files they come from.
+"""Lexicon: the words that the lattice may use, and where they occur in a text.
 
 Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and without
 white space, which no lattice has. Words have two characters or more; shorter ones are skipped, and so are those of more
 than `LONGEST`. An id is a word's place in the order of arrival and never changes, so that a table of vectors can stand
-beside the lexicon. Dictionary files have a word a line, `word TAB anything`, or jieba's `word freq tag`.
+beside the lexicon. What a dictionary says of words beyond that they are words is in `rules`.
 """
 
 from __future__ import annotations
 
-import re
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.files import keep_first, read_text, writing
+from hanlattice.files import read_text
 from hanlattice.text.boundaries import remove_space
+from hanlattice.text.dictionary import SPLIT, Entry, is_plain, read_dictionary, write_dictionary
 from hanlattice.text.display import counted
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Occurrences, Part, Parts, TableMatcher, extend, find
+from hanlattice.text.matcher import Matches, Occurrences, Part, Parts, TableMatcher, by_text, extend, find
 from hanlattice.text.normal import LONE_SURROGATE, code_points, fold
-
-_JIEBA = re.compile(r"(?P<word>.+?)(?<! ) +(?P<frequency>\d+)( +\S+)?")  # a word ends where spaces begin: linear
-_DIGITS = 18  # of the largest frequency; a longer number is none
-
-
-def read_words(path: str | Path) -> Iterator[str]:
-    """The words of a dictionary file, in order, blank lines left out."""
-    return _words_of(read_text(path))
-
-
-def _words_of(text: str) -> Iterator[str]:
-    plain = "\t" not in text and " " not in text
-    lines = _lines(text)
-    return filter(None, map(str.strip, lines if plain else (_entry(line)[0] for line in lines)))
-
-
-def read_entries(path: str | Path) -> Iterator[tuple[str, int]]:
-    """The same words with their frequencies: the number after TAB or in jieba's form, 1 where there is none."""
-    for line in _lines(read_text(path)):
-        word, frequency = _entry(line)
-        if word := word.strip():
-            yield word, int(frequency) if frequency.isdecimal() and len(frequency) <= _DIGITS else 1
-
-
-def write_words(path: str | Path, words: Iterable[str]) -> None:
-    """One word a line, UTF-8; a TAB follows where the line could be taken for jieba's `word freq tag`."""
-    with writing(path) as file:
-        for at, word in enumerate(words):
-            line = f"{word}\t\n" if _JIEBA.fullmatch(word) else f"{word}\n"
-            file.write(line if at else keep_first(line))
-
-
-def _entry(line: str) -> tuple[str, str]:
-    """A line's word, and the field that may hold its frequency."""
-    word, tab, rest = line.partition("\t")
-    jieba = None if tab else _JIEBA.fullmatch(word)
-    return (jieba["word"], jieba["frequency"]) if jieba else (word, (rest.split() or [""])[0])
-
-
-def _lines(text: str) -> list[str]:
-    return text.split("\n" if "\n" in text else "\r")  # old lists end lines with CR alone
-
+from hanlattice.text.rules import Rules
 
 LONGEST = 512  # characters of a word: by default a tagger reads no longer piece of text at once
-
-
-class Matches(NamedTuple):
-    """The words in some texts. Text t has `counts[t]` of them; they are sorted by text, start and end."""
-
-    counts: Ints  # [texts]
-    start: Ints  # [W]
-    end: Ints  # [W]
-    word: Ints  # [W]: ids
-
-    def where(self, stays: npt.NDArray[np.bool_]) -> Matches:
-        """Those for which [W] `stays` is true."""
-        text = np.repeat(np.arange(len(self.counts)), self.counts)[stays]
-        return Matches(np.bincount(text, minlength=len(self.counts)), *(column[stays] for column in self[1:]))
 
 
 class Marks:
@@ -132,6 +78,7 @@ class Lexicon:
         self.on_growth: Callable[[Lexicon], None] | None = (
             None  # called before new words are found, and when they leave
         )
+        self.rules = Rules()
         self._lock = RLock()
         self.update(words)
 
@@ -180,7 +127,7 @@ class Lexicon:
 
     def id(self, word: str) -> int | None:
         """The word's id, or None when it is not in the lexicon."""
-        at = self._ids.get(remove_space(fold(*_stripped([word]))))
+        at = self._ids.get(_key(word))
         return None if at is None or at in self._removed else at
 
     def folded(self, first: int = 0) -> list[str]:
@@ -188,12 +135,40 @@ class Lexicon:
         with self._lock:
             return self._last(self.size - first) if self.size > first else []
 
-    def add(self, word: str) -> bool:
-        """Add a word; False when it is there already, has fewer than two characters, or more than `LONGEST`."""
-        return self.add_many([word])[0]
+    def add(self, word: str, label: str = "", trust: float | None = None) -> bool:
+        """Add a word; False when it is there already, has fewer than two characters, or more than `LONGEST`.
 
-    def add_many(self, words: Iterable[str]) -> list[bool]:
+        With a label, a model of entities scores exactly this span with that label `trust` more, wherever the word
+        stands: by default as much as the predictor says; `math.inf` forces it, `-math.inf` forbids it. A label may be
+        new to the model. Such a word may have one character, and 64 at most.
+        """
+        return self.add_many([Entry(word, label, trust)] if label or trust is not None else [word])[0]
+
+    def forbid(self, word: str, label: str = "") -> bool:
+        """Never find a span of exactly this word, or none with this label; False when that is known."""
+        return self.add_many([Entry(word, label, -math.inf)])[0]
+
+    def split(self, *parts: str) -> bool:
+        """Cut between these parts wherever they follow each other: `split("太", "贵")`; False when that is known."""
+        return self.add_many([Entry(SPLIT.join(parts), SPLIT)])[0]
+
+    def add_many(self, words: Iterable[str | Entry]) -> list[bool]:
         """`add` of each word, in a fraction of the time. A word that cannot be added leaves all of them out."""
+        if isinstance(words, str):
+            raise _one_str(words)
+        words = list(words)
+        said = {at: each.checked() for at, each in enumerate(words) if isinstance(each, Entry)}
+        if not said:
+            return self._add(words)  # type: ignore[arg-type]
+        stored = [each.word.replace(SPLIT, "") if each.is_split else each.word for each in said.values()]
+        cleaned = zip(*_cleaned(_stripped(stored)), strict=True)
+        with self._lock:
+            added = self._add([each.lattice_word if isinstance(each, Entry) else each for each in words])
+            for (at, entry), (word, key) in zip(said.items(), cleaned, strict=True):
+                added[at] |= not entry.is_plain and self.rules.put(entry, word, key)
+        return added
+
+    def _add(self, words: Iterable[str]) -> list[bool]:
         cleaned, folded = _cleaned(_stripped(words))
         with self._lock:
             ids, kept, added, at = self._ids, self.words, [], []
@@ -223,23 +198,23 @@ class Lexicon:
         if self._chosen is not None:
             self._chosen.put(at[there], True)
 
-    def update(self, words: Iterable[str]) -> int:
-        """Add many words; how many of them were new."""
+    def update(self, words: Iterable[str | Entry]) -> int:
+        """Add many words, or entries with labels; how many of them were new."""
         return sum(self.add_many(words))
 
     def remove(self, word: str) -> bool:
-        """Take a word out; False when it was not there."""
+        """Take a word out, and all that was said of it; False when it was not there."""
         with self._lock:
-            at = self.id(word)
+            at, was_ruled = self.id(word), self.rules.drop(_key(word))
             if at is None:
-                return False
+                return was_ruled
             self._removed.put(np.array([at]), True)
             if self._chosen is not None:
                 self._chosen.put(np.array([at]), False)
             return True
 
     @contextmanager
-    def borrowed(self, words: Iterable[str] = (), without: Iterable[str] = ()) -> Iterator[None]:
+    def borrowed(self, words: Iterable[str | Entry] = (), without: Iterable[str] = ()) -> Iterator[None]:
         """Inside a `with` block these words are added and those `without` taken out; then all is as it was before.
 
         Nothing of them stays, no id and no vector. Other threads that look for words wait until the block ends.
@@ -247,6 +222,9 @@ class Lexicon:
         with self._lock:
             parts, count = self._ready(), len(self.words)
             removed, chosen = deepcopy(self._removed), deepcopy(self._chosen)
+            words, without, rules = list(words), list(without), self.rules
+            if without or any(isinstance(word, Entry) for word in words):
+                self.rules = rules.copy()
             try:
                 self.add_many(words)
                 for word in without:
@@ -256,7 +234,7 @@ class Lexicon:
                 while len(self.words) > count:
                     self.words.pop()
                     self._ids.popitem()
-                self._parts, self._removed, self._chosen = parts, removed, chosen
+                self._parts, self._removed, self._chosen, self.rules = parts, removed, chosen, rules
                 if self.on_growth is not None:
                     self.on_growth(self)  # forgets their vectors
 
@@ -289,11 +267,12 @@ class Lexicon:
 
     def match_joined(self, folded: str, lengths: Ints) -> Matches:
         """`match_many` on texts of these lengths that are joined by line ends, which no word contains."""
-        found = self._find(folded)
-        first = np.cumsum(lengths + 1) - (lengths + 1)
-        text = np.searchsorted(first, found.start, side="right") - 1
-        counts = np.bincount(text, minlength=len(lengths))
-        return Matches(counts, found.start - first[text], found.end - first[text], found.word)
+        return by_text(self._find(folded), lengths)
+
+    def match_rules(self, folded: str, lengths: Ints) -> tuple[Rules, Matches]:
+        """The rules, and where their words stand in texts that are joined by line ends."""
+        with self._lock:
+            return self.rules, self.rules.match_joined(folded, lengths)
 
     def _find(self, folded: str) -> Occurrences:
         found = find(self._ready(), folded)
@@ -319,20 +298,20 @@ class Lexicon:
         return list(islice(reversed(self._ids), count))[::-1]
 
     def save(self, path: str | Path) -> None:
-        """One word a line, UTF-8; a TAB follows where the line could be taken for jieba's `word freq tag`."""
-        write_words(path, self)
+        """One word a line, UTF-8, then what is said of some; a TAB follows where a line could be jieba's form."""
+        write_dictionary(path, chain(self, self.rules))
 
     def load(self, path: str | Path, encoding: str | None = None) -> int:
-        """Add the words of a file: one a line, `word TAB anything`, or jieba's `word freq tag`. How many were new."""
+        """Add the words of a file, and what it says of them (docs/dictionaries.md). How many were new."""
         text = read_text(path, encoding)
-        if not self.size and (matcher := _plain_words(text)):
+        if not self.size and is_plain(path, text) and (matcher := _plain_words(text)):
             with self._lock:
                 self._text, self._lines = text, text.count("\n")
                 self._parts = (Part(0, self._lines, matcher),)
                 if self._chosen is not None:
                     self._chosen.put(np.arange(self.size), True)
             return self.size
-        return self.update(_words_of(text))
+        return self.update(read_dictionary(path, encoding))
 
 
 def merged_matches(left: Matches, right: Matches) -> Matches:
@@ -369,12 +348,21 @@ def _are_all_new(folded: Sequence[str]) -> bool:
 def _stripped(words: Iterable[str]) -> list[str]:
     """Without white space around them."""
     if isinstance(words, str):
-        raise TypeError(f"words must be a list of them, such as [{words!r}], not one str")
+        raise _one_str(words)
     words = list(words)
     for word in words:
         if not isinstance(word, str):
             raise _no_str("a word", word)
     return list(map(str.strip, words))
+
+
+def _key(word: str) -> str:
+    """A word as it is matched."""
+    return remove_space(fold(*_stripped([word])))
+
+
+def _one_str(words: str) -> TypeError:
+    return TypeError(f"words must be a list of them, such as [{words!r}], not one str")
 
 
 def _no_str(what: str, value: object) -> TypeError:

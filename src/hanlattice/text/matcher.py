@@ -28,6 +28,28 @@ class Occurrences(NamedTuple):
     word: Ints
 
 
+class Matches(NamedTuple):
+    """The words in some texts. Text t has `counts[t]` of them; they are sorted by text, start and end."""
+
+    counts: Ints  # [texts]
+    start: Ints  # [W]
+    end: Ints  # [W]
+    word: Ints  # [W]: ids
+
+    def where(self, stays: npt.NDArray[np.bool_]) -> Matches:
+        """Those for which [W] `stays` is true."""
+        text = np.repeat(np.arange(len(self.counts)), self.counts)[stays]
+        return Matches(np.bincount(text, minlength=len(self.counts)), *(column[stays] for column in self[1:]))
+
+
+def by_text(found: Occurrences, lengths: Ints) -> Matches:
+    """What was found in texts of these lengths that are joined by line ends, which no word contains."""
+    first = np.cumsum(lengths + 1) - (lengths + 1)
+    text = np.searchsorted(first, found.start, side="right") - 1
+    counts = np.bincount(text, minlength=len(lengths))
+    return Matches(counts, found.start - first[text], found.end - first[text], found.word)
+
+
 class TableMatcher:
     """A trie as a hash table in numpy arrays, built level by level and searched from all positions of a text at once.
 

@@ -156,7 +156,8 @@ class TagIds:
     Without O, spans must cover every text.
     """
 
-    def __init__(self, tags: Sequence[str], scheme: str) -> None:
+    def __init__(self, tags: Sequence[str], scheme: str, order: Sequence[str] | None = None) -> None:
+        """`order` are the labels by their numbers, of which the tags may lack some; without it, sorted."""
         parts = [split_tag(tag) for tag in tags]
         for tag, (prefix, _) in zip(tags, parts, strict=True):
             check_prefix(tag, prefix, scheme)
@@ -166,7 +167,7 @@ class TagIds:
             raise TagError(f"the list of {scheme} tags lacks {', '.join(missing)}: expected all of every label, or O")
         inside = _INSIDE[scheme]
         prefixes = np.array([prefix for prefix, _ in parts])
-        self.labels = tuple(labels)
+        self.labels = tuple(labels if order is None else order)
         self._label = np.array([self.labels.index(label) if label else -1 for _, label in parts], dtype=np.int64)
         self._opens, self._alone = prefixes == "B", prefixes == "S"
         self._holds = np.isin(prefixes, ["B", inside])  # the next character may go on with it
@@ -175,7 +176,8 @@ class TagIds:
         single, last = ("B", inside) if scheme == "BIO" else ("S", "E")
         known = {part: at for at, part in enumerate(parts)}
         self._shapes = np.array(
-            [[known[prefix, label] for prefix in (single, "B", inside, last)] for label in self.labels], dtype=np.int64
+            [[known.get((prefix, label), -1) for prefix in (single, "B", inside, last)] for label in self.labels],
+            dtype=np.int64,
         ).reshape(-1, 4)
         self._outside = known.get(("O", ""), -1)
 

@@ -1,0 +1,145 @@
+"""A dictionary with labels, in a tagger: what it finds, in every way of asking, on both backends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from hanlattice.models.folder import load_model
+from hanlattice.ops import library
+from hanlattice.predict import LABEL_TRUST, Document, Predictor, load
+from hanlattice.text.dictionary import Entry
+from hanlattice.text.spans import Span
+from tests.cli.command import hanlattice
+from tests.made import sentences
+
+TEXT = "王小明在青石镇工作。"
+OTHERS = [each.text for each in sentences(6, 5)]
+INF = math.inf
+
+
+def spans(document: Document) -> list[tuple[str, str]]:
+    return [(span.text, span.label) for span in document.spans]
+
+
+def modules(folder: Path) -> Predictor:
+    """The model as modules of torch, on a CPU."""
+    return Predictor(load_model(folder, modules=True))
+
+
+def test_trust_decides_and_other_texts_stay(tagger: Predictor) -> None:
+    before, others = tagger(TEXT), tagger(OTHERS)
+    assert spans(before) == [("王小明", "PER"), ("青石镇", "LOC")]
+    tagger.lexicon.add("工作", label="LOC", trust=0.0)
+    scores = []
+    for trust in (0.0, 5.0, 40.0):
+        tagger.lexicon.add("工作", label="LOC", trust=trust)
+        scores.append(next(each.score for each in tagger.candidates(TEXT, 100) if each == Span(7, 9, "LOC")))
+    assert scores == sorted(scores)
+    assert spans(tagger(TEXT))[-1] == ("工作", "LOC")
+    assert scores[-1] > 0.99
+    unaffected = [text for text in OTHERS if "工作" not in text]
+    assert [tagger(text) for text in unaffected] == [each for each in others if each.text in unaffected]
+    assert tagger.lexicon.remove("工作")
+    assert tagger(TEXT) == before
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("make", [load, modules])
+def test_commands_and_new_labels(lattice_folder: Path, make: Callable[[Path], Predictor], native: bool) -> None:
+    with nullcontext() if native else without_c():
+        tagger = make(lattice_folder)
+        tagger.lexicon.add("在青", label="PER", trust=INF)
+        score = next(span.score for span in tagger(TEXT).spans if span.text == "在青")
+        assert score == pytest.approx(1.0)
+        tagger.lexicon.forbid("在青")
+        assert spans(tagger(TEXT)) == [("王小明", "PER"), ("青石镇", "LOC")]
+        tagger.lexicon.forbid("青石镇", label="LOC")
+        assert ("青石镇", "LOC") not in spans(tagger(TEXT))
+        tagger.lexicon.remove("青石镇")
+        tagger.lexicon.split("青石", "镇")
+        assert all(span.end <= 6 or span.start >= 6 for span in tagger(TEXT).spans)
+        tagger.lexicon.remove("青石/镇")
+        tagger.lexicon.add("工作", label="职业")
+        assert spans(tagger(TEXT)) == [("王小明", "PER"), ("青石镇", "LOC"), ("工作", "职业")]
+        assert ("工作", "职业") in [(span.text, span.label) for span in tagger.candidates(TEXT, 5)]
+        best = tagger.readings(TEXT, 3)
+        assert (spans(best[0]), sum(each.score for each in best) <= 1) == (spans(tagger(TEXT)), True)
+        explanation = tagger.explain(TEXT, without=True)
+        assert explanation.spans == tagger(TEXT).spans
+        assert {"B-职业", "E-职业"} <= set(explanation.tags)
+        nth = [word.word for word in explanation.words].index("工作")
+        assert "职业" not in {span.label for span in explanation.without[nth].spans}
+
+
+def without_c() -> AbstractContextManager[Any]:
+    return mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it is turned off"))
+
+
+def test_both_ways_of_decoding(lattice_folder: Path) -> None:
+    for decode in ("path", "spans", 0.3):
+        tagger = load(lattice_folder, decode=decode)
+        tagger.lexicon.update([Entry("工作", "职业"), Entry("青石", "LOC", 3.0)])
+        found = tagger(TEXT)
+        assert ("工作", "职业") in spans(found)
+        assert [span.score for span in found.spans] == pytest.approx(
+            [next(each.score for each in tagger.candidates(TEXT, 500) if each == span) for span in found.spans]
+        )
+        assert tagger([TEXT, *OTHERS, "", TEXT])[-1] == found
+
+
+def test_names_with_spaces_and_hyphens_and_no_word_is_cut(tagger: Predictor) -> None:
+    tagger.lexicon.add("Louis Vuitton", label="ORG", trust=INF)
+    tagger.lexicon.add("SK-II", label="ORG", trust=INF)
+    tagger.lexicon.add("5G", label="ORG", trust=INF)
+    text = "王小明用Louis Vuitton、LouisVuitton和ＳＫ-ＩＩ。"
+    found = [span.text for span in tagger(text).spans if span.label == "ORG"]
+    assert found == ["Louis Vuitton", "LouisVuitton", "ＳＫ-ＩＩ"]
+    for cut in ("王小明用Louis Vuittons", "王小明用SK-III", "用XSK-II", "有15G", "NLouis Vuitton"):
+        plain = tagger(cut)
+        assert not [span for span in plain.spans if span.label == "ORG"], cut
+
+
+def test_two_commands_on_one_place(tagger: Predictor) -> None:
+    """The longer wins."""
+    tagger.lexicon.add("在青", label="PER", trust=INF)
+    tagger.lexicon.add("在青石", label="LOC", trust=INF)
+    tagger.lexicon.split("青石", "镇工")
+    assert ("在青石", "LOC") not in spans(tagger(TEXT))
+    tagger.lexicon.remove("青石镇工")
+    assert ("在青石", "LOC") in spans(tagger(TEXT))
+
+
+def test_a_segmenter_takes_cuts_and_no_new_label() -> None:
+    cutter = load("seg")
+    text = "这件衣服太贵了"
+    cutter.lexicon.add("衣服太", label="ORG", trust=0.0)
+    cutter.trust = 0.0
+    before = cutter(text)
+    assert {span.label for span in before.spans} == {"WORD"}
+    cutter.lexicon.split("衣", "服")
+    assert [span.text for span in cutter(text).spans][2:4] == ["衣", "服"]
+    cutter.lexicon.remove("衣服")
+    cutter.lexicon.add("服太贵", label="WORD", trust=INF)
+    assert "服太贵" in [span.text for span in cutter(text).spans]
+    cutter.lexicon.forbid("服太贵")
+    assert "服太贵" not in [span.text for span in cutter(text).spans]
+
+
+def test_on_the_command_line(lattice_folder: Path, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("工作\t职业\n在青\tPER 0\n", "utf-8")
+    ran = hanlattice("tag", "-m", lattice_folder, "-f", "inline", "-l", words, TEXT)
+    assert ran.text == "[王小明/PER]在[青石镇/LOC][工作/职业]。\n"
+    assert "the model has not learnt 职业" in ran.err
+    out = hanlattice("tag", "-m", lattice_folder, "-f", "inline", "-l", words, "--trust", "0", TEXT).text
+    assert out == "[王小明/PER]在[青石镇/LOC]工作。\n"
+    words.write_text("工作\t职业 x\n", "utf-8")
+    hanlattice("tag", "-m", lattice_folder, "-l", words, TEXT).refused(f"{words}:1: expected a number")
+    assert load(lattice_folder).trust == LABEL_TRUST

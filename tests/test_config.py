@@ -70,7 +70,8 @@ def test_one_problem_is_singular():
 
 
 def test_nothing_near_lists_what_is_known():
-    known = "data, chars, bichars, words, subwords, segment, softwords, pools, lm, transformer, model, train, compare"
+    known = "data, chars, bichars, words, subwords, segment, softwords, pools, lm, transformer, model, start, rates, "
+    known += "train, compare"
     with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
     with pytest.raises(
@@ -101,6 +102,9 @@ WRONG = [
     ("train.epochs", "0", "must be above 0, not 0"),
     ("train.epochs", "[5]", "must be a whole number, not [5]"),
     ("train.lr", "false", "must be a number, not False"),
+    ("rates.output", "-1", "must be 0 or more, not -1.0"),
+    ("start.labels", "['A']", "must be a table of names, not ['A']"),
+    ("start.labels", "{A = 1}", "must be a table of names, not {'A': 1}"),
     ("train.lr", "nan", "must be above 0, not nan"),
     ("train.lr", "inf", "must be above 0, not inf"),
     ("train.lr", "0", "must be above 0, not 0.0"),
@@ -203,11 +207,19 @@ COMPLETE = "[data]\ntrain = 't'\n{}\n[words]\nvectors = 'v'\n"
 
 
 def test_a_key_that_only_begins_alike_hides_nothing(tmp_path):
-    problems = complete_problems(config_file(tmp_path, COMPLETE.format("develop = 'd'")))
+    problems = complete_problems(config_file(tmp_path, "[data]\ntraining = 't'\n[words]\nvectors = 'v'\n"))
     assert [problem.split(":")[0] for problem in problems] == [
-        "unknown key data.develop",
-        "data.dev must name a file, or data.holdout a share of train that serves as dev",
+        "unknown key data.training",
+        "data.train must name the training corpus",
     ]
+
+
+def test_without_dev_nothing_can_be_waited_for(tmp_path):
+    path = config_file(tmp_path, COMPLETE.format(""))
+    assert read_config(path, complete=True).data.dev == ""
+    waits = "train.patience waits for a better F1 on dev: name data.dev or data.holdout, or set it to 0"
+    assert complete_problems(path, "train.patience=3") == [waits]
+    assert read_config(path, ["train.patience=3", "data.holdout=0.1"], complete=True).train.patience == 3
 
 
 def test_a_wrong_holdout_is_not_also_missing(tmp_path):
@@ -261,6 +273,7 @@ GIVEN = [  # (what a file says, what mends it, the setting that is unused withou
         (f"[{section}]\nnorm = 12\n", f"{section}.vectors=v", f"{section}.norm")
         for section in ("chars", "bichars", "words", "subwords")
     ),
+    ("[start]\nlabels = { A = 'B' }\n", "start.model=m", "start.labels"),
     ("[data]\nholdout_from = 'end'\n", "data.holdout=0.1", "data.holdout_from"),
     ("[data]\nholdout_from = 'all'\n", "data.holdout=0.1", "data.holdout_from"),
     ("[lm]\ndim = 10\n", "lm.model=m", "lm.dim"),
@@ -356,7 +369,7 @@ def test_an_unused_setting_is_reported_with_the_one_that_it_needs(tmp_path, body
     assert remedy.partition("=")[0] in problem
     assert read_config(path, [remedy])
     changes = [
-        f"{section}.{key}={str(value).lower() if isinstance(value, bool) else value}"
+        f"{section}.{key}={str(value).lower() if isinstance(value, bool) else value}".replace("': '", "' = '")
         for section, values in tomllib.loads(body).items()
         for key, value in values.items()
     ]

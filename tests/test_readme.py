@@ -49,9 +49,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copy(ROOT / "README.md", clone)
     resume = top / "shared" / "data" / "ner" / "resume"
     write_made(resume, train=40)
-    (clone / "own").mkdir()
+    for name in ("own", "more"):
+        (clone / name).mkdir()
     for part in ("train.bmes", "test.bmes"):
-        for folder in (clone, clone / "own"):
+        for folder in (clone, clone / "own", clone / "more"):
             shutil.copy(resume / part, folder)
     with lzma.open(clone / "text.txt.xz", "wt", encoding="utf-8") as file:
         file.writelines(f"{sentence.text}\n" for sentence in sentences(3000, seed=3))

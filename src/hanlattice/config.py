@@ -26,8 +26,10 @@ SEGMENTERS = ("rjieba", "gold")
 SOURCES = ("words", "subwords", "both")
 
 EMBEDDINGS = ("chars", "bichars", "words", "subwords")  # the sections that are alike
+GROUPS = ("embeddings", "encoder", "output")  # of weights, each with a rate of its own
 BASE, VARIANTS = "base", "variants"  # a key and a section of files; a Config has neither
 TYPES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+NAMES = dict[str, str]  # the one kind of setting that is a table
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "positive": (lambda v: 0 < v < float("inf"), "above 0"),
     "size": (lambda v: 0 < v <= 1 << 16, "from 1 to 65,536"),
@@ -47,6 +49,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 Tree = dict[str, Any]
+Carried = tuple[Mapping[str, Any], Mapping[str, Any]]  # settings that a model fixes, and those that it has by default
 _hints = cache(typing.get_type_hints)
 
 
@@ -188,6 +191,23 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class StartConfig:
+    """The model that a training begins with. Its architecture, weights, vocabularies and lexicon are carried over."""
+
+    model: str = ""  # a bundled model or a folder; without it, a training begins anew
+    labels: NAMES = field(default_factory=dict)  # label of the corpus → that model's label with whose weights it begins
+
+
+@dataclass(frozen=True)
+class RatesConfig:
+    """How fast each group of weights learns, as a multiple of train.lr; 0 freezes the group."""
+
+    embeddings: float = _setting(1.0, "count")  # vectors of characters, bigrams, words, …
+    encoder: float = _setting(1.0, "count")
+    output: float = _setting(1.0, "count")  # the scores of tags, and of neighbouring tags
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """The optimisation, and where it runs."""
 
@@ -235,6 +255,8 @@ class Config:
     lm: LmConfig = field(default_factory=LmConfig)
     transformer: TransformerConfig = field(default_factory=TransformerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    start: StartConfig = field(default_factory=StartConfig)
+    rates: RatesConfig = field(default_factory=RatesConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     compare: CompareConfig = field(default_factory=CompareConfig)
 
@@ -255,6 +277,8 @@ class Config:
     @property
     def vector_files(self) -> list[str]:
         """The files of vectors and words that a model of this configuration begins with."""
+        if self.start.model:
+            return []
         chars = [self.chars.vectors] if self.reads_characters else []
         bichars = [self.bichars.vectors] if self.model.bichar else []
         sources = (self.words,) if self.model.encoder == "word" else self.lattice_sources
@@ -281,10 +305,18 @@ class Config:
         return dataclasses.asdict(self)
 
 
-def read_config(path: str | Path, changes: Iterable[str] = (), *, variant: str = "", complete: bool = False) -> Config:
+def read_config(
+    path: str | Path,
+    changes: Iterable[str] = (),
+    *,
+    variant: str = "",
+    complete: bool = False,
+    carried: Callable[[str], Carried] | None = None,
+) -> Config:
     """The configuration of a TOML file or a bundled one's name, with a variant of it and `section.key=value` changes.
 
-    If `complete`, what training needs must be there.
+    If `complete`, what training needs must be there. `carried` gives the settings of the model that start.model names;
+    without it, they must be in the file.
     """
     path = find_config(path)
     below, own = _read_tree(path)
@@ -296,13 +328,31 @@ def read_config(path: str | Path, changes: Iterable[str] = (), *, variant: str =
     problems: list[Problem] = []
     for change in changes:
         _apply(own, change, problems)
-    config = fill(_merged(below, own), problems)
+    tree = _merged(below, own)
+    start = tree.get("start")
+    name = start.get("model") if isinstance(start, Mapping) else ""
+    if carried is not None and name and isinstance(name, str):
+        fixed, usual = carried(name)
+        problems += contradictions(tree, fixed, name)
+        tree = _merged(_merged(usual, tree), fixed)
+    config = fill(tree, problems)
     wrong = {problem.setting for problem in problems}
     found = validate(config, own, complete=complete)
     problems += [problem for problem in found if wrong.isdisjoint((problem.setting, *problem.others))]
     if problems:
         raise ConfigError(problems, f"{path}, variant {variant}," if variant else str(path))
     return config
+
+
+def contradictions(tree: Mapping[str, Any], fixed: Mapping[str, Any], name: str) -> Iterator[Problem]:
+    """Settings that are other than those which the model `name`, which a training begins with, fixes."""
+    for section, keys in fixed.items():
+        given = tree.get(section)
+        for key, value in keys.items():
+            if isinstance(given, Mapping) and given.get(key, value) != value:
+                setting, shown = f"{section}.{key}", str(value).lower() if isinstance(value, bool) else value
+                message = f"{setting} is {given[key]!r}, and {shown!r} in {name}, which fixes it as start.model: "
+                yield Problem(setting, f"{message}remove it, or add --set {setting}={shown}", ("start.model",))
 
 
 def variant_names(path: str | Path) -> tuple[str, ...]:
@@ -367,6 +417,9 @@ def _fill_section(kind: type, section: str, values: Mapping[str, Any], problems:
 
 def _wrong_value(value: Any, kind: type, rules: Mapping[str, Any]) -> str:
     """What a value should be; empty if it is that."""
+    if kind == NAMES:
+        is_table = isinstance(value, Mapping) and all(type(item) is str for item in value.values())
+        return "" if is_table else "a table of names"
     if type(value) is not kind:
         return TYPES[kind]
     choices, check = rules.get("choices"), rules.get("check")
@@ -398,6 +451,7 @@ USED_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
     "model.coupled": ("model.encoder", ("lattice", "char")),
     "train.decay": ("train.schedule", ("inverse",)),
     "train.momentum": ("train.optimizer", ("sgd",)),
+    "start.labels": ("start.model", ()),
     "train.missing_words": ("model.encoder", ("lattice",)),
     "train.backend": ("model.encoder", ("lattice",)),
 }
@@ -472,9 +526,9 @@ def _missing_settings(config: Config) -> Iterator[Problem]:
     data = config.data
     if not data.train:
         yield Problem("data.train", "data.train must name the training corpus")
-    if not data.dev and not data.holdout:
-        message = "data.dev must name a file, or data.holdout a share of train that serves as dev"
-        yield Problem("data.dev", message, ("data.holdout",))
+    if config.train.patience and not data.dev and not data.holdout:
+        message = "train.patience waits for a better F1 on dev: name data.dev or data.holdout, or set it to 0"
+        yield Problem("train.patience", message, ("data.dev", "data.holdout"))
     if data.dev and data.holdout:
         message = "data.holdout and data.dev both say what serves as dev: give one of them"
         yield Problem("data.holdout", message, ("data.dev",))
@@ -484,6 +538,10 @@ def _missing_settings(config: Config) -> Iterator[Problem]:
     if config.model.encoder == "none" and not config.transformer.model:
         message = "transformer.model must name a transformer, since with model.encoder=none there is no other input"
         yield Problem("transformer.model", message, ("model.encoder",))
+    if not any(getattr(config.rates, group) for group in GROUPS):
+        yield Problem("rates.output", "the [rates] are all 0, which freezes everything: at least one must be above 0")
+    if config.start.model:  # which has its words
+        return
     yield from (missing_words(source) for source in config.lattice_sources if not (source.vectors or source.lexicon))
     is_word_model = config.model.encoder == "word"
     if is_word_model and config.words.lexicon:

@@ -57,6 +57,18 @@ def test_the_file_trains_as_it_is_with_the_command_that_is_printed(here, task, o
     assert model.data["test"]["sentences"] == (6 if task == "ner" else 20)
 
 
+def test_a_file_for_a_training_from_a_model(here, lattice_folder):
+    outcome = hanlattice("init", "own", "--from", lattice_folder)
+    assert outcome.code == 0, outcome
+    assert "simplechinese" not in outcome.text
+    write_corpus(here / "own", "ner")
+    trained = hanlattice(*shlex.split(outcome.text.splitlines()[-1])[1:], "--set", "train.epochs=1")
+    assert trained.code == 0, trained
+    assert load_model(here / "runs" / "own").data["start"]["model"] == str(lattice_folder)
+    hanlattice("init", "other", "--from", "none").refused("there is no such model folder")
+    assert not (here / "other").exists()
+
+
 def test_nothing_is_overwritten(here):
     assert hanlattice("init", ".").code == 0
     first = (here / "train.toml").read_bytes()
@@ -68,8 +80,9 @@ def test_nothing_is_overwritten(here):
 
 def test_the_page_on_training_shows_the_file(here):
     assert hanlattice("init", "own", "--task", "ner").code == 0
-    (shown,) = [block.text for block in blocks("docs/training.md") if block.language == "toml"]
-    assert (here / "own" / "train.toml").read_text("utf-8") == shown
+    assert hanlattice("init", "more", "--from", "ner").code == 0
+    shown = [block.text for block in blocks("docs/training.md") if block.language == "toml"]
+    assert [(here / name / "train.toml").read_text("utf-8") for name in ("own", "more")] == shown
 
 
 def test_quotes_and_backslashes_in_a_name(here):

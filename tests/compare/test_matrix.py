@@ -71,6 +71,15 @@ def test_what_is_compared_without_a_test_file(toml, tiny):
     assert dev.section == f"{tiny}/dev.bmes (dev: there is no test file)"
     assert held.section == f"{tiny}/train.bmes (25 %, held out: there is no dev or test file)"
     assert "25 % of its first 20 sentences" in limited.section
+    with pytest.raises(ConfigError, match="neither has no test or dev to compare on"):
+        read_rows([toml("neither", data__test="", data__dev="")])
+
+
+def test_a_row_that_begins_with_a_model_has_its_architecture(toml, lattice_folder):
+    (row,) = read_rows([toml("begun", start__model=str(lattice_folder), model__encoder="lattice", model__hidden=16)])
+    assert row.config.model.hidden == 16
+    with pytest.raises(ConfigError, match=r"model\.hidden is 4, and 16 in"):
+        read_rows([toml("other", start__model=str(lattice_folder), model__encoder="lattice", model__hidden=4)])
 
 
 def test_all_mistakes_at_once(toml, tmp_path):

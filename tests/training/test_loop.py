@@ -427,7 +427,7 @@ def test_limit_takes_the_first_sentences(tiny, tmp_path):
 def test_everything_that_is_missing_is_reported_together_and_first(tmp_path):
     with pytest.raises(ConfigError) as caught:
         train(Config(), tmp_path / "run")
-    assert [problem.split()[0] for problem in caught.value.problems] == ["data.train", "data.dev", "words.vectors"]
+    assert [problem.split()[0] for problem in caught.value.problems] == ["data.train", "words.vectors"]
     assert not (tmp_path / "run").exists()
 
 

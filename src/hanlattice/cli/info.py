@@ -88,6 +88,7 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "subword vectors": vectors.get("subwords") or "random" if known["subwords"] else "none",
         "language model": vectors.get("lm") or "none",
         "transformer": vectors.get("transformer") or "none",
+        **({"begun with": f"{start['model']} ({start['version']})"} if (start := model.data.get("start")) else {}),
         "data": dict(model.data),
         "scores": dict(model.scores),
         "config": model.config.as_dict(),

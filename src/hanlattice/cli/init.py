@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from hanlattice.cli.console import make_console
+from hanlattice.cli.console import find_named, make_console
 from hanlattice.errors import OutputError
 from hanlattice.files import reason
 
@@ -20,14 +20,7 @@ FORMATS = {
     "words": (".seg", "a sentence a line, with spaces between words"),
 }
 POOLS = "pools = true # each character hears of all words over it; false for tens of thousands of sentences\n"
-TEMPLATE = """\
-# {command}
-# Paths are relative to the folder in which this command runs. docs/configuration.md describes every setting.
-[data]
-train = {train} # {format}
-test = {test} # scored once, at the end; remove this line if you have none
-holdout = 0.1 # a tenth of train chooses the best epoch; if you have a file for that: dev = "…" instead
-
+FRESH = """\
 [chars]
 vectors = "@simplechinese/words.bin" # from: hanlattice data get simplechinese
 norm = 12.0 # the mean length that these vectors are scaled to
@@ -43,7 +36,30 @@ encoder = "lattice" # "char" for characters alone
 [train]
 epochs = 20
 batch_size = 16
-lr = 2e-3
+"""
+BEGUN = """\
+[start]
+model = {start} # its weights, characters, words and architecture
+labels = {{}} # your labels that begin as some of its labels, where names differ: {{ company = "ORG" }}
+
+[rates] # multiples of train.lr; 0 freezes
+embeddings = 1.0
+encoder = 1.0
+output = 1.0
+
+[train]
+epochs = 5 # 8 for fifty sentences, 3 for a thousand
+batch_size = 4
+"""
+TEMPLATE = """\
+# {command}
+# Paths are relative to the folder in which this command runs. docs/configuration.md describes every setting.
+[data]
+train = {train} # {format}
+test = {test} # scored once, at the end; remove this line if you have none
+holdout = 0.1 # a tenth of train chooses the best epoch; if you have a file for that: dev = "…" instead
+
+{sections}lr = 2e-3
 device = "cpu" # "cuda" for a GPU
 """
 
@@ -56,14 +72,20 @@ class Task(StrEnum):
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder of your corpus, old or new; the file is written there.")],
     task: Annotated[Task, typer.Option(help="Named entities, or word segmentation.")] = Task.ner,
+    start: Annotated[
+        str, typer.Option("--from", help="For a training that begins with a model: ner, seg or a model's folder.")
+    ] = "",
 ) -> None:
     """Write a commented configuration for your own corpus, train.toml, and say what to do next."""
     file, (suffix, form) = folder / NAME, FORMATS[task]
     train, test = (str(folder / f"{part}{suffix}") for part in ("train", "test"))
     command = shlex.join(["hanlattice", "train", str(file), "--out", str(Path("runs", folder.resolve().name))])
     strings = [json.dumps(path, ensure_ascii=False) for path in (train, test)]  # TOML has the escapes of JSON
+    if start:
+        find_named(start)
     pools = POOLS if task == Task.ner else ""  # for words it was never tried
-    text = TEMPLATE.format(command=command, train=strings[0], test=strings[1], format=form, pools=pools)
+    sections = BEGUN.format(start=json.dumps(start, ensure_ascii=False)) if start else FRESH.format(pools=pools)
+    text = TEMPLATE.format(command=command, train=strings[0], test=strings[1], format=form, sections=sections)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as out:
@@ -74,4 +96,4 @@ def init(
         raise OutputError(f"cannot write {file}: {reason(error)}") from None
     console = make_console(stderr=False)
     console.print(f"wrote {file}; put your corpus into {train} and {test}, or change these names in it. Then:")
-    console.print(f"  hanlattice data get simplechinese\n  {command}")
+    console.print(f"  {command}" if start else f"  hanlattice data get simplechinese\n  {command}")

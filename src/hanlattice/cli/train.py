@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,9 @@ def train(
     variant: Annotated[
         str, typer.Option(help="A variant of the file, such as lattice-bichar; without it, the default one.")
     ] = "",
+    start: Annotated[
+        str, typer.Option("--from", help="Begin with a model: ner, seg or a model's folder. The same as start.model.")
+    ] = "",
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting: section.key=value. Can be repeated.")
     ] = None,
@@ -34,11 +38,14 @@ def train(
     """
     from hanlattice.config import read_config
     from hanlattice.evaluation.segmentation import score_table
+    from hanlattice.models.start import carried_settings
     from hanlattice.training.loop import train as run
 
-    settings = read_config(config, changes or (), variant=variant, complete=True)
+    given = [*(changes or ()), *([f"start.model={json.dumps(start)}"] if start else [])]
+    settings = read_config(config, given, variant=variant, complete=True, carried=carried_settings)
     options = [
         *(["--variant", variant] if variant else []),
+        *(["--from", start] if start else []),
         *(part for each in changes or () for part in ("--set", each)),
     ]
     again = ["hanlattice", "train", str(config), "--out", str(out), *options, "--resume"]
@@ -60,13 +67,10 @@ class Meter(EventMeter):
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn(
-                "loss {task.fields[loss]:.3f} · best dev F1 {task.fields[best]:.2f} · "
-                "{task.fields[rate]:,.0f} characters/s"
-            ),
+            TextColumn("loss {task.fields[loss]:.3f}{task.fields[best]} · {task.fields[rate]:,.0f} characters/s"),
             TimeRemainingColumn(compact=True),
         )
-        self.task = self.progress.add_task("train", total=None, epoch=1, loss=0.0, best=0.0, rate=0.0)
+        self.task = self.progress.add_task("train", total=None, epoch=1, loss=0.0, best="", rate=0.0)
         self.stopped, self.epochs, self.start = stopped, 0, (0, 0.0)
 
     def _on_start(self, event: dict[str, Any]) -> None:
@@ -90,7 +94,7 @@ class Meter(EventMeter):
             completed=event["epoch"] * event["batches"] + event["batch"],
             epoch=f"{event['epoch'] + 1}/{self.epochs}",
             loss=event["loss"],
-            best=100 * event["best"],
+            best=f" · best dev F1 {100 * event['best']:.2f}" if event["best"] else "",
             rate=self._rate(event),
         )
 
@@ -98,10 +102,8 @@ class Meter(EventMeter):
         rate = self._rate(event)
         self.start = 0, event["seconds"]
         mark = " (best)" if event["epoch"] == event["best_epoch"] else ""
-        self.console.print(
-            f"epoch {event['epoch']}: loss {event['loss']:.3f}, dev F1 {100 * event['dev']['f1']:.2f}{mark}, "
-            f"{rate:,.0f} characters/s"
-        )
+        dev = f"dev F1 {100 * event['dev']['f1']:.2f}{mark}, " if "dev" in event else ""
+        self.console.print(f"epoch {event['epoch']}: loss {event['loss']:.3f}, {dev}{rate:,.0f} characters/s")
 
     def _rate(self, event: dict[str, Any]) -> float:
         """Characters a second, since this epoch began here."""

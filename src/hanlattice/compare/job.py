@@ -35,7 +35,7 @@ from hanlattice.models.decode import decode
 from hanlattice.models.device import find_device, use_threads
 from hanlattice.models.folder import CONFIG, load_model
 from hanlattice.models.language_model import language_model_digest
-from hanlattice.models.segmenter import segmenter_version
+from hanlattice.models.segmenter import model_version, segmenter_version
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
@@ -237,6 +237,7 @@ def identity(config: Config, digest: Callable[[str], str] = file_digest) -> Reco
     files = {place: name for place, name in settings.items() if name and place.rpartition(".")[2] in FILES}
     digests = {place: digest(name) for place, name in files.items()}
     digests |= {"segment.by": segmenter_version(config.segment.by) or ""} if config.segments_by_model else {}
+    digests |= {"start.model": model_version(config.start.model) or ""} if config.start.model else {}
     return {"settings": {place: value for place, value in settings.items() if place not in FREE}, "files": digests}
 
 

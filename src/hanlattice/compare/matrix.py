@@ -11,6 +11,7 @@ from typing import Any
 
 from hanlattice.config import Config, ModelConfig, read_config, variant_names
 from hanlattice.errors import ConfigError, HanlatticeError, InputError
+from hanlattice.models.start import carried_settings
 
 ALL = "all"  # every variant of a file
 SET_HERE = {"train.seed": "--seeds", "train.device": "--devices"}  # settings that every run gets from the command
@@ -86,6 +87,9 @@ def read_rows(
         except HanlatticeError as error:
             problems.append(str(error))
     problems += _ambiguous(rows)
+    for row in rows:
+        if not (row.config.data.test or row.config.data.dev or row.config.data.holdout):
+            problems.append(f"{row.stem} has no test or dev to compare on: name data.test, data.dev or data.holdout")
     if against and not problems and not any(row.is_called(against) for row in rows):
         names = dict.fromkeys(row.name for row in rows)
         problems.append(f"--against {against}: no row has this name; the rows are {', '.join(names)}")
@@ -104,7 +108,8 @@ def _rows_of(file: Path, changes: Sequence[str], variants: Sequence[str]) -> lis
     found: dict[str, list[str]] = {}  # problem → the variants that have it
     for name in names:
         try:
-            rows.append(MatrixRow(file, read_config(file, changes, variant=name, complete=True), name))
+            config = read_config(file, changes, variant=name, complete=True, carried=carried_settings)
+            rows.append(MatrixRow(file, config, name))
         except ConfigError as error:
             for problem in error.problems:
                 found.setdefault(problem, []).append(name)

@@ -96,7 +96,7 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
         "wanted": len(results.seeds),
         "parameters": runs[0]["parameters"] if runs else None,
         "seconds": statistics.mean(run["seconds"] for run in runs) if runs else None,
-        "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs)},
+        "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs if "dev" in run["scores"])},
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
         "short": _short([run.get("short") for run in runs]),
         "segmentation": {which: _recall(scores, which) for which in RECALLS} if are_words else None,

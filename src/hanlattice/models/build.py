@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,10 @@ from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.language_model import load_language_model
 from hanlattice.models.modules import Tables, assemble
 from hanlattice.models.segmenter import make_segmenter
+from hanlattice.models.start import Cut, carried_tables, carry_weights, load_source
 from hanlattice.models.tagger import Tagger
-from hanlattice.models.transformer import find_transformer, read_transformer
-from hanlattice.models.vocabs import Vocabs, make_indexer
+from hanlattice.models.transformer import find_transformer, make_transformer, read_transformer
+from hanlattice.models.vocabs import Vocabs, make_indexer, met_first
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.dictionary import read_words
 from hanlattice.text.lexicon import Lexicon
@@ -45,7 +47,7 @@ class Built:
 
 
 def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] = ()) -> Built:
-    """A fresh model for a training set. `others` (dev and test) count only with `paper_vocab`."""
+    """A model for a training set, fresh or begun with another. `others` (dev, test) count only with `paper_vocab`."""
     labels = sorted({span.label for sentence in train for span in sentence.spans or ()})
     if not labels:
         raise InputError("the training corpus has no labelled span, so there is nothing to learn")
@@ -57,16 +59,26 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
         what = "characters and bigrams" if config.model.bichar else "characters"
         notices.append(f"paper_vocab: the {what} of dev and test are in the vocabulary, as in the original code")
     tags = _tags(config, labels)
-    vocabs, tables = _tables(config, train, seen, notices)
+    source = load_source(config) if config.start.model else None
+    cut = cache(partial(_cut, config, train))
+    if source is None:
+        vocabs, tables = _tables(config, train, seen, cut, notices)
+    else:
+        vocabs, tables = carried_tables(config, source, train, seen, cut, notices)
+    if config.model.encoder == "word":
+        notices.append(_crossing(train, cut()[1]))
     lm = load_language_model(config.lm.model) if config.lm.model else None
     if lm is not None and lm.cutter is not None:
         expected = "a tagger takes one of characters, which `hanlattice pretrain lm` makes without --unit word"
         raise InputError(f"lm.model: this is a language model of words; {expected}", config.lm.model)
-    transformer = read_transformer(find_transformer(config.transformer.model)) if config.transformer.model else None
+    read = read_transformer if source is None else make_transformer  # whose weights are with the others of the model
+    transformer = read(find_transformer(config.transformer.model)) if config.transformer.model else None
     if transformer is not None:
         vocabs.pieces = transformer.pieces
     indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm, config.train.device)
     tagger = assemble(config, indexer, tables, lm, config.train.backend, transformer=transformer)
+    if source is not None:
+        carry_weights(source, tagger, config.start, notices)
     return Built(tagger, indexer, tuple(notices))
 
 
@@ -81,7 +93,7 @@ def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
 
 
 def _tables(
-    config: Config, train: Sequence[Sentence], seen: Sequence[Sentence], notices: list[str]
+    config: Config, train: Sequence[Sentence], seen: Sequence[Sentence], cut: Cut, notices: list[str]
 ) -> tuple[Vocabs, Tables]:
     """In a fixed order: the tables draw their random numbers one after the other."""
     model, vocabs, tables = config.model, Vocabs(), Tables()
@@ -95,16 +107,14 @@ def _tables(
             counts = torch.cat([F.pad(others, (0, len(vocabs.subwords) - len(others))), counts])  # subwords come first
         tables.counts = counts if model.pools else None
     if model.encoder == "word":
-        texts, cuts = _cut(config, train)
-        vocabs.words, tables.words = word_table(config.words, texts, cuts, notices)
-        notices.append(_crossing(train, cuts))
+        vocabs.words, tables.words = word_table(config.words, *cut(), notices)
     if model.bichar:
         vocabs.bichars, tables.beside[BICHARS] = bichar_table(config.bichars, seen, notices)
     if model.softword:
         dim, dropout = config.softwords.dim, config.softwords.dropout
         tables.beside[POSITIONS] = CharEmbedding(random_vectors(len(PLACES), dim), dropout=dropout)
         if config.softwords.pos:
-            vocabs.pos = Vocab(dict.fromkeys(_cut(config, train)[1].pos or ()))
+            vocabs.pos = Vocab(dict.fromkeys(cut()[1].pos or ()))
             tables.beside[POS] = CharEmbedding(random_vectors(len(vocabs.pos), dim), dropout=dropout)
     return vocabs, tables
 
@@ -163,14 +173,12 @@ def lexicon_table(
     Those that occur there come first, the most frequent first of all.
     """
     lexicon, known = _known_words(source, notices)
-    counts = np.bincount(lexicon.match_many([sentence.folded for sentence in train]).word, minlength=len(lexicon))
-    met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
-    notices.append(f"lexicon: {len(lexicon):,} {source.called}, {len(met):,} of them occur in the training text")
-    trained = len(met) if source.fine_tune else 0
+    order, counts = met_first(lexicon, train)
+    notices.append(f"lexicon: {len(lexicon):,} {source.called}, {len(counts):,} of them occur in the training text")
+    trained = len(counts) if source.fine_tune else 0
     reordered = Lexicon(lexicon.words[at] for at in order)
     table = WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, source.dropout)
-    return reordered, table, torch.from_numpy(counts[met].astype(np.int32))
+    return reordered, table, torch.from_numpy(counts)
 
 
 def random_vectors(rows: int, dim: int) -> Tensor:

@@ -39,6 +39,14 @@ class Packed(TypedDict):
     about: NotRequired[str]
 
 
+class Start(TypedDict):
+    """The model that a training began with."""
+
+    model: str
+    version: str | None
+    before: NotRequired[Start]
+
+
 class Data(TypedDict):
     """Where a model came from; further facts may stand beside."""
 
@@ -48,6 +56,7 @@ class Data(TypedDict):
     test: NotRequired[Part]
     vectors: NotRequired[dict[str, str]]
     packed: NotRequired[Packed]
+    start: NotRequired[Start]
 
 
 class Score(TypedDict):

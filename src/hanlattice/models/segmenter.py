@@ -95,8 +95,11 @@ def make_segmenter(name: str, pos: bool = False, device: str = "cpu") -> Segment
 
 def segmenter_version(name: str) -> str | None:
     """The version of the package behind a segmenter, or a model's checksum; None where there is none."""
-    if name in SEGMENTERS or not name:
-        return segmenter.segmenter_version(name)
+    return segmenter.segmenter_version(name) if name in SEGMENTERS or not name else model_version(name)
+
+
+def model_version(name: str) -> str | None:
+    """The checksum of a bundled model, or of one in a folder; None where there is none."""
     try:
         digests = [sha256(find_model(name) / file) for file in _FILES]
     except HanlatticeError:  # the first text reports what is wrong

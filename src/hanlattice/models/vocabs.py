@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hanlattice.batch import Indexer
 from hanlattice.config import Config
 from hanlattice.models.segmenter import make_segmenter
+from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.pieces import Pieces
+from hanlattice.text.sentence import Sentence
 from hanlattice.text.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -49,3 +54,12 @@ def make_indexer(
         subwords=vocabs.subwords,
         pieces=vocabs.pieces,
     )
+
+
+def met_first(lexicon: Lexicon, train: Sequence[Sentence]) -> tuple[Ints, Ints]:
+    """The ids of a lexicon with those first that occur in the training text, the most frequent first of all; and how
+    often these occur."""
+    counts = np.bincount(lexicon.match_many([sentence.folded for sentence in train]).word, minlength=len(lexicon))
+    met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
+    return order, counts[met].astype(np.int32)

@@ -61,8 +61,16 @@ def _head(folder: Path, model: Model) -> list[str]:
         f"{indexer.scheme} tags, seed {config.train.seed}",
         f"- {', '.join(counts)}",
         *packed,
+        *_origins(model.data.get("start", {})),
         f'- use it: `hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
     ]
+
+
+def _origins(start: Mapping[str, Any]) -> Iterator[str]:
+    """The models that the training began with, the last one first."""
+    while start:
+        yield f"- begun with the weights of {start['model']} ({start['version']})"
+        start = start.get("before", {})
 
 
 def kind_of(config: Config) -> str:
@@ -115,7 +123,8 @@ def _data(model: Model) -> list[str]:
 
 
 def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
-    lines = ["## Scores", "", f"Best epoch on dev: {scores.get('epoch', '–')}. Exact spans, in per cent."]
+    which = "Best epoch on dev" if "dev" in model.data or not scores else "Last epoch; there was no dev to choose by"
+    lines = ["## Scores", "", f"{which}: {scores.get('epoch', '–')}. Exact spans, in per cent."]
     own, before = {part: scores[part] for part in ("dev", "test") if part in scores}, scores.get(BEFORE, {})
     if any("segmentation" in report for report in (*own.values(), *before.values())):
         lines[-1] = f"{lines[-1]} {_WORDS}"

@@ -18,6 +18,7 @@ from hanlattice.text.segmenter import NO_GOLD
 from hanlattice.text.sentence import Sentence
 
 PARTS = ("train", "more", "dev", "test")
+NO_DEV = "there is no dev (data.dev, data.holdout): the weights of the last epoch are kept"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Corpora:
 
 
 def read_corpora(config: DataConfig) -> Corpora:
-    """Train, more, dev and test. Without a dev file a share of train becomes dev."""
+    """Train, more, dev and test. Without a dev file a share of train becomes dev, if one is to be held out."""
     corpora: dict[str, Corpus] = {}
     digests: dict[str, str] = {}
     for name in PARTS:
@@ -69,13 +70,14 @@ def read_corpora(config: DataConfig) -> Corpora:
             digests[name] = corpus_digest(path)
     train = without_empty(corpora["train"])[: config.limit or None]
     dev, test, more = (without_empty(corpora[name]) if name in corpora else () for name in ("dev", "test", "more"))
-    if not config.dev:
+    if config.holdout and not config.dev:
         train, dev = hold_out(train, config.holdout, config.holdout_from)
         if not dev:
             message = f"data.holdout = {config.holdout} of {len(train)} sentences is not one sentence; "
             raise InputError(message + "take a larger share, or name a file with data.dev", config.train)
-    notices = tuple(f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices)
-    return Corpora(train, dev, test, more, digests, notices)
+    notices = [f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices]
+    notices += [] if dev else [NO_DEV]
+    return Corpora(train, dev, test, more, digests, tuple(notices))
 
 
 def check_gold_words(config: Config, corpora: Corpora) -> None:

@@ -42,7 +42,8 @@ from hanlattice.models.folder import (
     save_weights,
 )
 from hanlattice.models.language_model import language_model_digest
-from hanlattice.models.segmenter import check_segmenter, segmenter_version
+from hanlattice.models.segmenter import check_segmenter, model_version, segmenter_version
+from hanlattice.models.start import check_start, start_facts
 from hanlattice.models.tagger import Tagger
 from hanlattice.models.transformer import find_transformer, transformer_digest
 from hanlattice.text.lattice import Ints
@@ -108,6 +109,16 @@ class Run:
         batch = self.examples.batch(places, self.config.missing_words, seed)
         return self.tagger.prepare(batch.to(self.training.device))  # a thread may have another current device
 
+    def dev_scores(self) -> dict[str, Any]:
+        """The scores on dev, with the bar of a model that decodes by spans; none without dev."""
+        if not self.dev:
+            return {}
+        report, more = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples), {}
+        if self.decode == "spans":
+            more = {"bar": bar_for(report.overall.f1)}
+            report = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, **more)
+        return {"dev": report.as_dict(), **more}
+
     def save(self) -> float:
         """Write the state from which the run can be resumed, and give the seconds that this took."""
         started = time.monotonic()
@@ -124,13 +135,14 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         check_segmented(config, corpora)
     sentences = [sentence for sentence in corpora.trained_on if not sentence.text.isspace()]  # nothing to learn there
     tagger = built.tagger.to(config.train.device)
-    optimizer = make_optimizer(tagger, config.train, config.transformer)
+    optimizer = make_optimizer(tagger, config.train, config.transformer, config.rates)
     training = Training(tagger, optimizer, config.train.clip, config.train.average)
     identity = _identity(config, corpora)
     resumed = resume and (folder / STATE).exists()
     if resumed:
         training.load(folder / STATE, identity)
-    save_frame(folder, config, built.indexer, corpora.facts(config))
+    facts = corpora.facts(config) | (start_facts(config) if config.start.model else {})
+    save_frame(folder, config, built.indexer, facts)
     run = Run(
         config=config.train,
         folder=folder,
@@ -181,16 +193,14 @@ def _epochs(run: Run) -> None:
         training.record_loss()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         with training.average.in_place():
-            report, more = evaluate(tagger, run.indexer, run.dev, run.dev_examples), {}
-            if run.decode == "spans":
-                more = {"bar": bar_for(report.overall.f1)}
-                report = evaluate(tagger, run.indexer, run.dev, run.dev_examples, **more)
-            if progress.best is None or report.overall.f1 > progress.best:
-                progress.best, progress.best_at = report.overall.f1, progress.epoch
-                scores = {"epoch": progress.epoch, "dev": report.as_dict(), **more}
-                save_weights(run.folder, tagger.state_dict(), scores)
+            scores = run.dev_scores()
+            f1 = scores["dev"]["overall"]["f1"] if scores else 0.0
+            if progress.best is None or f1 > progress.best or not scores:
+                progress.best, progress.best_at = f1, progress.epoch
+                save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
         progress.seconds = time.monotonic() - started
-        run.log.keep("epoch", dev=report.as_dict()["overall"], **_rates(progress))
+        dev = {"dev": scores["dev"]["overall"]} if scores else {}
+        run.log.keep("epoch", **dev, **_rates(progress))
         training.reset_loss()
         progress.characters = 0
         if took < LONG or time.monotonic() - saved > 10 * took:
@@ -246,6 +256,8 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
     if problems := validate(config):
         raise ConfigError(problems)
     find_device(config.train.device)
+    if config.start.model:
+        check_start(config)
     if config.reads_segments:
         check_segmenter(config.segment.by, config.train.device)
     if folder.exists() and not folder.is_dir():
@@ -272,6 +284,7 @@ def _identity(config: Config, corpora: Corpora) -> str:
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
     others += [transformer_digest(find_transformer(config.transformer.model))] if config.transformer.model else []
     others += [segmenter_version(config.segment.by) or ""] if config.segments_by_model else []
+    others += [model_version(config.start.model) or ""] if config.start.model else []
     return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hanlattice.config import TrainConfig, TransformerConfig
+from hanlattice.config import RatesConfig, TrainConfig, TransformerConfig
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.nn.transformer import TransformerStates
@@ -19,28 +19,44 @@ NOT_DECAYED = (CharEmbedding, WordEmbedding, nn.Embedding, CRF)
 
 
 def make_optimizer(
-    model: nn.Module, config: TrainConfig, transformer: TransformerConfig | None = None
+    model: nn.Module,
+    config: TrainConfig,
+    transformer: TransformerConfig | None = None,
+    rates: RatesConfig | None = None,
 ) -> torch.optim.Optimizer:
     """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors or the CRF.
 
-    Each layer of a transformer has groups of its own, with rates by the configuration.
+    Each layer of a transformer has groups of its own, with rates by the configuration. `rates` are multiples for the
+    groups of [rates]; weights whose rate is 0 are frozen here.
     """
     spared = {id(p) for module in model.modules() if isinstance(module, NOT_DECAYED) for p in module.parameters()}
     inside = {id(p): depth for m in model.modules() if isinstance(m, TransformerStates) for p, depth in m.depths()}
-    groups: dict[tuple[int, bool], dict[str, Any]] = {}
-    for key in ((-1, True), (-1, False)):  # first the two of all other weights
+    groups: dict[tuple[int, float, bool], dict[str, Any]] = {}
+    for key in ((-1, 1.0, True), (-1, 1.0, False)):  # first the two of most weights
         groups[key] = {"peak": config.lr, "warmup": config.warmup, "params": []}
-    for parameter in (p for p in model.parameters() if p.requires_grad):
+    for name, parameter in model.named_parameters():
+        rate: float = getattr(rates, group_of(name)) if rates else 1.0
+        parameter.requires_grad_(parameter.requires_grad and rate > 0)
+        if not parameter.requires_grad:
+            continue
         depth = inside.get(id(parameter), -1)
-        key = depth, parameter.ndim == 2 and id(parameter) not in spared
+        key = depth, rate, parameter.ndim == 2 and id(parameter) not in spared
         if key not in groups:
-            assert transformer is not None
-            peak = transformer.lr * transformer.layer_decay**depth
-            groups[key] = {"peak": peak, "warmup": transformer.warmup, "params": []}
+            peak, warmup = config.lr, config.warmup
+            if depth >= 0:
+                assert transformer is not None
+                peak, warmup = transformer.lr * transformer.layer_decay**depth, transformer.warmup
+            groups[key] = {"peak": rate * peak, "warmup": warmup, "params": []}
         groups[key]["params"].append(parameter)
-    for (_, decays), group in groups.items():
+    for (*_, decays), group in groups.items():
         group["weight_decay"] = config.weight_decay if decays else 0.0
     return _optimizer([*groups.values()], config)
+
+
+def group_of(name: str) -> str:
+    """The group of a tagger's weight, by its name: the settings of [rates] are these."""
+    parts = {"chars": "embeddings", "beside": "embeddings", "words": "embeddings", "output": "output", "crf": "output"}
+    return parts.get(name.partition(".")[0], "encoder")
 
 
 def _optimizer(groups: list[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:

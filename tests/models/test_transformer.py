@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,7 @@ from hanlattice.models.folder import load_model
 from hanlattice.models.transformer import find_transformer, load_weights, make_transformer, read_transformer
 from hanlattice.predict import load
 from hanlattice.training.pack import pack
+from tests.gpu import run_without_waiting
 from tests.made import made_config, sentences, write_transformer
 from tests.untrained import write_untrained
 
@@ -58,6 +60,30 @@ def test_a_models_folder_is_complete(made: Path, folder: Path, tmp_path: Path, c
     if config.model.encoder != "lattice":
         with pytest.raises(InputError, match="fast is for lattice models, and for transformers on a GPU"):
             load(moved, fast=True)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_a_gpu_finds_what_a_cpu_finds(made: Path, folder: Path, tmp_path: Path) -> None:
+    config = made_config(made, transformer__model=str(folder), transformer__overlap=8, model__pools=True)
+    there = write_untrained(tmp_path / "model", config, sentences(20, 1))
+    cpu, gpu = load(there), load(there, device="cuda")
+    texts = [TEXT, *(sentence.text for sentence in sentences(20, 3))]
+    examples = cpu.model.indexer.read(texts)
+    for at in range(len(texts)):
+        here, other = (m.tagger.emissions(m.tagger.batch(examples, np.array([at]))) for m in (cpu.model, gpu.model))
+        torch.testing.assert_close(other.cpu(), here, rtol=1e-3, atol=1e-4)
+    for mine, theirs in zip(cpu(texts), gpu(texts), strict=True):
+        assert mine.spans == theirs.spans
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_the_host_does_not_wait_for_a_gpu(made: Path, folder: Path) -> None:
+    config = made_config(made, transformer__model=str(folder), transformer__window=16, transformer__overlap=8)
+    built = build(config, sentences(20, 1))
+    batch = built.indexer.examples(sentences(20, 1)).batch(np.arange(20))
+    tagger = built.tagger.cuda().train()
+    run_without_waiting(lambda: tagger.loss(batch.to("cuda")).mean().backward())
 
 
 def test_it_can_be_packed(made: Path, folder: Path, tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def test_states_are_the_librarys_of_the_piece_that_covers_a_character(tmp_path: 
     for row, text in zip(found, TEXTS, strict=False):
         torch.testing.assert_close(row[: len(text)], read.by_hand(read.pieces(text)), rtol=1e-4, atol=1e-5)
     assert read.states("").shape == (1, 0, 12)
+    read.module.square_mask = False
+    torch.testing.assert_close(read.states(*TEXTS[:3]), found)
 
 
 def test_a_long_text_is_read_in_windows_and_a_short_one_as_if_there_were_none(transformer_folder: Path) -> None:

@@ -22,7 +22,7 @@ def moved(batch: Batch, device: torch.device | str) -> Batch:
     whole = {name: _tensor(ids) for name, ids in (*named.items(), *batch.extra_ids.items()) if ids is not None}
     states = None if batch.states is None else _tensor(batch.states)
     if there.type == "cuda" and whole["chars"].is_cpu:
-        tensors: dict[str, Any] = dict(zip(whole, _move(list(whole.values()), there), strict=True))
+        tensors: dict[str, Any] = dict(zip(whole, move(list(whole.values()), there), strict=True))
         here = tensors["chars"].device  # which, unlike `there`, always has a number
         if batch.segments is None:
             prepare(batch.lattice, here)
@@ -40,7 +40,7 @@ def _tensor(values: Any) -> Tensor:
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 
-def _move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """Tensors of int64 to a GPU through one piece of pinned memory, which is not used again before it was read."""
     sizes = [tensor.numel() for tensor in tensors]
     packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)

@@ -50,6 +50,8 @@ class Transformer:
         special = (self.pieces.cls, self.pieces.sep, self.pieces.pad)
         states = TransformerStates(self.model, special, window, config.overlap, config.frozen, config.dropout)
         states.bf16 = config.bf16
+        knows = int(extra("transformers").__version__.partition(".")[0]) >= 5
+        states.square_mask = knows and settings._attn_implementation == "sdpa"  # else a GPU would be waited for
         return states
 
 

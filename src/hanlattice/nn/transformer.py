@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hanlattice.batch.tensors import move
 from hanlattice.text.lattice import Ints, cells
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
@@ -65,6 +66,7 @@ class TransformerStates(nn.Module):
         super().__init__()
         self.model, self.special, self.window, self.overlap = model, special, window, overlap
         self.frozen, self.bf16 = frozen, False  # with bf16, factors are rounded on a GPU
+        self.square_mask = False  # a mask of each pair of cells; of a mask of cells the library asks whether any is out
         settings: Any = model.config
         self.dim: int = settings.hidden_size
         self.layers: int = settings.num_hidden_layers
@@ -114,7 +116,8 @@ class TransformerStates(nn.Module):
         row, column = cells(plan.last - plan.first)
         given = plan.first[row] + column
         source, target = row * L + given - plan.start[row], plan.sentence[row] * T + given
-        there = [torch.from_numpy(array).to(pieces.device) for array in (read, sizes, source, target)]
+        there = [torch.from_numpy(array) for array in (read, sizes, source, target)]
+        there = move(there, pieces.device) if pieces.is_cuda else there
         of_windows = F.pad(pieces.flatten(), (1, 0))[there[0]]
         states = self._read(of_windows, there[1]).flatten(0, 1)
         padded = states.new_zeros(B * T, self.dim).index_copy(0, there[3], states.index_select(0, there[2]))
@@ -133,6 +136,8 @@ class TransformerStates(nn.Module):
         end = lengths[:, None] + 1
         ids, mask = ids.scatter(1, end, sep), mask.scatter(1, end, 1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
+        if self.square_mask:
+            mask = (mask > 0)[:, None, None, :].expand(-1, -1, ids.shape[1], -1)
         rounded = torch.autocast(pieces.device.type, torch.bfloat16, enabled=self.bf16 and pieces.is_cuda)
         with rounded, torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             found = self.model(ids, attention_mask=mask, position_ids=positions, output_hidden_states=self.frozen)

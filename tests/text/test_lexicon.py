@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from hanlattice.errors import InputError
 from hanlattice.predict import LIMIT
 from hanlattice.text import matcher as growing
-from hanlattice.text.dictionary import read_entries, read_words
+from hanlattice.text.dictionary import read_entries, read_words, write_dictionary
 from hanlattice.text.lexicon import LONGEST, Lexicon, Marks, merged_matches
 from hanlattice.text.matcher import Matches, TableMatcher
 from hanlattice.text.normal import fold
@@ -228,7 +229,7 @@ def test_many_at_once_or_one_by_one(words, more):
 def test_words_of_up_to_so_many_characters():
     """Longer ones stand in no piece of text that a tagger reads, and would cost minutes to match."""
     assert LIMIT <= LONGEST
-    longest = "".join(map(chr, range(0x4E00, 0x4E00 + LONGEST)))
+    longest = fold("".join(map(chr, range(0x4E00, 0x4E00 + LONGEST))))
     lexicon = Lexicon(["甲。"])
     assert lexicon.match("x甲。") == [(1, 3, "甲。")]
     long = [longest + "甲", "甲" * 200_000, "".join(map(chr, range(0x4E00, 0x9E00)))]
@@ -456,3 +457,34 @@ def test_many_words_at_once_are_what_one_by_one_gives(words, settled):
     assert together.folded() == alone.folded()
     ids = np.arange(len(alone.words))
     assert together.is_chosen(ids).tolist() == alone.is_chosen(ids).tolist() == [settled] * len(ids)
+
+
+def test_traditional_and_simplified_spellings_are_one_word():
+    lexicon = Lexicon(["台湾大学"])
+    assert not lexicon.add("臺灣大學")
+    assert lexicon.add("醫學院")
+    assert ("台灣大學" in lexicon, "医学院" in lexicon, lexicon.id("医学院")) == (True, True, 1)
+    assert lexicon.match("在臺灣大學醫學院") == [(1, 5, "台湾大学"), (5, 8, "醫學院")]
+    assert lexicon.match("在台湾大学医学院") == lexicon.match("在臺灣大學醫學院")
+
+
+@shares_folder
+@given(
+    st.lists(st.text(st.sampled_from("台臺灣湾学學 ａa"), min_size=2, max_size=4), max_size=12, unique=True),
+    st.sampled_from([0, 100]),
+)
+def test_a_models_words_keep_their_ids(tmp_path, words, few):
+    """Also those of an older model that has both spellings: then the simplified one is found."""
+    words = list({"".join(word.split()): word.strip() for word in words if len("".join(word.split())) > 1}.values())
+    path = tmp_path / "lexicon.txt"
+    write_dictionary(path, words)
+    lexicon = Lexicon()
+    with mock.patch("hanlattice.text.lexicon._FEW", few):
+        lexicon.restore(path)
+    assert lexicon.words == words
+    assert lexicon.size == len(words)
+    for key in set(map(bare, words)):
+        spelt = [word for word in words if bare(word) == key]
+        first = key if key in spelt else spelt[0]
+        assert (0, len(key), first) in lexicon.match(key)
+        assert lexicon.id(key) == words.index(first)

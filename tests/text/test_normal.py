@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 
-from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits
+from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits, has_traditional
 from tests.strategies import any_text
 
 
@@ -33,7 +35,8 @@ def test_every_code_point_there_is():
     assert set(re.findall(r"\d", plain)) == {"0"}
     assert folded.count("\n") == 1  # nothing becomes a line end, by which texts are joined
     for code in np.flatnonzero(code_points(folded) != np.arange(len(everything))).tolist():
-        assert 0xD800 <= code <= 0xDFFF or unicodedata.normalize("NFKC", chr(code)) == folded[code]
+        plain = unicodedata.normalize("NFKC", chr(code))
+        assert 0xD800 <= code <= 0xDFFF or plain == folded[code] or has_traditional(plain)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +48,10 @@ def test_every_code_point_there_is():
         ("\u3000", " ", " "),
         ("½ﷺ㌀", "½ﷺ㌀", "½ﷺ㌀"),  # these would become several characters
         ("①٣๓", "1٣๓", "000"),
-        ("豈\uf900", "豈豈", "豈豈"),  # a compatibility ideograph and its plain form
         ("\ud800x\udfff", "\ufffdx\ufffd", "\ufffdx\ufffd"),
-        ("漢字𠀀😀", "漢字𠀀😀", "漢字𠀀😀"),  # traditional characters are not simplified
+        ("漢字𠀀😀", "汉字𠀀😀", "汉字𠀀😀"),
+        ("後天臺灣幹活乾杯，這個著名的麼", "后天台湾干活乾杯,这个著名的么", "后天台湾干活乾杯,这个著名的么"),
+        ("\uf900朗\uf92c", "岂朗郎", "岂朗郎"),  # a compatibility ideograph of a traditional character
         ("\0\r\n\ufeff", "\0\r\n\ufeff", "\0\r\n\ufeff"),
     ],
 )
@@ -73,3 +77,33 @@ def test_a_table_asks_once_for_each_character():
     for text in ("", "aab", "b\ud800", "\U0010ffffaa", "ba"):
         assert table(code_points(text)).tolist() == ["ab\ud800\U0010ffff".index(character) for character in text]
     assert sorted(asked) == sorted("ab\ud800\U0010ffff")
+
+
+def test_the_table_is_what_opencc_has():
+    pytest.importorskip("opencc")
+    path = Path(__file__).parents[2] / "benchmarks" / "traditional.py"
+    spec = importlib.util.spec_from_file_location("traditional", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    table = script.make_table()
+    assert len(table) > 3000
+    everything = "".join(table)
+    assert fold(everything) == "".join(table.values())
+    assert all(map(has_traditional, everything))
+    assert not has_traditional("".join(table.values()) + script.SIMPLE_TOO)
+
+
+def test_simplified_text_is_seen_as_it_is():
+    """The characters of GB2312, but for five that only traditional text has."""
+    common = b"".join(bytes((lead, trail)) for lead in range(0xB0, 0xF8) for trail in range(0xA1, 0xFF))
+    characters = common.decode("gb2312", "ignore")
+    assert len(characters) == 6763
+    assert {a + b for a, b in zip(characters, fold(characters), strict=True) if a != b} == {
+        "夥伙",
+        "後后",
+        "於于",
+        "菸烟",
+        "麽么",
+    }

@@ -118,7 +118,7 @@ def test_lines_are_those_of_any_other_file(tmp_path, rest):
         except InputError as error:
             return str(error)
 
-    expected = outcome(lambda: [line for _, line in read_lines(path)])
+    expected = outcome(lambda: [line for _, line in read_lines(path, "utf-8")])
     found = outcome(lambda: list(Vocab.load(path).symbols))
     if isinstance(expected, list) and (len(set(expected)) < len(expected) or b"\\" in rest):
         assert "not a vocabulary" in found or b"\\" in rest

@@ -264,7 +264,7 @@ def _with_new(labels: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 
 
 def words_of(texts: Sequence[str], cuts: Cuts) -> Iterator[str]:
-    """The words of texts, with their widths folded, one after the other."""
+    """The words of texts, with widths and script folded, one after the other."""
     folded = [fold(text) for text in texts]
     sentence = np.repeat(np.arange(len(cuts.counts)), cuts.counts)
     for at, start, end in zip(sentence.tolist(), cuts.start.tolist(), cuts.end.tolist(), strict=True):

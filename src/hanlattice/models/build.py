@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from hanlattice.models.vocabs import Vocabs, make_indexer, met_first
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.text.dictionary import read_words
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.normal import fold, fold_digits
+from hanlattice.text.normal import fold, fold_digits, has_traditional
 from hanlattice.text.segmenter import PLACES, Cuts
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import WORD
@@ -281,9 +281,15 @@ def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tens
 
 
 def _read(name: str | Path, notices: list[str]) -> Vectors:
-    vectors = read_vectors(resolve(name))
+    vectors = _simplified_first(read_vectors(resolve(name)))
     notices += [notice for notice in vectors.notices if notice not in notices]  # two tables may read one file
     return vectors
+
+
+def _simplified_first(vectors: Vectors) -> Vectors:
+    """Of a word in both scripts, which a model sees as one, the simplified spelling counts: it comes before others."""
+    order = np.argsort(np.fromiter(map(has_traditional, vectors.words), dtype=bool), kind="stable")
+    return replace(vectors, words=tuple(vectors.words[at] for at in order), matrix=vectors.matrix[order])
 
 
 def _scaled(rows: npt.NDArray[np.float32], norm: float) -> Tensor:

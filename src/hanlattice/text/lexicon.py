@@ -1,9 +1,10 @@
 """Lexicon: the words that the lattice may use, and where they occur in a text.
 
-Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and without
-white space, which no lattice has. Words have two characters or more; shorter ones are skipped, and so are those of more
-than `LONGEST`. An id is a word's place in the order of arrival and never changes, so that a table of vectors can stand
-beside the lexicon. What a dictionary says of words beyond that they are words is in `rules`.
+Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and so are
+traditional and simplified ones; and without white space, which no lattice has. Words have two characters or more;
+shorter ones are skipped, and so are those of more than `LONGEST`. An id is a word's place in the order of arrival and
+never changes, so that a table of vectors can stand beside the lexicon. What a dictionary says of words beyond that they
+are words is in `rules`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from hanlattice.text.lattice import Ints
 from hanlattice.text.matcher import Matches, Occurrences, Part, Parts, TableMatcher, by_text, extend, find
 from hanlattice.text.normal import LONE_SURROGATE, code_points, fold
 from hanlattice.text.rules import Rules
+
+_FEW = 100  # lines up to which looking for each in a text is quicker than a set of all
 
 LONGEST = 512  # characters of a word: by default a tagger reads no longer piece of text at once
 
@@ -70,6 +73,7 @@ class Lexicon:
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self._text, self._lines = "", 0  # a file's words, a line each, which are not in the next two yet
+        self._keys = ""  # the same lines as they are matched
         self._words: list[str] = []
         self._places: dict[str, int] = {}  # by the folded word, in the order of ids
         self._removed = Marks()
@@ -114,9 +118,10 @@ class Lexicon:
             with self._lock:
                 if text := self._text:
                     words = text.split("\n")[:-1]
-                    self._places = dict(zip(words, range(len(words)), strict=True))
+                    keys = words if self._keys == text else self._keys.split("\n")[:-1]
+                    self._places = dict(zip(keys, range(len(keys)), strict=True))
                     self._words = words
-                    self._text = ""
+                    self._text = self._keys = ""
         return self
 
     def __iter__(self) -> Iterator[str]:
@@ -304,14 +309,38 @@ class Lexicon:
     def load(self, path: str | Path, encoding: str | None = None) -> int:
         """Add the words of a file, and what it says of them (docs/dictionaries.md). How many were new."""
         text = read_text(path, encoding)
-        if not self.size and is_plain(path, text) and (matcher := _plain_words(text)):
-            with self._lock:
-                self._text, self._lines = text, text.count("\n")
-                self._parts = (Part(0, self._lines, matcher),)
-                if self._chosen is not None:
-                    self._chosen.put(np.arange(self.size), True)
+        if not self.size and is_plain(path, text) and _is_folded(text) and self._take(text, text):
             return self.size
         return self.update(read_dictionary(path, encoding))
+
+    def restore(self, path: str | Path) -> None:
+        """Into an empty lexicon the words of a model's file, each with the id of its line.
+
+        Of a traditional and a simplified spelling, which older models have as two words, only the latter is found.
+        """
+        text = read_text(path, "utf-8")
+        if is_plain(path, text) and self._take(text, _apart(text)):
+            return
+        entries = list(read_dictionary(path, "utf-8"))
+        words, folded = _cleaned(_stripped(each for each in entries if isinstance(each, str)))
+        plain = {word for word, key in zip(words, folded, strict=True) if word == key}
+        places: dict[str, int] = {}
+        for at, (word, key) in enumerate(zip(words, folded, strict=True)):
+            places.setdefault(word if word != key and (key in plain or key in places) else key, at)
+        if len(places) == len(words):  # as every model has them
+            self._words, self._places = words, places
+        self.update(entries if len(places) < len(words) else (each for each in entries if isinstance(each, Entry)))
+
+    def _take(self, text: str, keys: str) -> bool:
+        """Make the lines of a text all the words; False where some of them cannot be words as they are."""
+        if (matcher := _plain_words(keys)) is None:
+            return False
+        with self._lock:
+            self._text, self._keys, self._lines = text, keys, text.count("\n")
+            self._parts = (Part(0, self._lines, matcher),)
+            if self._chosen is not None:
+                self._chosen.put(np.arange(self.size), True)
+        return True
 
 
 def merged_matches(left: Matches, right: Matches) -> Matches:
@@ -324,19 +353,48 @@ def merged_matches(left: Matches, right: Matches) -> Matches:
 
 
 def _plain_words(text: str) -> TableMatcher | None:
-    """What matches the lines of a text that are words as they are: folded, different, of a length that can be."""
+    """What matches the lines of a text that are words as they are: different, solid, of a length that can be."""
     codes = code_points(text)
     ends = np.flatnonzero(codes == ord("\n"))
     lengths = np.diff(ends, prepend=-1) - 1
     if not len(ends) or ends[-1] != len(codes) - 1 or lengths.min() < 2 or lengths.max() > LONGEST:
         return None
-    seen = np.zeros(sys.maxunicode + 1, dtype=bool)
-    seen[codes] = True
-    seen[ord("\n")] = False
-    characters = "".join(map(chr, np.flatnonzero(seen).tolist()))
-    if fold(characters) != characters or remove_space(characters) != characters:
+    characters = _characters(text)
+    if LONE_SURROGATE.search(characters) or remove_space(characters) != characters:
         return None
     return TableMatcher.of_lines(codes)
+
+
+def _is_folded(text: str) -> bool:
+    characters = _characters(text)
+    return fold(characters) == characters
+
+
+def _characters(text: str) -> str:
+    """Each character of a text once, without the line end."""
+    seen = np.zeros(sys.maxunicode + 1, dtype=bool)
+    seen[code_points(text)] = True
+    seen[ord("\n")] = False
+    return "".join(map(chr, np.flatnonzero(seen).tolist()))
+
+
+def _apart(text: str) -> str:
+    """The lines folded, but for those that would be another line then: nothing that is folded finds these."""
+    if _is_folded(text):
+        return text
+    codes, plain = code_points(text), code_points(fold(text)).copy()
+    ends = np.append(np.flatnonzero(codes == ord("\n")), len(codes))
+    lines = np.unique(np.searchsorted(ends, np.flatnonzero(codes != plain)))
+    taken = set(text.split("\n")) if len(lines) > _FEW else None
+    folded = set[str]()
+    for start, end in zip(np.append(0, ends + 1)[lines].tolist(), ends[lines].tolist(), strict=True):
+        key = fold(text[start:end])
+        if key in folded or (
+            key in taken if taken is not None else f"\n{key}\n" in text or text.startswith(f"{key}\n")
+        ):
+            plain[start:end] = codes[start:end]
+        folded.add(key)
+    return plain.tobytes().decode("utf-32-le")
 
 
 def _are_all_new(folded: Sequence[str]) -> bool:

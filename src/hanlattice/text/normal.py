@@ -1,12 +1,16 @@
-"""How the model sees a character. Always one code point for one code point, so that offsets stay exact."""
+"""How the model sees a character. Always one code point for one code point, so that offsets stay exact.
+
+Traditional characters are seen as simplified ones, by the table in traditional.txt.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +20,14 @@ Codes = npt.NDArray[np.int32]
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # UTF-8 cannot carry it
 
 
-_IDEOGRAPHS = 0x4E00, 0x9FFF  # that nothing folds
+_IDEOGRAPHS = 0x4E00, 0x9FFF  # which are their own plain forms
 
 
 def fold(text: str) -> str:
-    """Full-width forms and other one-to-one compatibility forms become plain; a lone surrogate becomes U+FFFD."""
+    """Full-width forms and other one-to-one compatibility forms become plain, traditional characters simplified.
+
+    A lone surrogate becomes U+FFFD.
+    """
     if text.isascii():
         return text
     if len(text) > 100:
@@ -33,12 +40,26 @@ def fold_digits(text: str) -> str:
     return "".join("0" if character.isdecimal() else character for character in fold(text))
 
 
+def has_traditional(text: str) -> bool:
+    """Whether folding makes a character of the text another because it is traditional."""
+    return not _simplified().keys().isdisjoint(text)
+
+
 @lru_cache(maxsize=1 << 16)
 def _fold_character(character: str) -> str:
     if LONE_SURROGATE.match(character):
         return "\ufffd"
     plain = unicodedata.normalize("NFKC", character)
-    return plain if len(plain) == 1 else character
+    plain = plain if len(plain) == 1 else character
+    return _simplified().get(plain, plain)
+
+
+@lru_cache(maxsize=1)
+def _simplified() -> dict[str, str]:
+    """From traditional characters and variants; those that simplified text has too, as 乾 and 著, are not in it."""
+    lines = Path(__file__).with_name("traditional.txt").read_text("utf-8").splitlines()
+    pairs = "".join(line for line in lines if not line.startswith("#"))
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def code_points(text: str) -> Codes:
@@ -56,9 +77,10 @@ class CodeTable:
         self._function = function
         self._known = np.full(sys.maxunicode + 1, -1, dtype=np.int32)
 
-    def set_known(self, first: int, last: int) -> None:
-        """These characters stand for themselves."""
+    def set_known(self, first: int, last: int, others: Mapping[str, str]) -> None:
+        """These characters stand for themselves, but for others, which stand for what they are mapped to."""
         self._known[first : last + 1] = np.arange(first, last + 1)
+        self._known[[ord(other) for other in others]] = [ord(plain) for plain in others.values()]
 
     def __call__(self, codes: Codes) -> npt.NDArray[np.int32]:
         values = self._known[codes]
@@ -77,5 +99,5 @@ def fold_code_points(codes: Codes) -> str:
 @lru_cache(maxsize=1)
 def _folded() -> CodeTable:
     table = CodeTable(lambda character: ord(_fold_character(character)))
-    table.set_known(*_IDEOGRAPHS)
+    table.set_known(*_IDEOGRAPHS, _simplified())
     return table

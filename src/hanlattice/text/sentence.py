@@ -32,12 +32,12 @@ class Sentence:
 
     @cached_property
     def folded(self) -> str:
-        """The text that the lexicon matches: widths folded, digits as they are."""
+        """The text that the lexicon matches: widths and script folded, digits as they are."""
         return fold(self.text)
 
     @cached_property
     def characters(self) -> str:
-        """The text that the character embedding looks up: widths folded, every digit a 0."""
+        """The text that the character embedding looks up: widths and script folded, every digit a 0."""
         return fold_digits(self.text)
 
 

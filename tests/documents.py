@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,3 +47,34 @@ def commands(page: str | Path) -> list[str]:
 def prose(page: str | Path) -> str:
     """A page without its blocks of code."""
     return _BLOCK.sub("", read(page))
+
+
+def shell_commands(page: str | Path) -> list[str]:
+    """Every command in the blocks for a shell, whole: over several lines, variables filled in, without its remark."""
+    found: list[str] = []
+    for block in blocks(page):
+        if block.language not in ("", "console", "sh", "bash"):
+            continue
+        variables: dict[str, str] = {}
+        for line in _whole_lines(block.text):
+            if assigned := re.fullmatch(r"(?:\w+=\S+; )*(\w+)=(\"[^\"]*\"|\S+)", line):
+                for name, value in re.findall(r"(\w+)=(\"[^\"]*\"|[^\s;]+)", assigned[0]):
+                    variables[name] = value.strip('"')
+            else:
+                found.append(Template(line).safe_substitute(variables))
+    return found
+
+
+def _whole_lines(text: str) -> list[str]:
+    """Lines without prompt and remark; joined after a backslash, and while a quote is open."""
+    lines = [""]
+    for line in text.splitlines():
+        lines[-1] += line if lines[-1] else line.strip().removeprefix("$ ")
+        lines[-1] = lines[-1].partition("  #")[0].rstrip()
+        if lines[-1].endswith("\\"):
+            lines[-1] = lines[-1][:-1]
+        elif lines[-1].count('"') % 2:
+            lines[-1] += "\n"
+        else:
+            lines.append("")
+    return [line for line in lines if line]

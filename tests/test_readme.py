@@ -2,6 +2,9 @@
 
 Models of the package are the real ones; corpora, vectors and raw text are made ones in the place of real ones. What
 sets a machine up (`make …`, `pip install`) is left aside. Each distinct command runs once, in this process if it can.
+
+On the other pages quick commands run as well; those that need a GPU, hours or other data (`NOT_RUN` has the reasons)
+are parsed: their options and values, the scripts, configurations, variants and settings that they name.
 """
 
 from __future__ import annotations
@@ -16,28 +19,55 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
+from hanlattice.cli import app
 from hanlattice.compare import run
+from hanlattice.config import read_config, variant_names
 from hanlattice.data.download import KNOWN
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
 from tests.cli.command import hanlattice
 from tests.compare.conftest import SERVER
-from tests.documents import ROOT, blocks, commands
+from tests.documents import ROOT, blocks, commands, shell_commands
 from tests.made import sentences, write_made
 
 TRIED = ("README.md", "README.zh.md", "docs/index.md", "docs/training.md")  # in the order in which they are read
 COMMANDS = list(dict.fromkeys(line for page in TRIED for line in commands(page)))
 MAKE = [line.removeprefix("make ") for line in COMMANDS if line.startswith("make ")]
 TYPED = [line for line in COMMANDS if not line.startswith("make ")]
+PAGES = (*TRIED, "docs/api.md", "docs/dictionaries.md", "docs/explain.md")
 PYTHON = list(  # remarks in another language make no other program
     dict.fromkeys(
-        ast.unparse(ast.parse(block.text)) for page in TRIED for block in blocks(page) if block.language == "python"
+        ast.unparse(ast.parse(block.text)) for page in PAGES for block in blocks(page) if block.language == "python"
     )
 )
+
+OTHERS = sorted(
+    str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in TRIED
+)
+NOT_RUN = {  # commands of the other pages, and why; the first that fits
+    r"\bdocker |^(pip|conda|make|npm) ": "sets a machine up",
+    r"^curl |^hanlattice serve": "needs a server that runs; tests/serve has one",
+    r"cuda": "needs a GPU",
+    r"\.\./shared|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs data that is not here",
+    r"\b(MODEL|FILE|OUT|PATH|OLD)\b|…": "the reader fills in a name",
+    r"^hanlattice (train|compare|pretrain|bench|vote|pack)\b": "takes minutes or hours",
+    r"^(\w+=\S+ )?(time |python benchmarks/)": "measures for minutes",
+    r"\bruns/": "needs a model that such a command makes",
+    r"data get pku": "downloads",
+    r"^hanlattice corpus": "needs a crawl",
+    r"^hanlattice vectors neighbours": "needs the real vectors",
+}
+SHELL = ("a file", "awk", "conda", "curl", "cut", "docker", "echo", "git", "head", "make", "mkdir", "npm", "pip")
+SHELL += ("cp", "ls", "python", "sed", "sort", "tail", "tar", "tr", "unzip", "xzcat")
+ELSEWHERE = ("docs/output.md",)  # tests/test_output_page.py runs what is on it
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +152,104 @@ def test_every_command_works(project: Path) -> None:
             code, said = run_in_shell(command)
         assert code == 0, f"{command}\n{said}"
         assert said.strip() or "> " in command or "--out" in command, f"{command} said nothing"
+
+
+def reason_not_to_run(command: str) -> str:
+    return next((reason for pattern, reason in NOT_RUN.items() if re.search(pattern, command)), "")
+
+
+def quick(page: str) -> list[str]:
+    return [command for command in shell_commands(page) if not reason_not_to_run(command)]
+
+
+def test_the_quick_commands_of_the_other_pages_work(project: Path) -> None:
+    (project / "texts.txt").write_text("南京市长江大桥\n", encoding="utf-8")
+    (project / "names.txt").write_text("云栖小镇\n", encoding="utf-8")
+    shutil.copy(project / "test.bmes", project / "gold.bmes")
+    (project / "benchmarks" / "results").mkdir(parents=True)
+    tried = 0
+    for command in dict.fromkeys(each for page in OTHERS if page not in ELSEWHERE for each in quick(page)):
+        if command.endswith(".spacy") and find_spec("spacy") is None:
+            continue  # pip install 'hanlattice[spacy]'
+        here = re.fullmatch(r"hanlattice [^|<>]+", command)
+        code, said = run_here(command) if here else run_in_shell(command)
+        assert code == 0, f"{command}\n{said}"
+        tried += 1
+    assert tried >= 12
+
+
+def words_of(command: str) -> list[list[str]]:
+    """The programs of a command with their arguments: those of a pipe, and without what redirects."""
+    programs: list[list[str]] = [[]]
+    for word in shlex.split(re.sub(r"\[(--[\w-]+)\]", r"\1", command)):
+        if word in ("|", ";", "&&"):
+            programs.append([])
+        elif word.startswith((">", "<")):
+            programs.append(["a file"])
+        else:
+            programs[-1].append(word)
+    return [words for words in programs if words]
+
+
+@cache
+def program() -> Any:
+    return typer.main.get_command(app)
+
+
+def check_options(words: list[str]) -> None:
+    """The program's own parser takes them, and the configuration that they name takes their settings."""
+    verb, name = program(), ""
+    while hasattr(verb, "commands"):
+        name = words.pop(0)
+        verb = verb.commands[name]
+    given = verb.make_context(name, words).params
+    if name == "train" and given["config"].startswith("configs/"):
+        read_config(ROOT / given["config"], given["changes"] or (), variant=given["variant"], complete=True)
+    if name == "compare":
+        files = [ROOT / file for file in given["configs"] if file.startswith("configs/")]
+        known = {variant for file in files for variant in variant_names(file)}
+        assert set((given["variants"] or "all").split(",")) <= known | {"all"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train configs/demo.toml --set train.nothing=1 --out runs/x",
+        "train configs/weibo.toml --variant nothing --out runs/x",
+        "train configs/nothing.toml --out runs/x",
+        "compare configs/weibo.toml --variants nothing",
+        "tag --format nothing 好",
+        "tag --nothing 好",
+        "tag",
+        "nothing",
+    ],
+)
+def test_the_check_sees_what_is_wrong(command: str) -> None:
+    with pytest.raises(Exception, match=r"nothing|Missing|train\.nothing"):
+        check_options(command.split())
+
+
+def check_script(words: list[str]) -> None:
+    source = "".join((ROOT / name).read_text(encoding="utf-8") for name in (words[1], "benchmarks/script.py"))
+    unknown = [word for word in words if re.fullmatch(r"--\w[\w-]*", word) and f'"{word}"' not in source]
+    assert not unknown, f"{words[1]} has no {', '.join(unknown)}"
+
+
+@pytest.mark.parametrize("page", OTHERS)
+def test_every_command_of_the_other_pages_can_be_typed(page: str, project: Path) -> None:
+    for command in shell_commands(page):
+        for words in words_of(command):
+            while words[0] == "time" or "=" in words[0]:
+                words = words[1:]
+            try:
+                if words[0] == "hanlattice":
+                    check_options(words[1:])
+                elif words[0] == "python" and words[1] != "-c":
+                    check_script(words)
+                else:
+                    assert words[0] in SHELL, f"no program of which this test knows: {words[0]}"
+            except Exception as error:
+                raise AssertionError(f"{command}: {error}") from error
 
 
 @pytest.mark.parametrize("code", PYTHON)

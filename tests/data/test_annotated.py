@@ -257,6 +257,50 @@ def test_without_spacy_it_says_what_to_install(tmp_path, monkeypatch):
         read_corpus(write(tmp_path / "a.spacy", ""))
 
 
+# ---- CoNLL-U
+
+
+def word(number: str, form: str, label: str = "NOUN", misc: str = "SpaceAfter=No") -> str:
+    return "\t".join([number, form, "_", label, "_", "_", "0", "_", "_", misc])
+
+
+def test_conllu(tmp_path):
+    rows = ["# text = 我去New York", word("1", "我", "PRON"), word("2", "去", "VERB"), word("2.1", "了")]
+    rows += [
+        word("3-4", "New", "_", "_"),
+        word("3", "N"),
+        word("4", "ew"),
+        word("5", "York", "PROPN"),
+        "",
+        word("1", "好", "_", "x|SpaceAfter=No"),
+    ]
+    path = write(tmp_path / "a.conllu", "\r\n".join(rows))
+    first, second = read_corpus(path).sentences
+    assert (first.text, first.spans) == ("我去New York", ())
+    assert [(each.start, each.end, each.label) for each in first.words or ()] == [
+        (0, 1, "PRON"),
+        (1, 2, "VERB"),
+        (2, 5, "WORD"),
+        (5, 6, "WORD"),
+        (6, 10, "PROPN"),
+    ]
+    assert second == Sentence("好", (), (Span(0, 1, "WORD"),))
+    assert read_corpus(path, learn="words").sentences[1].spans == (Span(0, 1, "WORD"),)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said", "line"),
+    [
+        (["# a", "1\t好"], "ten columns", 2),
+        ([word("x", "好")], "ten columns", 1),
+        ([word("1", "")], "ten columns", 1),
+        (["# a", "# b", "", word("1", "好")], "remarks and no word", 2),
+    ],
+)
+def test_conllu_with_something_wrong(tmp_path: Path, rows: list[str], said: str, line: int) -> None:
+    refused(write(tmp_path / "a.conllu", "\n".join(rows)), "a.conllu", said, line=line)
+
+
 # ---- the command
 
 

@@ -42,8 +42,8 @@ def evaluate(
     format: Annotated[
         str,
         typer.Option(
-            help="auto, columns, segmented, jsonl, label-studio, brat or spacy; auto goes by the suffix, and then by "
-            "the model."
+            help="auto, columns, segmented, jsonl, conllu, label-studio, brat or spacy; auto goes by the suffix, and "
+            "then by the model."
         ),
     ] = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",

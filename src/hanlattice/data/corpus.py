@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hanlattice.data.brat import brat_files, read_brat, write_brat
 from hanlattice.data.columns import read_columns, write_columns
+from hanlattice.data.conllu import read_conllu
 from hanlattice.data.docbin import read_docbin, write_docbin
 from hanlattice.data.jsonl import read_jsonl, write_jsonl
 from hanlattice.data.label_studio import read_label_studio
@@ -35,6 +36,7 @@ __all__ = [
 _READERS: dict[str, Callable[[Path, str | None], Corpus]] = {
     "segmented": read_segmented,
     "jsonl": read_jsonl,
+    "conllu": read_conllu,
     "label-studio": lambda path, _: read_label_studio(path),  # these tools write UTF-8 and nothing else
     "brat": lambda path, _: read_brat(path),
     "spacy": lambda path, _: read_docbin(path),
@@ -42,7 +44,7 @@ _READERS: dict[str, Callable[[Path, str | None], Corpus]] = {
 FORMATS = ("columns", *_READERS)
 _BY_SUFFIX = {".jsonl": "jsonl", ".json": "jsonl", ".seg": "segmented", ".segmented": "segmented"}
 _BY_SUFFIX |= dict.fromkeys((".bmes", ".bio", ".bioes", ".iob", ".conll"), "columns")
-_BY_SUFFIX |= {".ann": "brat", ".spacy": "spacy"}
+_BY_SUFFIX |= {".conllu": "conllu", ".ann": "brat", ".spacy": "spacy"}
 _WRITERS: dict[str, Callable[[Path, Iterable[Sentence]], None]] = {
     ".bmes": partial(write_columns, scheme="BMES"),
     ".bio": partial(write_columns, scheme="BIO"),

@@ -62,19 +62,19 @@ def disturb(options: Namespace, source: Path, out: Path, seconds: float) -> dict
     """Run until it is finished, killing something now and then; how often what was killed."""
     chance, kills = random.Random(options.seed), {"worker": 0, "command": 0}
     process = start(options, source, out)
-    while sum(kills.values()) < options.kills:
+    while sum(kills.values()) < options.kills and process.poll() is None:
+        what = chance.choice(list(kills))
         time.sleep(chance.uniform(0, seconds / options.kills))
-        if process.poll() is not None:
-            break
-        what, workers = chance.choice(list(kills)), children(process.pid)
+        while what == "worker" and process.poll() is None and not children(process.pid):
+            time.sleep(0.01)  # it is still loading the model
         if what == "command":
             process.kill()
             process.wait()
             process = start(options, source, out)
-        elif workers:
+        elif workers := children(process.pid):
             os.kill(chance.choice(workers), signal.SIGKILL)
         else:
-            continue  # it is still loading the model
+            break
         kills[what] += 1
     while process.wait():  # a shard whose process was killed three times is left for another run
         process = start(options, source, out)

@@ -1,31 +1,41 @@
 """What `hanlattice corpus tag` costs over the library on the same lines, and what a second process brings.
 
-    python benchmarks/corpus_rate.py FILE [--characters 200000] [--model ner] [--fast] [--json OUT]
+    python benchmarks/corpus_rate.py FILE [--characters 200000] [--model ner] [--fast] [--rounds 3] [--json OUT]
+    python benchmarks/corpus_rate.py FILE --reading       # only: plan and rows, MB of unpacked text a CPU second
+    python benchmarks/corpus_rate.py FILE --memory 600    # only: memory, for so many seconds of a file of 1 GB
 
 The first lines of a file of text, plain or packed, are tagged by the library (`tagger.pipe` in memory, nothing
 written) and by `corpus` with one process and with two, in turns, each in a process of its own. First the outputs must
 be what the library finds. Times are from the moment at which the model is loaded to the last output; beside wall time
 stands the CPU time of the processes, which other programs on the same cores change less.
+
+For the memory the file is repeated until it has 1 GB, and is one shard; what the command and its process have of their
+own (RssAnon; Linux) is read every second.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import multiprocessing
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import script
 
 from hanlattice.corpus import local
-from hanlattice.corpus.inputs import Stream
+from hanlattice.corpus.inputs import BLOCK, Source, Stream
 from hanlattice.corpus.manifest import read_manifest
 from hanlattice.corpus.run import Progress, follow, make_plan
-from hanlattice.corpus.settings import Settings, open_predictor
+from hanlattice.corpus.settings import MB, Settings, open_predictor
+from hanlattice.corpus.shards import Reader, cut
 from hanlattice.corpus.work import Worker
 from hanlattice.errors import HanlatticeError
 from hanlattice.events import ignore
@@ -33,7 +43,8 @@ from hanlattice.models import find_model
 from hanlattice.output import as_jsonl
 
 CONTEXT = multiprocessing.get_context("fork")
-ROUNDS = 3
+SHARDS = 8
+LARGE = 1000 * MB
 
 
 def measured(work: Callable[..., Any], *arguments: Any) -> tuple[float, float]:
@@ -89,7 +100,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
         folder = Path(name)
         path = folder / "lines.txt"
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        settings = Settings(find_model(options.model), fast=options.fast, shard_size=path.stat().st_size // 16 + 1)
+        settings = Settings(find_model(options.model), fast=options.fast, shard_size=path.stat().st_size // SHARDS + 1)
         predictor = open_predictor(settings)
         corpus(predictor, settings, path, folder / "check", 2)
         check(predictor, lines, folder / "check")
@@ -99,10 +110,58 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
             "corpus, 2 processes": lambda at: measured(corpus, predictor, settings, path, folder / f"two{at}", 2),
         }
         taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
-        for at in range(ROUNDS):
+        for at in range(options.rounds):
             for way, measure in ways.items():
                 taken[way].append(measure(at))
     return {**script.facts(), "lines": len(lines), "characters": size, **report(taken, size)}
+
+
+def reading(options: argparse.Namespace) -> dict[str, Any]:
+    source, reader, marks = Source(options.file.name, options.file, "txt"), Reader("text", "spans"), [_cpu()]
+    shards = list(cut(source, Settings.shard_size))
+    marks.append(_cpu())
+    characters = sum(len(row.text or "") for shard in shards for row in reader.rows(shard))
+    marks.append(_cpu())
+    reader.close()
+    size = sum(shard.size for shard in shards) / MB
+    plan, rows = (size / (end - begin) for begin, end in pairwise(marks))
+    print(f"{size:,.1f} MB, {characters:,} characters: plan {plan:,.0f} MB/s, rows {rows:,.0f} MB/s")
+    return {**script.facts(), "MB": size, "characters": characters, "plan": plan, "rows": rows}
+
+
+def memory(options: argparse.Namespace) -> dict[str, Any]:
+    """The memory of the command and of its process over time, in MB."""
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        path, out = Path(name) / "large.txt", Path(name) / "out"
+        with Stream(options.file) as stream, path.open("wb") as file:
+            content = b"".join(iter(functools.partial(stream.read, BLOCK), b""))
+            while file.tell() < LARGE:
+                file.write(content)
+        command = [sys.executable, "-m", "hanlattice", "corpus", "tag", str(path), "--out", str(out), "--workers", "1"]
+        command += ["--model", options.model, "--shard-size", str(2 * LARGE // MB), *["--fast"] * options.fast]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            while not (workers := _children(process.pid)):
+                time.sleep(0.1)
+            samples: list[tuple[float, float]] = []
+            while len(samples) < options.memory:
+                time.sleep(1)
+                samples.append((_own(process.pid), _own(workers[0])))
+            written = sum(each.stat().st_size for each in out.rglob("*"))
+            process.kill()
+    for name, sizes in zip(("command", "process"), zip(*samples, strict=True), strict=True):
+        parts = (sizes[at * len(sizes) // 5 : (at + 1) * len(sizes) // 5] for at in range(5))
+        print(f"{name}: at most {', '.join(f'{max(part):.1f}' for part in parts)} MB in each fifth of the time")
+    print(f"{written / MB:,.1f} MB written")
+    return {**script.facts(), "memory": samples, "written": written}
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _own(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text().split("RssAnon:")[1]
+    return int(status.split()[0]) * 1024 / MB
 
 
 def report(taken: dict[str, list[tuple[float, float]]], size: int) -> dict[str, Any]:
@@ -123,5 +182,9 @@ if __name__ == "__main__":
     parser.add_argument("--characters", type=int, default=200_000)
     parser.add_argument("--model", default="ner")
     parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--reading", action="store_true")
+    parser.add_argument("--memory", type=int, default=0, metavar="SECONDS")
     parser.add_argument("--folder", type=Path, help="where to write; else the folder for temporary files")
-    script.run(work, parser.parse_args())
+    options = parser.parse_args()
+    script.run(reading if options.reading else memory if options.memory else work, options)

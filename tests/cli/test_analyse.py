@@ -45,9 +45,10 @@ def test_formats_standard_input_and_a_file(tmp_path):
 
 
 def test_a_dictionary_is_for_both(tmp_path):
-    (tmp_path / "names.txt").write_text("云栖小镇\n", "utf-8")
+    (tmp_path / "names.txt").write_text("云栖小镇\n的\n", "utf-8")
     outcome = hanlattice("analyse", "-f", "inline", "-l", tmp_path / "names.txt", "大会在云栖小镇举行。")
     assert outcome.text == "大会 在 [云栖小镇/LOC] 举行 。\n"
+    assert outcome.err.count("note: ") == 1
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def analyse(
         raise InputError("this model cuts text into words; --model needs one that finds entities", folder)
     if not cutter.model.indexer.cuts:
         raise InputError("this model finds entities; --segmenter needs one that cuts text into words", cutting)
-    add_words(tagger, lexicon)
-    add_words(cutter, lexicon, trust)
+    add_words(tagger, lexicon, trust)
+    add_words(cutter, lexicon, trust, notes=False)  # they are the same words
     scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
     documents = tagger.analyse_pipe(texts, size, cutter, whole_names, scores=scores, min_score=min_score)
     write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.labels, out), out)

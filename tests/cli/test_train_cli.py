@@ -159,3 +159,26 @@ def test_notices_are_told_whatever_is_in_them(tiny, tmp_path):
     expected = f"note: {vectors}: skipped 2 broken rows: line 3: expected a word and 2 numbers, found 3 numbers"
     assert expected in outcome.err
     assert "line 4: expected a word and 2 numbers, found 1 numbers" in outcome.err
+
+
+def test_two_runs_in_one_folder_are_refused(tiny, tmp_path):
+    """Whatever its settings, and while the first one works; then the folder is free again."""
+    config, out = toml(tiny, tmp_path / "c.toml", train__epochs=500), tmp_path / "run"
+    with start("train", config, "--out", out) as first:
+        deadline = time.monotonic() + 120
+        while not (out / "state.safetensors").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for more in ([], ["--resume"], ["--resume", "--set", "train.lr=0.5"]):
+            outcome = hanlattice("train", config, "--out", out, *more)
+            assert outcome.code == 2
+            assert (
+                "holds a run already" in outcome.err
+                if not more
+                else "another `hanlattice train` is running" in outcome.err
+            )
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 130
+    log = (out / "log.jsonl").read_bytes()
+    finished = hanlattice("train", config, "--out", out, "--resume", "--set", "train.lr=0.5")
+    finished.refused("other")
+    assert (out / "log.jsonl").read_bytes() == log

@@ -76,6 +76,15 @@ def test_no_such_word_or_file(file, tmp_path):
     hanlattice("vectors", "neighbours", "桥", "-v", tmp_path / "no").refused("no: cannot read")
 
 
+def test_neighbours_goes_on_after_an_unknown_word(file):
+    outcome = hanlattice("vectors", "neighbours", "水", "桥", "火", "-v", file, "-n", "1")
+    assert (outcome.code, outcome.text) == (0, "桥: 江 0.994\n")
+    assert [line[:26] for line in outcome.err.splitlines()] == ["note: there is no vector of"[:26]] * 2
+    none = hanlattice("vectors", "neighbours", "水", "火", "-v", file)
+    assert (none.code, none.out) == (2, b"")
+    assert "error: none of these words has a vector" in none.err
+
+
 def test_check_a_sound_file(file):
     outcome = hanlattice("vectors", "check", file)
     assert outcome.code == 0

@@ -153,3 +153,9 @@ def machine(device: torch.device) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "native": library.missing() or library.loaded().level,  # its instruction set, or why it is missing
     }
+
+
+def busy() -> tuple[float, int]:
+    """How many processes wanted a core during the last minute, where the system says so, and the cores."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return load, os.cpu_count() or 1

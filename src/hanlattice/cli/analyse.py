@@ -8,6 +8,7 @@ import typer
 
 from hanlattice.cli.console import Encoding, find_named
 from hanlattice.cli.tag import (
+    Format,
     FormatOption,
     MinScore,
     Scheme,
@@ -29,6 +30,7 @@ from hanlattice.cli.texts import (
     ModelFolder,
     Out,
     Trust,
+    Unbuffered,
     add_words,
     at_once,
     begin,
@@ -58,6 +60,7 @@ def analyse(
     trust: Trust = None,
     text: IsText = False,
     encoding: Encoding = "auto",
+    unbuffered: Unbuffered = False,
     batch_size: BatchSize = None,
     device: Device = "cpu",
     fast: Fast = False,
@@ -67,7 +70,7 @@ def analyse(
     chosen = choose_format(format, out)
     check_min_score(min_score)
     check_trust(trust, lexicon)
-    texts, folder = begin(inputs, text, out, lexicon, model)
+    texts, folder = begin(inputs, text, out, lexicon, model, unbuffered)
     cutting = find_named(segmenter)
     check_output(out, model_files(cutting))
     from hanlattice.models.device import use_threads  # after what can be wrong
@@ -83,4 +86,5 @@ def analyse(
     add_words(cutter, lexicon, trust, notes=False)  # they are the same words
     scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
     documents = tagger.analyse_pipe(texts, size, cutter, whole_names, scores=scores, min_score=min_score)
-    write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.labels, out), out)
+    results = written(documents, chosen, scheme.value, tagger.model.indexer.labels, out)
+    write_results(inputs, texts.placed(results) if chosen is Format.jsonl else results, out, texts)

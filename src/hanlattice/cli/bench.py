@@ -9,6 +9,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 
+from hanlattice.cli.console import note
 from hanlattice.errors import InputError
 
 
@@ -40,6 +41,7 @@ def bench(
     """What the lattice costs beside a plain LSTM: equality with the reference first, then times in one process."""
     from hanlattice.bench import Settings, measure
     from hanlattice.bench.report import table, write_files
+    from hanlattice.bench.timing import busy
     from hanlattice.style import check_plot
 
     batches, widths = tuple(batch or Settings.batches), tuple(hidden or Settings.hidden)
@@ -50,6 +52,14 @@ def bench(
             raise InputError(f"--plot shows encoder, training and lengths: --only {only} has nothing to plot")
         check_plot(plot)
     with Console(stderr=True).status("") as status:
-        for section, record in measure(settings, status.update, only):
+        for nth, (section, record) in enumerate(measure(settings, status.update, only)):
+            if not nth:  # all that can be refused has been
+                note_busy(*busy())
             write_files(record, out, plot)
             Console().print(table(section, record).rich(box=SIMPLE_HEAD, collapse_padding=True))
+
+
+def note_busy(load: float, cores: int) -> None:
+    """Say so if others want the cores too: a quarter of them is enough to be seen in the times."""
+    if load > cores / 4:
+        note(f"the machine is busy, a load of {load:.1f} on {cores} cores: times are longer, and vary from run to run")

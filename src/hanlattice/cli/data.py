@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
 
 from hanlattice.cli.console import Encoding, note, show_tables
 from hanlattice.cli.texts import CorpusFormat, different
@@ -15,7 +16,6 @@ from hanlattice.data.corpus import check_writable, corpus_files, read_corpus, wr
 from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known, resolve
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
-from hanlattice.evaluation.report import Table
 from hanlattice.evaluation.statistics import draw, statistics, tables
 from hanlattice.files import check_output, shown
 from hanlattice.style import check_plot
@@ -29,14 +29,13 @@ app = typer.Typer(
 @app.command("list")
 def list_known() -> None:
     """List what can be downloaded, with licence and size, and what is in the cache already."""
-    headings = ("name", "what it is", "licence", "package", "download", "in the cache")
-    rows = [
-        (each.name, each.what, each.licence, each.package, _size(each), "yes" if is_fetched(each.name) else "no")
-        for each in KNOWN.values()
-    ]
-    table = Table("", headings, tuple(rows), words=len(headings))
-    caption = f"cache: {escape(str(cache_folder()))}"
-    Console().print(table.rich(no_wrap=(0, 4), caption=caption, caption_justify="left"))
+    console = Console(highlight=False, markup=False, emoji=False)
+    for each in KNOWN.values():
+        there = "in the cache" if is_fetched(each.name) else f"{_size(each)} to download"
+        console.print(Text.assemble((each.name, "bold"), f"  {there}"), soft_wrap=True)
+        for line in (each.what, f"licence: {each.licence}", f"package: {each.package}"):
+            console.print(Padding(Text(line), (0, 0, 0, 4)))
+    console.print(f"cache: {cache_folder()}", soft_wrap=True)
 
 
 @app.command("get")

@@ -23,6 +23,7 @@ from hanlattice.cli.texts import (
     ModelFolder,
     Out,
     Trust,
+    Unbuffered,
     add_words,
     begin,
     check_trust,
@@ -58,21 +59,23 @@ def explain(
     out: Out = None,
     text: IsText = False,
     encoding: Encoding = "auto",
+    unbuffered: Unbuffered = False,
     device: Device = "cpu",
 ) -> None:
     """Show why: the lattice of each text, the share that every word has of the cells, and what was found."""
     from hanlattice.explain.drawing import choose_layer
     from hanlattice.models.device import use_threads
-    from hanlattice.predict import load
+    from hanlattice.predict import PAUSE, load
 
     check_trust(trust, lexicon)
-    texts, folder = begin(inputs, text, out, lexicon, model)
+    texts, folder = begin(inputs, text, out, lexicon, model, unbuffered)
     use_threads(1)
     tagger = load(folder, device, decode=decode)
     add_words(tagger, lexicon, trust)
     choose_layer(tagger.explain(""), layer)  # a missing layer is reported before any text is read
-    explanations = (tagger.explain(each, without) for each in texts)
-    write_results(inputs, _written(explanations, format, layer, out is None), out)
+    explanations = (tagger.explain(each, without) for each in texts if each is not PAUSE)
+    results = _written(explanations, format, layer, out is None)
+    write_results(inputs, texts.placed(results) if format is Format.json else results, out, texts)
 
 
 def _written(explanations: Iterator[Explanation], format: Format, layer: int, to_screen: bool) -> Iterable[str]:

@@ -17,6 +17,8 @@ from hanlattice.data.download import resolve
 from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
 from hanlattice.text.display import visible
 
+_FEW = 500  # steps below which a language model has hardly learnt
+
 
 def _option(name: str, *flags: str, **limits: Any) -> Any:
     return typer.Option(*flags, help=HELP[name][:1].upper() + HELP[name][1:] + ".", **limits)
@@ -106,6 +108,11 @@ class Meter(EventMeter):
             f"{event['symbols']:,} symbols, {event['parameters']:,} weights, "
             f"{event['steps']:,} steps in {event['epochs']} epochs on {event['device']}{first}"
         )
+        if event["steps"] < _FEW:
+            self.console.print(
+                f"note: {event['steps']:,} steps are few, {_FEW} or more are usual: give more text or --epochs, or "
+                "smaller --batch-size or --length"
+            )
 
     def _on_resume(self, event: dict[str, Any]) -> None:
         self.progress.reset(self.task, total=event["steps"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from hanlattice.cli.texts import (
     ModelFolder,
     Out,
     Trust,
+    Unbuffered,
     add_words,
     at_once,
     begin,
@@ -47,6 +49,7 @@ def segment(
     out: Out = None,
     text: IsText = False,
     encoding: Encoding = "auto",
+    unbuffered: Unbuffered = False,
     batch_size: BatchSize = None,
     device: Device = "cpu",
     fast: Fast = False,
@@ -58,7 +61,7 @@ def segment(
     from hanlattice.predict import TEXTS, load
 
     check_trust(trust, lexicon)
-    texts, folder = begin(inputs, text, out, lexicon, model)
+    texts, folder = begin(inputs, text, out, lexicon, model, unbuffered)
     use_threads(1)
     segmenter = load(folder, device, fast)
     if not segmenter.model.indexer.cuts:
@@ -75,5 +78,6 @@ def segment(
 
     size = at_once(inputs, batch_size) or TEXTS[segmenter.model.tagger.device_kind]
     busy = threads if device == "cpu" else 1
-    results = share_out(work, texts, size, busy, ahead="-" not in inputs)
-    write_results(inputs, for_screen(results, out) if format is not Format.jsonl else results, out)
+    results: Iterable[str] = share_out(work, texts, size, busy, ahead="-" not in inputs)
+    results = texts.placed(results) if format is Format.jsonl else for_screen(results, out)
+    write_results(inputs, results, out, texts)

@@ -23,6 +23,7 @@ from hanlattice.cli.texts import (
     ModelFolder,
     Out,
     Trust,
+    Unbuffered,
     add_words,
     at_once,
     begin,
@@ -76,6 +77,7 @@ def tag(
     trust: Trust = None,
     text: IsText = False,
     encoding: Encoding = "auto",
+    unbuffered: Unbuffered = False,
     batch_size: BatchSize = None,
     device: Device = "cpu",
     fast: Fast = False,
@@ -85,7 +87,7 @@ def tag(
     chosen = choose_format(format, out, nbest)
     check_min_score(min_score)
     check_trust(trust, lexicon)
-    texts, folder = begin(inputs, text, out, lexicon, model)
+    texts, folder = begin(inputs, text, out, lexicon, model, unbuffered)
     from hanlattice.models.device import use_threads  # after what can be wrong
     from hanlattice.predict import load
 
@@ -94,7 +96,8 @@ def tag(
     add_words(tagger, lexicon, trust)
     scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
     documents = tagger.pipe(texts, size, scores=scores, min_score=min_score, candidates=nbest or 0)
-    write_results(inputs, written(documents, chosen, scheme.value, tagger.model.indexer.labels, out), out)
+    results = written(documents, chosen, scheme.value, tagger.model.indexer.labels, out)
+    write_results(inputs, texts.placed(results) if chosen is Format.jsonl else results, out, texts)
 
 
 def check_min_score(min_score: float) -> None:

@@ -7,10 +7,12 @@ import io
 import math
 import os
 import sys
+import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, BinaryIO
@@ -18,12 +20,13 @@ from typing import IO, TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from hanlattice.cli.console import find_named, note
+from hanlattice.cli.stream import WAIT, Source, Texts, arriving, is_pipe, shown_progress
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, opening, shown, writing
 from hanlattice.models import check_decode, model_files
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.dictionary import LONGEST_LABELLED, Entry, read_dictionary
-from hanlattice.text.display import visible
+from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import LONGEST
 from hanlattice.text.normal import LONE_SURROGATE
 
@@ -36,6 +39,10 @@ Inputs = Annotated[list[str], typer.Argument(help="A text, a file (one text a li
 ModelFolder = Annotated[str, typer.Option("--model", "-m", help="A bundled model, ner or seg, or a model's folder.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="A file to write; without it, standard output.")]
 IsText = Annotated[bool, typer.Option("--text", help="Every input is a text, even if a file has that name.")]
+Unbuffered = Annotated[
+    bool,
+    typer.Option("--unbuffered", help="Answer a pipe's lines at once, not when it pauses for 0.15 seconds."),
+]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts read at a time; without it 1024, on a GPU 4096.")]
 CorpusFormat = Annotated[
     str, typer.Option(help="Of a corpus: auto, columns, segmented, jsonl, conllu, label-studio, brat or spacy.")
@@ -71,17 +78,22 @@ Trust = Annotated[
 
 
 def begin(
-    inputs: Sequence[str], is_text: bool, out: Path | None, lexicons: Sequence[Path] | None, model: str
-) -> tuple[Iterator[str], Path]:
+    inputs: Sequence[str],
+    is_text: bool,
+    out: Path | None,
+    lexicons: Sequence[Path] | None,
+    model: str,
+    unbuffered: bool = False,
+) -> tuple[Texts, Path]:
     """The texts of all inputs, and the model's folder.
 
     A missing file, and an output that would replace a file that is read, are reported before any text is read.
     """
     folder = find_named(model)
-    sources = [_source(each, is_text) for each in inputs]
+    sources = [_source(each, is_text, unbuffered) for each in inputs]
     files = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
     check_output(out, [*files, *(lexicons or ()), *model_files(folder)])
-    return (line for source in sources for line in source()), folder
+    return Texts(sources), folder
 
 
 def different(files: Sequence[str]) -> list[Path]:
@@ -151,13 +163,20 @@ def at_once(inputs: Sequence[str], batch_size: int | None) -> int | None:
     return 1 if _is_typed(inputs) else batch_size
 
 
-def write_results(inputs: Sequence[str], results: Iterable[str], out: Path | None) -> None:
-    """Write results to a file or to standard output; to the latter one by one if a person types the texts."""
+def write_results(inputs: Sequence[str], results: Iterable[str], out: Path | None, texts: Texts | None = None) -> None:
+    """Write results to a file or to standard output; to the latter one by one if a person types the texts.
+
+    With a file standard error shows how many of the `texts` have been read, and at the end what was done.
+    """
     if out is None:
         _write(sys.stdout.buffer, results, _is_typed(inputs))
-    else:
-        with writing(out, binary=True) as file:
-            _write(file, results, False)
+        return
+    begun = time.monotonic()
+    with writing(out, binary=True) as file, shown_progress(texts) if texts else contextlib.nullcontext():
+        _write(file, results, False)
+    if texts:
+        done = f"{counted(texts.count, 'text')}, {counted(texts.characters, 'character')}"
+        note(f"{shown(out)}: {done} in {time.monotonic() - begun:,.1f} s")
 
 
 def for_screen(results: Iterable[str], out: Path | None) -> Iterable[str]:
@@ -219,20 +238,25 @@ def _write(file: IO[bytes], results: Iterable[str], flush: bool) -> None:
     file.flush()
 
 
-def _source(given: str, is_text: bool) -> Callable[[], Iterator[str]]:
+def _source(given: str, is_text: bool, unbuffered: bool) -> Source:
     """What an argument stands for: standard input, a file, or the text itself."""
     is_text = is_text or not given  # Path("") is the current folder
     if not is_text and given == "-":
-        return lambda: _lines(sys.stdin.buffer, "standard input")
+        return "-", lambda: _standard_input(unbuffered)
     if not is_text and _is_file(given):
         if Path(given).is_dir():
             raise InputError("it is a folder; give the files in it", given)
-        return lambda: _file_lines(given)
+        return shown(given), lambda: _file_lines(given)
     if not is_text and _looks_like_a_path(given):
         raise InputError("there is no such file; if it is a text, add --text", given)
     if LONE_SURROGATE.search(given):  # bytes of an argument that are not in the encoding of the terminal
-        return lambda: _lines(io.BytesIO(os.fsencode(given)), "the text")
-    return lambda: iter(given.split("\n"))
+        return None, lambda: _lines(io.BytesIO(os.fsencode(given)), "the text")
+    return None, lambda: iter(given.split("\n"))
+
+
+def _standard_input(unbuffered: bool) -> Iterator[str]:
+    read, file = partial(_lines, name="standard input"), sys.stdin.buffer
+    return arriving(read, file, 0.0 if unbuffered else WAIT) if is_pipe(file) else read(file)
 
 
 def _lines(file: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[str]:

@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hanlattice.cli.console import Encoding
+from hanlattice.cli.console import Encoding, note
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.raw import RawText
+from hanlattice.errors import InputError
 from hanlattice.evaluation.report import Table
 from hanlattice.files import shown
-from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover, read_queries
+from hanlattice.pretrain.inspection import Neighbour, Neighbours, check_vectors, cover, read_queries
 from hanlattice.pretrain.outputs import check_readable
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import read_vectors
@@ -38,7 +39,16 @@ def neighbours(
     """The nearest words of each word, or of a sum such as 国王 - 男人 + 女人, by the cosine of their vectors."""
     queries = read_queries(words)
     near = Neighbours(read_vectors(resolve(vectors)))
-    found = {" ".join(query): near(query, count) for query in queries}
+    found: dict[str, list[Neighbour]] = {}
+    for query in queries:
+        try:
+            found[" ".join(query)] = near(query, count)
+        except InputError as error:
+            if len(queries) == 1:
+                raise
+            note(str(error))
+    if not found:
+        raise InputError("none of these words has a vector")
     if as_json:
         plain = {query: [row._asdict() for row in rows] for query, rows in found.items()}
         typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))

@@ -24,7 +24,7 @@ from hanlattice.errors import ConfigError, ModelError, OutputError
 from hanlattice.evaluation.ner import Report, score
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.events import Listener, Log, ignore
-from hanlattice.files import remove, sha256
+from hanlattice.files import LOCK, hold, remove, sha256
 from hanlattice.models import Bar
 from hanlattice.models.build import Built, build
 from hanlattice.models.decode import decode
@@ -74,13 +74,16 @@ def train(config: Config, folder: str | Path, *, resume: bool = False, listen: L
     """Train a model into a folder. With `resume`, continue where an earlier run in that folder was stopped."""
     folder = Path(folder)
     _check(config, folder, resume)
-    use_threads(config.train.threads)
-    corpora = read_corpora(config.data)
-    if resume and (folder / WEIGHTS).exists() and not (folder / STATE).exists():
-        return _finished(folder, config, corpora)
-    run = prepare(config, folder, corpora, resume, listen)
-    _epochs(run)
-    return _finish(folder, corpora, run.log, config.train.device)
+    with hold(folder, "train"):
+        _check_folder(folder, resume)  # again: now nobody else can begin a run in it
+        _remove_half(folder)
+        use_threads(config.train.threads)
+        corpora = read_corpora(config.data)
+        if resume and (folder / WEIGHTS).exists() and not (folder / STATE).exists():
+            return _finished(folder, config, corpora)
+        run = prepare(config, folder, corpora, resume, listen)
+        _epochs(run)
+        return _finish(folder, corpora, run.log, config.train.device)
 
 
 @dataclass(frozen=True)
@@ -252,7 +255,7 @@ def _rates(progress: Progress) -> dict[str, Any]:
 
 
 def _check(config: Config, folder: Path, resume: bool) -> None:
-    """Refuse what cannot be trained, before any work, and remove files that a killed run left half written."""
+    """Refuse what cannot be trained, before any work."""
     if problems := validate(config):
         raise ConfigError(problems)
     find_device(config.train.device)
@@ -260,18 +263,29 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
         check_start(config)
     if config.reads_segments:
         check_segmenter(config.segment.by, config.train.device)
+    _check_folder(folder, resume)
+
+
+def _check_folder(folder: Path, resume: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
     names = {file.name for file in folder.glob("*")}
-    half = {name for name in names if re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", name)}
     if not names & {STATE, WEIGHTS}:
-        for other in sorted(names - half - {*FRAME, LOG}):
+        for other in sorted(names - _half(folder) - {*FRAME, LOG, LOCK}):
             raise OutputError(
                 f"{folder} holds {other}, which is not part of a run: choose a new or empty folder for --out"
             )
     elif not resume:
         raise OutputError(f"{folder} holds a run already: continue it with --resume, or choose another --out")
-    for name in half:
+
+
+def _half(folder: Path) -> set[str]:
+    return {file.name for file in folder.glob("*") if re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", file.name)}
+
+
+def _remove_half(folder: Path) -> None:
+    """Remove files that a killed run left half written."""
+    for name in _half(folder):
         remove(folder / name)
     for name in (LM, TRANSFORMER):
         for part in folder.glob(f"{name}/.*.part"):

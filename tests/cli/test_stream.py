@@ -1,0 +1,91 @@
+"""Pipes: a line that came is answered when nothing more comes; several inputs say where each line is from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.cli.command import hanlattice, run, start
+
+TEXT = "王小明在青石镇工作。"
+ASKED = [("tag", "-f", "inline"), ("segment",), ("analyse", "-f", "jsonl"), ("explain", "-f", "json")]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked[0])
+@pytest.mark.parametrize("more", [(), ("--unbuffered",)])
+def test_a_line_is_answered_before_the_next_comes(asked, more):
+    with start(*asked, *more, "-", stdin=subprocess.PIPE) as process:
+        given, found = process.stdin, process.stdout
+        assert given is not None
+        assert found is not None
+        for nth in range(3):
+            send(given, f"{nth}{TEXT}\n{nth}南湖\n" if nth else f"{nth}{TEXT}\n{nth}南")
+            if not nth:  # half a line is waited for, and the whole one before it is not
+                assert found.readline()
+                send(given, "湖\n")
+                assert found.readline()
+                continue
+            assert [found.readline() != b"" for _ in range(2)] == [True, True]
+        given.close()
+        assert found.read() == b""
+        assert process.wait(60) == 0
+
+
+def send(file: IO[bytes], text: str) -> None:
+    file.write(text.encode())
+    file.flush()
+
+
+def test_lines_that_come_together_are_read_together():
+    """And in their order, however they come."""
+    body = "".join(f"{at}号楼在南湖。\n" for at in range(500)).encode()
+    with start("segment", "-", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        for at in range(0, len(body), 1000):
+            process.stdin.write(body[at : at + 1000])
+            process.stdin.flush()
+            time.sleep(0.005)
+        out, _ = process.communicate(timeout=120)
+    assert out.replace(b" ", b"") == body
+
+
+def test_a_pipe_that_breaks_and_an_error_in_it():
+    with start("segment", "-", stdin=subprocess.PIPE) as process:  # nobody reads, and input is open
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        send(process.stdin, f"{TEXT}\n")
+        assert process.wait(60) == 141
+    outcome = run("lm", "score", "-m", "none", "-", stdin=b"\xff")
+    assert outcome.code == 2
+
+
+def test_several_inputs_say_file_and_line(tmp_path):
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    one.write_text(f"{TEXT}\n\n南湖\n", "utf-8")
+    two.write_text("长江\n", "utf-8")
+    for verb, *more in (("tag", "-f", "jsonl"), ("segment", "-f", "jsonl"), ("analyse", "-f", "jsonl")):
+        outcome = hanlattice(verb, *more, one, two, "-", "大桥", stdin="泰山\n".encode())
+        records = [json.loads(line) for line in outcome.text.splitlines()]
+        places = [(record.get("file"), record.get("line"), record["text"]) for record in records]
+        assert places == [
+            (str(one), 1, TEXT),
+            (str(one), 2, ""),
+            (str(one), 3, "南湖"),
+            (str(two), 1, "长江"),
+            ("-", 1, "泰山"),
+            (None, None, "大桥"),
+        ]
+        (alone,) = hanlattice(verb, *more, two).text.splitlines()
+        assert "file" not in json.loads(alone)
+
+
+def test_a_file_is_said_to_be_written(tmp_path: Path):
+    outcome = hanlattice("segment", "-o", tmp_path / "out.txt", TEXT, "南湖")
+    assert (outcome.code, outcome.out) == (0, b"")
+    assert outcome.err.startswith(f"note: {tmp_path / 'out.txt'}: 2 texts, 12 characters in ")

@@ -197,7 +197,7 @@ class StartConfig:
     """The model that a training begins with. Its architecture, weights, vocabularies and lexicon are carried over."""
 
     model: str = ""  # a bundled model or a folder; without it, a training begins anew
-    labels: NAMES = field(default_factory=dict)  # label of the corpus → that model's label with whose weights it begins
+    labels: NAMES = field(default_factory=dict, hash=False)  # label of the corpus → the model's as which it begins
 
 
 @dataclass(frozen=True)

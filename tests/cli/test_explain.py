@@ -21,7 +21,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_in_the_terminal_and_without_colours_in_a_pipe(lattice_folder):
-    outcome = hanlattice("explain", TEXT, "-m", lattice_folder)
+    outcome = hanlattice("explain", TEXT, "-m", lattice_folder, "--shares")
     assert (outcome.code, outcome.err) == (0, "")
     assert "\x1b" not in outcome.text
     first, brackets, heads, *rest = outcome.text.split("\n")
@@ -41,16 +41,18 @@ def test_json_is_the_explanation(lattice_folder):
     assert outcome.err.startswith("note: standard input:3: not UTF-8")
     records = [json.loads(line) for line in outcome.text.splitlines()]
     tagger = load(lattice_folder)
-    assert records == [json.loads(json.dumps(tagger.explain(text).to_dict())) for text in (TEXT, "", "\ufffd")]
+    assert records == [json.loads(json.dumps(tagger.explain(text, True).to_dict())) for text in (TEXT, "", "\ufffd")]
 
 
 @pytest.mark.parametrize("form", ["terminal", "json", "svg", "html"])
 def test_without_tells_what_each_word_changes(lattice_folder, form):
     asked = ("explain", "在青石镇工作。", "-m", lattice_folder, "--format", form)
-    plain, told = hanlattice(*asked), hanlattice(*asked, "--without")
-    assert (plain.code, told.code, told.err) == (0, 0, "")
-    assert "without" not in plain.text
+    shares, both, told = hanlattice(*asked, "--shares"), hanlattice(*asked, "--shares", "--without"), hanlattice(*asked)
+    assert (shares.code, both.code, told.code, told.err) == (0, 0, 0, "")
+    assert "without" not in shares.text
+    assert "without" in both.text
     assert "without" in told.text
+    assert (told.text == both.text) == (form == "json")
 
 
 def test_svg_to_a_file(lattice_folder, out):
@@ -73,7 +75,7 @@ def test_a_page_of_several_texts(lattice_folder, out, tmp_path):
     file.write_text(f"{TEXT}\n<script>alert(1)</script>\n", "utf-8")
     assert hanlattice("explain", file, "-m", lattice_folder, "-f", "html", "-o", out).code == 0
     html = out.read_text("utf-8")
-    assert html.count("<section>") == html.count("<svg") == 2
+    assert (html.count("<section>"), html.count("<svg")) == (2, 3)  # the first has words, and so shares too
     assert "<script" not in html
     assert html.endswith("</html>\n")
 
@@ -114,7 +116,7 @@ def test_an_empty_text(lattice_folder, char_folder, out):
     assert not out.exists()
     page = hanlattice("explain", "", TEXT, "-m", lattice_folder, "-f", "html").text
     assert page.count("<section>") == 2
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == 2
     assert "This text is empty." in page
 
 
@@ -129,5 +131,5 @@ def test_ways_to_decode(lattice_folder):
     assert shown["spans"] == []
     assert {each["tag"] for each in shown["characters"]} == {"O"}
     spans = json.loads(hanlattice("explain", TEXT, "-m", lattice_folder, "-f", "json", "--decode", "spans").text)
-    assert spans == json.loads(json.dumps(load(lattice_folder, decode="spans").explain(TEXT).to_dict()))
+    assert spans == json.loads(json.dumps(load(lattice_folder, decode="spans").explain(TEXT, True).to_dict()))
     assert spans["spans"]

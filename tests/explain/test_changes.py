@@ -146,10 +146,20 @@ def test_every_picture_tells_it():
     shown = ["".join(piece.text for piece in line) for line in lines(explanation, width=200)]
     assert "without 长江: " + (CASES[3][1] or "") in shown
     assert shown[-1] == "without any of 2 other words: no change of 1% or more"
-    assert "without it: 南京市 LOC 98% → 90%" in picture(explanation)
+    arcs = [line.split()[1:] for line in shown if "├" in line]
+    words = [word.word for word in explanation.words]
+    assert [arc[0] for arc in arcs] == [words[at] for at in (2, 3, 1, 4, 0, 5)]  # by what they change
+    assert [arc[-1] for arc in arcs[:4]] == ["!", "−90!", "−8", "−3"]
+    assert [arc[1:] for arc in arcs[4:]] == [[], []]
+    svg = picture(explanation)
+    assert f"without {words[1]}: 南京市 LOC 98% → 90%" in svg
+    assert f">{words[1]} −8</text>" in svg
+    assert "of that character&#39;s cell" not in svg
+    assert "without it: 南京市 LOC 98% → 90%" in picture(explanation, view="shares")
     page = section(explanation)
     assert page.count("without it</th>") == 1
     assert "南京市 LOC 98% → 90%</td>" in page
+    assert page.count("<svg") == 2
     assert "without" not in section(nanjing()) + picture(nanjing())
 
 

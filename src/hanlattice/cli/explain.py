@@ -1,4 +1,4 @@
-"""`hanlattice explain`: which words of the lexicon a text has, and the share of the cells that each of them had."""
+"""`hanlattice explain`: which words of the lexicon a text has, what changes without each, and their shares."""
 
 from __future__ import annotations
 
@@ -52,17 +52,18 @@ def explain(
     decode: Decode = None,
     lexicon: Lexicons = None,
     trust: Trust = None,
-    layer: Annotated[int, typer.Option(min=1, help="The layer whose shares are drawn; 1 is the lowest.")] = 1,
-    without: Annotated[
-        bool, typer.Option("--without", help="Also say what changes without each word; slower, one reading a word.")
+    shares: Annotated[
+        bool, typer.Option("--shares", help="The share that each word has of the cells, not what changes without it.")
     ] = False,
+    layer: Annotated[int, typer.Option(min=1, help="The layer whose shares are drawn; 1 is the lowest.")] = 1,
+    without: Annotated[bool, typer.Option("--without", help="With --shares: also say what changes.")] = False,
     out: Out = None,
     text: IsText = False,
     encoding: Encoding = "auto",
     unbuffered: Unbuffered = False,
     device: Device = "cpu",
 ) -> None:
-    """Show why: the lattice of each text, the share that every word has of the cells, and what was found."""
+    """Show why: the lattice of each text, what would change without each word, and what was found."""
     from hanlattice.explain.drawing import choose_layer
     from hanlattice.models.device import use_threads
     from hanlattice.predict import PAUSE, load
@@ -73,24 +74,27 @@ def explain(
     tagger = load(folder, device, decode=decode)
     add_words(tagger, lexicon, trust)
     choose_layer(tagger.explain(""), layer)  # a missing layer is reported before any text is read
-    explanations = (tagger.explain(each, without) for each in texts if each is not PAUSE)
-    results = _written(explanations, format, layer, out is None)
+    view = "shares" if shares else None
+    explanations = (tagger.explain(each, without or not shares) for each in texts if each is not PAUSE)
+    results = _written(explanations, format, layer, view, out is None)
     write_results(inputs, texts.placed(results) if format is Format.json else results, out, texts)
 
 
-def _written(explanations: Iterator[Explanation], format: Format, layer: int, to_screen: bool) -> Iterable[str]:
+def _written(
+    explanations: Iterator[Explanation], format: Format, layer: int, view: str | None, to_screen: bool
+) -> Iterable[str]:
     if format is Format.json:
         return (to_json(explanation.to_dict()) + "\n" for explanation in explanations)
     if format is Format.svg:
-        return _svg(explanations, layer)
+        return _svg(explanations, layer, view)
     if format is Format.html:
         from hanlattice.explain.html import page
 
-        return page(explanations, layer)
-    return _terminal(explanations, layer, to_screen)
+        return page(explanations, layer, view=view)
+    return _terminal(explanations, layer, view, to_screen)
 
 
-def _svg(explanations: Iterator[Explanation], layer: int) -> list[str]:
+def _svg(explanations: Iterator[Explanation], layer: int, view: str | None) -> list[str]:
     from hanlattice.explain.svg import picture
 
     first = list(islice(explanations, 2))
@@ -99,10 +103,10 @@ def _svg(explanations: Iterator[Explanation], layer: int) -> list[str]:
         raise InputError(f"a picture in SVG is of one text, and {many}: --format html takes any number")
     if not first[0].text:
         raise InputError("the text is empty: there is nothing to draw")
-    return [picture(first[0], layer)]
+    return [picture(first[0], layer, view=view)]
 
 
-def _terminal(explanations: Iterator[Explanation], layer: int, to_screen: bool) -> Iterator[str]:
+def _terminal(explanations: Iterator[Explanation], layer: int, view: str | None, to_screen: bool) -> Iterator[str]:
     """The lines, with colours at a terminal, plain in a file or a pipe."""
     from hanlattice.explain.terminal import lines
 
@@ -112,7 +116,7 @@ def _terminal(explanations: Iterator[Explanation], layer: int, to_screen: bool) 
         with screen.capture() as caught:
             if nth:
                 screen.print()
-            for line in lines(explanation, layer, width):
+            for line in lines(explanation, layer, width, view):
                 joined = Text.assemble(*line, no_wrap=True, overflow="ignore")
                 joined.rstrip()
                 screen.print(joined, soft_wrap=True, highlight=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,6 +88,35 @@ def changes(explanation: Explanation) -> dict[int, str]:
     found = ((nth, *_change(explanation.spans, there)) for nth, there in enumerate(explanation.without))
     large = sorted((each for each in found if each[1] >= LEAST), key=lambda each: -each[1])
     return {nth: text for nth, _, text in large}
+
+
+class Largest(NamedTuple):
+    """What a word's absence does most: to the probability of a span that was found, and whether others are found."""
+
+    change: float  # from −1 to 1
+    is_other: bool
+
+    @property
+    def weight(self) -> float:
+        """From 0, nothing, to 1: other spans would be found."""
+        return 1.0 if self.is_other else abs(self.change) if abs(self.change) >= LEAST else 0.0
+
+    @property
+    def text(self) -> str:
+        """In points of percent; nothing for a change that is not reported."""
+        points = f"{100 * self.change:+.0f}".replace("-", "−") if abs(self.change) >= LEAST else ""
+        return f"{points}!" if self.is_other else points
+
+
+def largest(explanation: Explanation) -> list[Largest]:
+    """For each word."""
+    return [_largest(explanation.spans, there) for there in explanation.without]
+
+
+def _largest(spans: tuple[Span, ...], there: Without) -> Largest:
+    before = spans[there.first : there.first + len(there.scores)]
+    steps = [score - (span.score or 0.0) for span, score in zip(before, there.scores, strict=True)]
+    return Largest(max(steps, key=abs, default=0.0), before != there.spans)
 
 
 def others(explanation: Explanation, reported: int) -> str:

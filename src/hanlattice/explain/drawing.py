@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from rich.cells import cell_len
 
 from hanlattice.errors import InputError
-from hanlattice.explain.changes import changes
+from hanlattice.explain.changes import changes, largest
 from hanlattice.explain.values import Direction, Explanation, Layer, Word, chance, percent
 from hanlattice.style import tones
 from hanlattice.text.display import visible
@@ -22,6 +22,7 @@ from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import labels_of
 
 SPACE, CIRCLE, LEFT_TO_RIGHT = "␣", "◌", "\u200e"
+VIEWS = ("changes", "shares")  # what changes without a word; its share of the cells
 KINDS = ("word", "subword", "chosen")  # the colours of arcs
 LOOSE = 1.2  # how much longer than even a row may be
 _BARS = (("own", "share of the character itself"), ("word", "of words"), ("before", "of the cell before"))
@@ -75,20 +76,27 @@ class Sketch:
     legend: tuple[tuple[str, str], ...] = ()  # (a colour or "", its meaning)
 
 
-def sketch(explanation: Explanation, layer: int = 1) -> Sketch:
-    """The picture of an explanation, with the shares of one layer, counted from 1, the lowest."""
+def choose_view(explanation: Explanation, view: str | None) -> str:
+    """What is drawn: what changes without each word, if that is known and nothing else was asked for."""
+    return view or VIEWS[0 if explanation.without else 1]
+
+
+def sketch(explanation: Explanation, layer: int = 1, view: str | None = None) -> Sketch:
+    """The picture of an explanation: of what changes, or of the shares of one layer, counted from 1, the lowest."""
     chosen, tone = choose_layer(explanation, layer), label_tones(explanation)
+    is_shares = choose_view(explanation, view) == "shares"
+    shares = chosen if is_shares else None
     return Sketch(
         title=explanation.text,
-        cells=tuple(_cell(explanation, chosen, at) for at in range(len(explanation.text))),
-        above=() if chosen is None else _arcs(explanation, chosen.forward, "forward"),
-        below=() if chosen is None else _arcs(explanation, chosen.backward, "backward"),
+        cells=tuple(_cell(explanation, shares, at) for at in range(len(explanation.text))),
+        above=_changing_arcs(explanation) if shares is None else _arcs(explanation, shares.forward, "forward"),
+        below=() if shares is None else _arcs(explanation, shares.backward, "backward"),
         bands=tuple(
             Band(span.start, span.end, span_label(span), tone[span.label], f"{span.text}: {span_label(span)}")
             for span in explanation.spans
         ),
         breaks=tuple(start for start, _ in explanation.pieces[1:]),
-        legend=_legend(explanation, layer),
+        legend=_legend(explanation, layer) if is_shares else _legend_of_changes(explanation),
     )
 
 
@@ -139,6 +147,28 @@ def _arcs(explanation: Explanation, direction: Direction, name: str) -> tuple[Ar
         )
         arcs.append(Arc(word.start, word.end, labelled(word.word, mean), share.mean, kind(word), title))
     return tuple(arcs)
+
+
+def _changing_arcs(explanation: Explanation) -> tuple[Arc, ...]:
+    """All words, each as thick as what changes without it."""
+    told = changes(explanation)
+    arcs = []
+    for nth, (word, most) in enumerate(zip(explanation.words, largest(explanation), strict=False)):
+        title = f"without {word.word}: {told.get(nth, 'no change of 1% or more')}"
+        arcs.append(Arc(word.start, word.end, labelled(word.word, most.text).strip(), most.weight, kind(word), title))
+    return tuple(arcs)
+
+
+def _legend_of_changes(explanation: Explanation) -> tuple[tuple[str, str], ...]:
+    if why := why_no_arcs(explanation):
+        return (("", why),)
+    kinds = {kind(word) for word in explanation.words}
+    return (
+        ("", "numbers and thickness: without the word, so many points more or less for a span that was found"),
+        ("", "!: other spans would be found"),
+        *(("chosen", "words that were added"),) * ("chosen" in kinds),
+        *(("subword", "subwords"),) * ("subword" in kinds),
+    )
 
 
 def _cell(explanation: Explanation, layer: Layer | None, at: int) -> Cell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hanlattice.explain.changes import changes
-from hanlattice.explain.drawing import shown, span_label
+from hanlattice.explain.drawing import choose_view, shown, span_label
 from hanlattice.explain.svg import picture, rules, xml
 from hanlattice.explain.values import DIRECTIONS, Direction, Explanation, Share, percent
 from hanlattice.style import INKS, light_and_dark, page_shell
@@ -19,26 +19,34 @@ _RULES = (
     ".wide{overflow-x:auto}svg{max-width:100%;height:auto}"
     "table{border-collapse:collapse;font-size:13px;margin:8px 0}summary{cursor:pointer;margin-top:8px}"
     "th,td{border:1px solid var(--edge);padding:2px 7px;text-align:right;white-space:nowrap}"
-    ".text{text-align:left}.heat td,.heat th{text-align:center;min-width:2.2em}"
+    ".text{text-align:left;white-space:normal;min-width:18em}.heat td,.heat th{text-align:center;min-width:2.2em}"
     + "".join(f".h{n}{{background:rgba(var(--heat),{0.6 * n / STEPS:.2f})}}" for n in range(1, STEPS + 1))
     + "tr>:first-child{text-align:left!important;position:sticky;left:0;background:var(--page)}"
 )
 
 
-def page(explanations: Iterable[Explanation], layer: int = 1, title: str = "What the lattice does") -> Iterator[str]:
+def page(
+    explanations: Iterable[Explanation],
+    layer: int = 1,
+    title: str = "What the lattice does",
+    view: str | None = None,
+) -> Iterator[str]:
     """The page in parts, one explanation at a time. The pictures show the shares of one layer; the tables, of all."""
-    return page_shell(title, f"{_RULES}{rules()}", (section(explanation, layer) for explanation in explanations))
+    return page_shell(title, f"{_RULES}{rules()}", (section(explanation, layer, view) for explanation in explanations))
 
 
-def section(explanation: Explanation, layer: int = 1) -> str:
-    """One text: its picture and its tables."""
+def section(explanation: Explanation, layer: int = 1, view: str | None = None) -> str:
+    """One text: its pictures and its tables."""
     if not explanation.text:
         return "<section>\n<p>This text is empty.</p>\n</section>\n"
     parts = [f'<section>\n<h2 dir="auto">{xml(explanation.text)}</h2>\n']
     if explanation.spans:
         found = (f"{xml(span.text)} {xml(span_label(span))}" for span in explanation.spans)
         parts.append(f"<p>{' · '.join(found)}</p>\n")
-    parts.append(f'<div class="wide">{picture(explanation, layer, with_style=False)}</div>\n')
+    parts.append(f'<div class="wide">{picture(explanation, layer, with_style=False, view=view)}</div>\n')
+    if choose_view(explanation, view) == "changes" and explanation.words:
+        shares = picture(explanation, layer, with_style=False, view="shares")
+        parts.append(_details("The share that each word has of the cells", shares))
     if explanation.words:
         parts.append(_details("Words, and their shares of the cells into which they pour", _words(explanation)))
     parts.append(
@@ -55,13 +63,15 @@ def _words(explanation: Explanation) -> str:
     layers = [f", layer {n}" for n in range(1, len(explanation.layers) + 1)] if len(explanation.layers) > 1 else [""]
     heads = [f"{name}{layer}" for layer in layers for name in DIRECTIONS]
     changed = changes(explanation)
-    rows = [_row("th", ["word", "from", "to", "lexicon", *heads, *(["without it"] if explanation.without else [])])]
-    for nth, word in enumerate(explanation.words):
+    without = ["without it"] if explanation.without else []
+    rows = [_row("th", ["word", "from", "to", "lexicon", *without, *heads])]
+    for nth in [*changed, *(nth for nth in range(len(explanation.words)) if nth not in changed)]:
+        word = explanation.words[nth]
         shares = [getattr(layer, name).words[nth] for layer in explanation.layers for name in DIRECTIONS]
         source = f"{word.source}, added" if word.chosen else word.source
         cells = [f"<td>{xml(each)}</td>" for each in (str(word.start), str(word.end), source)]
-        cells += [_warm(share.mean, f"{percent(share.mean)} ± {percent(share.spread)}") for share in shares]
         cells += [f'<td class="text">{xml(changed.get(nth, ""))}</td>'] if explanation.without else []
+        cells += [_warm(share.mean, f"{percent(share.mean)} ± {percent(share.spread)}") for share in shares]
         rows.append(f"<tr><td>{xml(word.word)}</td>{''.join(cells)}</tr>")
     return _table(rows)
 

@@ -44,9 +44,13 @@ _NARROW_EM = 0.62  # the width of a narrow character, in that of a wide one: dig
 APART = 18.0  # between entries of the legend
 
 
-def picture(explanation: Explanation, layer: int = 1, most: float = WIDTH, with_style: bool = True) -> str:
-    """The lattice of a text as SVG, with the shares of one layer, counted from 1, the lowest."""
-    return draw(sketch(explanation, layer), most, with_style)
+def picture(
+    explanation: Explanation, layer: int = 1, most: float = WIDTH, with_style: bool = True, view: str | None = None
+) -> str:
+    """The lattice of a text as SVG: what changes without each word, if that is known, or, as the view `shares`, the
+    shares of one layer, counted from 1, the lowest.
+    """
+    return draw(sketch(explanation, layer, view), most, with_style)
 
 
 def notebook_svg(explanation: Explanation) -> str | None:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from hanlattice.explain.changes import changes, others
+from hanlattice.explain.changes import Largest, changes, largest, others
 from hanlattice.explain.drawing import (
     Interval,
     by_row,
     choose_layer,
+    choose_view,
     edges,
     glyph_width,
     kind,
@@ -45,12 +46,13 @@ class Piece(NamedTuple):
 Line = list[Piece]
 
 
-def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterator[Line]:
+def lines(explanation: Explanation, layer: int = 1, width: int = 100, view: str | None = None) -> Iterator[Line]:
     """The picture, in lines of this many columns at most, or of NARROWEST. A layer is counted from 1, the lowest.
 
-    Shares stand beside their words where enough characters fit into a row, else below them.
+    What changes without a word, or its shares, stand beside it where enough characters fit into a row, else below it.
     """
     chosen = choose_layer(explanation, layer)
+    is_shares = choose_view(explanation, view) == "shares"
     if not explanation.text:
         yield [Piece("this text is empty", "dim")]
         return
@@ -61,7 +63,7 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
     below = width - name - 2
     beside = below - 2 * SHARE - 4
     is_wide = beside >= min(LEAST, sum(widths))
-    frame = _Frame(width, name, is_wide, label_tones(explanation))
+    frame = _Frame(width, name, is_wide, label_tones(explanation), () if is_shares else tuple(largest(explanation)))
     found = rows(widths, beside if is_wide else below, spans, words, [start for start, _ in explanation.pieces[1:]])
     room = max(int(edges(widths, row)[-1]) for row in found)
     in_rows = zip(found, by_row(spans, found), by_row(words, found), strict=True)
@@ -70,7 +72,7 @@ def lines(explanation: Explanation, layer: int = 1, width: int = 100) -> Iterato
         if nth:
             yield []
         yield from block.lines([spans[at] for at in its_spans], its_words)
-    many = f"shares of layer {layer} of {len(explanation.layers)}" if len(explanation.layers) > 1 else ""
+    many = f"shares of layer {layer} of {len(explanation.layers)}" if is_shares and len(explanation.layers) > 1 else ""
     yield from _dim(why_no_arcs(explanation) or many, frame.width)
     yield from _without(explanation, frame.width)
 
@@ -97,6 +99,7 @@ class _Frame(NamedTuple):
     name: int  # columns of the longest word
     is_wide: bool  # whether shares stand beside their words
     tones: Mapping[str, int]
+    changes: tuple[Largest, ...]  # of each word; nothing where shares are shown
 
 
 class _Block(NamedTuple):
@@ -117,13 +120,14 @@ class _Block(NamedTuple):
             yield from self._chances(spans)
         if self.layer is None:
             return
+        changed = self.frame.changes
         if words:
-            heads = f"{'forward →':<{SHARE}}  {'← backward':<{SHARE}}".rstrip()
+            heads = "without it" if changed else f"{'forward →':<{SHARE}}  {'← backward':<{SHARE}}".rstrip()
             indent = self.room + self.frame.name + 4 if self.frame.is_wide else 2
             yield [Piece(" " * indent), Piece(heads, "dim")]
-        for at in words:
+        for at in sorted(words, key=lambda at: -changed[at].weight) if changed else words:
             yield from self._word(at, self.explanation.words[at])
-        for direction in DIRECTIONS:
+        for direction in () if changed else DIRECTIONS:
             yield from self._own(direction)
 
     def _noted(self, line: Line, note: str) -> Iterator[Line]:
@@ -182,8 +186,12 @@ class _Block(NamedTuple):
         style = f"{'bold ' if word.chosen else ''}color({INKS[kind(word)].terminal})"
         arc = f"{first}{'─' * (right - left - 2)}{last}"
         assert self.layer is not None
-        shares = (self.layer.forward.words[at], self.layer.backward.words[at])
-        numbers = Piece("  " + "  ".join(_share(share) for share in shares).rstrip())
+        if self.frame.changes:
+            most = self.frame.changes[at]
+            numbers = Piece(f"  {_bar(most.weight)} {most.text:>4}".rstrip())
+        else:
+            shares = (self.layer.forward.words[at], self.layer.backward.words[at])
+            numbers = Piece("  " + "  ".join(_share(share) for share in shares).rstrip())
         name = " " * (self.room + 2 - right) + _fitted(visible(word.word), self.frame.name)
         line = [Piece(" " * left), Piece(arc, style), Piece(name, style)]
         yield from [[*line, numbers]] if self.frame.is_wide else [line, [numbers]]
@@ -227,7 +235,10 @@ def _fitted(text: str, width: int) -> str:
     return text + "…" + " " * (width - cell_len(text) - 1)
 
 
+def _bar(part: float) -> str:
+    eighths = round(part * BAR * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(BAR)
+
+
 def _share(share: Share) -> str:
-    eighths = round(share.mean * BAR * 8)
-    bar = ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(BAR)
-    return f"{bar} {100 * share.mean:3.0f}% ±{100 * share.spread:<3.0f}"
+    return f"{_bar(share.mean)} {100 * share.mean:3.0f}% ±{100 * share.spread:<3.0f}"

@@ -142,7 +142,9 @@ def explanation_dict(ask: Ask, explanation: Explanation) -> dict[str, Any]:
     record = explanation.to_dict() | {"tag_names": list(explanation.tag_names)}
     if ask.svg:
         try:
-            record["svg"] = picture(explanation, ask.layer, ask.width, with_style=False) if explanation.text else ""
+            record["svg"] = ""
+            if explanation.text:
+                record["svg"] = picture(explanation, ask.layer, ask.width, with_style=False, view="shares")
         except HanlatticeError as error:  # a layer that the model does not have
             raise RequestError(422, str(error), "layer") from None
     return record

@@ -84,6 +84,19 @@ def test_the_output_is_that_of_the_library_whoever_makes_it(corpus, settings, tm
     assert summary.spans == outputs(tmp_path / "one").count(b'"label"')
 
 
+def test_a_dictionary_says_what_its_words_are(settings, tmp_path):
+    (tmp_path / "names.tsv").write_bytes("电脑\tLOC\n".encode("gbk"))
+    (tmp_path / "in.txt").write_bytes("王小明说电脑很好\n".encode("gbk"))
+    given = replace(settings, lexicons=(tmp_path / "names.tsv",), trust=100.0, encoding="gbk")
+    run([str(tmp_path / "in.txt")], tmp_path / "out", given)
+    tagger = load(settings.model)
+    tagger.trust = 100.0
+    tagger.lexicon.load(tmp_path / "names.tsv", "gbk")
+    expected = as_jsonl(tagger("王小明说电脑很好"))
+    assert '"text": "电脑"' in expected
+    assert outputs(tmp_path / "out").decode() == expected
+
+
 def test_a_second_run_does_what_is_missing_or_half_and_nothing_else(corpus, settings, tmp_path):
     out = tmp_path / "out"
     run([str(corpus)], out, settings)

@@ -86,6 +86,7 @@ def tag(
     ] = 0.0,
     decode: Decode = None,
     lexicon: Lexicons = None,
+    trust: Trust = None,
     shard_size: ShardSize = 8,
     device: Device = "cpu",
     fast: Fast = False,
@@ -96,7 +97,8 @@ def tag(
         raise InputError("--min-score must be from 0 to 1, not nan")
     if min_score and not scores:
         raise InputError("--min-score needs scores: leave --no-scores out")
-    given: dict[str, Any] = {"lexicons": tuple(lexicon or ()), "decode": decode, "min_score": min_score}
+    check_trust(trust, lexicon)
+    given: dict[str, Any] = {"lexicons": tuple(lexicon or ()), "trust": trust, "decode": decode, "min_score": min_score}
     given |= {"input_format": input_format and input_format.value, "encoding": encoding}
     given |= {"format": format.value, "field": field, "into": into}
     given |= {"scores": scores, "shard_size": _bytes(shard_size), "device": device, "fast": fast, "strict": strict}

@@ -13,7 +13,6 @@ from hanlattice.models.checksums import record_digest
 from hanlattice.models.device import device_kind, use_threads
 from hanlattice.models.folder import CONFIG, WEIGHTS
 from hanlattice.predict import Predictor, load
-from hanlattice.text.dictionary import read_dictionary
 
 MB = 1_000_000
 BROKEN = "broken"  # what an output has in place of a row that cannot be read
@@ -32,7 +31,7 @@ class Settings:
     scores: bool = True
     device: str = "cpu"
     fast: bool = False
-    encoding: str = "auto"  # of the inputs
+    encoding: str = "auto"  # of the inputs and dictionaries
     input_format: str | None = None  # where the names of files do not say it
     format: str = "jsonl"  # of the outputs; or parquet
     field: str = "text"  # of the inputs that have fields
@@ -75,5 +74,5 @@ def open_predictor(settings: Settings) -> Predictor:
     if settings.trust is not None:
         predictor.trust = settings.trust
     for path in settings.lexicons:
-        predictor.lexicon.update(read_dictionary(path))
+        predictor.lexicon.load(path, settings.encoding)
     return predictor

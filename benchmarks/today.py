@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         tagger.lexicon.load(file)
     for label, words in NAMES.items() if options.names else ():
         for word in words.split():
-            tagger.lexicon.add(word, label=label if options.names == "labelled" else None)
+            tagger.lexicon.add(word, label=label if options.names == "labelled" else "")
     found = [list(document.spans) for document in tagger.pipe(texts)]
     counts: Counter[str] = Counter()
     for text, ours, theirs in zip(texts, gold, found, strict=True):

@@ -53,8 +53,8 @@ def neighbours(
         plain = {query: [row._asdict() for row in rows] for query, rows in found.items()}
         typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
         return
-    for query, rows in found.items():
-        typer.echo(f"{query}: " + "  ".join(f"{row.word} {row.cosine:.3f}" for row in rows))
+    for asked, rows in found.items():
+        typer.echo(f"{asked}: " + "  ".join(f"{row.word} {row.cosine:.3f}" for row in rows))
 
 
 @app.command("check")

@@ -156,20 +156,19 @@ def _carry_lexicons(
     lexicons = (source.indexer.lexicon, source.indexer.subwords)
     for section, lexicon, table in zip(config.lattice_sources, lexicons, parts, strict=False):
         assert lexicon is not None
-        order, counts = met_first(lexicon, train)
-        notices.append(
-            f"lexicon: {len(lexicon):,} {section.called}, {len(counts):,} of them occur in the training text"
-        )
-        words, trained = lexicon.words, len(counts) if section.fine_tune else 0
-        orders.append(torch.from_numpy(order))
+        words, (order, met) = lexicon.words, met_first(lexicon, train)
+        kept = [int(at) for at in order if lexicon.id(words[at]) == at]  # not a traditional spelling beside the other
+        notices.append(f"lexicon: {len(kept):,} {section.called}, {len(met):,} of them occur in the training text")
+        orders.append(torch.tensor(kept, dtype=torch.int64))
+        trained = len(met) if section.fine_tune else 0
         rows = WordEmbedding.from_vectors(_rows(table)[orders[-1]], trained, section.dropout)
-        made.append((Lexicon(words[at] for at in order), rows))
+        made.append((Lexicon(words[at] for at in kept), rows))
     vocabs.lexicon, tables.words = made[0]
     if len(made) > 1:
         vocabs.subwords, tables.subwords = made[1]
     if tagger.pools is not None:  # the counts of words follow those of subwords, and may end early
-        ends = [len(order) for order in reversed(orders)]
-        before = torch.split(F.pad(tagger.pools.counts, (0, sum(ends) - len(tagger.pools.counts))), ends)
+        sizes = [lexicon.size for lexicon in reversed(lexicons) if lexicon is not None]
+        before = torch.split(F.pad(tagger.pools.counts, (0, sum(sizes) - len(tagger.pools.counts))), sizes)
         tables.counts = torch.cat([part[order] for part, order in zip(before, reversed(orders), strict=True)])
 
 

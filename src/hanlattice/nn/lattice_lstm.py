@@ -59,15 +59,19 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
 
 def _initial(dim: int, word_dim: int, hidden: int, gates: int, fresh: bool) -> dict[str, nn.Parameter]:
     orthogonal = nn.init.orthogonal_ if fresh else Tensor.zero_
+
+    def same(times: int) -> Tensor:
+        return torch.eye(hidden).repeat(1, times) if fresh else torch.zeros(hidden, times * hidden)
+
     weights = LatticeLSTMWeights(
         char_input=orthogonal(torch.empty(dim, gates * hidden)),
-        char_hidden=torch.eye(hidden).repeat(1, gates),
+        char_hidden=same(gates),
         char_bias=torch.zeros(gates * hidden),
         word_input=orthogonal(torch.empty(word_dim, 3 * hidden)),
-        word_hidden=torch.eye(hidden).repeat(1, 3),
+        word_hidden=same(3),
         word_bias=torch.zeros(3 * hidden),
         link_input=orthogonal(torch.empty(dim, hidden)),
-        link_hidden=torch.eye(hidden),
+        link_hidden=same(1),
         link_bias=torch.zeros(hidden),
     )
     return {name: nn.Parameter(tensor) for name, tensor in weights._asdict().items()}

@@ -20,11 +20,13 @@ def ignore(event: Event) -> None:
 
 
 class Log:
-    """Appends events to a file, one JSON object a line, and passes them on."""
+    """Appends events to a file, one JSON object a line, and passes them on; without a file it only passes them on."""
 
-    def __init__(self, path: Path, listen: Listener, start_at: int = 0) -> None:
+    def __init__(self, path: Path | None, listen: Listener, start_at: int = 0) -> None:
         """`start_at`: how many bytes of an earlier log belong to this run; what follows them is cut off."""
         self.path, self._listen = path, listen
+        if path is None:
+            return
         try:
             with open(path, "ab") as file:
                 file.truncate(min(start_at, file.tell()))  # a longer one would be filled up with NUL
@@ -33,7 +35,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        return self.path.stat().st_size
+        return self.path.stat().st_size if self.path else 0
 
     def tell(self, event: str, **facts: Any) -> None:
         """An event for the listener alone."""
@@ -41,7 +43,12 @@ class Log:
 
     def keep(self, event: str, **facts: Any) -> None:
         """An event for the listener and the file."""
-        line = json.dumps({"event": event, **facts}, ensure_ascii=False)
+        if self.path:
+            self._append(json.dumps({"event": event, **facts}, ensure_ascii=False))
+        self.tell(event, **facts)
+
+    def _append(self, line: str) -> None:
+        assert self.path is not None
         try:
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(line + "\n")
@@ -49,4 +56,3 @@ class Log:
                 os.fsync(file.fileno())
         except OSError as error:
             raise OutputError(f"cannot write {self.path}: {reason(error)}") from None
-        self.tell(event, **facts)

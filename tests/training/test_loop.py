@@ -156,9 +156,9 @@ def test_each_step_of_each_epoch_misses_other_words(tiny, tmp_path, monkeypatch)
     seeds: list[tuple[int, ...]] = []
     real = loop.Examples.batch
 
-    def batch(self: Any, places: Any, missing: float = 0.0, seed: Any = (0,)) -> Any:
+    def batch(self: Any, places: Any, missing: float = 0.0, seed: Any = (0,), rows: Any = None) -> Any:
         seeds.extend([tuple(map(int, seed))] if missing else [])
-        return real(self, places, missing, seed)
+        return real(self, places, missing, seed, rows)
 
     monkeypatch.setattr(loop.Examples, "batch", batch)
     train(config_of(tiny, train__missing_words=0.5), tmp_path / "run")

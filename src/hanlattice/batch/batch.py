@@ -18,6 +18,18 @@ from hanlattice.text.tags import FlatSpans
 Values = Any  # an array of numpy, or a tensor
 
 
+class Share(NamedTuple):
+    """What a batch is of a larger one, which several processes share."""
+
+    rows: Values  # [B]: the places of its sentences in the larger batch
+    word_rows: Values  # [W]: and of its words
+    sentences: int  # how many the larger one has
+    words: int
+    characters: int  # the larger one's T
+    units: int  # and, of a word model, how many tags the longest of its sentences has; else 0
+    counts: bool  # False where there was no sentence for it, and it has one that another process has too
+
+
 @dataclass(frozen=True)
 class Batch:
     """Sentences side by side, padded with 0. Tags are of characters; with `segments`, of words.
@@ -35,6 +47,7 @@ class Batch:
     extra_ids: Mapping[str, Values] = field(default_factory=dict)  # [B, T] each: further ids of the characters
     segments: Segments | None = None  # the words that cover the sentences, for a word model
     counts: Values | None = None  # [B]: how many these are
+    share: Share | None = None  # of which larger batch this is a part
 
     def __post_init__(self) -> None:
         B, T = self.chars.shape
@@ -152,20 +165,32 @@ class Examples:
         here = self.rulings.at(nth[self.rulings.sentence] >= 0)
         return here._replace(sentence=nth[here.sentence])
 
-    def batch(self, places: Sequence[int] | Ints, missing: float = 0.0, seed: Sequence[int] = (0,)) -> Batch:
+    def batch(
+        self,
+        places: Sequence[int] | Ints,
+        missing: float = 0.0,
+        seed: Sequence[int] = (0,),
+        rows: Ints | None = None,
+    ) -> Batch:
         """One batch of the sentences at these places, in this order; a random share of the lattice's words is left out.
 
-        Of the words that a word model reads none can be missing.
+        Of the words that a word model reads none can be missing. With `rows`, only these sentences of the batch, as
+        they are in the whole one, and as wide.
         """
         at = np.asarray(places, dtype=np.int64)
-        lengths, B, T = self.lengths[at], len(at), int(self.lengths[at].max(initial=0))
-        row, column = cells(lengths)
-        here, there = self.first[at][row] + column, row * T + column
+        T = int(self.lengths[at].max(initial=0))
         sentence, nth = cells(self.matches.counts[at])
         found = self.first_match[at][sentence] + nth
         if missing:
             stays = np.random.default_rng(seed).random(len(found)) >= missing
             sentence, found = sentence[stays], found[stays]
+        share = None if rows is None else self._share(at, rows, sentence)
+        if share is not None:
+            mine = np.isin(sentence, share.rows)
+            sentence, found, at = np.searchsorted(share.rows, sentence[mine]), found[mine], at[share.rows]
+        lengths, B = self.lengths[at], len(at)
+        row, column = cells(lengths)
+        here, there = self.first[at][row] + column, row * T + column
         lattice = Lattice.trusted(lengths, sentence, *(array[found] for array in self.matches[1:]))
         segments = self._segments(at)
         return Batch(
@@ -173,12 +198,27 @@ class Examples:
             lengths=self.lengths[at],
             lattice=lattice,
             words=self.matches.word[found] if segments is None else segments.word.copy(),
-            tags=None if self.tags is None else self._tags(at),
+            tags=None if self.tags is None else self._tags(at, T),
             symbols=None if self.symbols is None else _padded(self.symbols[here], there, B, T),
             states=None if self.states is None else _padded(self.states[here], there, B, T),
             extra_ids={name: _padded(numbers[here], there, B, T) for name, numbers in self.extra_ids.items()},
             segments=segments,
             counts=None if segments is None else segments.counts.copy(),
+            share=share,
+        )
+
+    def _share(self, at: Ints, rows: Ints, sentence: Ints) -> Share:
+        """Of these sentences those at `rows`; if these are none, the first. `sentence` is that of each lattice word."""
+        of_word = sentence if self.segments is None else cells(self.segments.counts[at])[0]
+        taken = rows if len(rows) else np.zeros(1, dtype=np.int64)
+        return Share(
+            rows=taken,
+            word_rows=np.flatnonzero(np.isin(of_word, taken)),
+            sentences=len(at),
+            words=len(of_word),
+            characters=int(self.lengths[at].max()),
+            units=0 if self.segments is None else int(self.units[at].max()),
+            counts=len(rows) > 0,
         )
 
     def _segments(self, at: Ints) -> Segments | None:
@@ -189,11 +229,11 @@ class Examples:
         found = self.first_unit[at][sentence] + nth
         return Segments.trusted(self.lengths[at], counts, *(array[found] for array in self.segments[1:]))
 
-    def _tags(self, at: Ints) -> Ints:
+    def _tags(self, at: Ints, T: int) -> Ints:
         assert self.tags is not None
         units = self.units[at]
         row, column = cells(units)
-        U = int(units.max(initial=0))
+        U = T if self.segments is None else int(units.max(initial=0))
         return _padded(self.tags[self.first_unit[at][row] + column], row * U + column, len(at), U)
 
     def in_characters(self, spans: FlatSpans) -> FlatSpans:

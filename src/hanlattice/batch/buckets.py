@@ -25,6 +25,17 @@ def training_batches(
     return [batches[at] for at in rng.permutation(len(batches))]
 
 
+def share_out(lengths: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.int64]]:
+    """Which sentences of a batch each of several processes takes: as many, and about as many characters.
+
+    The longest are dealt out to and fro. Of a batch with fewer sentences than processes, some get none.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    turn, place = np.divmod(np.arange(len(order)), size)
+    taker = np.where(turn % 2, size - 1 - place, place)
+    return [np.sort(order[taker == rank]) for rank in range(size)]
+
+
 def decoding_batches(lengths: Sequence[int], batch_size: int, characters: int) -> Iterator[list[int]]:
     """Every sentence once, longest first, at most `batch_size` of them and `characters` with padding in a batch."""
     batch: list[int] = []

@@ -20,6 +20,8 @@ def moved(batch: Batch, device: torch.device | str) -> Batch:
     there = torch.device(device)
     named = {name: getattr(batch, name) for name in ("chars", "lengths", "words", "tags", "symbols", "counts")}
     whole = {name: _tensor(ids) for name, ids in (*named.items(), *batch.extra_ids.items()) if ids is not None}
+    if batch.share is not None:
+        whole |= {"rows": _tensor(batch.share.rows), "word_rows": _tensor(batch.share.word_rows)}
     states = None if batch.states is None else _tensor(batch.states)
     if there.type == "cuda" and whole["chars"].is_cpu:
         tensors: dict[str, Any] = dict(zip(whole, move(list(whole.values()), there), strict=True))
@@ -33,7 +35,8 @@ def moved(batch: Batch, device: torch.device | str) -> Batch:
         tensors = {name: tensor.to(there) for name, tensor in whole.items()}
         states = None if states is None else states.to(there)
     extra_ids = {name: tensors.pop(name) for name in batch.extra_ids}
-    return replace(batch, states=states, extra_ids=extra_ids, **tensors)
+    share = batch.share and batch.share._replace(rows=tensors.pop("rows"), word_rows=tensors.pop("word_rows"))
+    return replace(batch, share=share, states=states, extra_ids=extra_ids, **tensors)
 
 
 def _tensor(values: Any) -> Tensor:

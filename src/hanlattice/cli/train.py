@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hanlattice.cli.console import EventMeter, make_console
+from hanlattice.errors import HanlatticeError
 from hanlattice.text.display import visible
 
 
@@ -33,24 +35,40 @@ def train(
 ) -> None:
     """Train a model. It can be stopped at any time: --resume continues and ends with the same weights.
 
+    Several processes share each batch with `torchrun --nproc-per-node N -m hanlattice train …`; the first one reports.
+
     The configurations of the repository's configs/ are bundled: `hanlattice train weibo --variant char` finds one by
     its name where there is no such file.
     """
+    try:
+        _train(config, out, variant, changes or [], start, resume)
+    except HanlatticeError as error:
+        if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+            raise
+        if not int(os.environ.get("LOCAL_RANK", 0)):  # of the processes of this machine, the first
+            typer.echo("error: " + visible(str(error), "\n"), err=True)
+        os._exit(2)  # what connects the processes may wait for one that has ended when it is taken down
+
+
+def _train(config: Path, out: Path, variant: str, changes: list[str], start: str, resume: bool) -> None:
     from hanlattice.config import read_config
     from hanlattice.evaluation.segmentation import score_table
     from hanlattice.models.start import carried_settings
     from hanlattice.training.loop import train as run
 
-    given = [*(changes or ()), *([f"start.model={json.dumps(start)}"] if start else [])]
+    given = [*changes, *([f"start.model={json.dumps(start)}"] if start else [])]
     settings = read_config(config, given, variant=variant, complete=True, carried=carried_settings)
     options = [
         *(["--variant", variant] if variant else []),
         *(["--from", start] if start else []),
-        *(part for each in changes or () for part in ("--set", each)),
+        *(part for each in changes for part in ("--set", each)),
     ]
     again = ["hanlattice", "train", str(config), "--out", str(out), *options, "--resume"]
-    with Meter(f"stopped; go on with: {shlex.join(again)}") as meter:
+    first = not int(os.environ.get("RANK", 0))
+    with Meter(f"stopped; go on with: {shlex.join(again)}" if first else "") as meter:
         result = run(settings, out, resume=resume, listen=meter)
+    if not first:
+        return
     for part in ("dev", "test"):
         if part in result.scores:
             title = f"{part}, weights of epoch {result.scores['epoch']}"

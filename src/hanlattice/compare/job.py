@@ -40,7 +40,6 @@ from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import LOG, PACE, Run, prepare, train
-from hanlattice.training.step import tagger_gradients
 
 FORMAT = 1
 # Settings that do not change the result, or not more than another device does.
@@ -159,7 +158,7 @@ def _training_rate(run: Run, seconds: float) -> Rate:
 
         def step() -> None:
             parts = next(batches)
-            run.training.step(partial(tagger_gradients, run.tagger, *parts))
+            run.training.step(partial(run.gradients, *parts))
             lengths.extend(part.lattice.lengths for part in parts)
 
         warm = call_times(step, WARM, device, seconds)

@@ -145,6 +145,10 @@ class Tagger(nn.Module):
             return (parts[0] if parts else None), word_x
         return torch.cat(parts, dim=2), word_x
 
+    def forward(self, batch: Batch) -> Tensor:
+        """What training differentiates: the loss."""
+        return self.loss(batch)
+
     def loss(self, batch: Batch) -> Tensor:
         """[B]: the negative log likelihood of each sentence's gold tags."""
         batch = self._here(batch)

@@ -187,10 +187,14 @@ class WordPools(nn.Module):
         """The vectors [W, E] and ids [W] of a lattice's words → [B, T, D]."""
         shape = (len(lattice.lengths), T, -1)
         if not len(lattice):
-            return rows.new_zeros(*shape[:2], self.dim)
+            nothing = (rows @ self.maps).sum()  # 0, with a gradient, for processes that share a batch
+            return self.drop(nothing.expand(*shape[:2], self.dim))
         plan, weights = covered(lattice, T, rows.device), self.weights(words).to(rows.dtype)[:, None]
         total = F.embedding_bag(plan.word, weights, plan.edges, mode="sum", include_last_offset=True).clamp(min=1)
         mapped = (rows * weights @ self.maps).view(-1, self.dim)  # [3W, D]: a row for each word and pool
         sums = F.embedding_bag(plan.row, mapped, plan.edges, mode="sum", include_last_offset=True)
-        pooled: Tensor = self.dropout((sums / total).view(shape))
-        return pooled
+        return self.drop((sums / total).view(shape))
+
+    def drop(self, rows: Tensor) -> Tensor:
+        dropped: Tensor = self.dropout(rows)
+        return dropped

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Collection, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,7 +52,8 @@ from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_gold_words, check_segmented, read_corpora
 from hanlattice.training.lm_cache import with_states
 from hanlattice.training.optim import learning_rates, make_optimizer
-from hanlattice.training.step import Progress, Training, tagger_gradients
+from hanlattice.training.processes import Gradients, Team, join
+from hanlattice.training.step import Progress, Training
 
 STATE = "state.safetensors"
 LOG = "log.jsonl"
@@ -71,19 +72,23 @@ class Result:
 
 
 def train(config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore) -> Result:
-    """Train a model into a folder. With `resume`, continue where an earlier run in that folder was stopped."""
+    """Train a model into a folder. With `resume`, continue where an earlier run in that folder was stopped.
+
+    Of several processes, which torchrun starts, the first writes the folder, listens and has the scores.
+    """
     folder = Path(folder)
     _check(config, folder, resume)
-    with hold(folder, "train"):
-        _check_folder(folder, resume)  # again: now nobody else can begin a run in it
-        _remove_half(folder)
+    with join(config.train.device) as team, hold(folder, "train") if team.writes else nullcontext():
+        if team.writes:
+            _check_folder(folder, resume)  # again: now nobody else can begin a run in it
+            _remove_half(folder)
         use_threads(config.train.threads)
         corpora = read_corpora(config.data)
         if resume and (folder / WEIGHTS).exists() and not (folder / STATE).exists():
             return _finished(folder, config, corpora)
-        run = prepare(config, folder, corpora, resume, listen)
+        run = prepare(config, folder, corpora, resume, listen, team)
         _epochs(run)
-        return _finish(folder, corpora, run.log, config.train.device)
+        return _finish(folder, corpora, run.log, team.device) if team.writes else Result(folder, {})
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,9 @@ class Run:
     tagger: Tagger
     indexer: Indexer
     training: Training
+    gradients: Gradients
     log: Log
+    team: Team
     examples: Examples
     dev: Sequence[Sentence]
     dev_examples: Examples
@@ -109,43 +116,52 @@ class Run:
 
     def _part(self, places: Ints) -> Batch:
         seed = (self.config.seed, self.training.progress.epoch, *places[:8])  # a resumed run leaves out the same words
-        batch = self.examples.batch(places, self.config.missing_words, seed)
+        rows = self.team.rows(self.examples.lengths[places])
+        batch = self.examples.batch(places, self.config.missing_words, seed, rows)
         return self.tagger.prepare(batch.to(self.training.device))  # a thread may have another current device
 
     def dev_scores(self) -> dict[str, Any]:
         """The scores on dev, with the bar of a model that decodes by spans; none without dev."""
         if not self.dev:
             return {}
-        report, more = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples), {}
+        report, more = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, self.team), {}
         if self.decode == "spans":
             more = {"bar": bar_for(report.overall.f1)}
-            report = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, **more)
+            report = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, self.team, **more)
         return {"dev": report.as_dict(), **more}
 
     def save(self) -> float:
         """Write the state from which the run can be resumed, and give the seconds that this took."""
+        if not self.team.writes:
+            return 0.0
         started = time.monotonic()
         self.training.progress.log_size = self.log.size
         self.training.save(self.folder / STATE, self.identity)
         return time.monotonic() - started
 
 
-def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener) -> Run:
-    """Build the model and everything around it, or restore a stopped run."""
+def prepare(
+    config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener, team: Team | None = None
+) -> Run:
+    """Build the model and everything around it, or restore a stopped run. Without `team` this process is alone."""
+    team = team or Team(config.train.device)
     check_gold_words(config, corpora)
     built = build(config, corpora.trained_on, (*corpora.dev, *corpora.test))
     if built.indexer.cuts:
         check_segmented(config, corpora)
     sentences = [sentence for sentence in corpora.trained_on if not sentence.text.isspace()]  # nothing to learn there
-    tagger = built.tagger.to(config.train.device)
+    tagger = built.tagger.to(team.device)
     optimizer = make_optimizer(tagger, config.train, config.transformer, config.rates)
     training = Training(tagger, optimizer, config.train.clip, config.train.average)
     identity = _identity(config, corpora)
     resumed = resume and (folder / STATE).exists()
     if resumed:
         training.load(folder / STATE, identity)
-    facts = corpora.facts(config) | (start_facts(config) if config.start.model else {})
-    save_frame(folder, config, built.indexer, facts)
+    if len(set(team.gather([resumed]))) > 1:  # nothing is written before all have looked
+        raise ModelError(f"{folder}: not every process finds its state there; --out must be on a disk that all share")
+    if team.writes:
+        facts = corpora.facts(config) | (start_facts(config) if config.start.model else {})
+        save_frame(folder, config, built.indexer, facts)
     run = Run(
         config=config.train,
         folder=folder,
@@ -153,10 +169,12 @@ def prepare(config: Config, folder: Path, corpora: Corpora, resume: bool, listen
         tagger=tagger,
         indexer=built.indexer,
         training=training,
-        log=Log(folder / LOG, listen, training.progress.log_size),
+        gradients=team.gradients(tagger),
+        log=Log(folder / LOG, listen, training.progress.log_size) if team.writes else Log(None, ignore),
+        team=team,
         examples=_examples(config, built, sentences),
         dev=corpora.dev,
-        dev_examples=_examples(config, built, corpora.dev),
+        dev_examples=_examples(config, built, corpora.dev[team.rank :: team.size]),
         decode=config.model.decode,
     )
     if not resumed:
@@ -183,10 +201,11 @@ def _epochs(run: Run) -> None:
         with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
             for parts in batches:
                 rates = learning_rates(config, training.optimizer, progress.step, len(order))
-                training.step(partial(tagger_gradients, tagger, *parts), rates)  # loss, backward, clip, step
-                progress.advance(sum(map(len, parts)), sum(int(part.lattice.lengths.sum()) for part in parts))
+                training.step(partial(run.gradients, *parts), rates)  # loss, backward, clip, step
+                lengths = run.examples.lengths[order[progress.batch]]
+                progress.advance(len(lengths), int(lengths.sum()))
                 progress.seconds = time.monotonic() - started
-                if time.monotonic() - told >= pause:
+                if run.team.writes and time.monotonic() - told >= pause:
                     training.record_loss()
                     run.log.tell("step", batches=len(order), **_rates(progress))
                     told = time.monotonic()
@@ -200,7 +219,8 @@ def _epochs(run: Run) -> None:
             f1 = scores["dev"]["overall"]["f1"] if scores else 0.0
             if progress.best is None or f1 > progress.best or not scores:
                 progress.best, progress.best_at = f1, progress.epoch
-                save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
+                if run.team.writes:
+                    save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
         progress.seconds = time.monotonic() - started
         dev = {"dev": scores["dev"]["overall"]} if scores else {}
         run.log.keep("epoch", **dev, **_rates(progress))
@@ -212,11 +232,12 @@ def _epochs(run: Run) -> None:
 
 
 def evaluate(
-    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples, bar: Bar = None
+    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples, team: Team, bar: Bar = None
 ) -> Report:
-    """Exact spans against gold. Leaves the model in evaluation mode."""
+    """Exact spans of all sentences; `examples` are this process's. Leaves the model in evaluation mode."""
     tagger.eval()
-    return score([sentence.spans or () for sentence in sentences], decode(tagger, indexer, examples, bar=bar))
+    found = team.gather(decode(tagger, indexer, examples, bar=bar))
+    return score([sentence.spans or () for sentence in sentences], found)
 
 
 def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:

@@ -488,3 +488,14 @@ def test_a_models_words_keep_their_ids(tmp_path, words, few):
         first = key if key in spelt else spelt[0]
         assert (0, len(key), first) in lexicon.match(key)
         assert lexicon.id(key) == words.index(first)
+
+
+def test_the_first_words_keep_their_ids_also_in_two_scripts(tmp_path):
+    """As a model's lexicon that was made before the scripts were seen as one, when it is packed."""
+    words = ["南京", "長江", "长江", "大桥"]
+    path = tmp_path / "lexicon.txt"
+    path.write_text("\n".join(words) + "\n", encoding="utf-8")
+    lexicon = Lexicon()
+    lexicon.restore(path)
+    fewer = lexicon.first(3)
+    assert (fewer.words, len(fewer), fewer.id("长江"), fewer.id("大桥")) == (words[:3], 3, 2, None)

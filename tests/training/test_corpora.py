@@ -166,7 +166,7 @@ def test_where_vectors_of_words_came_from(model, words, subwords):
     corpora = Corpora(tuple(numbered(2)), (), (), (), {}, ())
     vectors = corpora.facts(make_config({**WORDS, "model": model}))["vectors"]
     assert (vectors["words"], vectors["subwords"]) == (words, subwords)
-    assert vectors.keys() == {"chars", "bichars", "words", "subwords", "lm"}
+    assert vectors.keys() == {"chars", "bichars", "words", "subwords", "lm", "transformer"}
     bare = corpora.facts(make_config({"model": model}))["vectors"]
     assert [bool(bare[name]) for name in ("words", "subwords")] == [bool(words), bool(subwords)]
     assert {bare["words"], bare["subwords"]} <= {"", "random"}

@@ -323,13 +323,25 @@ class Lexicon:
             return
         entries = list(read_dictionary(path, "utf-8"))
         words, folded = _cleaned(_stripped(each for each in entries if isinstance(each, str)))
+        kept = self._keep(words, folded)  # as every model has them
+        self.update((each for each in entries if isinstance(each, Entry)) if kept else entries)
+
+    def first(self, count: int) -> Lexicon:
+        """A lexicon of the first words, each with its id."""
+        made = Lexicon()
+        made._keep(*_cleaned(self.words[:count]))
+        return made
+
+    def _keep(self, words: list[str], folded: list[str]) -> bool:
+        """Into an empty lexicon these words, each with its place as its id; False where one stands twice."""
         plain = {word for word, key in zip(words, folded, strict=True) if word == key}
         places: dict[str, int] = {}
         for at, (word, key) in enumerate(zip(words, folded, strict=True)):
             places.setdefault(word if word != key and (key in plain or key in places) else key, at)
-        if len(places) == len(words):  # as every model has them
-            self._words, self._places = words, places
-        self.update(entries if len(places) < len(words) else (each for each in entries if isinstance(each, Entry)))
+        if len(places) < len(words):
+            return False
+        self._words, self._places = words, places
+        return True
 
     def _take(self, text: str, keys: str) -> bool:
         """Make the lines of a text all the words; False where some of them cannot be words as they are."""

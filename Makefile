@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test check style sanitize fuzz bench docs wheels clean
+.PHONY: demo train-demo test test-ray check style sanitize fuzz bench docs wheels clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -32,6 +32,10 @@ check: .venv/test-installed style  ## style and types
 style: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+test-ray: .venv/test-installed  ## the tests on a Ray cluster of this machine, which `make test` leaves out: Ray takes half a gigabyte
+	$(PIP) -e '.[ray]'
+	$(BIN)/python -m pytest tests/test_ray.py
 
 sanitize: .venv/test-installed  ## the tests of the C code with AddressSanitizer and UndefinedBehaviorSanitizer, all instruction sets
 	$(BIN)/python -m pytest -m 'slow or not slow' tests/ops/test_sanitizers.py

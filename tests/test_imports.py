@@ -20,7 +20,7 @@ FLOORS = (
     ("__main__",),
     ("cli",),
     ("compare", "corpus", "output", "serve", "client"),
-    ("bench", "bundled", "pretrain", "spacy_component"),
+    ("bench", "bundled", "pretrain", "ray", "spacy_component"),
     ("predict", "training"),
     ("document", "explain"),
     ("models",),

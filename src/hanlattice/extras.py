@@ -24,6 +24,7 @@ _BROUGHT_BY = {
     "transformers": "transformers",
     "huggingface_hub": "transformers",
     "spacy": "spacy",
+    "ray": "ray",
     **dict.fromkeys(("starlette", "uvicorn", "prometheus_client", "httptools"), "serve"),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hanlattice.compare import run
+from hanlattice.compare import jobs
 from tests.made import made_tree, write_made, write_toml
 
 SERVER = multiprocessing.get_context("forkserver")  # it has torch loaded, which takes seconds in a spawned process
@@ -21,7 +21,7 @@ SERVER.set_forkserver_preload(
 @pytest.fixture(autouse=True, scope="module")
 def _quick_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "CONTEXT", SERVER)
+        patch.setattr(jobs, "CONTEXT", SERVER)
         yield
 
 

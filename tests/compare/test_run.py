@@ -16,16 +16,12 @@ import numpy as np
 import pytest
 
 from hanlattice.compare.job import recount
+from hanlattice.compare.jobs import Job, Outcome, find_devices, find_slots, run_jobs
 from hanlattice.compare.matrix import read_rows
 from hanlattice.compare.run import (
     Comparison,
-    Job,
-    Outcome,
     compare,
-    find_devices,
-    find_slots,
     raise_failures,
-    run_jobs,
 )
 from hanlattice.config import read_config
 from hanlattice.data.columns import write_columns

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from hanlattice.cli.console import EventMeter, make_console
+from hanlattice.cli.console import Address, Engine, Engines, EventMeter, make_console
 from hanlattice.text.display import visible
 
 
@@ -29,6 +29,8 @@ def compare(
         int | None,
         typer.Option(min=1, help="Runs side by side on each device. [default: 1 on a GPU, cores / threads on the CPU]"),
     ] = None,
+    engine: Engine = Engines.local,
+    address: Address = "",
     against: Annotated[
         str, typer.Option(help="The row that the others are compared with: its name, variant or file's stem.")
     ] = "",
@@ -51,6 +53,8 @@ def compare(
             changes=changes or (),
             devices=devices,
             jobs=jobs or 0,
+            engine=engine.value,
+            address=address,
             against=against,
             rates=rates,
             listen=meter,

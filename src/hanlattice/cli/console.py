@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -23,6 +24,17 @@ Encoding = Annotated[
         callback=use_encoding,
         help="Of the files that are read: auto (UTF-8, UTF-16 with its mark, GB18030, Big5), or a name such as gbk.",
     ),
+]
+
+
+class Engines(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
+Engine = Annotated[Engines, typer.Option(help="Who does the work: processes here, or a Ray cluster.")]
+Address = Annotated[
+    str, typer.Option(help="Of the Ray cluster; auto is the one that runs here. [default: RAY_ADDRESS, else a new one]")
 ]
 
 

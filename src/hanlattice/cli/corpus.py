@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.console import Encoding, EventMeter, find_named, make_console
+from hanlattice.cli.console import Address, Encoding, Engine, Engines, EventMeter, find_named, make_console
 from hanlattice.cli.texts import (
     Decode,
     Device,
@@ -30,6 +30,7 @@ from hanlattice.text.display import counted, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hanlattice.corpus.run import Engine as CorpusEngine
     from hanlattice.corpus.run import Summary
     from hanlattice.corpus.statistics import Tally
 
@@ -57,7 +58,13 @@ Corpus = Annotated[
     list[str], typer.Argument(help="Files, folders or patterns: txt, JSONL, CSV, TSV, also as gz, xz or zst; Parquet.")
 ]
 OutFolder = Annotated[Path, typer.Option("--out", "-o", help="A folder for the outputs; the same one goes on.")]
-Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes; on a CPU they share the model.")]
+Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes.")]
+MostWorkers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", "-w", min=1, help="Processes. [default: 1; with Ray, as many as the cluster has cores or GPUs]"
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to write the outputs.")]
 GivenFormat = Annotated[
     InputFormat | None, typer.Option(help="The format of all inputs. [default: what their names say]")
@@ -74,7 +81,9 @@ def tag(
     inputs: Corpus,
     out: OutFolder,
     model: ModelFolder = "ner",
-    workers: Workers = 1,
+    workers: MostWorkers = None,
+    engine: Engine = Engines.local,
+    address: Address = "",
     format: OutputFormat = Format.jsonl,
     input_format: GivenFormat = None,
     encoding: Encoding = "auto",
@@ -102,7 +111,7 @@ def tag(
     given |= {"input_format": input_format and input_format.value, "encoding": encoding}
     given |= {"format": format.value, "field": field, "into": into}
     given |= {"scores": scores, "shard_size": _bytes(shard_size), "device": device, "fast": fast, "strict": strict}
-    _run(inputs, out, workers, model, given)
+    _run(inputs, out, _engine(engine, address, workers), model, given)
 
 
 @app.command()
@@ -110,7 +119,9 @@ def segment(
     inputs: Corpus,
     out: OutFolder,
     model: ModelFolder = "seg",
-    workers: Workers = 1,
+    workers: MostWorkers = None,
+    engine: Engine = Engines.local,
+    address: Address = "",
     format: OutputFormat = Format.jsonl,
     input_format: GivenFormat = None,
     encoding: Encoding = "auto",
@@ -130,7 +141,7 @@ def segment(
     given |= {"input_format": input_format and input_format.value, "encoding": encoding}
     given |= {"format": format.value, "field": field, "into": into}
     given |= {"scores": scores, "shard_size": _bytes(shard_size), "device": device, "fast": fast, "strict": strict}
-    _run(inputs, out, workers, model, given)
+    _run(inputs, out, _engine(engine, address, workers), model, given)
 
 
 Folder = Annotated[Path, typer.Argument(help="A folder that `corpus tag` or `corpus segment` wrote.")]
@@ -210,13 +221,25 @@ def _bytes(megabytes: float) -> int:
     return round(megabytes * MB)
 
 
-def _run(inputs: list[str], out: Path, workers: int, model: str, given: dict[str, Any]) -> None:
+def _engine(engine: Engines, address: str, workers: int | None) -> CorpusEngine:
+    if engine == Engines.ray:
+        from hanlattice.corpus.on_ray import on_ray
+
+        return on_ray(address, workers)
+    if address:
+        raise InputError("--address is that of a Ray cluster: give --engine ray, too")
+    from hanlattice.corpus.run import on_this_machine
+
+    return on_this_machine(workers or 1)
+
+
+def _run(inputs: list[str], out: Path, engine: CorpusEngine, model: str, given: dict[str, Any]) -> None:
     from hanlattice.corpus.run import raise_failures, run
     from hanlattice.corpus.settings import Settings
 
     settings, console = Settings(find_named(model), **given), make_console()
     with _Meter(console) as meter:
-        summary = run(inputs, out, settings, workers, meter)
+        summary = run(inputs, out, settings, engine=engine, listen=meter)
     _show(console, summary)
     raise_failures(summary, out)
 

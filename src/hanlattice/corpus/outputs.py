@@ -12,7 +12,7 @@ from hanlattice.corpus.shards import ROWS, Row, Shard
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
-from hanlattice.text.spans import Span
+from hanlattice.text.spans import Span, arrow_type
 
 RECORD = "record"  # the column of Parquet that has a whole line of JSONL
 Spans = Sequence[Span] | None  # None of a broken row
@@ -109,10 +109,8 @@ class ParquetWriter:
         self._source, self._rows = shard.source, list[tuple[Row, Spans]]()
         self._own = self._schema()
         arrow = self._arrow
-        integer, text = arrow.int32(), arrow.string()
-        span = [("start", integer), ("end", integer), ("label", text), ("text", text), ("score", arrow.float64())]
-        broken = [("line", arrow.int64()), ("error", text), ("content", arrow.binary())]
-        self._added = arrow.schema([(into, arrow.list_(arrow.struct(span))), (BROKEN, arrow.struct(broken))])
+        broken = [("line", arrow.int64()), ("error", arrow.string()), ("content", arrow.binary())]
+        self._added = arrow.schema([(into, arrow_type()), (BROKEN, arrow.struct(broken))])
         self._all = arrow.schema([*self._own, *self._added], self._own.metadata)
         self._writer = parquet.ParquetWriter(file, self._all, compression="zstd")
 

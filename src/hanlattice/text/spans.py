@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from hanlattice.extras import extra
 from hanlattice.text.display import rounded
 
 WORD = "WORD"  # the label of a word whose part of speech is not known
@@ -34,3 +36,11 @@ class Span:
         """The span as written to a line of JSONL."""
         record: dict[str, object] = {"start": self.start, "end": self.end, "label": self.label, "text": self.text}
         return record if self.score is None else record | {"score": rounded(self.score)}
+
+
+def arrow_type() -> Any:
+    """Of a column of spans in Arrow and Parquet."""
+    arrow = extra("pyarrow")
+    integer, text = arrow.int32(), arrow.string()
+    span = [("start", integer), ("end", integer), ("label", text), ("text", text), ("score", arrow.float64())]
+    return arrow.list_(arrow.struct(span))

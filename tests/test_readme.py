@@ -29,7 +29,7 @@ import pytest
 import typer
 
 from hanlattice.cli import app
-from hanlattice.compare import run
+from hanlattice.compare import jobs
 from hanlattice.config import read_config, variant_names
 from hanlattice.data.download import KNOWN
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
@@ -90,7 +90,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     put_in_cache(top / "cache", "msra", {part: resume / part for part in ("train.bmes", "test.bmes")})
     with pytest.MonkeyPatch.context() as here:
         here.setenv("HANLATTICE_CACHE", str(top / "cache"))
-        here.setattr(run, "CONTEXT", SERVER)
+        here.setattr(jobs, "CONTEXT", SERVER)
         here.chdir(clone)
         yield clone
 

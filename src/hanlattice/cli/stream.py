@@ -77,7 +77,7 @@ def arriving(read: Callable[[BinaryIO], Iterator[str]], file: BinaryIO, wait: fl
     from hanlattice.predict import PAUSE
 
     lines: queue.Queue[Any] = queue.Queue(_AHEAD)
-    stream = open(os.dup(file.fileno()), "rb")  # noqa: SIM115 (the thread has it)
+    stream = open(os.dup(file.fileno()), "rb", closefd=False)  # noqa: SIM115 (the thread closes the descriptor)
     threading.Thread(target=_fill, args=(lines, read, stream), daemon=True).start()
     while True:
         try:
@@ -102,6 +102,8 @@ def _fill(lines: queue.Queue[Any], read: Callable[[BinaryIO], Iterator[str]], st
         lines.put(None)
     except BaseException as error:
         lines.put(error)
+    finally:
+        os.close(stream.fileno())
 
 
 @contextlib.contextmanager

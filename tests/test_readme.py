@@ -58,7 +58,7 @@ NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"cuda": "needs a GPU",
     r"\.\./shared|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs data that is not here",
     r"\b(MODEL|FILE|OUT|PATH|OLD)\b|…": "the reader fills in a name",
-    r"^hanlattice (train|compare|pretrain|bench|vote|pack)\b": "takes minutes or hours",
+    r"^(hanlattice|torchrun.*) (train|compare|pretrain|bench|vote|pack)\b": "takes minutes or hours",
     r"^(\w+=\S+ )?(time |python benchmarks/)": "measures for minutes",
     r"\bruns/": "needs a model that such a command makes",
     r"data get pku": "downloads",
@@ -242,8 +242,8 @@ def test_every_command_of_the_other_pages_can_be_typed(page: str, project: Path)
             while words[0] == "time" or "=" in words[0]:
                 words = words[1:]
             try:
-                if words[0] == "hanlattice":
-                    check_options(words[1:])
+                if words[0] in ("hanlattice", "torchrun"):
+                    check_options(words[words.index("hanlattice") + 1 :])
                 elif words[0] == "python" and words[1] != "-c":
                     check_script(words)
                 else:

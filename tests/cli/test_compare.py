@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hanlattice.compare import run
+from hanlattice.compare import jobs, run
 from tests.cli.command import hanlattice, start
 from tests.compare.conftest import SERVER, write_small
 from tests.made import write_made, write_toml
@@ -34,7 +34,7 @@ def toml(tiny, tmp_path) -> Callable[..., Path]:
 
 @pytest.fixture(autouse=True)
 def _quick_processes(monkeypatch) -> None:
-    monkeypatch.setattr(run, "CONTEXT", SERVER)
+    monkeypatch.setattr(jobs, "CONTEXT", SERVER)
 
 
 def events_of(log: Path) -> list[dict[str, Any]]:

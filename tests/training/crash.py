@@ -20,7 +20,7 @@ from hanlattice.training.loop import train
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
-    ["hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo"]
+    ["hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo", "tests.one_thread"]
 )  # what an optimiser imports takes a second
 
 

@@ -90,7 +90,7 @@ def assert_same_run(folder: Path, expected: Path) -> None:
     files = {file.name for file in folder.iterdir()}
     assert files == {file.name for file in expected.iterdir()}
     always = {"config.json", "chars.txt", "model.safetensors", "README.md", "log.jsonl"}
-    assert files - {"lexicon.txt", "words.txt", "bichars.txt", "pos.txt"} == always
+    assert files - {".lock", "lexicon.txt", "words.txt", "bichars.txt", "pos.txt"} == always
 
 
 @pytest.mark.parametrize("encoder", ["lattice", "char"])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from hanlattice.corpus.run import Engine, Plan
-from hanlattice.corpus.work import Outcome, Worker
+from hanlattice.corpus.work import Outcome, Task, Worker
 from hanlattice.errors import HanlatticeError
 from hanlattice.events import Event, Listener
 from hanlattice.extras import extra, quiet
@@ -43,10 +42,10 @@ def _outcomes(plan: Plan, listen: Listener, most: int, resource: dict[str, int])
     context.enable_progress_bars = context.print_on_execution_start = False
     context.max_errored_blocks = -1  # a shard that fails is reported, and the others are done
     with data.DataContext.current(context):
-        rows = [{"at": at, "task": pickle.dumps(task)} for at, task in enumerate(todo)]
+        rows = [{"at": at} for at in range(len(todo))]
         found = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             Shards,
-            fn_constructor_args=(str(Path.cwd()), Worker(plan.settings, plan.out, plan.digest)),
+            fn_constructor_args=(str(Path.cwd()), Worker(plan.settings, plan.out, plan.digest), todo),
             compute=data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=min(most, len(rows))),
             batch_size=1,
             **resource,
@@ -63,15 +62,15 @@ def _outcomes(plan: Plan, listen: Listener, most: int, resource: dict[str, int])
 
 
 class Shards:
-    """What an actor holds: a worker, which loads the model at its first shard."""
+    """What an actor holds: the tasks, and a worker, which loads the model at its first shard."""
 
-    def __init__(self, home: str, worker: Worker) -> None:
+    def __init__(self, home: str, worker: Worker, tasks: Sequence[Task]) -> None:
         enter(home)
-        self.worker = worker
+        self.worker, self.tasks = worker, tasks
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         """One shard. What it has to report comes with its outcome, but for how far it is."""
         events: list[Event] = []
-        outcome = self.worker.attempt(pickle.loads(batch["task"][0]), events.append)
+        outcome = self.worker.attempt(self.tasks[batch["at"][0]], events.append)
         told = [event for event in events if event["event"] != "working"]
         return {"at": [batch["at"][0]], "result": [json.dumps([told, outcome])]}

@@ -238,7 +238,7 @@ def test_words_that_cannot_be_cut_or_counted_are_refused(text, lexicon, char_fol
     out = tmp_path / "lm"
     with pytest.raises(InputError, match=r"no\.txt: cannot read"):
         train_language_model(tiny(unit="word", lexicon=tmp_path / "no.txt"), [text], out)
-    with pytest.raises(InputError, match="expected a segmentation model, whose only label is WORD"):
+    with pytest.raises(InputError, match="expected a segmentation model, whose words cover the text"):
         train_language_model(tiny(unit="word", model=str(char_folder)), [text], out)
     with pytest.raises(InputError, match="no word occurs 9999 times in the text; lower --min-count"):
         train_language_model(tiny(unit="word", lexicon=lexicon, min_count=9999), [text], out)

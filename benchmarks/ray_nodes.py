@@ -56,7 +56,7 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     seconds = time.monotonic() - started
     here, there = content(folder / "here"), content(folder / "there")
     ray.shutdown()  # a driver that is connected keeps its node
-    cluster.shutdown()  # type: ignore[no-untyped-call]
+    cluster.shutdown()
     return {
         "shards": summary.shards,
         "killed after": killed[0],

@@ -15,7 +15,6 @@ from tests.made import made_tree, write_made, write_toml
 SERVER = multiprocessing.get_context("forkserver")  # it has torch loaded, which takes seconds in a spawned process
 SERVER.set_forkserver_preload(
     [
-        "tests.one_thread",
         "hanlattice.compare.run",
         "hanlattice.training.loop",
         "hanlattice.pretrain.lm.train",

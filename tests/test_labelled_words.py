@@ -10,7 +10,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
+from hanlattice.models import find_model
 from hanlattice.models.folder import load_model
 from hanlattice.ops import library
 from hanlattice.predict import LABEL_TRUST, Document, Predictor, load
@@ -22,6 +25,7 @@ from tests.made import sentences
 TEXT = "王小明在青石镇工作。"
 OTHERS = [each.text for each in sentences(6, 5)]
 INF = math.inf
+FORBIDDEN = ("好", "天", "好天")
 
 
 def spans(document: Document) -> list[tuple[str, str]]:
@@ -130,6 +134,45 @@ def test_a_segmenter_takes_cuts_and_no_new_label() -> None:
     assert "服太贵" in [span.text for span in cutter(text).spans]
     cutter.lexicon.forbid("服太贵")
     assert "服太贵" not in [span.text for span in cutter(text).spans]
+
+
+@pytest.fixture(scope="module", params=[load, lambda name: modules(find_model(name))], ids=["arrays", "modules"])
+def forbidding(request: pytest.FixtureRequest) -> Predictor:
+    cutter: Predictor = request.param("seg")
+    for word in FORBIDDEN:
+        cutter.lexicon.forbid(word)
+    cutter.lexicon.split("iPh", "one")
+    return cutter
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@given(text=st.text("好天气 　iPhone", max_size=12))
+@example("好 好")
+@example("好")
+@example("好iPhone")
+def test_what_cannot_be_otherwise_is_a_word_after_all(forbidding: Predictor, text: str) -> None:
+    found = forbidding(text).spans
+    assert "".join(span.text for span in found) == "".join(text.split())
+    assert not any(span.text != "".join(span.text.split()) for span in found)
+    assert all(0 < span.score <= 1 for span in found if span.score is not None)
+    assert sum(reading.score or 0.0 for reading in forbidding.readings(text, 3000)) == pytest.approx(1.0)
+    assert sum(span.text in FORBIDDEN for span in found) == sum(map(fewest, text.split()))
+
+
+def fewest(text: str) -> int:
+    """Forbidden words, in the segmentation without white space that has the fewest; Latin words are never cut."""
+    least = {0: 0}
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not (text[end - 1].isascii() and text[end].isascii()):
+            least[end] = min(much + (text[start:end] in FORBIDDEN) for start, much in least.items())
+    return least[len(text)]
+
+
+def test_fewest_forbidden_words() -> None:
+    cutter = load("seg")
+    cutter.lexicon.forbid("好")
+    assert [span.text for span in cutter("好 天气好").spans] == ["好", "天气好"]
+    assert [span.score for span in cutter("好 好").spans] == pytest.approx([1.0, 1.0])
 
 
 def test_on_the_command_line(lattice_folder: Path, tmp_path: Path) -> None:

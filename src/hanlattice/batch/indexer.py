@@ -27,7 +27,7 @@ from hanlattice.text.lexicon import Lexicon, merged_matches
 from hanlattice.text.matcher import Matches
 from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.pieces import Pieces
-from hanlattice.text.rules import Rulings
+from hanlattice.text.rules import CUT_BEFORE, Rulings
 from hanlattice.text.segmenter import Cuts, Segmenter
 from hanlattice.text.sentence import Sentence, check_words
 from hanlattice.text.spans import Span
@@ -204,6 +204,11 @@ class Indexer:
         new = rules.labels if "O" in self.tags else []
         numbers = {label: at for at, label in enumerate(_with_new(self.tag_ids.labels, new))}
         rulings = rules.rulings(found, numbers, len(self.tag_ids.labels))
+        cuts = rulings.label == CUT_BEFORE
+        if cuts.any():
+            edges = Matches(np.bincount(rulings.sentence, minlength=len(lengths)), *rulings[1:4])
+            edges = edges._replace(end=np.where(cuts, edges.start, edges.end))
+            rulings = rulings.at(cuts_nothing(given, edges, lengths, solid.offsets))
         return rulings if len(rulings.label) else None
 
     @property

@@ -8,6 +8,10 @@ one span, and its emission takes the bonus. All operations on chains stay what t
 
 A label that the model has not learnt has a lane alone, without plain tags: it has the scores of O, and exists only
 where the dictionary says so.
+
+What the dictionary forbids costs a span FORBIDDEN; what the scheme, the text and commands forbid is IMPOSSIBLE, below any
+number of those. So where every tagging has forbidden spans, those with the fewest are left, as probable among each other
+as without the prohibition.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from hanlattice.runtime.crf import CRF, Array, Floats, on_host
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.rules import ANY, CUT_BEFORE, Rulings
 from hanlattice.text.tags import TagIds, tag_set
+
+IMPOSSIBLE = FORBIDDEN * 1e6
 
 
 class Lane(NamedTuple):
@@ -66,7 +72,8 @@ class LabelledCRF(CRF):
         copied = CRFScores(start[self.like], between[self.like[:, None], self.like], end[self.like])
         self.allowed_start, self.allowed_between, self.allowed_end = self._allowed(crf)
         self.goes_on = self.allowed_between & ~self.allowed_start
-        self.scores = forbid(copied, self.allowed_start, self.allowed_between, self.allowed_end)
+        forbidden = forbid(copied, self.allowed_start, self.allowed_between, self.allowed_end)
+        self.scores = CRFScores(*map(_impossible, forbidden))
 
     def _allowed(self, crf: CRF) -> tuple[npt.NDArray[np.bool_], ...]:
         K, size = len(crf.tags), len(self.like)
@@ -147,7 +154,7 @@ def with_rulings(
     `crf` may be that of `nn`, and emissions tensors: what comes out is the runtime's, on the CPU.
     """
     base: CRF = crf if isinstance(crf, CRF) else crf.values()
-    given = on_host(emissions).astype(np.float64)
+    given = _impossible(on_host(emissions).astype(np.float64))
     spans = _every_label(rulings, len(TagIds(base.tags, base.scheme).labels))
     spans = spans._replace(bonus=np.where(np.isnan(spans.bonus), trust, spans.bonus))
     lanes, new = _lanes(base, labels, spans)
@@ -157,6 +164,11 @@ def with_rulings(
         starts[nth, spans.sentence[own], spans.start[own]] = True
     made = LabelledCRF(base, lanes, new, starts)
     return made, _emissions(made, given, spans, rulings.at(rulings.label == CUT_BEFORE))
+
+
+def _impossible(scores: Floats) -> Floats:
+    """What is forbidden so far, impossible from here on."""
+    return np.where(scores <= FORBIDDEN / 2, IMPOSSIBLE, scores)
 
 
 def _every_label(rulings: Rulings, learnt: int) -> Rulings:
@@ -193,18 +205,18 @@ def _emissions(crf: LabelledCRF, given: Floats, spans: Rulings, cuts: Rulings) -
         enters = [lane.first, lane.first + lane.long]
         if not lane.is_new:  # from here on through the lane alone
             plain = np.unique(lane.tags[:2])
-            emissions[:, :, plain] = np.where(starts[:, :, None], FORBIDDEN, emissions[:, :, plain])
-        emissions[:, :, enters] = np.where(starts[:, :, None], emissions[:, :, enters], FORBIDDEN)
+            emissions[:, :, plain] = np.where(starts[:, :, None], IMPOSSIBLE, emissions[:, :, plain])
+        emissions[:, :, enters] = np.where(starts[:, :, None], emissions[:, :, enters], IMPOSSIBLE)
         own = spans.at(spans.label == lane.label)
         at = own.sentence, own.end - 1, lane.first + lane.long + own.end - own.start - 1
         bonus = np.where(np.isposinf(own.bonus), 0.0, np.maximum(own.bonus, FORBIDDEN))
         earned = emissions[at] + bonus
         if lane.is_new:
-            emissions[:, :, lane.first + lane.long : lane.first + 2 * lane.long] = FORBIDDEN
+            emissions[:, :, lane.first + lane.long : lane.first + 2 * lane.long] = IMPOSSIBLE
         emissions[at] = earned
         _force(emissions, own.at(np.isposinf(own.bonus)), lane)
     inside = np.flatnonzero(~crf.allowed_start)
-    emissions[cuts.sentence[:, None], cuts.start[:, None], inside] = FORBIDDEN
+    emissions[cuts.sentence[:, None], cuts.start[:, None], inside] = IMPOSSIBLE
     return emissions
 
 
@@ -214,5 +226,5 @@ def _force(emissions: Floats, spans: Rulings, lane: Lane) -> None:
         long = end - start
         path = [*range(lane.first, lane.first + long - 1), lane.first + lane.long + long - 1]
         kept = emissions[b, np.arange(start, end), path]
-        emissions[b, start:end] = FORBIDDEN
+        emissions[b, start:end] = IMPOSSIBLE
         emissions[b, np.arange(start, end), path] = kept

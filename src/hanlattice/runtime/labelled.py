@@ -9,9 +9,9 @@ one span, and its emission takes the bonus. All operations on chains stay what t
 A label that the model has not learnt has a lane alone, without plain tags: it has the scores of O, and exists only
 where the dictionary says so.
 
-What the dictionary forbids costs a span FORBIDDEN; what the scheme, the text and commands forbid is IMPOSSIBLE, below any
-number of those. So where every tagging has forbidden spans, those with the fewest are left, as probable among each other
-as without the prohibition.
+What the dictionary forbids costs a span FORBIDDEN; what the scheme, the text and commands forbid is IMPOSSIBLE, below
+any number of those. So where every tagging has forbidden spans, those with the fewest are left, as probable among each
+other as without the prohibition.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"cuda": "needs a GPU",
     r"\.\./shared|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs data that is not here",
     r"\b(MODEL|FILE|OUT|PATH|OLD)\b|…": "the reader fills in a name",
-    r"^(hanlattice|torchrun.*) (train|compare|pretrain|bench|vote|pack)\b": "takes minutes or hours",
+    r"^(hanlattice|torchrun.*) (train|compare|pretrain|bench|distil|pack)\b": "takes minutes or hours",
     r"^(\w+=\S+ )?(time |python benchmarks/)": "measures for minutes",
     r"\bruns/": "needs a model that such a command makes",
     r"data get pku": "downloads",

@@ -83,7 +83,7 @@ class DataConfig:
         "spans", choices=("spans", "words")
     )  # words: a segmenter whose words have the corpus's labels
     encoding: str = _setting("auto", "encoding")  # of these files; auto finds UTF-8, UTF-16, GB18030 and Big5
-    more: str = ""  # further sentences to train on, such as those of `hanlattice vote`; never used as dev
+    more: str = ""  # further sentences to train on, such as those of `hanlattice distil`; never used as dev
     holdout: float = _setting(0.0, "half")  # the share of train that serves as dev when there is no dev file
     holdout_from: str = _setting("all", choices=("all", "end"))  # evenly spread, or the last sentences
     limit: int = _setting(0, "count")  # use only the first sentences of train; 0 is all

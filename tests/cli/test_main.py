@@ -17,7 +17,7 @@ USAGE = [
     (["tga", "x"], "No such command 'tga'"),
     (["tag"], "Missing argument"),
     (["pack", "x"], "Missing option '--out'"),
-    (["vote", "x", "-o", "y"], "Missing option '--model'"),
+    (["distil", "x", "-o", "y"], "Missing option '--model'"),
     (["tag", "--nothing", "x"], "No such option: --nothing"),
     (["tag", "-m", "m", "--format", "xml", "x"], "Invalid value for '--format'"),
     (["tag", "-m", "m", "--batch-size", "0", "x"], "Invalid value for '--batch-size'"),

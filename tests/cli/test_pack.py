@@ -1,4 +1,4 @@
-"""`hanlattice pack` and `hanlattice vote`, from the command line."""
+"""`hanlattice pack` and `hanlattice distil`, from the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from hanlattice import models as shipped
 from hanlattice.training.pack import OF_ANOTHER
 from tests.cli.command import hanlattice
-from tests.made import sentences
+from tests.made import made_tree, sentences, write_toml
 
 TEXT = "王小明在青石镇工作。"
 
@@ -76,27 +76,29 @@ def test_what_is_wrong_with_packing_is_one_line(lattice_folder, char_folder, tmp
     assert not out.exists()
 
 
-def test_votes_are_a_corpus_to_train_on(lattice_folder, char_folder, made, tmp_path):
+def test_what_teachers_find_is_a_corpus_to_train_on(lattice_folder, char_folder, made, tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(sentence.text for sentence in sentences(30, 2)) + "\n", "utf-8")
-    out = tmp_path / "silver.jsonl"
+    out = tmp_path / "taught.jsonl"
     models = ("-m", lattice_folder, "-m", char_folder)
-    outcome = hanlattice("vote", tmp_path / "a.txt", *models, "-o", out, "--characters", "100")
+    outcome = hanlattice("distil", tmp_path / "a.txt", *models, "-o", out, "--characters", "100")
     assert (outcome.code, outcome.out) == (0, b"")
     records = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     characters, spans = (sum(len(record[key]) for record in records) for key in ("text", "spans"))
     assert 100 <= characters < 120
-    assert f"{out}: {len(records)} sentences, {characters} characters, {spans} spans; in " in outcome.err
+    doubts = sum(len(record.get("doubts", ())) for record in records)
+    assert f"{out}: {len(records)} sentences, {characters} characters, {spans} spans; {doubts} " in outcome.err
     assert hanlattice("evaluate", lattice_folder, out).code == 0
+    config = write_toml(tmp_path / "student.toml", made_tree(made, data__more=str(out), train__epochs=1))
+    assert hanlattice("train", config, "-o", tmp_path / "student").code == 0
 
 
-def test_what_is_wrong_with_a_vote_is_one_line(lattice_folder, char_folder, tmp_path):
+def test_what_is_wrong_with_teachers_is_one_line(lattice_folder, char_folder, tmp_path):
     (tmp_path / "a.txt").write_text(TEXT, "utf-8")
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\xfa")
     out, two = tmp_path / "out.jsonl", ("-m", lattice_folder, "-m", char_folder)
-    hanlattice("vote", tmp_path / "a.txt", "-m", char_folder, "-o", out).refused("a vote needs two models or more")
-    hanlattice("vote", tmp_path / "b.txt", *two, "-o", out).refused("b.txt", "no such file")
-    hanlattice("vote", tmp_path / "bad.txt", *two, "-o", out).refused("bad.txt:1")
+    hanlattice("distil", tmp_path / "b.txt", *two, "-o", out).refused("b.txt", "no such file")
+    hanlattice("distil", tmp_path / "bad.txt", *two, "-o", out).refused("bad.txt:1")
     apart = ("--apart", tmp_path / "no.bmes")
-    hanlattice("vote", tmp_path / "a.txt", *two, "-o", out, *apart).refused("no.bmes", "no such file")
-    hanlattice("vote", tmp_path / "a.txt", *two, "-o", out, "--device", "gpu").refused("no device is called 'gpu'")
+    hanlattice("distil", tmp_path / "a.txt", *two, "-o", out, *apart).refused("no.bmes", "no such file")
+    hanlattice("distil", tmp_path / "a.txt", *two, "-o", out, "--device", "gpu").refused("no device is called 'gpu'")
     assert not out.exists()

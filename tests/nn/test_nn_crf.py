@@ -245,3 +245,46 @@ def test_gaps_of_which_nothing_is_known_change_nothing(scheme: str) -> None:
     module = trained(scheme)
     emissions, _ = draw(module, 2, 5, 1)
     assert torch.equal(constrain(module, emissions, torch.full((2, 5), FREE)), emissions)
+
+
+# ---- teachers
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_teacher_that_is_sure_is_a_gold_tagging(scheme: str) -> None:
+    module = trained(scheme)
+    emissions, lengths = draw(module, 5, 7, 1)
+    tags = module.decode(emissions + 5 * torch.randn_like(emissions), lengths)
+    there = torch.arange(7) < lengths[:, None]
+    shares = torch.nn.functional.one_hot(tags, len(module.tags)).double() * there[..., None]
+    torch.testing.assert_close(module.taught_loss(emissions, shares, lengths), module.loss(emissions, tags, lengths))
+
+
+@pytest.mark.parametrize("scheme", ["BMES", "BIOES"])
+def test_what_is_learnt_of_a_teacher_is_the_cross_entropy_of_all_taggings(scheme: str) -> None:
+    teacher, module = CRF(tag_set("X", scheme), scheme).double(), trained(scheme, "X")
+    (taught, lengths), (emissions, _) = draw(teacher, 4, 4, 2), draw(module, 4, 4, 3)
+    shares = teacher.marginals(taught, lengths)
+    found = module.taught_loss(emissions, shares, lengths)
+    for at, length in enumerate(lengths.tolist()):
+        legal = [
+            way
+            for way in product(range(len(module.tags)), repeat=length)
+            if is_legal([module.tags[k] for k in way], scheme)
+        ]
+        ways, size = torch.tensor(legal), torch.full((len(legal),), length)
+        many = (emissions[at, :length].expand(len(legal), -1, -1), ways, size)
+        of_teacher = log_likelihood(taught[at, :length].expand(len(legal), -1, -1), ways, size, teacher.scores)
+        expected = -(of_teacher.exp() * log_likelihood(*many, module.scores)).sum()
+        torch.testing.assert_close(found[at], expected)
+
+
+def test_the_gradient_of_what_is_learnt_of_a_teacher() -> None:
+    module = trained("BMES", "X")
+    emissions, lengths = draw(module, 3, 4, 5)
+    shares = CRF(module.tags, "BMES").double().marginals(torch.randn_like(emissions), lengths)
+    wanted = [emissions.requires_grad_(), module.start, module.transitions, module.end]
+    assert torch.autograd.gradcheck(lambda *_: module.taught_loss(emissions, shares, lengths), wanted)
+    own = module.marginals(emissions, lengths)
+    (gradient,) = torch.autograd.grad(module.taught_loss(emissions, own, lengths).sum(), emissions)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-9, rtol=0)  # nothing left to learn

@@ -48,6 +48,7 @@ class Batch:
     segments: Segments | None = None  # the words that cover the sentences, for a word model
     counts: Values | None = None  # [B]: how many these are
     share: Share | None = None  # of which larger batch this is a part
+    shares: Values | None = None  # [B, T, K]: of the tags of each character, where teachers were not sure of some
 
     def __post_init__(self) -> None:
         B, T = self.chars.shape
@@ -59,7 +60,10 @@ class Batch:
         units = (B, T if self.segments is None else int(self.segments.counts.max(initial=0)))
         if self.tags is not None and tuple(self.tags.shape) != units:
             raise ValueError(f"tags must be {units}, not {tuple(self.tags.shape)}")
-        for name, other in (("symbols", self.symbols), ("states", self.states), *self.extra_ids.items()):
+        for name, other in (
+            *(("symbols", self.symbols), ("states", self.states), ("shares", self.shares)),
+            *self.extra_ids.items(),
+        ):
             if other is not None and tuple(other.shape[:2]) != (B, T):
                 raise ValueError(f"{name} must begin with {(B, T)}, not {tuple(other.shape)}")
 
@@ -92,6 +96,16 @@ class Words(NamedTuple):
     word: Ints  # [W]
 
 
+class Doubts(NamedTuple):
+    """The shares of tags at characters of which teachers were not sure, sentence by sentence."""
+
+    counts: Ints  # [S]
+    place: Ints  # [D]: in the sentence
+    tag: Ints  # [D]
+    share: npt.NDArray[np.float32]  # [D]
+    tags: int  # how many tags there are
+
+
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Many sentences as numbers, one after the other. Tags are of characters; with `segments`, of words."""
@@ -106,6 +120,7 @@ class Examples:
     segments: Words | None = None  # for a word model
     rulings: Rulings | None = None  # what a user's dictionary says of spans
     offsets: Ints | None = None  # [N]: the position of each character in its text, if white space was removed
+    doubts: Doubts | None = None  # what is learnt in place of some of the tags
 
     def __post_init__(self) -> None:
         counts, *words = self.matches
@@ -138,6 +153,11 @@ class Examples:
     def first_match(self) -> Ints:
         """[S]: where each sentence's matches begin."""
         return first_places(self.matches.counts)
+
+    @cached_property
+    def first_doubt(self) -> Ints:
+        """[S]: where each sentence's doubts begin."""
+        return first_places(np.empty(0, dtype=np.int64) if self.doubts is None else self.doubts.counts)
 
     @cached_property
     def first_unit(self) -> Ints:
@@ -193,19 +213,34 @@ class Examples:
         here, there = self.first[at][row] + column, row * T + column
         lattice = Lattice.trusted(lengths, sentence, *(array[found] for array in self.matches[1:]))
         segments = self._segments(at)
+        tags = None if self.tags is None else self._tags(at, T)
         return Batch(
             chars=_padded(self.chars[here], there, B, T),
             lengths=self.lengths[at],
             lattice=lattice,
             words=self.matches.word[found] if segments is None else segments.word.copy(),
-            tags=None if self.tags is None else self._tags(at, T),
+            tags=tags,
             symbols=None if self.symbols is None else _padded(self.symbols[here], there, B, T),
             states=None if self.states is None else _padded(self.states[here], there, B, T),
             extra_ids={name: _padded(numbers[here], there, B, T) for name, numbers in self.extra_ids.items()},
             segments=segments,
             counts=None if segments is None else segments.counts.copy(),
             share=share,
+            shares=None if self.doubts is None or tags is None else self._shares(self.doubts, at, tags),
         )
+
+    def _shares(self, doubts: Doubts, at: Ints, tags: Ints) -> npt.NDArray[np.float32]:
+        """[B, T, K]: 1 for the tag of each character, and where there are doubts, these."""
+        B, T = tags.shape
+        shares = np.zeros((B, T, doubts.tags), dtype=np.float32)
+        row, column = cells(self.lengths[at])
+        shares[row, column, tags[row, column]] = 1.0
+        row, nth = cells(doubts.counts[at])
+        found = self.first_doubt[at][row] + nth
+        place = doubts.place[found]
+        shares[row, place] = 0.0
+        shares[row, place, doubts.tag[found]] = doubts.share[found]
+        return shares
 
     def _share(self, at: Ints, rows: Ints, sentence: Ints) -> Share:
         """Of these sentences those at `rows`; if these are none, the first. `sentence` is that of each lattice word."""

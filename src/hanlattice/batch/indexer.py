@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.batch.batch import Examples, Words
+from hanlattice.batch.batch import Doubts, Examples, Words
 from hanlattice.errors import InputError
 from hanlattice.text.boundaries import (
     CUT,
@@ -114,7 +114,30 @@ class Indexer:
         elif plain.offsets is not None:
             pairs = zip(sentences, spans, strict=True)
             of_units = [spans_without_space(sentence.text, row)[1] for sentence, row in pairs]
-        return replace(plain, tags=self.tag_ids.tags(of_units, plain.units))
+        return replace(plain, tags=self.tag_ids.tags(of_units, plain.units), doubts=self._doubts(sentences, plain))
+
+    def _doubts(self, sentences: Sequence[Sentence], plain: Examples) -> Doubts | None:
+        """The doubts of a corpus; None if it has none."""
+        rows = [(at, *doubt) for at, sentence in enumerate(sentences) for doubt in sentence.doubts]
+        if not rows:
+            return None
+        if plain.segments is not None:
+            raise InputError(
+                "a model of words has no tags of characters, and cannot learn from teachers that were unsure"
+            )
+        text, place, named, shares = zip(*rows, strict=True)
+        numbers = {tag: at for at, tag in enumerate(self.tags)}
+        if new := sorted(set(named) - set(numbers)):
+            raise InputError(
+                f"the teachers had tags that this model has not: {', '.join(new)}; it has {', '.join(self.tags)}"
+            )
+        sentence, at = np.array(text, dtype=np.int64), np.array(place, dtype=np.int64)
+        if plain.offsets is not None:  # as places among the characters that are read
+            wide = np.repeat(np.arange(len(plain)), plain.lengths) << 32
+            at = np.searchsorted(wide + plain.offsets, (sentence << 32) + at) - plain.first[sentence]
+        share = np.array(shares, dtype=np.float32)
+        tag = np.array([numbers[name] for name in named], dtype=np.int64)
+        return Doubts(np.bincount(sentence, minlength=len(sentences)), at, tag, share, len(self.tags))
 
     def _covering(self, sentence: Sentence, number: int) -> Sequence[Span]:
         """The words of a sentence in its text without white space, which they must cover.

@@ -22,7 +22,7 @@ def moved(batch: Batch, device: torch.device | str) -> Batch:
     whole = {name: _tensor(ids) for name, ids in (*named.items(), *batch.extra_ids.items()) if ids is not None}
     if batch.share is not None:
         whole |= {"rows": _tensor(batch.share.rows), "word_rows": _tensor(batch.share.word_rows)}
-    states = None if batch.states is None else _tensor(batch.states)
+    floats = {name: _tensor(values) for name in ("states", "shares") if (values := getattr(batch, name)) is not None}
     if there.type == "cuda" and whole["chars"].is_cpu:
         tensors: dict[str, Any] = dict(zip(whole, move(list(whole.values()), there), strict=True))
         here = tensors["chars"].device  # which, unlike `there`, always has a number
@@ -30,13 +30,12 @@ def moved(batch: Batch, device: torch.device | str) -> Batch:
             prepare(batch.lattice, here)
         else:
             packing.prepare(batch.segments, here)
-        states = None if states is None else states.pin_memory().to(there, non_blocking=True)
+        tensors |= {name: tensor.pin_memory().to(there, non_blocking=True) for name, tensor in floats.items()}
     else:
-        tensors = {name: tensor.to(there) for name, tensor in whole.items()}
-        states = None if states is None else states.to(there)
+        tensors = {name: tensor.to(there) for name, tensor in (whole | floats).items()}
     extra_ids = {name: tensors.pop(name) for name in batch.extra_ids}
     share = batch.share and batch.share._replace(rows=tensors.pop("rows"), word_rows=tensors.pop("word_rows"))
-    return replace(batch, share=share, states=states, extra_ids=extra_ids, **tensors)
+    return replace(batch, share=share, extra_ids=extra_ids, **tensors)
 
 
 def _tensor(values: Any) -> Tensor:

@@ -24,7 +24,7 @@ from hanlattice.text.display import visible
 GROUPS = ("corpus", "data", "pretrain", "vectors", "lm")
 VERBS = (
     *("tag", "segment", "analyse", "explain", "serve"),
-    *("init", "train", "evaluate", "calibrate", "info", "pack", "vote"),
+    *("init", "train", "evaluate", "calibrate", "info", "pack", "distil"),
     *("gazetteer", "bench", "compare", "mistakes", "score"),
 )
 

@@ -3,6 +3,8 @@
 {"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
 
 Where the words are known, "words" lists them in the same way; they cover the text, and a label is a part of speech.
+Where teachers were not sure (`hanlattice distil`), "doubts" lists characters with the shares of their tags:
+[[3, {"B-LOC": 0.6, "M-LOC": 0.4}]].
 
 The exports of doccano are read as well: "label" or "labels" with a list [start, end, label] a span, or "entities" with
 "start_offset" and "end_offset"; older ones call the text "data".
@@ -14,13 +16,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
-from hanlattice.text.sentence import Corpus, Sentence, check_words, cover_space
+from hanlattice.text.sentence import Corpus, Doubt, Sentence, check_words, cover_space
 from hanlattice.text.spans import WORD, Span
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -50,14 +52,19 @@ def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
     """Write one line a sentence; the file is written atomically."""
     with writing(path) as file:
         for sentence in sentences:
-            file.write(to_json_line(sentence.text, sentence.spans or (), sentence.words) + "\n")
+            file.write(to_json_line(sentence.text, sentence.spans or (), sentence.words, sentence.doubts) + "\n")
 
 
-def to_json_line(text: str, spans: Iterable[Span], words: Iterable[Span] | None = None) -> str:
+def to_json_line(
+    text: str, spans: Iterable[Span], words: Iterable[Span] | None = None, doubts: Iterable[Doubt] = ()
+) -> str:
     """One line without its end, as `to_json` writes it."""
     record: dict[str, Any] = {"text": text, "spans": span_records(text, spans)}
     if words is not None:
         record["words"] = [{"start": word.start, "end": word.end, "label": word.label} for word in words]
+    groups = groupby(doubts, key=lambda doubt: doubt.place)
+    if shares := [[place, {doubt.tag: doubt.share for doubt in group}] for place, group in groups]:
+        record["doubts"] = shares
     return to_json(record)
 
 
@@ -89,10 +96,11 @@ def from_json_line(line: str) -> Sentence:
     items = record.get(name)
     if not isinstance(items, list):
         raise InputError('expected a list "spans", or doccano\'s "label" or "entities" (empty when the text has none)')
-    return make_sentence(text, items if name == "spans" else [*map(_by_name, items)], record.get("words"))
+    items = items if name == "spans" else [*map(_by_name, items)]
+    return make_sentence(text, items, record.get("words"), record.get("doubts", []))
 
 
-def make_sentence(text: str, items: Sequence[Any], words: Any = None) -> Sentence:
+def make_sentence(text: str, items: Sequence[Any], words: Any = None, doubts: Any = ()) -> Sentence:
     """The Sentence of a text and of spans as JSON has them; those that overlap or lie outside it are an InputError."""
     spans = sorted(_span(item, text) for item in items)
     for left, right in pairwise(spans):
@@ -100,7 +108,24 @@ def make_sentence(text: str, items: Sequence[Any], words: Any = None) -> Sentenc
             raise InputError(f"the span {_name(left)} comes twice")
         if right.start < left.end:
             raise InputError(f"the spans {_name(left)} and {_name(right)} overlap, and a character has one label")
-    return Sentence(text, tuple(spans), _words(words, text))
+    known = tuple(spans), _words(words, text), _doubts(doubts)
+    try:
+        return Sentence(text, *known)
+    except ValueError as error:
+        raise InputError(f'"doubts": {error}') from None
+
+
+def _doubts(items: Any) -> tuple[Doubt, ...]:
+    """The doubts of the line, whose types are checked here, and the rest by `Sentence`."""
+    try:
+        found = [Doubt(place, tag, share) for place, shares in items for tag, share in shares.items()]
+    except (AttributeError, TypeError, ValueError):
+        found = [Doubt(-1, "", -1)]
+    if all(type(place) is int and place >= 0 and type(share) in (int, float) for place, _, share in found):
+        return tuple(found)
+    raise InputError(
+        '"doubts" must be a list of characters with the shares of their tags: [[3, {"O": 0.6, "S-LOC": 0.4}]]'
+    )
 
 
 def _by_name(item: Any) -> Any:

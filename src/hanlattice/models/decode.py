@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.batch import Examples, Indexer
+from hanlattice.batch.batch import first_places
 from hanlattice.batch.buckets import decoding_batches
 from hanlattice.models import Bar
+from hanlattice.runtime.crf import on_host
 from hanlattice.runtime.labelled import LabelledCRF, with_rulings
 from hanlattice.runtime.span_search import Candidates, best_spans, candidates, decoded_span_scores
 from hanlattice.runtime.tagger import ArrayTagger
-from hanlattice.text.lattice import Ints
+from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.rules import Rulings
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans, TagIds
@@ -91,6 +93,16 @@ def find_spans(
     """
     parts = [each.read(scores) for each in running(tagger, indexer, examples, trust, bar)]
     return _in_order(parts, examples)
+
+
+def tag_probabilities(tagger: AnyTagger, indexer: Indexer, examples: Examples) -> npt.NDArray[np.float64]:
+    """[N, K]: of each tag at each unit, sentence by sentence."""
+    found = np.zeros((int(examples.units.sum()), len(indexer.tags)))
+    first = first_places(examples.units)
+    for batch in running(tagger, indexer, examples, 0.0, bar=0.0):
+        sentence, nth = cells(batch.units)
+        found[first[batch.places][sentence] + nth] = batch.probabilities()[sentence, nth]
+    return found
 
 
 def find_candidates(
@@ -206,6 +218,10 @@ class Running:
     def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Any]:
         """The n most probable spans of each sentence, in the same form."""
         return self._flat(candidates(self.crf, self.emissions, self.there, n, min_score))
+
+    def probabilities(self) -> npt.NDArray[np.float64]:
+        """[B, T, K]: of each tag."""
+        return cast("npt.NDArray[np.float64]", on_host(self.crf.marginals(self.emissions, self.there)))
 
     def tracked(self) -> dict[tuple[int, Span], float]:
         """The probabilities of spans that begin where a word of the user's dictionary does, by place in the batch."""

@@ -154,6 +154,8 @@ class Tagger(nn.Module):
         batch = self._here(batch)
         if batch.tags is None:
             raise ValueError("a loss needs gold tags, and this batch has none")
+        if batch.shares is not None:
+            return self.crf.taught_loss(self.emissions(batch), batch.shares, batch.units)
         return self.crf.loss(self.emissions(batch), batch.tags, batch.units)
 
     @torch.no_grad()

@@ -50,6 +50,23 @@ class CRF(nn.Module, runtime.TagRules):
         likelihood: Tensor = crf.log_likelihood(emissions, tags, lengths, self.scores)
         return -likelihood
 
+    def taught_loss(self, emissions: Tensor, shares: Tensor, lengths: Tensor) -> Tensor:
+        """[B]: the cross entropy with a teacher, the probabilities of whose tags are `shares` [B, T, K].
+
+        Of the tags that may follow a tag, each follows it in proportion to its share, as in a teacher without scores of
+        its own for that. Where the teacher is sure, this is `loss`.
+        """
+        start, between, end = (
+            allowed.to(shares.dtype) for allowed in (self.allowed_start, self.allowed_between, self.allowed_end)
+        )
+        left, right = shares[:, :-1], shares[:, 1:]
+        may_follow = (right @ between.T).clamp(min=torch.finfo(shares.dtype).tiny)
+        last = shares[torch.arange(len(shares), device=shares.device), lengths - 1]
+        expected = (shares * emissions).sum((1, 2)) + shares[:, 0] @ (start * self.start) + last @ (end * self.end)
+        expected = expected + (left / may_follow * (right @ (between * self.transitions).T)).sum((1, 2))
+        total: Tensor = crf.log_partition(emissions, lengths, self.scores)
+        return total - expected
+
     @torch.no_grad()
     def decode(self, emissions: Tensor, lengths: Tensor) -> Tensor:
         """[B, T]: the best tags, 0 beyond the lengths."""

@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.spans import WORD, Span
 
 
+class Doubt(NamedTuple):
+    """The share of a tag at a character of which the teachers of a model were not sure."""
+
+    place: int
+    tag: str
+    share: float
+
+
 @dataclass(frozen=True)
 class Sentence:
-    """`words` are the gold segmentation: they cover the text, and a label is a part of speech, or WORD."""
+    """`words` are the gold segmentation: they cover the text, and a label is a part of speech, or WORD.
+
+    Where there are `doubts` about a character, they are learnt in place of its tag in `spans`; they add up to 1.
+    """
 
     text: str
     spans: tuple[Span, ...] | None = None
     words: tuple[Span, ...] | None = None
+    doubts: tuple[Doubt, ...] = ()
 
     def __post_init__(self) -> None:
         if self.spans is not None:
@@ -26,6 +39,9 @@ class Sentence:
         if self.words is not None:
             object.__setattr__(self, "words", tuple(sorted(self.words)))
             check_words(self.words, len(self.text))
+        if self.doubts:
+            object.__setattr__(self, "doubts", tuple(sorted(self.doubts)))
+            _check_doubts(self.doubts, self.text)
 
     def __len__(self) -> int:
         return len(self.text)
@@ -48,6 +64,15 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
     for left, right in pairwise(spans):
         if right.start < left.end:
             raise ValueError(f"spans overlap: [{left.start}, {left.end}) and [{right.start}, {right.end})")
+
+
+def _check_doubts(doubts: Sequence[Doubt], text: str) -> None:
+    for place, group in groupby(doubts, key=lambda doubt: doubt.place):
+        shares = {doubt.tag: doubt.share for doubt in group}
+        if not 0 <= place < len(text) or text[place].isspace():
+            raise ValueError(f"there can be no doubt about character {place} of {len(text)}, or it is white space")
+        if min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 0.01:
+            raise ValueError(f"the shares of tags at character {place} must be above 0 and add up to 1: {shares}")
 
 
 def check_words(words: Sequence[Span], length: int) -> None:

@@ -1,4 +1,4 @@
-"""`hanlattice vote`: raw text, labelled by the majority of several models."""
+"""`hanlattice distil`: raw text, tagged by teachers, for a student to learn from."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hanlattice.files import shown
 from hanlattice.text.display import counted, visible
 
 
-def vote(
+def distil(
     files: Annotated[list[str], typer.Argument(help="Raw text (plain, gz or xz), a paragraph a line, or a corpus.")],
-    models: Annotated[list[str], typer.Option("--model", "-m", help="A model that votes; give two or more.")],
+    models: Annotated[list[str], typer.Option("--model", "-m", help="A teacher; give one or more.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The JSONL file to write, for data.more.")],
     apart: Annotated[
         list[str] | None,
@@ -26,23 +26,27 @@ def vote(
     ] = None,
     characters: Annotated[int, typer.Option(min=0, help="Draw so many from each file, at random; 0 is all.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of that draw.")] = 1,
+    hard: Annotated[
+        bool, typer.Option("--hard", help="Write what the teachers find, and not how sure they are.")
+    ] = False,
     encoding: Encoding = "auto",
     device: Device = "cpu",
 ) -> None:
-    """Label raw text with the spans that more than half of several models find, to train one model on."""
-    from hanlattice.pretrain.vote import VoteText
-    from hanlattice.pretrain.vote import vote as run
+    """Tag raw text with one or more teachers, whose doubts are kept, to train a student on."""
+    from hanlattice.pretrain.distil import Unlabelled
+    from hanlattice.pretrain.distil import distil as run
 
     folders = [find_named(model) for model in models]
     console = make_console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("models", total=len(models))
+        task = progress.add_task("sentences")
 
         def listen(event: dict[str, Any]) -> None:
-            progress.update(task, completed=event["number"] - 1 + event["done"] / event["size"])
+            progress.update(task, completed=event["done"], total=event["size"])
 
-        result = run(folders, VoteText(tuple(files), tuple(apart or ()), characters, seed), out, device, listen)
+        text = Unlabelled(tuple(files), tuple(apart or ()), characters, seed)
+        result = run(folders, text, out, device, hard, listen)
     console.print(
         f"{visible(shown(out))}: {counted(result.sentences, 'sentence')}, {counted(result.characters, 'character')}, "
-        f"{counted(result.spans, 'span')}; in {counted(result.agreed, 'sentence')} all models find the same"
+        f"{counted(result.spans, 'span')}; {counted(result.doubted, 'character')} in doubt"
     )

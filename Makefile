@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test test-ray check style sanitize fuzz bench docs wheels clean
+.PHONY: demo train-demo test test-ray check style sanitize fuzz soak bench docs wheels clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -43,6 +43,9 @@ sanitize: .venv/test-installed  ## the tests of the C code with AddressSanitizer
 SECONDS ?= 60
 fuzz: .venv/test-installed  ## every backend against the reference, every door against the library, for so many SECONDS
 	PYTHONPATH=src $(BIN)/python -m tests.fuzz $(SECONDS)
+
+soak: .venv/test-installed  ## models shared by 16 threads, an event loop and processes, while words come and go, for so many SECONDS
+	PYTHONPATH=src $(BIN)/python -m tests.soak $(SECONDS)
 
 bench: .venv/train-installed .venv/plot-installed  ## correctness first, then rates as ratios in one run
 	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg

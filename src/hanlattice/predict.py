@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -262,6 +263,16 @@ class Predictor:
 
 _loading = threading.Lock()
 _load_once = cache(load)
+
+
+def _forget() -> None:
+    """In a forked child nobody is loading any more."""
+    global _loading
+    _loading = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def bundled(name: str) -> Predictor:

@@ -118,6 +118,7 @@ class Examples:
     states: npt.NDArray[np.float16] | None = None  # [N, S]: states of the language model, if cached
     extra_ids: Mapping[str, Ints] = field(default_factory=dict)  # [N] each: further ids of the characters
     segments: Words | None = None  # for a word model
+    own: Ints | None = None  # the ids of the user's own words among the matches
     rulings: Rulings | None = None  # what a user's dictionary says of spans
     offsets: Ints | None = None  # [N]: the position of each character in its text, if white space was removed
     doubts: Doubts | None = None  # what is learnt in place of some of the tags

@@ -25,7 +25,7 @@ from hanlattice.text.boundaries import (
 from hanlattice.text.lattice import Ints, Lattice, cells
 from hanlattice.text.lexicon import Lexicon, merged_matches
 from hanlattice.text.matcher import Matches
-from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits
+from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.pieces import Pieces
 from hanlattice.text.rules import CUT_BEFORE, Rulings
 from hanlattice.text.segmenter import Cuts, Segmenter
@@ -47,6 +47,13 @@ def apart(places: Places) -> Places:
     """The spans without those that overlap a longer one, or an equally long one further left."""
     kept = which_are_apart(places)
     return Places(*(array[kept] for array in places))
+
+
+def chosen(lattice: Lattice, own: Ints | None) -> Places | None:
+    """The places of the user's own words in a batch, given by their ids, if any. Of two that overlap, the longer."""
+    if own is None or not (here := np.isin(lattice.word, own)).any():
+        return None
+    return apart(Places(lattice.sentence[here], lattice.start[here], lattice.end[here]))
 
 
 def which_are_apart(places: Places) -> list[int]:
@@ -174,26 +181,44 @@ class Indexer:
             extra[PIECES] = self.pieces(plain, lengths, solid.offsets)
         if cuts is not None and self.words is None:
             extra |= self._softwords(cuts)
-        folded = "" if self.lexicon is None else fold_code_points(codes)
-        matches = self._matches(folded, lengths)
         if solid.gaps is not None:
             extra[JOINTS] = solid.gaps
-            matches = within_cuts(matches, lengths, solid.gaps)
-        if (own := self._is_own(matches.word)).any():
-            stays = np.ones(len(own), dtype=bool)
-            stays[own] = cuts_nothing(given, matches.where(own), lengths, solid.offsets)
-            matches = matches.where(stays)
+        matches, own, rulings = self._known(given, codes, lengths, solid)
         return Examples(
             lengths,
             self._char_ids(plain).astype(np.int64),
             matches,
             tags=None,
+            own=own,
             symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
             extra_ids=extra,
             segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
             offsets=solid.offsets,
-            rulings=self._rulings(given, folded, lengths, solid),
+            rulings=rulings,
         )
+
+    def _known(
+        self, given: Sequence[str], codes: Codes, lengths: Ints, solid: Unspaced
+    ) -> tuple[Matches, Ints | None, Rulings | None]:
+        """The lexicon's words in texts, which of them are the user's own, and what it says of them, at one moment."""
+        if self.lexicon is None:
+            nothing = np.empty(0, dtype=np.int64)
+            return Matches(np.zeros_like(lengths), nothing, nothing, nothing), None, None
+        lexicon, folded = self.lexicon, fold_code_points(codes)
+
+        def read() -> tuple[Matches, Ints | None, Rulings | None]:
+            matches = self._matches(lexicon, folded, lengths)
+            if solid.gaps is not None:
+                matches = within_cuts(matches, lengths, solid.gaps)
+            own = self._is_own(lexicon, matches.word)
+            ids = np.unique(matches.word[own]) if own.any() else None
+            if ids is not None:
+                stays = np.ones(len(own), dtype=bool)
+                stays[own] = cuts_nothing(given, matches.where(own), lengths, solid.offsets)
+                matches = matches.where(stays)
+            return matches, ids, self._rulings(lexicon, given, folded, lengths, solid)
+
+        return lexicon.steadily(read)
 
     def _solid(self, texts: Sequence[str]) -> Unspaced:
         """What is read of texts. Of a model of words all, since its segmenter has white space for a word."""
@@ -201,22 +226,21 @@ class Indexer:
             return Unspaced(texts, None, None)
         return without_space(texts) if self.cuts else names_without_space(texts)
 
-    def _matches(self, folded: str, lengths: Ints) -> Matches:
+    def _matches(self, lexicon: Lexicon, folded: str, lengths: Ints) -> Matches:
         """Those of the lexicon and of the subwords."""
-        if self.lexicon is None:
-            nothing = np.empty(0, dtype=np.int64)
-            return Matches(np.zeros_like(lengths), nothing, nothing, nothing)
-        words = self.lexicon.match_joined(folded, lengths)
+        words = lexicon.match_joined(folded, lengths)
         if self.subwords is None:
             return words
         words = words._replace(word=words.word + len(self.subwords))
         return merged_matches(self.subwords.match_joined(folded, lengths), words)
 
-    def _rulings(self, given: Sequence[str], folded: str, lengths: Ints, solid: Unspaced) -> Rulings | None:
+    def _rulings(
+        self, lexicon: Lexicon, given: Sequence[str], folded: str, lengths: Ints, solid: Unspaced
+    ) -> Rulings | None:
         """What the user's dictionary says of spans in texts; None if nothing. No Latin word or number is cut by it."""
-        if self.lexicon is None or not self.lexicon.rules:
+        if not lexicon.rules:
             return None
-        rules, found = self.lexicon.match_rules(folded, lengths)
+        rules, found = lexicon.match_rules(folded, lengths)
         if solid.gaps is not None:
             found = within_cuts(found, lengths, solid.gaps)
         found = found.where(cuts_nothing(given, found, lengths, solid.offsets))
@@ -244,18 +268,11 @@ class Indexer:
         """How many different words and subwords a lattice can have: their ids are below it."""
         return sum(lexicon.size for lexicon in (self.lexicon, self.subwords) if lexicon is not None)
 
-    def chosen(self, lattice: Lattice) -> Places | None:
-        """The places of the user's own words in a batch, if any. Of two that overlap, the longer."""
-        if self.lexicon is None:
-            return None
-        own = self._is_own(lattice.word)
-        return apart(Places(lattice.sentence[own], lattice.start[own], lattice.end[own])) if own.any() else None
-
-    def _is_own(self, words: Ints) -> npt.NDArray[np.bool_]:
+    def _is_own(self, lexicon: Lexicon, words: Ints) -> npt.NDArray[np.bool_]:
         """Whether each of a lattice's words is one of the user's."""
         first = 0 if self.subwords is None else len(self.subwords)
         own: npt.NDArray[np.bool_] = words >= first
-        own[own] = False if self.lexicon is None else self.lexicon.is_chosen(words[own] - first)
+        own[own] = lexicon.is_chosen(words[own] - first)
         return own
 
     def _softwords(self, cuts: Cuts) -> dict[str, Ints]:
@@ -336,11 +353,13 @@ def _joined(parts: Sequence[Examples]) -> Examples:
     matches = (np.concatenate(arrays) for arrays in zip(*(part.matches for part in parts), strict=True))
     symbols = [part.symbols for part in parts if part.symbols is not None]
     segments = [part.segments for part in parts if part.segments is not None]
+    own = [part.own for part in parts if part.own is not None]
     return Examples(
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.chars for part in parts]),
         Matches(*matches),
         tags=None,
+        own=np.unique(np.concatenate(own)) if own else None,
         symbols=np.concatenate(symbols) if symbols else None,
         extra_ids=_joined_extra_ids(parts),
         segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,

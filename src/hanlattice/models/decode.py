@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hanlattice.batch import Examples, Indexer
 from hanlattice.batch.batch import first_places
 from hanlattice.batch.buckets import decoding_batches
+from hanlattice.batch.indexer import chosen
 from hanlattice.models import Bar
 from hanlattice.runtime.crf import on_host
 from hanlattice.runtime.labelled import LabelledCRF, with_rulings
@@ -187,7 +188,7 @@ class Running:
         self.crf = cast(Any, tagger.crf)
         self.places, self.units, self.there = places, examples.units[places], batch.units
         self.bar = bar
-        own = indexer.chosen(batch.lattice) if trust and indexer.cuts else None
+        own = chosen(batch.lattice, examples.own) if trust and indexer.cuts else None
         self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
         self.tag_ids, self.tag_names = indexer.tag_ids, indexer.tags
         if rulings := examples.rulings_at(places):

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain, islice
 from pathlib import Path
-from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +26,16 @@ from hanlattice.files import read_text
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.dictionary import SPLIT, Entry, is_plain, read_dictionary, write_dictionary
 from hanlattice.text.display import counted
+from hanlattice.text.forks import new_lock
 from hanlattice.text.lattice import Ints
 from hanlattice.text.matcher import Matches, Occurrences, Part, Parts, TableMatcher, by_text, extend, find
 from hanlattice.text.normal import LONE_SURROGATE, code_points, fold
 from hanlattice.text.rules import Rules
 
 _FEW = 100  # lines up to which looking for each in a text is quicker than a set of all
+
+_TRIES = 3  # to read without keeping others from changing it
+Found = TypeVar("Found")
 
 LONGEST = 512  # characters of a word: by default a tagger reads no longer piece of text at once
 
@@ -83,14 +86,15 @@ class Lexicon:
             None  # called before new words are found, and when they leave
         )
         self.rules = Rules()
-        self._lock = RLock()
+        self._changes = 0
+        self._lock = new_lock()
         self.update(words)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}  # a copy has its own
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
+        vars(self).update(state, _lock=new_lock())
 
     def __repr__(self) -> str:
         return f"<Lexicon: {counted(len(self), 'word')}>"
@@ -176,6 +180,7 @@ class Lexicon:
     def _add(self, words: Iterable[str]) -> list[bool]:
         cleaned, folded = _cleaned(_stripped(words))
         with self._lock:
+            self._changes += 1
             ids, kept, added, at = self._ids, self.words, [], []
             if not kept and _are_all_new(folded):  # such as those of a model's file: nothing to look up
                 kept += cleaned
@@ -210,6 +215,7 @@ class Lexicon:
     def remove(self, word: str) -> bool:
         """Take a word out, and all that was said of it; False when it was not there."""
         with self._lock:
+            self._changes += 1
             at, was_ruled = self.id(word), self.rules.drop(_key(word))
             if at is None:
                 return was_ruled
@@ -236,6 +242,7 @@ class Lexicon:
                     self.remove(word)
                 yield
             finally:
+                self._changes += 1
                 while len(self.words) > count:
                     self.words.pop()
                     self._ids.popitem()
@@ -246,6 +253,17 @@ class Lexicon:
     def settle(self) -> None:
         """From now on words that are added, also those that are here already, are a user's own: `is_chosen`."""
         self._chosen = Marks()
+
+    def steadily(self, read: Callable[[], Found]) -> Found:
+        """What `read` returns if nobody changes the lexicon meanwhile: it is called again if somebody did."""
+        for _ in range(_TRIES):
+            with self._lock:
+                before = self._changes
+            found = read()
+            if self._changes == before:
+                return found
+        with self._lock:
+            return read()
 
     def is_chosen(self, words: Ints) -> npt.NDArray[np.bool_]:
         """Whether each of these ids is a word that was added since `settle`."""

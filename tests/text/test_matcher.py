@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text.matcher import SHORT, TableMatcher
+from hanlattice.text.matcher import SHORT, TableMatcher, _unique
 from hanlattice.text.normal import fold
 from tests.strategies import any_character
 
@@ -43,6 +43,14 @@ def test_table_equals_scan(words):
 def test_in_a_text_of_other_characters(words, text):
     table = TableMatcher(words)
     assert rows(table._walk(text)) == rows(table._sweep(text)) == scan(words, text)
+
+
+@given(st.sampled_from([9, 1 << 40, 1 << 62]).flatmap(lambda most: st.lists(st.integers(0, most), min_size=1)))
+def test_unique(numbers):
+    """Of small numbers and of such as leave no bits for their places."""
+    array = np.array(numbers, dtype=np.int64)
+    expected = np.unique(array, return_inverse=True)
+    assert [each.tolist() for each in _unique(array.copy())] == [each.tolist() for each in expected]
 
 
 def test_a_large_list_against_another_library():

@@ -195,7 +195,7 @@ def best_spans(crf: Any, emissions: Values, lengths: Values, bar: float) -> Cand
     found = found.at(np.lexsort((found.label, found.start, found.end, found.sentence)))
     sentence, start, end, _, score = found
     overlaps = (sentence[1:] == sentence[:-1]) & (start[1:] < end[:-1])
-    unsettled = np.unique(sentence[1:][overlaps])
+    unsettled = np.flatnonzero(np.bincount(sentence[1:][overlaps]))
     kept = ~np.isin(sentence, unsettled)
     for low, high in np.searchsorted(sentence, [unsettled, unsettled + 1]).T.tolist():
         kept[low:high] = _apart(start[low:high], end[low:high], score[low:high] - bar)

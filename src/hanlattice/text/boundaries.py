@@ -146,7 +146,8 @@ def _join_addresses_and_numbers(text: str, codes: Codes, kinds: npt.NDArray[np.i
     if not len(triggers):
         return
     runs = np.flatnonzero(np.diff(plain, prepend=False, append=False)).reshape(-1, 2)  # [runs, 2]: start, end
-    for start, end in runs[np.unique(np.searchsorted(runs[:, 0], triggers, "right") - 1)].tolist():
+    at = np.searchsorted(runs[:, 0], triggers, "right") - 1
+    for start, end in runs[np.flatnonzero(np.bincount(at))].tolist():  # np.unique would import numpy.ma
         _judge_run(fold(text[start:end]), gaps[start : end + 1])
 
 
@@ -267,7 +268,7 @@ def cuts_nothing(texts: Sequence[str], matches: Matches, lengths: Ints, offsets:
     """
     text = np.repeat(np.arange(len(lengths)), matches.counts)
     whole, first = np.ones(len(text), dtype=bool), np.cumsum(lengths) - lengths
-    for at in np.unique(text).tolist():
+    for at in np.flatnonzero(matches.counts).tolist():
         gaps = joints(texts[at])
         if offsets is not None:
             gaps = gaps[offsets[first[at] : first[at] + lengths[at]]]

@@ -29,7 +29,7 @@ from hanlattice.text.display import counted
 from hanlattice.text.forks import new_lock
 from hanlattice.text.lattice import Ints
 from hanlattice.text.matcher import Matches, Occurrences, Part, Parts, TableMatcher, by_text, extend, find
-from hanlattice.text.normal import LONE_SURROGATE, code_points, fold
+from hanlattice.text.normal import LONE_SURROGATE, code_points, fold, fold_codes
 from hanlattice.text.rules import Rules
 
 _FEW = 100  # lines up to which looking for each in a text is quicker than a set of all
@@ -410,11 +410,13 @@ def _characters(text: str) -> str:
 
 def _apart(text: str) -> str:
     """The lines folded, but for those that would be another line then: nothing that is folded finds these."""
-    if _is_folded(text):
+    codes = code_points(text)
+    plain = fold_codes(codes)
+    changed = np.flatnonzero(codes != plain)
+    if not len(changed):
         return text
-    codes, plain = code_points(text), code_points(fold(text)).copy()
     ends = np.append(np.flatnonzero(codes == ord("\n")), len(codes))
-    lines = np.unique(np.searchsorted(ends, np.flatnonzero(codes != plain)))
+    lines = np.flatnonzero(np.bincount(np.searchsorted(ends, changed)))
     taken = set(text.split("\n")) if len(lines) > _FEW else None
     folded = set[str]()
     for start, end in zip(np.append(0, ends + 1)[lines].tolist(), ends[lines].tolist(), strict=True):

@@ -71,18 +71,20 @@ class TableMatcher:
 
     def _build(self, codes: Codes, lengths: Ints, first: Ints) -> bool:
         """Of patterns that are so long and begin there; whether they are all different."""
-        keys, last = _levels(codes.astype(np.int64), lengths, first)
+        keys, last = _levels(codes, lengths, first)
         count = np.arange(len(lengths))
         self._end = np.full(len(keys) + 1, -1, dtype=np.int32)  # node → index of the pattern that ends there, or −1
         self._end[last] = count
         bits = max(1, (2 * len(keys)).bit_length())
         self._shift = 64 - bits
         values = self._hash(keys)
-        order = np.argsort(values)
+        self._bucket = np.zeros((1 << bits) + 1, dtype=np.int32)
+        np.cumsum(np.bincount(values, minlength=1 << bits), out=self._bucket[1:])
+        _, order = _sorted(values)
         self._keys = keys[order]
-        self._child = (order + 1).astype(np.int32)
-        self._bucket = np.append(0, np.cumsum(np.bincount(values, minlength=1 << bits))).astype(np.int32)
-        roots = keys[: np.searchsorted(keys >> _BITS, 1)]
+        order += 1
+        self._child = order.astype(np.int32)
+        roots = keys[: np.searchsorted(keys, 1 << _BITS)]
         self._first = np.zeros(sys.maxunicode + 2, dtype=np.int32)  # code point → node; the last one ends every text
         self._first[roots] = np.arange(1, len(roots) + 1)
         return bool((self._end[last] == count).all())
@@ -146,22 +148,52 @@ class TableMatcher:
         return Occurrences(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
     def _hash(self, key: Ints) -> Ints:
-        return ((key.view(np.uint64) * np.uint64(_FACTOR)) >> np.uint64(self._shift)).view(np.int64)
+        value = key.view(np.uint64) * np.uint64(_FACTOR)
+        value >>= np.uint64(self._shift)
+        return value.view(np.int64)
 
 
-def _levels(codes: Ints, lengths: Ints, first: Ints) -> tuple[Ints, Ints]:
+def _levels(codes: Codes, lengths: Ints, first: Ints) -> tuple[Ints, Ints]:
     """The key of every node of the trie from node 1 on, level by level, and the node where each pattern ends."""
     node = np.zeros(len(lengths), dtype=np.int64)
     keys, count, depth = [node[:0]], 1, 0
     going_on = np.flatnonzero(lengths)
     while going_on.size:
-        key = node[going_on] << _BITS | codes[first[going_on] + depth]
-        level, place = np.unique(key, return_inverse=True) if depth else _first_level(key)
+        key = node[going_on]
+        key <<= _BITS
+        key |= codes[first[going_on] + depth]
+        level, place = _unique(key) if depth else _first_level(key)
         keys.append(level)
         node[going_on] = count + place
         count, depth = count + len(level), depth + 1
         going_on = going_on[lengths[going_on] > depth]
     return np.concatenate(keys), node
+
+
+def _unique(keys: Ints) -> tuple[Ints, Ints]:
+    """What `np.unique` gives for one number or more, with the place of each."""
+    ordered, order = _sorted(keys)
+    new = np.append(True, ordered[1:] != ordered[:-1])
+    place = np.empty_like(order)
+    place[order] = np.cumsum(new) - 1
+    return ordered[new], place
+
+
+def _sorted(values: Ints) -> tuple[Ints, Ints]:
+    """The values, none below 0, in order, and where each stood; the array itself is changed.
+
+    `np.argsort` takes twice as long, and so would arrays in between: fresh memory is what costs when a model is loaded.
+    """
+    bits = len(values).bit_length()
+    if int(values.max(initial=0)).bit_length() + bits > 63:
+        order = np.argsort(values)
+        return values[order], order
+    values <<= bits
+    values |= np.arange(len(values))
+    values.sort()
+    order = values & ((1 << bits) - 1)
+    values >>= bits
+    return values, order
 
 
 def _first_level(codes: Ints) -> tuple[Ints, Ints]:

@@ -85,7 +85,7 @@ class CodeTable:
     def __call__(self, codes: Codes) -> npt.NDArray[np.int32]:
         values = self._known[codes]
         if values.size and values.min() < 0:
-            for code in np.unique(codes[values < 0]).tolist():
+            for code in set(codes[values < 0].tolist()):  # np.unique would import numpy.ma
                 self._known[code] = self._function(chr(code))
             values = self._known[codes]
         return values
@@ -93,11 +93,17 @@ class CodeTable:
 
 def fold_code_points(codes: Codes) -> str:
     """`fold` of a text that is given as code points."""
-    return _folded()(codes).tobytes().decode("utf-32-le")
+    return fold_codes(codes).tobytes().decode("utf-32-le")
+
+
+def fold_codes(codes: Codes) -> Codes:
+    """The same as code points."""
+    return _folded()(codes)
 
 
 @lru_cache(maxsize=1)
 def _folded() -> CodeTable:
     table = CodeTable(lambda character: ord(_fold_character(character)))
+    table.set_known(0, 0x7F, {})  # ASCII
     table.set_known(*_IDEOGRAPHS, _simplified())
     return table

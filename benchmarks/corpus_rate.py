@@ -1,6 +1,7 @@
 """What `hanlattice corpus tag` costs over the library on the same lines, and what a second process brings.
 
     python benchmarks/corpus_rate.py FILE [--characters 200000] [--model ner] [--fast] [--rounds 3] [--json OUT]
+    python benchmarks/corpus_rate.py FILE --device cuda   # only: on a GPU, file to file beside `pipe`, in one process
     python benchmarks/corpus_rate.py FILE --reading       # only: plan and rows, MB of unpacked text a CPU second
     python benchmarks/corpus_rate.py FILE --memory 600    # only: memory, for so many seconds of a file of 1 GB
 
@@ -64,6 +65,34 @@ def _measure(connection: Any, work: Callable[..., Any], arguments: tuple[Any, ..
     connection.send((time.monotonic() - began, _cpu() - before))
 
 
+def on_gpu(options: argparse.Namespace) -> dict[str, Any]:
+    """What is left of the rate of `pipe` in memory from file to file; a GPU belongs to one process."""
+    lines, size = first_lines(options)
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        path = write_lines(folder / "lines.txt", lines)
+        settings = Settings(find_model(options.model), fast=options.fast, device=options.device)
+        predictor = open_predictor(settings)
+        taken: dict[str, list[float]] = {"pipe": [], "corpus": []}
+        for at in range(options.rounds + 1):  # the first compiles, and is checked
+            began = time.monotonic()
+            library(predictor, lines)
+            taken["pipe"].append(time.monotonic() - began)
+            out = folder / f"out{at}"
+            began = time.monotonic()
+            plan = make_plan([str(path)], Path(out), settings)
+            out.mkdir()
+            worker = Worker(settings, out, plan.digest, predictor)
+            records = [worker.do(task, ignore) for task in plan.todo]
+            taken["corpus"].append(time.monotonic() - began)
+            if at == 0 and sum(record["rows"] for record in records) != len(lines):
+                raise HanlatticeError("the outputs do not have every line")
+    rates = {way: size / min(times[1:]) for way, times in taken.items()}
+    print(", ".join(f"{way} {rate:,.0f} characters/s" for way, rate in rates.items()))
+    print(f"corpus / pipe: {rates['corpus'] / rates['pipe']:.3f}")
+    return {**script.facts(), "characters": size, "rates": rates}
+
+
 def _cpu() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
@@ -90,16 +119,25 @@ def check(predictor: Any, lines: list[str], out: Path) -> None:
         raise HanlatticeError(f"{out} is not what the library finds")
 
 
-def work(options: argparse.Namespace) -> dict[str, Any]:
+def first_lines(options: argparse.Namespace) -> tuple[list[str], int]:
     lines, size = [], 0
     with Stream(options.file) as stream:
         while size < options.characters and (line := stream.readline()):
             lines.append(line.decode().removesuffix("\n"))
             size += len(lines[-1])
+    return lines, size
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def work(options: argparse.Namespace) -> dict[str, Any]:
+    lines, size = first_lines(options)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        path = folder / "lines.txt"
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        path = write_lines(folder / "lines.txt", lines)
         settings = Settings(find_model(options.model), fast=options.fast, shard_size=path.stat().st_size // SHARDS + 1)
         predictor = open_predictor(settings)
         corpus(predictor, settings, path, folder / "check", 2)
@@ -183,8 +221,10 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="ner")
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--reading", action="store_true")
     parser.add_argument("--memory", type=int, default=0, metavar="SECONDS")
     parser.add_argument("--folder", type=Path, help="where to write; else the folder for temporary files")
     options = parser.parse_args()
-    script.run(reading if options.reading else memory if options.memory else work, options)
+    chosen = reading if options.reading else memory if options.memory else work if options.device == "cpu" else on_gpu
+    script.run(chosen, options)

@@ -9,7 +9,7 @@ import typer
 from rich.progress import Progress
 
 from hanlattice.cli.console import Encoding, find_named, make_console
-from hanlattice.cli.texts import Device
+from hanlattice.cli.texts import Device, Fast
 from hanlattice.files import shown
 from hanlattice.text.display import counted, visible
 
@@ -31,6 +31,7 @@ def distil(
     ] = False,
     encoding: Encoding = "auto",
     device: Device = "cpu",
+    fast: Fast = False,
 ) -> None:
     """Tag raw text with one or more teachers, whose doubts are kept, to train a student on."""
     from hanlattice.pretrain.distil import Unlabelled
@@ -45,7 +46,7 @@ def distil(
             progress.update(task, completed=event["done"], total=event["size"])
 
         text = Unlabelled(tuple(files), tuple(apart or ()), characters, seed)
-        result = run(folders, text, out, device, hard, listen)
+        result = run(folders, text, out, device, hard, fast, listen)
     console.print(
         f"{visible(shown(out))}: {counted(result.sentences, 'sentence')}, {counted(result.characters, 'character')}, "
         f"{counted(result.spans, 'span')}; {counted(result.doubted, 'character')} in doubt"

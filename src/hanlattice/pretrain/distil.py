@@ -69,6 +69,7 @@ def distil(
     out: Path,
     device: str = "cpu",
     hard: bool = False,
+    fast: bool = False,
     listen: Listener = ignore,
 ) -> Taught:
     """Write every sentence of the text with what the teachers find in it, as JSONL.
@@ -81,10 +82,10 @@ def distil(
     read = [*map(resolve, (*text.files, *text.apart)), *(file for model in models for file in model_files(model))]
     check_output(out, read)
     with hold(parts, "distil"):
-        taggers = [load(model, device) for model in models]
+        taggers = [load(model, device, fast=fast) for model in models]
         _check_tags(taggers, models)
         lines = draw(text)
-        _check_parts(parts, [[model_version(str(model)) for model in models], *_facts(text), hard], out)
+        _check_parts(parts, [[model_version(str(model)) for model in models], *_facts(text), hard, fast], out)
         total = Taught(0, 0, 0, 0)
         for low in range(0, len(lines), BLOCK):
             part = parts / f"{low // BLOCK:06}.jsonl"

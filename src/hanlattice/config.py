@@ -44,6 +44,8 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: find_encoding(v) is not None,
         "auto, or an encoding such as gb18030 or big5",
     ),
+    "slope": (lambda v: 0.01 <= v <= 100, "from 0.01 to 100"),
+    "offset": (lambda v: -100 <= v <= 100, "from −100 to 100"),
     "segmenter": (bool, "rjieba, gold, seg or the folder of a segmentation model"),
     "seed": (lambda v: 0 <= v < 1 << 63, "from 0 to 2⁶³ − 1"),
 }

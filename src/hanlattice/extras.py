@@ -16,6 +16,7 @@ from hanlattice.errors import HanlatticeError
 __version__ = "0.1.0"  # of hanlattice
 _BROUGHT_BY = {
     "torch": "train",
+    "safetensors": "train",
     "filelock": "corpus",
     "rjieba": "segment",
     "gensim": "pretrain",

@@ -100,3 +100,46 @@ def test_the_best_set_of_spans(lattice_folder, made, tmp_path):
     assert {key: only["thresholds"][0][key] for key in report["overall"]} == report["overall"]
     both = hanlattice("calibrate", lattice_folder, file, "--decode", "0.9", "--candidates")
     both.refused("--candidates counts all spans, not only those that --decode finds")
+
+
+def test_fit_writes_curves_into_the_model_or_a_copy(lattice_folder, made, tmp_path):
+    held = tmp_path / "held.jsonl"
+    write_jsonl(held, sentences(40, 11))
+    copy = tmp_path / "copy"
+    outcome = hanlattice("calibrate", lattice_folder, held, "--fit", "--save", copy, "-o", tmp_path / "c.json")
+    assert outcome.code == 0
+    record = json.loads((tmp_path / "c.json").read_text("utf-8"))["files"]
+    assert list(record) == [f"{held}, before", f"{held}, after"]
+    before, after = record.values()
+    assert [each["count"] for each in (before, after)] == [before["count"]] * 2
+    assert after["brier"] <= before["brier"]
+    assert set(after["labels"]) == {"LOC", "PER"}
+    for raw, wanted in (((), after), (("--raw",), before)):
+        assert hanlattice("calibrate", copy, held, "-o", tmp_path / "d.json", *raw).code == 0
+        assert json.loads((tmp_path / "d.json").read_text("utf-8"))["files"][str(held)] == wanted
+    text = "王小明在青石镇工作。"
+    for options in ((), ("-f", "inline")):
+        tagged = [hanlattice("tag", "-m", each, *options, text).text for each in (lattice_folder, copy)]
+        assert (tagged[0] == tagged[1]) == bool(options)  # other scores, the same spans
+    assert "held.jsonl (" in hanlattice("info", copy).text
+    assert "- scores calibrated on held.jsonl (" in (copy / "README.md").read_text("utf-8")
+    assert "calibration" not in json.loads(hanlattice("info", lattice_folder, "--json").text)
+    again = hanlattice("calibrate", copy, held, "--fit")  # in its place, from what it was trained to
+    assert again.code == 0
+    assert json.loads(hanlattice("info", copy, "--json").text)["scores"]["calibration"]["fitted"][0]["spans"] > 0
+    assert hanlattice("calibrate", copy, held, "-o", tmp_path / "e.json").code == 0
+    assert json.loads((tmp_path / "e.json").read_text("utf-8"))["files"][str(held)] == after
+
+
+def test_what_cannot_be_fitted(lattice_folder, made, tmp_path):
+    train, few = made / "train.bmes", tmp_path / "few.jsonl"
+    write_jsonl(few, sentences(1, 11))
+    hanlattice("calibrate", lattice_folder, train, "--fit", "--save", tmp_path / "m").refused(
+        "train.bmes", "the model was trained on this text"
+    )
+    hanlattice("calibrate", lattice_folder, few, "--fit", "--save", tmp_path / "m").refused("20 or more")
+    hanlattice("calibrate", "ner", few, "--fit").refused("ner is bundled", "--save FOLDER")
+    hanlattice("calibrate", lattice_folder, few, "--fit", "--save", lattice_folder).refused("there already")
+    hanlattice("calibrate", lattice_folder, few, "--fit", "--raw").refused("leave out --candidates and --raw")
+    hanlattice("calibrate", lattice_folder, few, "--save", tmp_path / "m").refused("give both")
+    assert [each.name for each in tmp_path.iterdir()] == ["few.jsonl"]

@@ -106,7 +106,8 @@ def test_what_cannot_be_calibrated():
 def test_in_words():
     result = made([(0.9, True), (0.95, False)], 1)
     assert summary(result).startswith("2 spans: mean score 0.9250, 50.00 % right; expected calibration error 0.4250")
-    by_score, _, thresholds = tables(result)
+    by_label, by_score, _, thresholds = tables(result)
+    assert by_label.rows == (("X", "2", "0.9250", "50.00", "0.4250", "0.4562"),)
     assert by_score.rows[-1] == ("0.9 to 1", "2", "0.9250", "50.00")
     assert by_score.rows[0] == ("0 to 0.1", "0", "–", "–")
     assert thresholds.rows[0] == ("0", "50.00", "33.33", "40.00", "2", "100.00")

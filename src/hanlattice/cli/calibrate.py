@@ -23,6 +23,7 @@ from hanlattice.text.display import counted, visible
 if TYPE_CHECKING:
     from hanlattice.data.corpus import Corpus
     from hanlattice.models.folder import Model
+    from hanlattice.text.spans import Span
 
 LEAST = 0.01  # the lowest probability of a candidate
 MOST = 1 << 20  # candidates of a sentence: no limit
@@ -38,6 +39,13 @@ def calibrate(
         ),
     ] = False,
     decode: Decode = None,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Fit scores on these files, by label, and store that in the model.")
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="With --fit: write a copy of the model, into this new or empty folder.")
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Scores as trained, without what --fit has stored.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write everything: .json for programs, .md for people.")
     ] = None,
@@ -48,26 +56,53 @@ def calibrate(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
 ) -> None:
-    """Scores against gold labels: how many spans with a score near 0.9 are right, and what --min-score would do."""
+    """Scores against gold labels: how many spans with a score near 0.9 are right, and what --min-score would do.
+
+    With --fit, scores become as often right as they say in these files, which should be like your texts, and not of the
+    training's source. What is found stays the same.
+    """
     from hanlattice.models.device import use_threads
     from hanlattice.models.folder import load_model
+    from hanlattice.training.calibrate import check_place, fit_scores, save_calibrated
     from hanlattice.training.corpora import read_for
 
-    if candidates and decode:
-        raise InputError("--candidates counts all spans, not only those that --decode finds: give one of them")
+    _check_options(candidates, decode, fit, save, raw)
     folder = find_named(model)
     _check(out, plot, files, folder)
+    if fit:
+        check_place(folder, save)
     use_threads(threads)
     loaded = load_model(folder, device)
     bar = loaded.bar(decode)
+    if fit or raw:
+        loaded.tagger.curves = None
     read = {file: read_for([loaded], file, format, scheme) for file in files}
     note(*(notice for corpus in read.values() for notice in corpus.notices))
-    results = {shown(file): _calibration(loaded, file, corpus, candidates, bar) for file, corpus in read.items()}
-    found = "the spans of the best tagging" if bar is None else f"the best set of spans above {bar:.3f}"
-    which = f"all spans with a probability of {LEAST} or more" if candidates else found
-    about = f"{shown(model)}: {which}"
+    found = {file: _found(loaded, file, corpus, candidates, bar) for file, corpus in read.items()}
+    results = {shown(file): _judged(read[file], spans) for file, spans in found.items()}
+    sizes = {shown(file): counted(len(corpus), "sentence") for file, corpus in read.items()}
+    if fit:
+        loaded = fit_scores(loaded, read, found)
+        save_calibrated(loaded, folder, save)
+        after = {file: _found(loaded, file, corpus, candidates, bar) for file, corpus in read.items()}
+        results = {f"{name}, before": each for name, each in results.items()}
+        results |= {f"{shown(file)}, after": _judged(read[file], spans) for file, spans in after.items()}
+        sizes = {f"{name}, {when}": size for when in ("before", "after") for name, size in sizes.items()}
+    best = "the spans of the best tagging" if bar is None else f"the best set of spans above {bar:.3f}"
+    which = f"all spans with a probability of {LEAST} or more" if candidates else best
+    about = f"{shown(save or model)}: {which}"
     _write(results, about, out, plot)
-    _show(results, {shown(file): counted(len(corpus), "sentence") for file, corpus in read.items()}, about)
+    _show(results, sizes, about)
+
+
+def _check_options(candidates: bool, decode: str | None, fit: bool, save: Path | None, raw: bool) -> None:
+    """Refuse those that contradict each other."""
+    if candidates and decode:
+        raise InputError("--candidates counts all spans, not only those that --decode finds: give one of them")
+    if fit and (candidates or raw):
+        raise InputError("--fit takes the spans that are found, as trained: leave out --candidates and --raw")
+    if save is not None and not fit:
+        raise InputError("--save writes the model with what --fit finds: give both")
 
 
 def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Path) -> None:
@@ -81,15 +116,17 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
         check_output(output, [*paths, *model_files(model)])
 
 
-def _calibration(model: Model, file: str, corpus: Corpus, candidates: bool, bar: Bar) -> calibration.Calibration:
+def _found(model: Model, file: str, corpus: Corpus, candidates: bool, bar: Bar) -> list[list[Span]]:
     from hanlattice.models.decode import decode, find_candidates, make_spans
 
     examples = read_examples(model, corpus, file)
     if candidates:
         flat = find_candidates(model.tagger, model.indexer, examples, MOST, LEAST)[1]
-        found = make_spans(flat, [""] * len(examples), model.indexer.tag_ids.labels)
-    else:
-        found = decode(model.tagger, model.indexer, examples, scores=True, bar=bar)
+        return make_spans(flat, [""] * len(examples), model.indexer.tag_ids.labels)
+    return decode(model.tagger, model.indexer, examples, scores=True, bar=bar)
+
+
+def _judged(corpus: Corpus, found: Sequence[Sequence[Span]]) -> calibration.Calibration:
     return calibration.calibrate([sentence.spans or () for sentence in corpus.sentences], found)
 
 

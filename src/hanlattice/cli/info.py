@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,10 +89,18 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "language model": vectors.get("lm") or "none",
         "transformer": vectors.get("transformer") or "none",
         **({"begun with": f"{start['model']} ({start['version']})"} if (start := model.data.get("start")) else {}),
+        **({"calibration": _calibration(found)} if (found := model.scores.get("calibration")) else {}),
         "data": dict(model.data),
         "scores": dict(model.scores),
         "config": model.config.as_dict(),
     }
+
+
+def _calibration(found: Mapping[str, Any]) -> str:
+    """Where the curves of scores were fitted, and what they are."""
+    files = ", ".join(f"{part['file']} ({counted(part['spans'], 'span')})" for part in found["fitted"])
+    curves = (f"{label} × {each['slope']:.2f} {each['offset']:+.2f}" for label, each in found["curves"].items())
+    return f"{files}: logits of {', '.join(curves).replace('-', '−')}"
 
 
 def _known(model: Model) -> dict[str, int]:

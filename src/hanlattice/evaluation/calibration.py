@@ -50,6 +50,17 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
+class OfLabel:
+    """Of all spans with a label, what `Calibration` has of all."""
+
+    count: int
+    score: float
+    share: float
+    ece: float
+    brier: float
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """Of all spans: their number, mean score and the share that is right; how far apart the two are; and in bins.
 
@@ -67,6 +78,7 @@ class Calibration:
     width: tuple[Bin, ...]  # bins of equal width, from 0 to 1
     mass: tuple[Bin, ...]  # bins of about equally many spans
     thresholds: tuple[Threshold, ...]
+    labels: dict[str, OfLabel]
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self) | {"thresholds": [each.as_dict() for each in self.thresholds]}
@@ -83,7 +95,7 @@ def calibrate(
         raise ValueError(f"{len(gold)} gold sentences cannot be compared with {len(found)} found ones")
     if bins < 1:
         raise ValueError(f"bins must be 1 or more, not {bins}")
-    total, score, right = _outcomes(gold, found)
+    total, score, right, label = _outcomes(gold, found)
     width = _equal_width(score, right, bins)
     mass = _equal_mass(score, right, bins)
     return Calibration(
@@ -96,20 +108,31 @@ def calibrate(
         width=width,
         mass=mass,
         thresholds=tuple(_threshold(each, total, score, right) for each in thresholds),
+        labels={
+            name: _of_label(score[label == name], right[label == name], bins) for name in np.unique(label).tolist()
+        },
     )
 
 
-def _outcomes(gold: Sequence[Iterable[Span]], found: Sequence[Iterable[Span]]) -> tuple[int, Floats, Floats]:
-    """The number of gold spans; for each found span its score, and 1 if it is right, else 0."""
-    total, rows = 0, []
+def _of_label(score: Floats, right: Floats, bins: int) -> OfLabel:
+    ece = _error(_equal_width(score, right, bins), len(score))
+    return OfLabel(len(score), _mean(score), _mean(right), ece, _mean((score - right) ** 2))
+
+
+def _outcomes(
+    gold: Sequence[Iterable[Span]], found: Sequence[Iterable[Span]]
+) -> tuple[int, Floats, Floats, npt.NDArray[np.str_]]:
+    """The number of gold spans; for each found span its score, 1 if it is right, else 0, and its label."""
+    total, rows, labels = 0, [], []
     for wanted, spans in zip(map(set, gold), found, strict=True):
         total += len(wanted)
         for span in spans:
             if span.score is None:
                 raise ValueError(f"the span [{span.start}, {span.end}) {span.label} has no score")
             rows.append((span.score, span in wanted))
+            labels.append(span.label)
     score, right = np.array(rows, dtype=np.float64).reshape(-1, 2).T
-    return total, score, right
+    return total, score, right, np.array(labels, dtype=np.str_)
 
 
 def _equal_width(score: Floats, right: Floats, bins: int) -> tuple[Bin, ...]:
@@ -162,7 +185,12 @@ def tables(calibration: Calibration) -> list[Table]:
         (f"{each.min_score:g}", *each.score.cells(), count(each.score.predicted), percent(each.coverage))
         for each in calibration.thresholds
     )
+    labels = tuple(
+        (name, count(each.count), f"{each.score:.4f}", percent(each.share), f"{each.ece:.4f}", f"{each.brier:.4f}")
+        for name, each in calibration.labels.items()
+    )
     return [
+        Table("By label", ("label", *headings[1:], "ECE", "Brier"), labels, words=1),
         Table("By score", headings, tuple(map(_cells, calibration.width)), words=0),
         Table("By score, bins of equally many spans", headings, tuple(map(_cells, calibration.mass)), words=0),
         Table("Where spans below a score are left out", kept_headings, kept, words=0),

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import ModelError
+from hanlattice.extras import extra
 from hanlattice.files import read_small, reason, sha256, writing
 from hanlattice.models.schema import check, load_json
 
@@ -86,8 +87,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
 
     Its metadata has a checksum over names, shapes, values and all other metadata.
     """
-    from safetensors.numpy import save  # with the extras that write: what reads needs no library
-
+    save = extra("safetensors", "numpy").save  # with the extras that write: what reads needs no library
     plain = {name: _array(tensor) for name, tensor in tensors.items()}
     with writing(path, binary=True) as file:
         file.write(save(plain, {**metadata, "sha256": _digest(plain, metadata)}))

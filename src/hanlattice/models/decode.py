@@ -187,7 +187,7 @@ class Running:
         batch = tagger.batch(examples, places)
         self.crf = cast(Any, tagger.crf)
         self.places, self.units, self.there = places, examples.units[places], batch.units
-        self.bar = bar
+        self.bar, self.curves = bar, tagger.curves
         own = chosen(batch.lattice, examples.own) if trust and indexer.cuts else None
         self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
         self.tag_ids, self.tag_names = indexer.tag_ids, indexer.tags
@@ -208,17 +208,27 @@ class Running:
         The sentence of a span is its place among all examples.
         """
         if self.bar is not None:
-            return self._flat(best_spans(self.crf, self.emissions, self.there, self.bar))
+            found = best_spans(self.crf, self.emissions, self.there, self.bar)
+            return self._flat(found._replace(score=self.calibrated(found.label, found.score)))
         tags = self.tags()
         spans = _spans(self.tag_ids, tags, self.units)
         values: Any = np.full(len(spans.text), np.nan)
         if scores:
             values = decoded_span_scores(self.crf, self.emissions, self.there, tags, *spans[:3])
+            values = self.calibrated(spans.label, values)
         return spans._replace(text=self.places[spans.text]), values
 
     def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Any]:
         """The n most probable spans of each sentence, in the same form."""
-        return self._flat(candidates(self.crf, self.emissions, self.there, n, min_score))
+        given = self.crf, self.emissions, self.there
+        if self.curves is None:
+            return self._flat(candidates(*given, n, min_score))
+        every = candidates(*given, n, self.curves.lowest(min_score), each_label=True)
+        return self._flat(every._replace(score=self.calibrated(every.label, every.score)).best(n, min_score))
+
+    def calibrated(self, label: Ints, scores: Any) -> Any:
+        """The scores of spans with these labels, from their probabilities."""
+        return scores if self.curves is None else self.curves(label, scores)
 
     def probabilities(self) -> npt.NDArray[np.float64]:
         """[B, T, K]: of each tag."""
@@ -229,7 +239,8 @@ class Running:
         if not isinstance(self.crf, LabelledCRF):
             return {}
         sentence, start, end, label, log = self.crf.tracked(self.emissions, self.units, -np.inf)
-        rows = zip(*(column.tolist() for column in (sentence, start, end, label, np.exp(log))), strict=True)
+        scores = self.calibrated(label, np.exp(log))
+        rows = zip(*(column.tolist() for column in (sentence, start, end, label, scores)), strict=True)
         return {(at, Span(low, high, self.tag_ids.labels[which])): chance for at, low, high, which, chance in rows}
 
     def _flat(self, found: Candidates) -> tuple[FlatSpans, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from hanlattice.batch import Indexer
 from hanlattice.config import Config, as_saved, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
+from hanlattice.evaluation.platt import AS_IT_IS, Curve, Curves
 from hanlattice.extras import extra
 from hanlattice.files import opening, writing
 from hanlattice.models import LEAST_BAR, Bar, check_decode
@@ -160,10 +161,10 @@ def save_weights(
     save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": json.dumps(scores, ensure_ascii=False)})
 
 
-def save_scores(folder: Path, scores: Mapping[str, Any]) -> None:
-    """Write other scores beside the weights that are there."""
+def save_scores(folder: Path, scores: Mapping[str, Any], out: Path | None = None) -> None:
+    """Write other scores beside the weights that are there; with `out`, the weights of `folder` into that folder."""
     arrays = {name: np.array(array) for name, array in load_arrays(folder / WEIGHTS)[0].items()}  # no longer mapped
-    save_tensors(folder / WEIGHTS, arrays, {"scores": json.dumps(scores, ensure_ascii=False)})
+    save_tensors((out or folder) / WEIGHTS, arrays, {"scores": json.dumps(scores, ensure_ascii=False)})
 
 
 def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modules: bool = False) -> Model:
@@ -222,10 +223,20 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
         raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
     try:
         scores = parse(metadata.get("scores", "{}"), Scores, "scores")
+        tagger.curves = _curves(scores, indexer.tag_ids.labels)
     except ValueError as error:
         raise ModelError(f"{folder / WEIGHTS}: {error}") from None
     segmenter = record.get("segmenter", {})
     return Model(tagger, indexer, config, record["data"], scores, segmenter, composer)
+
+
+def _curves(scores: Mapping[str, Any], labels: Sequence[str]) -> Curves | None:
+    """Of a model's scores, by the numbers of its labels; a ValueError names a label that it has not."""
+    if not (given := scores.get("calibration", {}).get("curves")):
+        return None
+    for label in given.keys() - {*labels}:
+        raise ValueError(f"scores.calibration has the label {label!r}, and the model finds {', '.join(labels)}")
+    return Curves([Curve(**given[label]) if label in given else AS_IT_IS for label in labels])
 
 
 def _take_composer(tensors: dict[str, Array], folder: Path) -> Composer | None:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, get_args, get_origin
 
 from hanlattice.config import CHECKS, TYPES
+from hanlattice.evaluation.platt import Curve
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -99,11 +100,19 @@ class Reports(TypedDict):
     test: NotRequired[Report]
 
 
+class Calibration(TypedDict):
+    """What makes a score as often right as it says, and the text on which that was found."""
+
+    curves: dict[str, Curve]
+    fitted: list[Part]
+
+
 class Scores(Reports):
     """In the metadata of the weights; further facts may stand beside."""
 
     epoch: NotRequired[int]
     bar: NotRequired[float]
+    calibration: NotRequired[Calibration]
     before_packing: NotRequired[Reports]
 
 

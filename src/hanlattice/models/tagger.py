@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from hanlattice.batch import Batch, Examples
 from hanlattice.batch.indexer import JOINTS, PIECES, Places
+from hanlattice.evaluation.platt import Curves
 from hanlattice.nn.baselines import NoEncoder, WordLSTM
 from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
@@ -52,6 +53,7 @@ class Tagger(nn.Module):
         self.chars, self.words, self.encoder, self.crf = chars, words, encoder, crf
         self.beside = nn.ModuleDict(beside or {})
         self.dropout = nn.Dropout(dropout)
+        self.curves: Curves | None = None  # of scores
         self.output = nn.Linear(encoder.width, len(crf.tags))
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -133,6 +134,13 @@ class Candidates(NamedTuple):
         sentence, start, end, label, score = self
         return Candidates(sentence[chosen], start[chosen], end[chosen], label[chosen], score[chosen])
 
+    def best(self, n: int, least: float) -> Candidates:
+        """The n best of each sentence, without those below `least`, in that order."""
+        kept = self.at(np.lexsort((self.label, self.end, self.start, -self.score, self.sentence)))
+        kept = kept.at(kept.score >= max(least, SMALLEST))
+        first = np.searchsorted(kept.sentence, kept.sentence)
+        return kept.at(np.arange(len(first)) - first < n)
+
 
 def span_scores(crf: Any, emissions: Values, lengths: Values, spans: Sequence[Sequence[Span]]) -> list[list[float]]:
     """The probability of each span of each sentence: of exactly these characters with exactly this label."""
@@ -158,30 +166,41 @@ def decoded_span_scores(
     return _probability(crf, emissions, lengths, sentence, start, end, found.astype(np.int64))
 
 
-def candidates(crf: Any, emissions: Values, lengths: Values, n: int, min_score: float = 0.0) -> Candidates:
+def candidates(
+    crf: Any, emissions: Values, lengths: Values, n: int, min_score: float = 0.0, each_label: bool = False
+) -> Candidates:
     """The n most probable spans of each sentence, overlapping ones too, with the probabilities of `span_scores`.
 
-    Those below `min_score` are left out, and those that cannot be.
+    Those below `min_score` are left out, and those that cannot be. With `each_label`, those of each label, and perhaps
+    more.
     """
     sizes = on_host(lengths).astype(np.int64)
     floor = float(np.log(max(min_score, SMALLEST)))
-    found = search(_chains(crf, emissions, lengths, sizes, min_score), sizes, n, floor)
+    chains = _chains(crf, emissions, lengths, sizes, min_score)
+    found = _search_each(chains, sizes, n, floor) if each_label else search(chains, sizes, n, floor)
     if isinstance(crf, LabelledCRF):
-        found = _with_tracked(crf, emissions, sizes, found, n, floor)
+        found = _with_tracked(crf, emissions, sizes, found, floor)
     start = found.cell - (np.cumsum(sizes) - sizes)[found.sentence]
     score = np.minimum(np.exp(found.log_probability), 1.0)
-    order = np.lexsort((found.label, found.long, start, -score, found.sentence))
-    order = order[score[order] >= max(min_score, SMALLEST)]
-    return Candidates(found.sentence, start, start + found.long, found.label, score).at(order)
+    every = Candidates(found.sentence, start, start + found.long, found.label, score)
+    return every.best(sys.maxsize if each_label else n, min_score)
 
 
-def _with_tracked(
-    crf: LabelledCRF, emissions: Floats, sizes: Ints, found: FoundSpans, n: int, floor: float
-) -> FoundSpans:
+def _search_each(chains: Chains, lengths: Ints, n: int, floor: float) -> FoundSpans:
+    """`search` for one label after the other."""
+    parts = [
+        search(Chains(*(part[:, [label]] for part in chains)), lengths, n, floor)
+        for label in range(chains.alone.shape[1])
+    ]
+    numbered = [part._replace(label=part.label + label) for label, part in enumerate(parts)]
+    return reduce(_together, numbered)
+
+
+def _with_tracked(crf: LabelledCRF, emissions: Floats, sizes: Ints, found: FoundSpans, floor: float) -> FoundSpans:
     """With the spans from the words of a dictionary on, of which the chains of plain tags know nothing."""
     sentence, start, end, label, log = crf.tracked(emissions, sizes, floor)
     others = FoundSpans(sentence, (np.cumsum(sizes) - sizes)[sentence] + start, end - start, label, log)
-    return _best(_together(found, others), np.full(len(sizes), floor), n)[0]
+    return _together(found, others)
 
 
 def best_spans(crf: Any, emissions: Values, lengths: Values, bar: float) -> Candidates:

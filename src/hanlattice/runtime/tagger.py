@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hanlattice.batch import Batch, Examples
 from hanlattice.batch.indexer import JOINTS, Places
+from hanlattice.evaluation.platt import Curves
 from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.runtime.constraints import boost, constrain
 from hanlattice.runtime.crf import CRF
@@ -34,6 +35,7 @@ class ArrayTagger:
     beside: Mapping[str, Table | WordTable] = field(default_factory=dict)
     pools: WordPools | None = None
     parameter_count: int = 0
+    curves: Curves | None = None  # of scores
 
     device_kind = "cpu"
 

@@ -62,6 +62,7 @@ def _head(folder: Path, model: Model) -> list[str]:
         f"- {', '.join(counts)}",
         *packed,
         *_origins(model.data.get("start", {})),
+        *_calibration(model.scores),
         f'- use it: `hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
     ]
 
@@ -71,6 +72,12 @@ def _origins(start: Mapping[str, Any]) -> Iterator[str]:
     while start:
         yield f"- begun with the weights of {start['model']} ({start['version']})"
         start = start.get("before", {})
+
+
+def _calibration(scores: Mapping[str, Any]) -> Iterator[str]:
+    if "calibration" in scores:
+        fitted = (f"{part['file']} ({counted(part['spans'], 'span')})" for part in scores["calibration"]["fitted"])
+        yield f"- scores calibrated on {', '.join(fitted)}"
 
 
 def kind_of(config: Config) -> str:

@@ -1,0 +1,69 @@
+"""Scores that are as often right as they say: curves by label, fitted on labelled text and stored with the weights."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hanlattice.data.corpus import Corpus, corpus_digest
+from hanlattice.data.download import resolve
+from hanlattice.errors import InputError, OutputError
+from hanlattice.evaluation.platt import Curves, fit
+from hanlattice.files import opening, writing
+from hanlattice.models import SHIPPED, find_model, model_files
+from hanlattice.models.folder import WEIGHTS, Model, save_scores
+from hanlattice.text.spans import Span
+from hanlattice.training.card import CARD, write_card
+from hanlattice.training.corpora import counts
+
+
+def check_place(folder: Path, out: Path | None) -> None:
+    """Whether a model may be written there: into `out`, new or empty, or where it is, unless it is a bundled one."""
+    if out is None and folder in map(find_model, SHIPPED):
+        raise InputError(f"{folder.name} is bundled with the package and stays as it is: --save FOLDER makes a copy")
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} is there already: choose a new or empty folder")
+
+
+def fit_scores(model: Model, corpora: Mapping[str, Corpus], found: Mapping[str, Sequence[Sequence[Span]]]) -> Model:
+    """The model with curves under which the scores of what it found in these corpora are most probable.
+
+    The scores must be its own probabilities. A corpus that it was trained on is refused: it is surer of those texts.
+    """
+    parts = [_part(model, file, corpus) for file, corpus in corpora.items()]
+    labels = model.indexer.tag_ids.labels
+    rows = [
+        (labels.index(span.label), span.score or 0.0, span in (sentence.spans or ()))
+        for file, corpus in corpora.items()
+        for sentence, spans in zip(corpus.sentences, found[file], strict=True)
+        for span in spans
+    ]
+    label, score, right = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    curves = fit(label.astype(np.int64), score, right, len(labels))
+    model.tagger.curves = Curves(curves)
+    by_label = {name: asdict(curve) for name, curve in zip(labels, curves, strict=True)}
+    return replace(model, scores={**model.scores, "calibration": {"curves": by_label, "fitted": parts}})
+
+
+def save_calibrated(model: Model, folder: Path, out: Path | None) -> None:
+    """Write the curves beside the weights, in its folder or in a copy of it."""
+    if out is not None:
+        for file in model_files(folder):
+            if file.is_file() and file.name not in (WEIGHTS, CARD, "log.jsonl"):
+                with opening(file) as given, writing(out / file.relative_to(folder), binary=True) as copy:
+                    shutil.copyfileobj(given, copy)
+    save_scores(folder, model.scores, out)
+    write_card(out or folder, model, model.scores)
+
+
+def _part(model: Model, file: str, corpus: Corpus) -> dict[str, Any]:
+    digest = corpus_digest(resolve(file))
+    for part in ("train", "more"):
+        if model.data.get(part, {}).get("sha256") == digest:
+            raise InputError("the model was trained on this text, of which it is too sure: fit it on another", file)
+    return {"file": Path(file).name, "sha256": digest, **counts(corpus.sentences)}

@@ -37,7 +37,7 @@ test-ray: .venv/test-installed  ## the tests on a Ray cluster of this machine, w
 	$(PIP) -e '.[ray]'
 	$(BIN)/python -m pytest tests/test_ray.py
 
-sanitize: .venv/test-installed  ## the tests of the C code with AddressSanitizer and UndefinedBehaviorSanitizer, all instruction sets
+sanitize: .venv/test-installed  ## the C code with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, all instruction sets
 	$(BIN)/python -m pytest -m 'slow or not slow' tests/ops/test_sanitizers.py
 
 SECONDS ?= 60

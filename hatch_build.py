@@ -53,6 +53,7 @@ FLAGS = [
     "-Wextra",
 ]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+THREAD_SANITIZER = ["-fsanitize=thread"]
 REALS = {"float": 0, "double": 1}
 X86_LEVELS = {
     "baseline": [],
@@ -95,9 +96,9 @@ def this_machine() -> Target:
     return Target(compiler(), platform.machine(), LIBRARY.name)
 
 
-def sanitized(levels: Collection[str] = ALL_LEVELS) -> Target:
+def sanitized(levels: Collection[str] = ALL_LEVELS, by: Sequence[str] = SANITIZERS) -> Target:
     """This machine, with every access checked (tests/ops/test_sanitizers.py); to optimise that would take minutes."""
-    return this_machine()._replace(link=["-lm", *SANITIZERS], flags=[*SANITIZERS, "-g", "-O0"], levels=levels)
+    return this_machine()._replace(link=["-lm", *by], flags=[*by, "-g", "-O0"], levels=levels)
 
 
 def other_machine(tag: str) -> Target:

@@ -14,33 +14,14 @@ from tests.test_build import ROOT, load
 
 FAIL = """
 import ctypes, sys
-import numpy as np, torch
-from hanlattice.bench.equality import SMALL, LSTMCase
+import torch
 from hanlattice.ops import library
-from hanlattice.ops.crf import differentiable as crf
-from hanlattice.predict import load
-from tests.ops.test_crf_native import everything, make
+from tests.ops.operations import assert_same, operations
 
-lib = library.shared()
-at, count, live = (ctypes.c_int64.in_dll(lib, f"failing_{name}") for name in ("at", "count", "live"))
-case = LSTMCase.draw(SMALL, 5).to("cpu", torch.float32)
-quick, plain = (load(sys.argv[1], fast=fast) for fast in (True, False))
-text = "王小明在青石镇工作。昨天李芳到白沙市开会"
-
-def spans(documents):
-    return {"spans": torch.tensor([[s.start, s.end, s.score or 0] for d in documents for s in d.spans])}
-
-operations = {
-    "lattice": lambda: case.values("native"),
-    "chain": lambda: everything(crf, make(0, 4, 9, 5)),
-    "text": lambda: spans(plain([text] * 3)),
-    "readings": lambda: spans(plain.readings(text, 3)),
-    "candidates": lambda: {"count": torch.tensor(len(list(plain.pipe([text], candidates=5))[0].candidates))},
-    "8 bits": lambda: spans(quick([text] * 3)),
-}
+at, count, live = (ctypes.c_int64.in_dll(library.shared(), f"failing_{name}") for name in ("at", "count", "live"))
 torch.set_num_threads(int(sys.argv[2]))
 total = 0
-for name, do in operations.items():
+for name, do in operations(sys.argv[1]).items():
     right = do()
     at.value, count.value = -1, 0
     before = live.value
@@ -57,9 +38,7 @@ for name, do in operations.items():
         if live.value != before:
             raise SystemExit(f"{name}: {live.value - before} blocks leak where allocation {n} fails")
         total += 1
-    again = do()
-    for key, value in right.items():
-        torch.testing.assert_close(again[key], value, equal_nan=True)
+    assert_same(do(), right)
 print(total)
 """
 

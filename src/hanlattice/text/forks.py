@@ -7,7 +7,7 @@ import os
 from threading import RLock
 from weakref import WeakSet
 
-WAIT = 5.0  # seconds for each lock
+WAIT = 60.0  # seconds for each lock: a text that is tagged on a busy machine takes some
 
 _locks, _listed = WeakSet[RLock](), RLock()
 _held: list[RLock] = []

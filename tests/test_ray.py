@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,13 @@ from typing import Any
 import pytest
 
 from hanlattice.compare.run import compare
+from hanlattice.corpus.manifest import Record
 from hanlattice.corpus.on_ray import on_ray
 from hanlattice.corpus.run import make_plan, run
 from hanlattice.corpus.settings import Settings
-from hanlattice.corpus.work import Worker
+from hanlattice.corpus.work import Task, Worker
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.events import ignore
+from hanlattice.events import Listener, ignore
 from hanlattice.predict import load
 from hanlattice.ray import Tagger, connect
 from tests.made import made_tree, sentences, write_toml
@@ -64,6 +67,28 @@ def test_a_corpus_that_was_begun_here_is_finished_on_a_cluster(cluster, lattice_
     assert here.shards > 8
     assert content(tmp_path / "there") == content(tmp_path / "here")
     assert [event["line"] for event in heard if event["event"] == "broken"] == [8]
+
+
+class Deadly(Worker):
+    """A worker that one shard kills, whenever it comes."""
+
+    def do(self, task: Task, tell: Listener) -> Record:
+        if b"END" in task.shard.source.path.read_bytes():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().do(task, tell)
+
+
+def test_a_shard_that_kills_its_process_is_given_up(cluster, lattice_folder, tmp_path, monkeypatch):
+    """And only that one: others that wait for the same process are done."""
+    monkeypatch.setattr("hanlattice.corpus.on_ray.Worker", Deadly)
+    (tmp_path / "in").mkdir()
+    for name, text in (("a", "小明"), ("b", "END"), ("c", "北京"), ("d", "上海")):
+        (tmp_path / "in" / f"{name}.txt").write_text(f"{text}\n", "utf-8")
+    found = run([str(tmp_path / "in")], tmp_path / "out", Settings(lattice_folder), engine=on_ray(workers=1))
+    assert (found.shards, found.made, found.rows) == (4, 3, 3)
+    (reason,) = found.failures.values()
+    assert reason.startswith("b.txt.")
+    assert "its process ended, 3 times" in reason
 
 
 def test_a_model_in_ray_data(cluster, lattice_folder):

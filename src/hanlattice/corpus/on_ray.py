@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from hanlattice.corpus.local import ATTEMPTS
 from hanlattice.corpus.run import Engine, Plan
 from hanlattice.corpus.work import Outcome, Task, Worker
 from hanlattice.errors import HanlatticeError
@@ -46,8 +47,14 @@ def _outcomes(plan: Plan, listen: Listener, most: int, resource: dict[str, int])
         found = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             Shards,
             fn_constructor_args=(str(Path.cwd()), Worker(plan.settings, plan.out, plan.digest), todo),
-            compute=data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=min(most, len(rows))),
+            compute=data.ActorPoolStrategy(
+                min_size=1,
+                max_size=most,
+                initial_size=min(most, len(rows)),
+                max_tasks_in_flight_per_actor=1,  # an actor that dies fails all that it was given
+            ),
             batch_size=1,
+            max_task_retries=ATTEMPTS - 1,
             **resource,
         )
         waiting = set(range(len(todo)))
@@ -58,7 +65,8 @@ def _outcomes(plan: Plan, listen: Listener, most: int, resource: dict[str, int])
             waiting.remove(at)
             yield at, Outcome(*outcome)
     for at in sorted(waiting):
-        yield at, Outcome(None, f"{todo[at].output}: Ray gave it up; its own logs say why")
+        reason = f"its process ended, {ATTEMPTS} times, or Ray gave it up; Ray's logs say why"
+        yield at, Outcome(None, f"{todo[at].output}: {reason}")
 
 
 class Shards:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from hanlattice.document import Document
 from hanlattice.errors import ServerError
 from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Word
-from hanlattice.predict import Texts, chunks, is_many
+from hanlattice.predict import Texts, check_text, chunks, is_many
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.display import counted
 from hanlattice.text.spans import Span
@@ -160,8 +160,31 @@ class Client:
         found = self._post(self._verb, {"text": text, "readings": n})["readings"]
         return [self._document({"text": text, **each}) for each in found]
 
-    def explain(self, text: str, without: bool = False) -> Explanation:
-        """The spans of a text, the lexicon's words in it, and the share that each word has of the LSTM's cells."""
+    def analyse(
+        self, text: str, *, segmenter: str | None = None, whole_names: bool = False, min_score: float = 0.0
+    ) -> Document:
+        """Words and entities of a text, as `Predictor.analyse` finds them; `segmenter` is a model of the server."""
+        return next(self.analyse_pipe([check_text(text)], 1, segmenter, whole_names, min_score=min_score))
+
+    def analyse_pipe(
+        self,
+        texts: Iterable[str],
+        batch_size: int = TEXTS,
+        segmenter: str | None = None,
+        whole_names: bool = False,
+        *,
+        scores: bool = True,
+        min_score: float = 0.0,
+    ) -> Iterator[Document]:
+        """`analyse` for any number of texts, `batch_size` in a request."""
+        options: dict[str, Any] = {"scores": scores, "min_score": min_score, "whole_names": whole_names}
+        options |= {} if segmenter is None else {"segmenter": segmenter}
+        for chunk in chunks(texts, batch_size, CHARACTERS):
+            found = self._post("analyse", {"texts": chunk, **options})["documents"]
+            yield from (Document(each["text"], _spans(each["spans"]), words=_spans(each["words"])) for each in found)
+
+    def explain(self, text: str, without: bool = True) -> Explanation:
+        """What `Predictor.explain` gives."""
         return _explanation(self._post("explain", {"text": text, "without": without}))
 
     def _document(self, record: dict[str, Any]) -> Document:

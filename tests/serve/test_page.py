@@ -68,7 +68,16 @@ def test_it_shows_what_the_library_finds_as_one_types(page, lattice_folder):
     assert spans(page) == [(span.text, span.label) for span in load(lattice_folder)(text).spans]
     page.wait_for_selector("#lattice svg")
     page.hover("#lattice g.word text.f-word >> nth=0")
+    assert page.inner_text("#about").startswith("without ")
+    assert "other spans would be found" in page.inner_text("#legend")
+    page.click("[data-view=shares]")
+    page.wait_for_selector("#lattice g.word[aria-label*='an even share would be']", state="attached")
+    page.hover("#lattice g.word text.f-word >> nth=0")
     assert "share" in page.inner_text("#about")
+    assert "of the cell before" in page.inner_text("#legend")
+    page.click("[data-view=changes]")
+    page.wait_for_selector("#lattice g.word[aria-label^='without ']", state="attached")
+    assert page.get_attribute("[data-view=changes]", "aria-pressed") == "true"
     assert "t=%E7%8E%8B" in page.url
     page.reload()
     page.wait_for_selector(".mark")
@@ -82,7 +91,7 @@ def test_a_word_counts_at_once_and_is_gone_when_it_is_removed(page, lattice_fold
     page.fill("#word", word)
     page.press("#word", "Enter")
     page.wait_for_selector("#changes li")
-    arc = f"#lattice g.word[aria-label^='{word},']"
+    arc = f"#lattice g.word[aria-label^='without {word}:']"
     page.wait_for_selector(arc, state="attached")
     page.click("#words button")
     page.wait_for_selector(arc, state="detached")
@@ -91,6 +100,36 @@ def test_a_word_counts_at_once_and_is_gone_when_it_is_removed(page, lattice_fold
     page.click("#about button")  # leave out a word of the model
     page.wait_for_selector("#words .out")
     page.wait_for_selector("#changes li")
+
+
+def test_words_say_what_they_are(page):
+    text = "王小明在青石镇工作。"
+    write(page, text)
+    for typed, found in (("工作 职业 20", ("工作", "职业")), ("青石镇 PER inf", ("青石镇", "PER"))):
+        page.fill("#word", typed)
+        page.press("#word", "Enter")
+        page.wait_for_function(
+            "([text, label]) => state.lines[0].spans.some(each => each.text === text && each.label === label)",
+            arg=[*found],
+        )
+        assert typed in page.inner_text("#words")
+    page.fill("#word", "王小明 -inf")
+    page.press("#word", "Enter")
+    page.wait_for_function("() => state.lines[0].spans.every(each => each.text !== '王小明')")
+    page.reload()  # the address has all of it
+    page.wait_for_function("() => state.lines[0]?.spans.some(each => each.label === '职业')")
+    sent = {
+        "New York": "New York",
+        "Louis Vuitton": "Louis Vuitton",
+        "Louis Vuitton PER": {"word": "Louis Vuitton", "label": "PER"},
+        "拼多多 ORG": {"word": "拼多多", "label": "ORG"},
+        "拼多多 ORG -inf": {"word": "拼多多", "label": "ORG", "trust": "-inf"},
+        "太/贵 /": {"word": "太/贵", "label": "/"},
+        "Louis Vuitton -inf": {"word": "Louis Vuitton", "trust": "-inf"},
+        "iPhone 15": "iPhone 15",
+        "拼多多 ORG 2.5": {"word": "拼多多", "label": "ORG", "trust": 2.5},
+    }
+    assert page.evaluate("every => every.map(each => sent(entry(each)))", [*sent]) == [*sent.values()]
 
 
 def test_spans_are_corrected_by_keys_and_exported_and_trained_on(page, tmp_path, made):
@@ -201,6 +240,19 @@ def test_it_fits_the_screen_and_has_names_for_everything(browser, server, scheme
     page.goto(f"{server.url}/#t={quote('王小明在青石镇工作。昨天李芳去了南湖！')}")
     page.wait_for_selector("#lattice svg")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for view in ("changes", "shares"):  # nothing of the picture or of its legend is cut off
+        page.click(f"[data-view={view}]")
+        page.wait_for_selector(f"[data-view={view}][aria-pressed=true]")
+        assert (
+            page.evaluate(
+                "() => { const svg = document.querySelector('#lattice svg'), edge = svg.getBoundingClientRect();"
+                " return [...svg.querySelectorAll('text')].filter(each => { const box = each.getBoundingClientRect();"
+                " return box.left < edge.left - 1 || box.right > edge.right + 1 || box.bottom > edge.bottom + 1; })"
+                ".map(each => each.textContent); }"
+            )
+            == []
+        )
+        assert page.evaluate("$('legend').scrollWidth <= $('legend').clientWidth")
     assert page.evaluate("document.documentElement.lang") == "zh"
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[scheme]

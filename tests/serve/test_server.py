@@ -153,6 +153,14 @@ def test_a_dictionary_is_seen_by_no_other_request(server, library):
         ("explain", {"text": "字" * 41}, 413, "text"),
         ("explain", {"text": "a", "svg": True, "layer": 9}, 422, "layer"),
         ("explain", {"text": "a", "width": 1}, 422, "width"),
+        ("explain", {"text": "a", "view": "all"}, 422, "view"),
+        ("explain", {"text": "a", "view": "changes"}, 422, "view"),
+        ("analyse", {"text": "a", "segmenter": "lattice"}, 422, "segmenter"),
+        ("analyse", {"text": "a", "segmenter": "nothing"}, 404, "segmenter"),
+        ("analyse", {"text": "a", "segmenter": 1}, 422, "segmenter"),
+        ("analyse", {"text": "a", "model": "seg"}, 422, "model"),
+        ("analyse", {"text": "a", "whole_names": 1}, 422, "whole_names"),
+        ("analyse", {"text": "a", "readings": 1}, 422, "readings"),
         ("tag", b" " * 20001, 413, None),
     ],
 )
@@ -285,6 +293,8 @@ def test_the_client_is_like_a_loaded_model(server, library):
         each.spans for each in library.readings(TEXTS[0], 3)
     ]
     assert client.explain(TEXTS[0], True).to_dict() == library.explain(TEXTS[0], True).to_dict()
+    assert client.explain(TEXTS[0]).to_dict() == library.explain(TEXTS[0]).to_dict()
+    assert client.explain(TEXTS[0], False).to_dict() == library.explain(TEXTS[0], False).to_dict()
     assert client.explain("").to_dict() == library.explain("").to_dict()
     client.lexicon.add("王小明在")
     client.lexicon.remove("工作")
@@ -300,6 +310,41 @@ def test_the_client_is_like_a_loaded_model(server, library):
         connect("http://127.0.0.1:9", retries=1)
     with pytest.raises(ValueError, match="expected the address of a server"):
         connect("ftp://host")
+
+
+def test_words_and_entities_together(server, library):
+    """What the library's `analyse` finds, also in a text of several pieces and with words of one's own."""
+    cutter, client = load("seg"), connect(server.url)
+    long = "王小明在青石镇工作，天气很好。" * 60
+    own = [Entry("工作", "职业"), "天气很好"]
+    for whole in (False, True):
+        for text in (TEXTS[0], long, ""):
+            want = library.analyse(text, segmenter=cutter, whole_names=whole)
+            found = client.analyse(text, whole_names=whole)
+            assert (found, found.words) == (want, want.words)
+            assert found.to_dict() == want.to_dict()  # scores, as they are written
+    client.lexicon.update(own)
+    with library.lexicon.borrowed(own), cutter.lexicon.borrowed(own):
+        want = list(library.analyse_pipe(TEXTS, segmenter=cutter, min_score=0.5))
+    found = list(client.analyse_pipe(iter(TEXTS), 5, "seg", min_score=0.5))
+    assert (found, [each.words for each in found]) == (want, [each.words for each in want])
+    status, record, _ = server.ask("/v1/analyse", {"text": TEXTS[0], "scores": False})
+    assert (status, record) == (200, next(library.analyse_pipe([TEXTS[0]], segmenter=cutter, scores=False)).to_dict())
+    with pytest.raises(ServerError, match="seg is not a model that finds entities"):
+        connect(server.url, "seg").analyse("一")
+
+
+def test_pictures_of_both_views(server, library):
+    from hanlattice.explain.svg import WIDTH, picture
+
+    explanation = library.explain(TEXTS[0])
+    for view, want in (({}, None), ({"view": "shares"}, "shares"), ({"view": "changes"}, "changes")):
+        ask = {"text": TEXTS[0], "without": True, "svg": True, "legend": False, **view}
+        drawn = picture(explanation, 1, WIDTH, with_style=False, view=want, legend=False)
+        assert server.ask("/v1/explain", ask)[1]["svg"] == drawn
+    assert (
+        "numbers and thickness" in server.ask("/v1/explain", {"text": TEXTS[0], "without": True, "svg": True})[1]["svg"]
+    )
 
 
 def test_openapi_is_what_the_server_does(server):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -45,12 +45,18 @@ APART = 18.0  # between entries of the legend
 
 
 def picture(
-    explanation: Explanation, layer: int = 1, most: float = WIDTH, with_style: bool = True, view: str | None = None
+    explanation: Explanation,
+    layer: int = 1,
+    most: float = WIDTH,
+    with_style: bool = True,
+    view: str | None = None,
+    legend: bool = True,
 ) -> str:
     """The lattice of a text as SVG: what changes without each word, if that is known, or, as the view `shares`, the
     shares of one layer, counted from 1, the lowest.
     """
-    return draw(sketch(explanation, layer, view), most, with_style)
+    drawn = sketch(explanation, layer, view)
+    return draw(drawn if legend else replace(drawn, legend=()), most, with_style)
 
 
 def notebook_svg(explanation: Explanation) -> str | None:

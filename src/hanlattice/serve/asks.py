@@ -11,19 +11,21 @@ from typing import Any, NamedTuple
 from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError
 from hanlattice.explain import Explanation
+from hanlattice.explain.drawing import VIEWS
 from hanlattice.explain.svg import WIDTH, picture
 from hanlattice.predict import Predictor
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.text.dictionary import LONGEST_LABELLED, TRUST_MOST, Entry
 from hanlattice.text.lexicon import LONGEST
 
-KINDS = ("tag", "segment", "explain")
+KINDS = ("tag", "segment", "analyse", "explain")
 WIDEST = 4000.0  # picture
 _SHARED = ("text", "model", "dictionary", "exclude")
 FIELDS = {
     "tag": (*_SHARED, "texts", "scores", "min_score", "candidates", "readings", "trust"),
     "segment": (*_SHARED, "texts", "scores", "candidates", "readings", "trust"),
-    "explain": (*_SHARED, "without", "svg", "layer", "width", "trust"),
+    "analyse": (*_SHARED, "texts", "scores", "min_score", "trust", "segmenter", "whole_names"),
+    "explain": (*_SHARED, "without", "svg", "view", "legend", "layer", "width", "trust"),
 }
 
 
@@ -39,6 +41,8 @@ class Key(NamedTuple):
     min_score: float = 0.0
     n: int = 0  # of candidates, or of readings
     without: bool = False
+    segmenter: str = ""  # what cuts the words of an analysis
+    whole_names: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Ask:
     texts: tuple[str, ...]
     is_list: bool = False
     svg: bool = False
+    view: str | None = None
+    legend: bool = True
     layer: int = 1
     width: float = WIDTH
 
@@ -90,6 +96,7 @@ def read_ask(record: Mapping[str, Any], kind: str, models: Mapping[str, Named], 
             raise RequestError(422, f"there is no field {name!r}: expected {', '.join(FIELDS[kind])}", name)
     texts, is_list = _texts(record, kind, limits)
     model = _model(record, kind, models)
+    cutter = _model(record, "segment", models, "segmenter") if kind == "analyse" else None
     if kind == "explain" and len(texts[0]) > limits.max_explain:
         raise _too_many(f"a text of {len(texts[0]):,} characters", f"explained up to {limits.max_explain:,}", "text")
     readings = _integer(record, "readings", limits.max_candidates)
@@ -112,9 +119,14 @@ def read_ask(record: Mapping[str, Any], kind: str, models: Mapping[str, Named], 
         min_score,
         readings or candidates,
         _flag(record, "without", False),
+        "" if cutter is None else cutter.name,
+        _flag(record, "whole_names", False),
     )
+    if cutter is not None and (key.dictionary or key.exclude):
+        _check_lexicon(cutter, "dictionary" if key.dictionary else "exclude")
+    view, legend = _view(record, key.without), _flag(record, "legend", True)
     layer, width = _integer(record, "layer", 100, 1, 1), _number(record, "width", WIDTH, 200.0, WIDEST)
-    return Ask(key, texts, is_list, _flag(record, "svg", False), layer, width)
+    return Ask(key, texts, is_list, _flag(record, "svg", False), view, legend, layer, width)
 
 
 def answer(ask: Ask, kind: str, results: list[Any]) -> dict[str, Any]:
@@ -133,6 +145,8 @@ def document_dict(result: Document | list[Document], kind: str) -> dict[str, Any
     record: dict[str, Any] = {"text": result.text, "spans": [span.as_dict() for span in result.spans]}
     if kind == "segment":
         record["words"] = [span.text for span in result.spans]
+    elif result.words is not None:
+        record["words"] = [span.as_dict() for span in result.words]
     if result.candidates is not None:
         record["candidates"] = [span.as_dict() for span in result.candidates]
     return record
@@ -144,7 +158,7 @@ def explanation_dict(ask: Ask, explanation: Explanation) -> dict[str, Any]:
         try:
             record["svg"] = ""
             if explanation.text:
-                record["svg"] = picture(explanation, ask.layer, ask.width, with_style=False, view="shares")
+                record["svg"] = picture(explanation, ask.layer, ask.width, False, ask.view, ask.legend)
         except HanlatticeError as error:  # a layer that the model does not have
             raise RequestError(422, str(error), "layer") from None
     return record
@@ -167,23 +181,32 @@ def _texts(record: Mapping[str, Any], kind: str, limits: Limits) -> tuple[tuple[
     return tuple(texts), is_list
 
 
-def _model(record: Mapping[str, Any], kind: str, models: Mapping[str, Named]) -> Named:
-    name = record.get("model")
-    if "model" in record and not isinstance(name, str):
-        raise RequestError(422, f"model must be a string, not {_type(name)}", "model")
+def _model(record: Mapping[str, Any], kind: str, models: Mapping[str, Named], field: str = "model") -> Named:
+    name = record.get(field)
+    if field in record and not isinstance(name, str):
+        raise RequestError(422, f"{field} must be a string, not {_type(name)}", field)
     if name is not None and name not in models:
-        raise RequestError(404, f"there is no model {name!r}: expected {', '.join(models)}", "model")
+        raise RequestError(404, f"there is no model {name!r}: expected {', '.join(models)}", field)
     if kind == "explain":
         return models[name] if name is not None else next(iter(models.values()))
     fitting = [each for each in models.values() if each.cuts == (kind == "segment")]
     what = "cuts text into words" if kind == "segment" else "finds entities"
     if name is None:
         if not fitting:
-            raise RequestError(404, f"no model that {what} is served here", "model")
+            raise RequestError(404, f"no model that {what} is served here", field)
         return fitting[0]
     if models[name] not in fitting:
-        raise RequestError(422, f"{name} is not a model that {what}", "model")
+        raise RequestError(422, f"{name} is not a model that {what}", field)
     return models[name]
+
+
+def _view(record: Mapping[str, Any], without: bool) -> str | None:
+    view = record.get("view")
+    if "view" in record and view not in VIEWS:
+        raise RequestError(422, f"view must be {' or '.join(VIEWS)}", "view")
+    if view == "changes" and not without:
+        raise RequestError(422, "the view changes shows what changes without each word: it needs without", "view")
+    return view
 
 
 def _dictionary(record: Mapping[str, Any], model: Named, limits: Limits) -> tuple[str | Entry, ...]:
@@ -219,14 +242,18 @@ def _words(record: Mapping[str, Any], name: str, model: Named, limits: Limits) -
         return ()
     if len(words) > limits.max_words:
         raise _too_many(f"{len(words):,} words", f"{limits.max_words:,}", name)
-    if model.predictor.model.indexer.lexicon is None:
-        raise RequestError(422, f"{model.name} has no lexicon, so it takes no words", name)
+    _check_lexicon(model, name)
     for word in words:
         if len(word) > LONGEST:
             raise _too_many(f"a word of {len(word):,} characters", f"{LONGEST}", name)
         if any(character in word.strip() for character in "\n\t"):
             raise RequestError(422, f"a word is one line without a TAB, not {word!r}", name)
     return tuple(dict.fromkeys(words))
+
+
+def _check_lexicon(model: Named, field: str) -> None:
+    if model.predictor.model.indexer.lexicon is None:
+        raise RequestError(422, f"{model.name} has no lexicon, so it takes no words", field)
 
 
 def _trust(record: Mapping[str, Any]) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hanlattice import __version__
+from hanlattice.explain.drawing import VIEWS
 from hanlattice.explain.svg import WIDTH
 from hanlattice.serve.asks import FIELDS, WIDEST, Named
 from hanlattice.serve.limits import Limits
@@ -27,8 +28,15 @@ _MEANING = {
 
 def description(models: Iterable[Named], limits: Limits, has_token: bool) -> dict[str, Any]:
     """The whole of it, for the models and limits of this server."""
-    asks = {kind: _ask(FIELDS[kind], _fields(_names(models, kind), limits)) for kind in FIELDS}
-    shown = {"tag": "Find entities", "segment": "Cut into words", "explain": "Show the lattice and its shares"}
+    models = list(models)
+    cutters = _names(models, "segment")
+    asks = {kind: _ask(FIELDS[kind], _fields(_names(models, kind), cutters, limits)) for kind in FIELDS}
+    shown = {
+        "tag": "Find entities",
+        "segment": "Cut into words",
+        "analyse": "Find words and entities",
+        "explain": "Show the lattice: what changes without each word, and its shares",
+    }
     paths: dict[str, Any] = {
         f"/v1/{kind}": {"post": _post(about, f"Ask_{kind}", "Explanation" if kind == "explain" else "Found")}
         for kind, about in shown.items()
@@ -66,7 +74,7 @@ def _names(models: Iterable[Named], kind: str) -> list[str]:
     return [each.name for each in models if kind == "explain" or each.cuts == (kind == "segment")]
 
 
-def _fields(models: list[str], limits: Limits) -> dict[str, Any]:
+def _fields(models: list[str], cutters: list[str], limits: Limits) -> dict[str, Any]:
     text = {"type": "string", "maxLength": limits.max_text}
     words = {"type": "array", "maxItems": limits.max_words, "items": {"type": "string", "maxLength": LONGEST}}
     count = {"type": "integer", "minimum": 0, "maximum": limits.max_candidates, "default": 0}
@@ -74,6 +82,8 @@ def _fields(models: list[str], limits: Limits) -> dict[str, Any]:
         "text": text,
         "texts": {"type": "array", "items": text, "maxItems": limits.max_texts},
         "model": {"type": "string", "enum": models},
+        "segmenter": {"type": "string", "enum": cutters},
+        "whole_names": {"type": "boolean", "default": False, "description": "Each entity is one word."},
         "dictionary": words
         | {
             "items": {"anyOf": [words["items"], _entry()]},
@@ -87,6 +97,11 @@ def _fields(models: list[str], limits: Limits) -> dict[str, Any]:
         "readings": count | {"description": "How many of the most probable taggings to add."},
         "without": {"type": "boolean", "default": False, "description": "Also what changes without each word."},
         "svg": {"type": "boolean", "default": False, "description": "Also the picture of the lattice."},
+        "view": {
+            "enum": list(VIEWS),
+            "description": "What it draws: changes needs `without`, and is its default then.",
+        },
+        "legend": {"type": "boolean", "default": True, "description": "Whether the picture says what it shows."},
         "layer": {"type": "integer", "minimum": 1, "maximum": 100, "default": 1},
         "width": {"type": "number", "minimum": 200, "maximum": WIDEST, "default": WIDTH},
     }
@@ -115,7 +130,7 @@ def _results() -> dict[str, Any]:
     reading = _object({"score": number, "spans": spans})
     document = _object(
         {"text": string, "spans": spans},
-        words={"type": "array", "items": string},
+        words={"type": "array", "items": {"anyOf": [string, {"$ref": "#/components/schemas/Span"}]}},
         candidates=spans,
         readings={"type": "array", "items": reading},
     )

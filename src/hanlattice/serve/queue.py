@@ -47,7 +47,9 @@ class Job:
         if self.taken == len(self.pieces):
             return 0
         (_, start, end), key = self.pieces[self.taken], self.ask.key
-        times = end - start if key.without else 1  # a text has about as many words as characters
+        times = (
+            end - start if key.without else 2 if key.segmenter else 1
+        )  # a text has about as many words as characters
         return (end - start) * times + 1 + (OWN_WORDS if key.dictionary or key.exclude else 0)
 
     def take(self) -> str:
@@ -75,18 +77,24 @@ class Job:
 def _join(text: str, row: Sequence[tuple[int, Document]], n: int) -> Document:
     spans = tuple(span.shifted(by) for by, found in row for span in found.spans)
     every = (span.shifted(by) for by, found in row for span in found.candidates or ())
-    return Document(text, spans, tuple(sorted(every, key=by_score)[:n]) if n else None, cuts=row[0][1].cuts)
+    candidates, first = tuple(sorted(every, key=by_score)[:n]) if n else None, row[0][1]
+    words = None if first.words is None else tuple(word.shifted(by) for by, found in row for word in found.words or ())
+    return Document(text, spans, candidates, words=words, cuts=first.cuts)
 
 
 def compute(models: Mapping[str, Named], key: Key, texts: Sequence[str]) -> list[Any]:
     """What the library finds in texts, with words that nobody else sees."""
-    predictor = models[key.model].predictor
+    predictor, *others = (models[name].predictor for name in (key.model, key.segmenter) if name)
     with ExitStack() as stack:
-        if key.dictionary or key.exclude:
-            stack.enter_context(predictor.lexicon.borrowed(key.dictionary, key.exclude))
-        if key.trust is not None:
-            stack.callback(setattr, predictor, "trust", predictor.trust)
-            predictor.trust = key.trust
+        for each in (predictor, *others):
+            if key.dictionary or key.exclude:
+                stack.enter_context(each.lexicon.borrowed(key.dictionary, key.exclude))
+            if key.trust is not None:
+                stack.callback(setattr, each, "trust", each.trust)
+                each.trust = key.trust
+        if others:
+            ask = texts, len(texts), others[0], key.whole_names
+            return list(predictor.analyse_pipe(*ask, scores=key.scores, min_score=key.min_score))
         if key.kind == "explanations":
             return [predictor.explain(text, key.without) for text in texts]
         if key.kind == "readings":

@@ -4,39 +4,44 @@
 const TEXTS = {
   zh: {
     model: "模型", token: "令牌", text: "文本", type: "在这里输入或粘贴文本，每行一句", found: "识别结果", tools: "修改标注",
-    remove: "删除", save: "保存本行", dictionary: "词典", new_word: "新词", add: "加入", lattice: "词格", saved: "已保存的行：",
+    remove: "删除", save: "保存本行", dictionary: "词典", new_word: "新词，或：拼多多 ORG", add: "加入",
+    entries: "词后可写标签：拼多多 ORG；加分：拼多多 ORG 20，inf 为必定；禁止：奥 -inf；必切：太/贵 /。", changes: "去掉每个词会怎样", shares: "份额", lattice: "词格", saved: "已保存的行：",
     save_all: "全部保存", clear: "清空", file: "上传文本文件（每行一句），下载标注结果",
     keys: "选中文字即可新建标注。Tab 下一个；← → 移动右边界，Shift+← → 移动左边界；数字键换标签；Delete 删除；Enter 保存本行。",
     grow_left: "左边界左移", shrink_left: "左边界右移", shrink_right: "右边界左移", grow_right: "右边界右移",
     exclude: w => `不用“${w}”`, drop: w => `去掉“${w}”`, kept: n => `已保存，共 ${n} 行`, deleted: s => `已删除 ${s}`,
     now: s => `${s}`, nothing: "词典没有改变结果", long: n => `词格只显示光标所在的句子，最多 ${n} 个字`, working: (a, b) => `${a} / ${b} 行`,
     busy: "服务器忙，正在重试……", offline: "连不上服务器", empty: "还没有保存的行",
-    pick: "指向或用 Tab 选择词格中的一个词或字，这里会显示它的份额、概率，以及去掉这个词会怎样。",
+    pick: "指向或用 Tab 选择词格中的一个词或字，这里会显示去掉这个词会怎样，或它的份额。",
+    changes_legend: "数字与粗细：去掉这个词，已找到的片段会增减多少个百分点；!：会找到别的片段。",
+    shares_legend: n => `上方：从左到右读，词流入它的最后一个字；下方：从右到左读，词流入它的第一个字。百分比与粗细：占那个字的单元的份额${n > 1 ? `（第 1 层，共 ${n} 层）` : ""}。`,
+    inks: { chosen: "加入的词", subword: "子词", own: "字自身的份额", word: "词的份额", before: "前一单元的份额" },
+    no_words: "文本中没有词典里的词。", no_lattice: "这个模型没有词典，只读字。",
+    without: (w, what) => `去掉“${w}”：${chinese(what)}`,
     arc: (w, way, m, s, lo, hi, c, even, w2) => `${w}（${way === "forward" ? "从左到右" : "从右到左"}）：占“${c}”的单元 ${m} ± ${s}（多数 ${lo}–${hi}），平均分为 ${even}` +
-      (w2 ? `；去掉它：${w2.replaceAll(", not found", "，不再找到").replaceAll(" found, ", " 出现，")}` : ""),
+      (w2 ? `；去掉它：${chinese(w2)}` : ""),
     cell: (c, at, tag, own) => `${c}，第 ${+at + 1} 个字：${tag}` + (own ? `；自身份额 ${own[1]}（从左到右）、${own[2]}（从右到左）` : ""),
   },
   en: {
     model: "Model", token: "Token", text: "Text", type: "Type or paste text here, one sentence a line", found: "Found", tools: "Correct",
-    remove: "Delete", save: "Save line", dictionary: "Dictionary", new_word: "New word", add: "Add", lattice: "Lattice", saved: "Saved lines:",
+    remove: "Delete", save: "Save line", dictionary: "Dictionary", new_word: "New word, or: 拼多多 ORG", add: "Add",
+    entries: "A label may follow: 拼多多 ORG; and how much more it scores: 拼多多 ORG 20, or inf. Never a span: 奥 -inf. Always cut: 太/贵 /.",
+    changes: "Without each word", shares: "Shares", lattice: "Lattice", saved: "Saved lines:",
     save_all: "Save all", clear: "Clear", file: "Upload a text file (a sentence a line), download it tagged",
     keys: "Select text to make a span. Tab: next; ← → move its end, Shift+← → its start; digits: label; Delete: delete; Enter: save the line.",
     grow_left: "Start one to the left", shrink_left: "Start one to the right", shrink_right: "End one to the left", grow_right: "End one to the right",
     exclude: w => `Leave out “${w}”`, drop: w => `Remove “${w}”`, kept: n => `Saved, ${n} in all`, deleted: s => `Deleted ${s}`,
     now: s => `${s}`, nothing: "The dictionary changes nothing here", long: n => `The lattice shows the sentence at the cursor, up to ${n} characters`,
     working: (a, b) => `${a} of ${b} lines`, busy: "The server is busy, trying again …", offline: "The server cannot be reached", empty: "No line is saved yet",
-    pick: "Point at a word or character of the lattice, or Tab to it: its share, its probability, and what changes without the word.",
+    pick: "Point at a word or character of the lattice, or Tab to it: what changes without the word, or its share.",
+    changes_legend: "Numbers and thickness: without the word, so many points more or less for a span that was found. !: other spans would be found.",
+    shares_legend: n => `Above: read from left to right, words pour into their last character. Below: read from right to left, into their first. % and thickness: the share of that character's cell${n > 1 ? ` (layer 1 of ${n})` : ""}.`,
+    inks: { chosen: "words that were added", subword: "subwords", own: "share of the character itself", word: "of words", before: "of the cell before" },
+    no_words: "No word of the lexicon stands in this text.", no_lattice: "This model has no lexicon: it reads characters alone.",
   },
 };
-const LEGEND = {
-  "above: read from left to right, words pour into their last character": "上方：从左到右读，词流入它的最后一个字",
-  "below: read from right to left, words pour into their first": "下方：从右到左读，词流入它的第一个字",
-  "% and thickness: the share of that character's cell": "百分比与粗细：占那个字的单元的份额",
-  "words that were added": "加入的词", "share of the character itself": "字自身的份额", "of words": "词的份额",
-  "of the cell before": "前一单元的份额", "no word of the lexicon stands in this text": "文本中没有词典里的词",
-};
 const $ = id => document.getElementById(id);
-const state = { lang: "zh", models: [], tones: {}, limits: {}, model: null, words: [], out: [], lines: [], saved: [], at: null, current: 0, file: [] };
+const state = { lang: "zh", view: "changes", models: [], tones: {}, limits: {}, model: null, words: [], out: [], lines: [], saved: [], at: null, current: 0, file: [] };
 let wait = 0, tagging = null, drawing = null;
 
 const t = (name, ...values) => {
@@ -52,6 +57,7 @@ const make = (tag, text = "", className = "") => {
 const chance = score => score === undefined ? "" : score > 0.995 && score < 1 ? ">99%" : `${Math.round(100 * score)}%`;
 const part = (line, span) => line.chars.slice(span.start, span.end).join("");  // offsets are code points
 const isSpace = character => /^\s$/u.test(character);
+const chinese = what => what.replaceAll(", not found", "，不再找到").replaceAll(" found, ", " 出现，").replace("no change of 1% or more", "变化不到 1%");
 const cuts = () => state.model?.kind === "words";
 
 // ---- the server
@@ -82,7 +88,7 @@ function report(error) {
 }
 const verb = () => cuts() ? "v1/segment" : "v1/tag";
 const dictionary = () => ({
-  model: state.model.name, ...(state.words.length && { dictionary: state.words }), ...(state.out.length && { exclude: state.out }),
+  model: state.model.name, ...(state.words.length && { dictionary: state.words.map(sent) }), ...(state.out.length && { exclude: state.out }),
 });
 
 // ---- tagging
@@ -331,28 +337,38 @@ async function draw() {
   drawing?.abort();
   drawing = new AbortController();
   const whole = Array.from(sentence()), most = state.limits.max_explain, text = whole.slice(0, most).join("");
+  $("about").className = "";
   $("about").textContent = whole.length > most ? t("long", most) : t("pick");
   if (!text) { $("lattice").replaceChildren(); return; }
   const width = Math.max(300, Math.min(1000, $("lattice").clientWidth - 2));
   try {
-    const found = await ask("v1/explain", { text, ...dictionary(), without: true, svg: true, width }, drawing.signal);
+    const { view } = state, without = view === "changes";
+    const found = await ask("v1/explain", { text, ...dictionary(), without, svg: true, view, legend: false, width }, drawing.signal);
     const svg = document.importNode(new DOMParser().parseFromString(found.svg, "image/svg+xml").documentElement, true);
-    for (const title of svg.querySelectorAll("g > title")) point(title.parentNode, title.textContent);
-    if (state.lang === "zh") for (const each of svg.querySelectorAll("svg > text")) each.textContent = inChinese(each.textContent);
+    const words = found.words.map(each => each.word);
+    for (const title of svg.querySelectorAll("g > title")) point(title.parentNode, title.textContent, words);
     $("lattice").replaceChildren(svg);
+    legend(found);
   } catch (error) { report(error); }
 }
-function inChinese(legend) {
-  const [layer, nth, count] = /^layer (\d+) of (\d+); /.exec(legend) ?? [""];
-  const rest = legend.slice(layer.length);
-  return (layer && `第 ${nth} 层，共 ${count} 层；`) + (LEGEND[rest] ?? rest);
+function legend(found) {
+  const isShares = state.view === "shares", box = $("legend"), kinds = [];
+  const sources = new Set(found.words.map(each => each.chosen ? "chosen" : each.source.replace(/s$/, "")));
+  for (const each of ["chosen", "subword"]) if (sources.has(each)) kinds.push(each);
+  const layers = Math.max(0, ...found.characters.map(each => each.forward.length));
+  box.textContent = !found.has_lattice ? t("no_lattice") : !found.words.length ? t("no_words") : t(`${state.view}_legend`, layers);
+  for (const each of [...kinds, ...(isShares && found.has_lattice ? ["own", "word", "before"] : [])])
+    box.append(" ", make("span", "", `ink ${each}`), t("inks")[each]);
+  for (const each of document.querySelectorAll("[data-view]")) each.setAttribute("aria-pressed", each.dataset.view === state.view);
 }
 const ARC = /^(.*), (forward|backward): (\S+) ± (\S+) \(most units (\S+) to (\S+)\) of the cell of (.*); an even share would be (\d+%)(?:; without it: (.*))?$/s;
 const CELL = /^(.*), character (\d+): (.*?)(?:; own share (\S+) forward, (\S+) backward)?$/s;
-function point(group, title) {
-  const arc = ARC.exec(title), cell = !arc && CELL.exec(title);
+function point(group, title, words) {
+  const name = words.find(each => title.startsWith(`without ${each}: `));  // of an arc of what changes
+  const arc = name === undefined ? ARC.exec(title) : [title, name], cell = !arc && CELL.exec(title);
   let text = title;
-  if (state.lang === "zh" && arc) text = t("arc", ...arc.slice(1));
+  if (state.lang === "zh" && name !== undefined) text = t("without", name, title.slice(`without ${name}: `.length));
+  else if (state.lang === "zh" && arc) text = t("arc", ...arc.slice(1));
   else if (state.lang === "zh" && cell) text = t("cell", cell[1], cell[2], cell[3], cell[4] && [0, cell[4], cell[5]]);
   group.setAttribute("tabindex", arc && !group.querySelector("path") ? -1 : 0);  // an arc once, not its label too
   group.setAttribute("role", "img");
@@ -360,8 +376,9 @@ function point(group, title) {
   if (arc) group.setAttribute("class", "word");
   const tell = () => {
     $("about").replaceChildren(make("span", text));
+    $("about").className = "told";
     if (!arc) return;
-    const own = state.words.includes(arc[1]), button = make("button", own ? t("drop", arc[1]) : t("exclude", arc[1]));
+    const own = state.words.some(each => wordOf(each) === arc[1]), button = make("button", own ? t("drop", arc[1]) : t("exclude", arc[1]));
     button.type = "button";
     button.onclick = () => leaveOut(arc[1]);
     $("about").append(button);
@@ -373,17 +390,34 @@ function point(group, title) {
 
 // ---- the dictionary
 
+// An entry is a word, or as a line of a dictionary file a word, a TAB, and what it says: a label, a number, or both.
+const wordOf = entry => entry.split("\t")[0];
+function sent(entry) {
+  const [word, said] = entry.split("\t");
+  if (said === undefined) return word;
+  if (said === "-inf") return { word, trust: said };
+  const [label, trust] = said.split(" ");
+  return { word, label, ...(trust && { trust: /inf$/.test(trust) ? trust : Number(trust) }) };
+}
+function entry(text) {  // what was typed: 拼多多, 拼多多 ORG, 拼多多 ORG 20, 奥 -inf, 太/贵 /
+  const found = /^(.*\S)\s+(?![+-]?inf$)(\S*[^\s\d.+-]\S*)(?:\s+([+-]?(?:inf|\d+(?:\.\d+)?)))?$/su.exec(text);
+  const [, word, label, trust] = found ?? [], isWide = each => /[^\0-\x7f]/.test(each);
+  const isLabel = found && (label === "/" || state.model.labels.includes(label) || (trust && isWide(label)) ||
+    (/^[A-Z][A-Z_.-]*$/.test(label) && (trust || isWide(word))));  // a Latin word may have two parts
+  if (isLabel) return `${word}\t${label}${trust ? ` ${trust.replace("+", "")}` : ""}`;
+  return text.replace(/\s+-inf$/, "\t-inf");
+}
 function leaveOut(word) {
-  if (state.words.includes(word)) state.words = state.words.filter(each => each !== word);
+  if (state.words.some(each => wordOf(each) === word)) state.words = state.words.filter(each => wordOf(each) !== word);
   else if (!state.out.includes(word)) state.out.push(word);
   showWords();
   later();
 }
 function showWords() {
   const chip = (word, list) => {
-    const item = make("li", word, list === "out" ? "out" : ""), button = make("button", "✕");
+    const item = make("li", word.replace("\t", " "), list === "out" ? "out" : ""), button = make("button", "✕");
     button.type = "button";
-    button.setAttribute("aria-label", t("drop", word));
+    button.setAttribute("aria-label", t("drop", word.replace("\t", " ")));
     button.onclick = () => { state[list] = state[list].filter(each => each !== word); showWords(); later(); };
     item.append(button);
     return item;
@@ -451,17 +485,18 @@ $("language").addEventListener("click", () => {
 });
 $("add").addEventListener("submit", event => {
   event.preventDefault();
-  const word = $("word").value.trim();
+  const word = entry($("word").value.trim());
   if (Array.from(word).length < 2) return;
-  state.out = state.out.filter(each => each !== word);
-  if (!state.words.includes(word)) state.words.push(word);
+  state.out = state.out.filter(each => each !== wordOf(word));
+  state.words = [...state.words.filter(each => wordOf(each) !== wordOf(word)), word];
   $("word").value = "";
   showWords();
   later();
 });
 document.addEventListener("click", event => {
   const { act, export: format, download: tagged } = event.target.dataset ?? {};
-  if (format) download(state.saved, format, "corrected");
+  if (event.target.dataset?.view) { state.view = event.target.dataset.view; draw(); }
+  else if (format) download(state.saved, format, "corrected");
   else if (tagged) download(state.file, tagged, "tagged");
   else if (act === "save-all") state.lines.forEach((_, n) => keepLine(n));
   else if (act === "clear") { state.saved = []; keepSaved(); show(); }

@@ -1,6 +1,6 @@
 """What `hanlattice corpus tag` costs over the library on the same lines, and what a second process brings.
 
-    python benchmarks/corpus_rate.py FILE [--characters 200000] [--model ner] [--fast] [--rounds 3] [--json OUT]
+    python benchmarks/corpus_rate.py FILE [--characters 200000] [--model ner] [--fast] [--rounds 3] [--shards 8]
     python benchmarks/corpus_rate.py FILE --device cuda   # only: on a GPU, file to file beside `pipe`, in one process
     python benchmarks/corpus_rate.py FILE --reading       # only: plan and rows, MB of unpacked text a CPU second
     python benchmarks/corpus_rate.py FILE --memory 600    # only: memory, for so many seconds of a file of 1 GB
@@ -44,7 +44,6 @@ from hanlattice.models import find_model
 from hanlattice.output import as_jsonl
 
 CONTEXT = multiprocessing.get_context("fork")
-SHARDS = 8
 LARGE = 1000 * MB
 
 
@@ -138,15 +137,17 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         path = write_lines(folder / "lines.txt", lines)
-        settings = Settings(find_model(options.model), fast=options.fast, shard_size=path.stat().st_size // SHARDS + 1)
+        each = path.stat().st_size // options.shards + 1
+        settings = Settings(find_model(options.model), fast=options.fast, shard_size=each)
         predictor = open_predictor(settings)
         corpus(predictor, settings, path, folder / "check", 2)
         check(predictor, lines, folder / "check")
         ways: dict[str, Callable[[int], tuple[float, float]]] = {
             "library": lambda _: measured(library, predictor, lines),
             "corpus, 1 process": lambda at: measured(corpus, predictor, settings, path, folder / f"one{at}", 1),
-            "corpus, 2 processes": lambda at: measured(corpus, predictor, settings, path, folder / f"two{at}", 2),
         }
+        if options.shards > 1:
+            ways["corpus, 2 processes"] = lambda at: measured(corpus, predictor, settings, path, folder / f"two{at}", 2)
         taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
         for at in range(options.rounds):
             for way, measure in ways.items():
@@ -208,10 +209,11 @@ def report(taken: dict[str, list[tuple[float, float]]], size: int) -> dict[str, 
     for way, (wall, cpu) in best.items():
         rates = f"{size / wall:10,.0f} characters/s, {size / cpu:10,.0f} a CPU second"
         print(f"{way:20} {rates}; wall {', '.join(f'{each[0]:.1f}' for each in taken[way])} s")
-    (alone, alone_cpu), (one, one_cpu), (two, two_cpu) = best.values()
+    (alone, alone_cpu), (one, one_cpu), *others = best.values()
     print(f"corpus / library: wall {one / alone:.3f}, CPU {one_cpu / alone_cpu:.3f}")
-    print(f"2 processes: {one / two:.2f} times as fast as 1; CPU {two_cpu / one_cpu:.3f}")
-    return {"seconds": best, "overhead": one_cpu / alone_cpu - 1, "two": one / two}
+    for two, two_cpu in others:
+        print(f"2 processes: {one / two:.2f} times as fast as 1; CPU {two_cpu / one_cpu:.3f}")
+    return {"seconds": best, "overhead": one_cpu / alone_cpu - 1, "two": [one / two for two, _ in others]}
 
 
 if __name__ == "__main__":
@@ -221,6 +223,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="ner")
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shards", type=int, default=8, help="that the lines are cut into; 1: no second process")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--reading", action="store_true")
     parser.add_argument("--memory", type=int, default=0, metavar="SECONDS")

@@ -26,6 +26,10 @@ from hypothesis import strategies as st
 
 from hanlattice.bench.equality import LSTMCase, largest_difference
 from hanlattice.config import make_config
+from hanlattice.corpus.run import run as run_corpus
+from hanlattice.corpus.settings import Settings as CorpusSettings
+from hanlattice.document import Document
+from hanlattice.models import find_model
 from hanlattice.models.folder import load_model
 from hanlattice.ops import library
 from hanlattice.ops.crf import batched, differentiable
@@ -134,13 +138,31 @@ def check_models(case: Case) -> None:
     counted["characters through models"] += sum(map(len, texts)) * (2 + 2 * len(library.possible_levels()))
 
 
+def check_long(case: Case) -> None:
+    """Thousands of characters at once, from the same pieces: C at every instruction set and 8 bits against numpy."""
+    made, chance = small(), np.random.default_rng(case["seed"])
+    parts = [text for text in case["texts"] if text.strip()]
+    texts = ["".join(chance.choice(parts, chance.integers(1, 9))) for _ in range(100 if parts else 0)]
+    texts = [text[:400] for text in texts if text.strip()]
+    if not texts:
+        return
+    with without_c():
+        right = emissions(made["numpy"], texts)
+    most = max(1.0, float(right.abs().max()))
+    for level in library.possible_levels():
+        with at_level(level):
+            assert (emissions(made["runtime"], texts) - right).abs().max() <= NEAR * most, f"C, {level}"
+            assert (emissions(made[level], texts) - right).abs().max() <= EIGHT_BITS * most, f"8 bits, {level}"
+    counted["characters of long texts"] += sum(map(len, texts)) * (1 + 2 * len(library.possible_levels()))
+
+
 @cache
 def shipped() -> Predictor:
     return load("ner")
 
 
 def check_doors(case: Case, server: Server | None = None) -> None:
-    """Text by text, as a list, in batches of any size, by the command line and by a server: one and the same."""
+    """Text by text, as a list, in batches, by the command line, as a corpus and by a server: one and the same."""
     tagger, given = shipped(), case["texts"]
     with tagger.lexicon.borrowed(case["words"], case["without"]):
         right = [tagger(text) for text in given]
@@ -159,15 +181,37 @@ def check_doors(case: Case, server: Server | None = None) -> None:
             for line in done.text.split("\n")[:-1]
         ]
         assert spans == [[(s.start, s.end, s.label) for s in tagger(line).spans] for line in lines], "the command line"
+    check_corpus(given, plain)
     if server is not None:
         status, answer, _ = server.ask("/v1/tag", {"texts": given})
         assert status == 200, answer
         spans = [[(s["start"], s["end"], s["label"]) for s in each["spans"]] for each in answer["documents"]]
         assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in plain], "the server"
-    counted["characters through doors"] += sum(map(len, given)) * 5
+    counted["characters through doors"] += sum(map(len, given)) * (5 + (server is not None))
 
 
-CHECKS: dict[str, Callable[[Case], None]] = {"cells": check_cells, "models": check_models, "doors": check_doors}
+def check_corpus(texts: list[str], right: list[Document]) -> None:
+    """`hanlattice corpus tag` of these texts, as JSON lines; of lone surrogates it says that they are broken rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
+        run_corpus([f"{folder}/in.jsonl"], f"{folder}/out", CorpusSettings(Path(find_model("ner"))))
+        (out,) = Path(folder, "out").glob("in.jsonl.*")
+        rows = [json.loads(line) for line in out.read_text("utf-8").split("\n")[:-1]]
+    for row, document in zip(rows, right, strict=True):
+        if "broken" not in row:
+            spans = [(s["start"], s["end"], s["label"]) for s in row["spans"]]
+            assert spans == [(s.start, s.end, s.label) for s in document.spans], "the corpus"
+        else:
+            assert any("\ud800" <= character <= "\udfff" for character in document.text), row
+
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "cells": check_cells,
+    "models": check_models,
+    "long": check_long,
+    "doors": check_doors,
+}
+ROUND = {"cells": 25, "models": 25, "long": 400, "doors": 5}  # cases of each: what is slow is seldom
 
 
 def search(name: str, check: Callable[[Case], None], number: int, examples: int) -> None:
@@ -201,9 +245,9 @@ def main(seconds: float, number: int = 0) -> None:
         for at in count(number):
             for name, check in checks.items():
                 if time.monotonic() > end:
-                    print(json.dumps({"seconds": seconds, "rounds": at - number, **counted}))  # noqa: T201
                     return
-                search(name, check, at, 25)
+                search(name, check, at, ROUND[name])
+            print(json.dumps({"rounds": at - number + 1, **counted}), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

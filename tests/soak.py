@@ -47,7 +47,7 @@ CHANGING = (
 PLAIN = [each.word if isinstance(each, Entry) else each for each in CHANGING]
 BORROWED, WITHOUT = "没有去", "北京"  # of a request: other threads never see the one, and always the other
 FILLERS = [f"{a}{b}{c}" for a in "甲乙丙丁" for b in "子丑寅卯" for c in "金木水火"]  # in no text
-READERS, PATIENCE = 16, 180.0  # seconds that one answer may take on a busy machine
+READERS, PATIENCE = 16, 240.0  # seconds that one answer may take on a busy machine
 Right = dict[str, list[list[tuple[Span, ...]]]]  # by model and text: the answers that are possible
 
 
@@ -160,6 +160,7 @@ class Soak:
         code = 3
         try:
             signal.alarm(int(PATIENCE))
+            faulthandler.dump_traceback_later(PATIENCE / 2)
             for name, tagger in self.models.items():
                 for at, document in enumerate(tagger(list(TEXTS))):
                     self.check(name, at, document, "forked")
@@ -187,7 +188,7 @@ class Soak:
         for thread in started:
             thread.start()
         while any(thread.is_alive() for thread in started):
-            faulthandler.dump_traceback_later(PATIENCE, exit=True)
+            faulthandler.dump_traceback_later(2 * PATIENCE, exit=True)
             self.fork()
             if self.counts["forked"] % 12 == 2:
                 self.spawn()

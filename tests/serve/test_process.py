@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import http.client
 import os
+import resource
 import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from hanlattice.client import connect
 from hanlattice.errors import ServerError
+from tests.cli.command import run
 from tests.serve.running import Server, running, wait_for
 
 TEXT = "王小明在青石镇工作。"
@@ -169,3 +172,9 @@ def test_what_the_time_to_stop_does_not_suffice_for_is_reported(lattice_folder):
         wait_for(lambda: "hanlattice_batch_characters_count 0" not in server.ask("/metrics")[1])
         assert server.end() == 1
         assert isinstance(long.exception(60), (OSError, http.client.HTTPException)) or long.result()[0] == 500
+
+
+def test_no_room_for_its_counters(char_folder: Path) -> None:
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))  # noqa: E731
+    refused = run("serve", "--port", "0", "-m", char_folder, preexec_fn=limit)
+    refused.refused("cannot write the counters of the server", "TMPDIR")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
+import io
 import multiprocessing
 import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +84,32 @@ def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
 
 
 class Failing:
-    """Within, the n-th fsync, rename or removal fails with this error, as it would on a full or broken disk.
+    """Within, the n-th operation on files below a folder fails with this error, as on a full or broken disk.
 
-    Without n none fails, and `count` is how many there were.
+    Operations are opening to write, write, fsync, rename and removal. Without n none fails, and `count` is how many
+    there were.
     """
 
-    def __init__(self, at: int | None = None, error: int = errno.ENOSPC) -> None:
-        self.at, self.error, self.count, self._patch = at, error, 0, pytest.MonkeyPatch()
+    def __init__(self, folder: Path, at: int | None = None, error: int = errno.ENOSPC) -> None:
+        self.folder, self.at, self.error, self.count = folder, at, error, 0
+        self._patch = pytest.MonkeyPatch()
 
     def __enter__(self) -> Failing:
         for owner, name in ((os, "fsync"), (Path, "replace"), (Path, "unlink")):
             self._patch.setattr(owner, name, self._counted(getattr(owner, name)))
+        opened = self._opened(io.open)
+        for owner in (io, builtins):
+            self._patch.setattr(owner, "open", opened)
         return self
+
+    def _opened(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+            ours = isinstance(file, (str, Path)) and Path(file).is_relative_to(self.folder)
+            if not ours or not set(mode) & set("wxa"):
+                return call(file, mode, *arguments, **named)
+            return _Written(self._counted(call)(file, mode, *arguments, **named), self._counted)
+
+        return opened
 
     def __exit__(self, *_: object) -> None:
         self._patch.undo()
@@ -106,6 +122,26 @@ class Failing:
             return call(*arguments, **named)
 
         return counted
+
+
+class _Written:
+    """A file whose every write is counted, and may fail."""
+
+    def __init__(self, file: Any, counted: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        self._file, self.write = file, counted(file.write)
+
+    def writelines(self, lines: Iterable[Any]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> _Written:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._file.__exit__(*error)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,12 +75,14 @@ def __getattr__(name: str) -> Any:
 def main() -> None:
     """The entry point: runs a verb, and turns an error into one line and an exit code.
 
-    0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader has gone.
+    0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader has gone;
+    143 SIGTERM, 129 SIGHUP.
     """
     _open_streams()
+    got = list[int]()
     try:
         try:
-            with _noted_warnings():
+            with _stopped_by(got), _noted_warnings():
                 code = _run()
         finally:
             sys.stdout.flush()  # here a full disk can still be reported
@@ -98,7 +102,31 @@ def main() -> None:
         code = _report(f"cannot write the output: {reason(error)}")
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    sys.exit(code)
+    sys.exit(128 + got[0] if got else code)
+
+
+@contextmanager
+def _stopped_by(got: list[int]) -> Iterator[None]:
+    """SIGTERM and SIGHUP end what is done as Ctrl-C does, so that nothing half is left; the next one ends it at once.
+
+    Who ignores one, as nohup does, goes on to do so. A thread that is not the first hears no signals.
+    """
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        got.append(number)
+        raise KeyboardInterrupt
+
+    is_first = threading.current_thread() is threading.main_thread()
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if is_first and hasattr(signal, name)]
+    ours = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _open_streams() -> None:

@@ -112,8 +112,14 @@ def _died(process: Any, attempts: int) -> Outcome:
 
 
 def _work(connection: Connection, other_end: Connection | None, worker: Works, tasks: Sequence[Any]) -> None:
-    """In the process: do tasks until there are no more. Ctrl-C goes to all, and the parent says what happens."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In the process: do tasks until there are no more.
+
+    Ctrl-C and the end of a terminal go to all, and the parent says what happens.
+    """
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if other_end is not None:
         other_end.close()
     threading.Thread(target=_end_with_parent, daemon=True).start()

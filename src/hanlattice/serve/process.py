@@ -22,7 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hanlattice.data.jsonl import to_json
-from hanlattice.errors import InputError
+from hanlattice.errors import InputError, OutputError
 from hanlattice.files import reason
 from hanlattice.predict import Predictor
 from hanlattice.serve.app import Service, make_app
@@ -34,7 +34,7 @@ BACKLOG = 2048
 TRIES, SHORT = 5, 2.0  # a worker that lives shorter, so often in a row, is not started again
 QUEUED = {f"/v1/{kind}".encode() for kind in KINDS}
 SWITCH = 0.0005  # seconds after which the thread that computes lets the event loop run, while it is in Python
-_STOPS = (signal.SIGTERM, signal.SIGINT)
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WARM = (
     "2024年，张三在New York说：你好。"  # makes the tables that are made at their first use, so that workers share them
 )
@@ -51,14 +51,18 @@ class Settings:
 
 
 def serve(models: Mapping[str, Predictor], settings: Settings, tell: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or Ctrl-C; the exit code. `tell` gets a line for everything an operator wants to know."""
+    """Serve until SIGTERM, SIGHUP or Ctrl-C; the exit code. `tell` gets a line for what an operator wants to know."""
     named = {name: Named(name, predictor) for name, predictor in models.items()}
     for predictor in models.values():
         _warm(predictor)
     _raise_file_limit()
-    listening = _listen(settings.host, settings.port)
-    with tempfile.TemporaryDirectory(prefix="hanlattice-") as folder:
-        metrics = Metrics(Path(folder))
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(_listen(settings.host, settings.port))
+        try:
+            metrics = Metrics(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hanlattice-"))))
+        except OSError as error:
+            message = "cannot write the counters of the server to the folder of temporary files, which TMPDIR names"
+            raise OutputError(f"{message}: {reason(error)}") from None
         host, port = listening.getsockname()[:2]
         tell(f"serving {', '.join(models)} on http://{f'[{host}]' if ':' in host else host}:{port}")
         gc.collect()
@@ -139,8 +143,9 @@ class Supervisor:
         code = 1
         try:
             os.close(self.closing)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all: the supervisor says what happens
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_STOPS, signal.SIGCHLD})
+            for number in (signal.SIGINT, signal.SIGHUP):  # they go to all: the supervisor says what happens
+                signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             code = asyncio.Runner(loop_factory=_loop_factory()).run(self._work())
         except BaseException as error:
             self.tell(f"worker {os.getpid()}: {type(error).__name__}: {error}")
@@ -212,6 +217,7 @@ class Worker:
         sys.setswitchinterval(SWITCH)
         self.service.start()
         loop.add_signal_handler(signal.SIGTERM, self._drain)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)  # one that came before is heard now
         loop.add_reader(alive, self._orphaned, alive)
         sweeping = asyncio.create_task(self._sweep())
         await self.server.serve(sockets=[listening])

@@ -16,6 +16,7 @@ from hanlattice.evaluation.platt import Curve, Curves
 from hanlattice.models.folder import load_model, save_scores
 from hanlattice.predict import Predictor, by_score
 from hanlattice.text.spans import Span
+from hanlattice.training.pack import pack
 from tests.made import sentences
 
 CURVES = {"LOC": Curve(0.3, -2.0), "PER": Curve(0.7, 1.0)}
@@ -106,3 +107,10 @@ def test_records_of_somebody_else(lattice_folder: Path, tmp_path: Path, message:
     save_scores(folder, scores)
     with pytest.raises(ModelError, match=message):
         load_model(folder)
+
+
+def test_packing_keeps_the_curves(lattice_folder: Path, tmp_path: Path) -> None:
+    calibrated(lattice_folder, tmp_path / "model", modules=False)
+    packed = pack(tmp_path / "model", tmp_path / "packed", precision="full")
+    assert packed.scores["calibration"] == load_model(tmp_path / "model").scores["calibration"]
+    assert packed.tagger.curves is not None

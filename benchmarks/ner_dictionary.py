@@ -110,7 +110,8 @@ def without(predictor: Predictor, words: Iterable[str]) -> Predictor:
     model, lexicon = predictor.model, predictor.lexicon
     table, gone = model.tagger.lexicon, {lexicon.id(word) for word in words}
     assert table is not None
-    keep = [at for at in range(len(lexicon.words)) if at not in gone]
+    # A word that stands there in two scripts is found as one of them, and a new lexicon has it once.
+    keep = [at for at, word in enumerate(lexicon.words) if at not in gone and lexicon.id(word) == at]
     left = WordTable(Table(table.vectors(np.array(keep))), Table(np.empty((0, table.dim), dtype=np.float32)))
     if isinstance(model.tagger.words, TwoSources):
         model.tagger.words.words = left

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from hanlattice.predict import Document, load
+from hanlattice.explain.changes import PART
+from hanlattice.predict import Document, Predictor, load
 from hanlattice.serve import queue as module
 from hanlattice.serve.asks import Ask, Key, Named, answer
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.queue import Queue
 from hanlattice.serve.stream import Stream
+from tests.made import sentences
 
 MODELS: Any = {"m": SimpleNamespace(predictor=SimpleNamespace(limit=10))}
 KEY = Key("documents", "m")
@@ -28,7 +30,7 @@ class Gate:
         self.batches: list[tuple[Key, list[str]]] = []
         self.may = threading.Semaphore(0)
 
-    def __call__(self, models: Any, key: Key, texts: Sequence[str]) -> list[Document]:
+    def __call__(self, models: Any, key: Key, texts: Sequence[str], pause: Any) -> list[Document]:
         self.batches.append((key, list(texts)))
         assert self.may.acquire(timeout=20)
         if any("毒" in text for text in texts):
@@ -180,6 +182,36 @@ def test_nothing_to_compute_is_an_answer(monkeypatch):
         assert await queue.put(Ask(KEY, (), True)).future == []
 
     run(test, monkeypatch)
+
+
+def test_what_is_quick_does_not_wait_for_an_explanation_to_end(lattice_folder):
+    """It is computed while words are left out, unless the explanation has words of its own, which nobody else sees."""
+    tagger = load(lattice_folder)
+    text = "".join(sentence.text for sentence in sentences(30, 5))[:150]
+    explained = Key("explanations", "m", without=True)
+    assert len(tagger.explain(text).words) * len(text) > 2 * PART
+    for key, order in ((explained, "quick slow"), (explained._replace(dictionary=("小明在北京",)), "slow quick")):
+        found, ended = asyncio.run(_both(tagger, Ask(key, (text,)), ask("小明在北京工作。")))
+        assert " ".join(ended) == order
+        with tagger.lexicon.borrowed(key.dictionary):
+            slow = tagger.explain(text, without=True)
+        assert found["slow"][0].without == slow.without
+        assert found["quick"] == [tagger("小明在北京工作。")]
+
+
+async def _both(tagger: Predictor, slow: Ask, quick: Ask) -> tuple[dict[str, list[Any]], list[str]]:
+    """What came of both, of which the slow one begins, and in which order they ended."""
+    queue, ended = Queue({"m": Named("m", tagger)}, Limits(queue=1_000_000)), []
+    with queue.condition:
+        jobs = {"slow": queue.put(slow), "quick": queue.put(quick)}
+    for name, job in jobs.items():
+        job.future.add_done_callback(lambda _, name=name: ended.append(name))
+    found = {name: await job.future for name, job in jobs.items()}
+    await asyncio.sleep(0)
+    queue.close()
+    await asyncio.to_thread(queue.thread.join)
+    assert (queue.turns, queue.total) == (0, 0)
+    return found, ended
 
 
 def test_pieces_give_what_the_library_gives(lattice_folder):

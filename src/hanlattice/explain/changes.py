@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,21 +21,31 @@ from hanlattice.text.matcher import Matches
 from hanlattice.text.rules import Rulings
 from hanlattice.text.spans import WORD, Span
 
+PART = 2048  # characters that are read between two pauses
 LEAST = 0.01  # a smaller change of a probability is not reported
 
 
 def without_each(
-    model: Model, text: str, examples: Examples, found: Sequence[Sequence[Span]], trust: float, bar: Bar
+    model: Model,
+    text: str,
+    examples: Examples,
+    found: Sequence[Sequence[Span]],
+    trust: float,
+    bar: Bar,
+    pause: Callable[[], None] | None = None,
 ) -> tuple[Without, ...]:
     """For each word of one text, in the lattice's order. `found` are its spans, counted in characters that are read.
 
-    A batch at a time, so that memory stays bounded.
+    A batch at a time, so that memory stays bounded; where there is a `pause` between them, a small one.
     """
     tagger, names = model.tagger, model.indexer.labels
     made: list[Without] = []
     most, characters = BOUNDS[tagger.device_kind]
+    characters = characters if pause is None else min(characters, PART)
     size = max(1, min(most, characters // max(1, int(examples.lengths[0]))))  # words at a time, a sentence each
     for low in range(0, count := int(examples.matches.counts[0]), size):
+        if low and pause is not None:
+            pause()
         words = np.arange(low, min(low + size, count))
         fewer = _without(examples, words)
         running = Running(tagger, model.indexer, fewer, np.arange(len(words)), trust, bar)

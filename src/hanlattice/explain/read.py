@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,22 +26,31 @@ Thing = TypeVar("Thing")
 
 
 def explain(
-    model: Model, text: str, limit: int, trust: float = 0.0, bar: Bar = None, without: bool = False
+    model: Model,
+    text: str,
+    limit: int,
+    trust: float = 0.0,
+    bar: Bar = None,
+    without: bool = False,
+    pause: Callable[[], None] | None = None,
 ) -> Explanation:
     """What the model finds in a text, and why; with `without`, also what it would find without each of the words.
 
     `limit`, `trust` and `bar` are the Predictor's: a longer text is read in pieces; the tags of a user's words score
-    more; spans are found by their probabilities.
+    more; spans are found by their probabilities. `pause` is called now and then while words are left out, so that a
+    thread that computes can do something else in between.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
     if model.tagger.reads_words:
         raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
     cuts = pieces(text, limit)
-    return joined(text, [_piece(model, text[low:high], trust, bar, without) for low, high in cuts], cuts)
+    return joined(text, [_piece(model, text[low:high], trust, bar, without, pause) for low, high in cuts], cuts)
 
 
-def _piece(model: Model, text: str, trust: float, bar: Bar, without: bool) -> Explanation:
+def _piece(
+    model: Model, text: str, trust: float, bar: Bar, without: bool, pause: Callable[[], None] | None
+) -> Explanation:
     """The explanation of a text that is short enough to be read whole."""
     indexer, place = model.indexer, np.zeros(1, dtype=np.int64)
     examples = model.indexer.read([text])
@@ -64,7 +73,7 @@ def _piece(model: Model, text: str, trust: float, bar: Bar, without: bool) -> Ex
         there = make_spans(Decoded(found, decoded.scores), [""], indexer.labels)  # in characters that are read
         best = running.tags()[0] if bar is None else running.tag_ids.tags(there, examples.lengths)
         tags = [names[tag] for tag in best.tolist()]
-        fewer = without_each(model, text, examples, there, trust, bar) if without else ()
+        fewer = without_each(model, text, examples, there, trust, bar, pause) if without else ()
     return Explanation(
         text=text,
         spans=tuple(spans),

@@ -30,11 +30,15 @@ class Metrics:
             "hanlattice_batch_characters", "Characters of a batch", registry=own, buckets=_CHARACTERS
         )
         self.texts = Counter("hanlattice_texts", "Texts and pieces of texts computed", registry=own)
+        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.busy = Counter("hanlattice_compute_seconds", "Time spent in computation", registry=own)
 
     def request(self, path: str, status: int, seconds: float) -> None:
-        self.requests.labels(path, str(status)).inc()
-        self.seconds.labels(path).observe(seconds)
+        if (path, status) not in self._known:  # `labels` takes longer than to count
+            self._known[path, status] = self.requests.labels(path, str(status)), self.seconds.labels(path)
+        count, times = self._known[path, status]
+        count.inc()
+        times.observe(seconds)
 
     def batch(self, texts: int, characters: int, seconds: float, waiting: int) -> None:
         self.waiting.set(waiting)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -294,7 +295,7 @@ def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
             is_first = self.cycle is None or self.cycle.response_complete  # of those that wait on this connection
             if is_quick and is_first and self.url in QUEUED and (refused := service.full()) is not None:
                 self.cycle = _Refused()  # type: ignore[assignment]
-                self.transport.write(_as_bytes(refused))
+                self.transport.write(_as_bytes(refused.status, refused.message, refused.retry_after))
                 service.metrics.request(self.url.decode(), refused.status, 0.0)
                 if not self.parser.should_keep_alive():
                     self.transport.close()
@@ -308,8 +309,8 @@ def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
     return Protocol
 
 
-def _as_bytes(refused: RequestError) -> bytes:
-    body = to_json(refused.as_dict()).encode()
-    status = f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}"
-    headers = f"content-type: application/json\r\nretry-after: {refused.retry_after}\r\ncontent-length: {len(body)}"
-    return f"{status}\r\n{headers}\r\n\r\n".encode() + body
+@lru_cache
+def _as_bytes(status: int, message: str, retry_after: int) -> bytes:
+    body = to_json(RequestError(status, message).as_dict()).encode()
+    headers = f"content-type: application/json\r\nretry-after: {retry_after}\r\ncontent-length: {len(body)}"
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{headers}\r\n\r\n".encode() + body

@@ -17,12 +17,14 @@ from contextlib import ExitStack
 from typing import Any
 
 from hanlattice.document import Document
+from hanlattice.explain import explain
 from hanlattice.predict import by_score
 from hanlattice.serve.asks import Ask, Key, Named
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.text.boundaries import pieces
 
 OWN_WORDS = 256  # characters that count for a request with words of its own, which others hardly share a batch with
+AT_ONCE = 4  # results that are answered before the event loop looks for requests, most of which it may have to refuse
 _SLOW = 0.9  # of the measured rate stays with each new batch
 
 
@@ -82,8 +84,13 @@ def _join(text: str, row: Sequence[tuple[int, Document]], n: int) -> Document:
     return Document(text, spans, candidates, words=words, cuts=first.cuts)
 
 
-def compute(models: Mapping[str, Named], key: Key, texts: Sequence[str]) -> list[Any]:
-    """What the library finds in texts, with words that nobody else sees."""
+def compute(
+    models: Mapping[str, Named], key: Key, texts: Sequence[str], pause: Callable[[], None] | None = None
+) -> list[Any]:
+    """What the library finds in texts, with words that nobody else sees.
+
+    `pause` is called between the parts of an explanation, unless it has words of its own: others would see those.
+    """
     predictor, *others = (models[name].predictor for name in (key.model, key.segmenter) if name)
     with ExitStack() as stack:
         for each in (predictor, *others):
@@ -96,7 +103,9 @@ def compute(models: Mapping[str, Named], key: Key, texts: Sequence[str]) -> list
             ask = texts, len(texts), others[0], key.whole_names
             return list(predictor.analyse_pipe(*ask, scores=key.scores, min_score=key.min_score))
         if key.kind == "explanations":
-            return [predictor.explain(text, key.without) for text in texts]
+            model, how = predictor.model, (predictor.limit, predictor.trust, predictor.bar)
+            may = not (key.dictionary or key.exclude or key.trust is not None)
+            return [explain(model, text, *how, key.without, pause if may else None) for text in texts]
         if key.kind == "readings":
             return [predictor.readings(text, key.n) for text in texts]
         return list(predictor.pipe(texts, len(texts), scores=key.scores, min_score=key.min_score, candidates=key.n))
@@ -116,6 +125,7 @@ class Queue:
         self.jobs: deque[Job] = deque()
         self.turns = self.total = 0  # characters of `Job.turn`, and all characters
         self.rate = 20_000.0  # characters a second, measured
+        self.lent = 0.0  # seconds that explanations have given to others
         self.condition = threading.Condition()
         self.is_closed = False
         self.room = asyncio.Event()  # set when something has left
@@ -169,19 +179,32 @@ class Queue:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            key, texts = batch[0][0].ask.key, [text for _, text in batch]
+            self._compute(batch)
+
+    def _compute(self, batch: list[tuple[Job, str]]) -> None:
+        key, texts = batch[0][0].ask.key, [text for _, text in batch]
+        began, lent = time.perf_counter(), self.lent
+        results = self._results(key, texts)
+        seconds, characters = time.perf_counter() - began - (self.lent - lent), sum(map(len, texts))
+        if key.kind == "documents":
+            self.rate = _SLOW * self.rate + (1 - _SLOW) * max(1.0, characters / max(seconds, 1e-6))
+        self.on_batch(len(texts), characters, seconds, self.total)
+        self.loop.call_soon_threadsafe(self._deliver, batch, results)
+
+    def _pause(self) -> None:
+        """In the middle of an explanation: a batch of others, which take less."""
+        with self.condition:
+            others = (job for job in self.jobs if job.ask.key.kind != "explanations")
+            batch = self._take(first) if (first := next(others, None)) is not None else []
+        if batch:
             began = time.perf_counter()
-            results = self._results(key, texts)
-            seconds, characters = time.perf_counter() - began, sum(map(len, texts))
-            if key.kind == "documents":
-                self.rate = _SLOW * self.rate + (1 - _SLOW) * max(1.0, characters / max(seconds, 1e-6))
-            self.on_batch(len(texts), characters, seconds, self.total)
-            self.loop.call_soon_threadsafe(self._deliver, batch, results)
+            self._compute(batch)
+            self.lent += time.perf_counter() - began
 
     def _results(self, key: Key, texts: list[str]) -> list[Any]:
         """A result, or an exception, for each text: one that fails must not take the others with it."""
         try:
-            return compute(self.models, key, texts)
+            return compute(self.models, key, texts, self._pause)
         except Exception as error:
             if len(texts) == 1:
                 return [error]
@@ -198,11 +221,12 @@ class Queue:
                 elif self.total < self.limits.batch_chars and (wait := end - time.monotonic()) > 0:
                     self.condition.wait(wait)
                 else:
-                    return self._take()
+                    return self._take(self.jobs[0])
             return None
 
-    def _take(self) -> list[tuple[Job, str]]:
-        key, others, size = self.jobs[0].ask.key, [], 0
+    def _take(self, first: Job) -> list[tuple[Job, str]]:
+        """A batch of what has the key of this job, which has waited longest of those."""
+        key, others, size = first.ask.key, [], 0
         batch: list[tuple[Job, str]] = []
         while self.jobs and size < self.limits.batch_chars:
             job = self.jobs.popleft()
@@ -221,7 +245,9 @@ class Queue:
 
     def _deliver(self, batch: list[tuple[Job, str]], results: list[Any]) -> None:
         self.room.set()
-        for (job, _), found in zip(batch, results, strict=True):
+        if len(batch) > AT_ONCE:
+            self.loop.call_soon(self._deliver, batch[AT_ONCE:], results[AT_ONCE:])
+        for (job, _), found in zip(batch[:AT_ONCE], results, strict=False):
             if job.is_over or job.future.done():
                 continue
             if isinstance(found, Exception):

@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test test-ray check style sanitize fuzz soak bench docs wheels clean
+.PHONY: demo train-demo test test-ray check style sanitize fuzz soak sbom audit coverage bench docs wheels clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -46,6 +46,19 @@ fuzz: .venv/test-installed  ## every backend against the reference, every door a
 
 soak: .venv/test-installed  ## models shared by 16 threads, an event loop and processes, while words come and go, for so many SECONDS
 	PYTHONPATH=src $(BIN)/python -m tests.soak $(SECONDS)
+
+sbom: .venv/audit-installed  ## what is installed in .venv, as CycloneDX, into build/sbom.json
+	mkdir -p build
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.json $(BIN)/python
+
+audit: .venv/audit-installed  ## known vulnerabilities of what is installed in .venv; what cannot be looked up is a failure, too
+	mkdir -p build
+	$(BIN)/python -m pip freeze --exclude-editable > build/frozen.txt
+	$(BIN)/pip-audit -r build/frozen.txt --no-deps --disable-pip --strict
+
+coverage: .venv/test-installed .venv/audit-installed  ## the branches that the tests take, by file
+	PYTHONPATH=src $(BIN)/coverage run --branch --source src/hanlattice -m pytest -n 0
+	$(BIN)/coverage report --skip-covered --sort cover
 
 bench: .venv/train-installed .venv/plot-installed  ## correctness first, then rates as ratios in one run
 	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg
@@ -95,6 +108,9 @@ endef
 
 .venv/docs-installed: .venv/installed
 	$(call install,docs)
+
+.venv/audit-installed: .venv/installed
+	$(call install,audit)
 
 .venv/wheels-installed: .venv/installed
 	$(call install,wheels)

@@ -159,8 +159,8 @@ class Soak:
             return
         code = 3
         try:
+            faulthandler.register(signal.SIGALRM, chain=True)  # says where it hangs
             signal.alarm(int(PATIENCE))
-            faulthandler.dump_traceback_later(PATIENCE / 2)
             for name, tagger in self.models.items():
                 for at, document in enumerate(tagger(list(TEXTS))):
                     self.check(name, at, document, "forked")

@@ -193,3 +193,25 @@ def test_what_does_not_fit_together_is_named() -> None:
         score_tags([["O"], ["O", "O"]], [["O"], ["O"]], "BIO")
     with pytest.raises(ValueError, match="'BILOU' is not a scheme"):
         score_tags([["O"]], [["O"]], "BILOU")
+
+
+def test_loose_entities_end_before_whatever_closes_them() -> None:
+    """What E closes ends with it; what another entity closes ends before that one."""
+    report = score_tags([["B-X", "M-X", "E-X", "O"]], [["B-X", "O", "O", "S-X"]], "BMES", loose=True)
+    assert report.overall == Score(1, 2, 1)
+    tags = ["B-PER", "I-PER", "O"]
+    assert score_tags([tags], [tags], "BIO", loose=True).overall == Score(1, 1, 1)
+    assert score_tags([tags], [["B-PER", "O", "O"]], "BIO", loose=True).overall == Score(1, 1, 0)
+
+
+@pytest.mark.parametrize("tags", [(["O"], ["O", "O"]), (["O", "O"], ["O"])])
+def test_sentences_of_other_lengths_are_refused(tags: tuple[list[str], list[str]]) -> None:
+    with pytest.raises(ValueError, match=r"sentence 0 has \d gold tags but \d predicted tags"):
+        score_tags([tags[0]], [tags[1]], "BIO")
+
+
+def test_a_ratio_without_a_denominator_is_a_dash() -> None:
+    dash, nothing = Score(0, 0, 0).cells()[0], Score(1, 1, 0).cells()[0]
+    assert dash != nothing
+    assert Score(2, 0, 0).cells() == (dash, nothing, nothing)
+    assert Score(0, 2, 0).cells() == (nothing, dash, nothing)

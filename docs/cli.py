@@ -21,8 +21,8 @@ HEAD = """\
 # Every command
 
 Made from the program itself by `make docs`; `hanlattice VERB --help` says the same. A mistake of the user, or an output
-that cannot be written, ends with exit code 2 and one line that says what was expected; Ctrl-C ends with 130, SIGTERM with 143, SIGHUP with 129, a reader
-that has gone with 141. `hanlattice --version` says which version it is.
+that cannot be written, ends with exit code 2 and one line that says what was expected; Ctrl-C ends with 130,
+SIGTERM with 143, SIGHUP with 129, a reader that has gone with 141. `hanlattice --version` says which version it is.
 """
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VARIANTS = ROOT / "configs" / "variants.toml"
 FILES = sorted(path for path in VARIANTS.parent.glob("*.toml") if path != VARIANTS)
 RUNS = [(path, variant) for path in FILES for variant in variant_names(path) or ("",)]
-SHIPPED = {"ner": "ner/model", "ner-teacher": "ner/teacher-1", "seg": "seg/model"}  # several folders for one model
+SHIPPED = {"ner": "ner/model", "seg": "seg/model"}  # several folders for one model
 ENTITIES = ("resume", "weibo", "msra")
 SECTIONS = [section.name for section in dataclasses.fields(Config)]
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -66,7 +66,7 @@ NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"^hanlattice vectors neighbours": "needs the real vectors",
 }
 SHELL = ("a file", "awk", "conda", "curl", "cut", "docker", "echo", "git", "head", "make", "mkdir", "npm", "pip")
-SHELL += ("cp", "ls", "python", "sed", "sort", "tail", "tar", "tr", "unzip", "xzcat")
+SHELL += ("cat", "cp", "ls", "python", "sed", "sort", "tail", "tar", "tr", "unzip", "xzcat")
 ELSEWHERE = ("docs/output.md",)  # tests/test_output_page.py runs what is on it
 
 

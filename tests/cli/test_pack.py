@@ -80,7 +80,7 @@ def test_what_teachers_find_is_a_corpus_to_train_on(lattice_folder, char_folder,
     (tmp_path / "a.txt").write_text("\n".join(sentence.text for sentence in sentences(30, 2)) + "\n", "utf-8")
     out = tmp_path / "taught.jsonl"
     models = ("-m", lattice_folder, "-m", char_folder)
-    outcome = hanlattice("distil", tmp_path / "a.txt", *models, "-o", out, "--characters", "100", "--fast")
+    outcome = hanlattice("distil", tmp_path / "a.txt", *models, "-o", out, "--characters", "100")
     assert (outcome.code, outcome.out) == (0, b"")
     records = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     characters, spans = (sum(len(record[key]) for record in records) for key in ("text", "spans"))

@@ -25,7 +25,7 @@ from hanlattice.text.sentence import Sentence
 ROOT = Path(__file__).resolve().parents[2]
 PKU = ROOT.parent / "shared" / "data" / "cws" / "pku" / "test.txt"
 LARGEST = 16_000_000
-F1 = {"ner": 0.932, "seg": 0.958}  # what a user was promised
+F1 = {"ner": 0.942, "seg": 0.963}  # what a user was promised
 each = pytest.mark.parametrize("name", SHIPPED)
 
 ENTITIES = {
@@ -63,7 +63,7 @@ def models() -> dict[str, Predictor]:
 def test_entities_are_found(models):
     documents = models["ner"](list(ENTITIES))
     assert [[(span.text, span.label) for span in document.spans] for document in documents] == list(ENTITIES.values())
-    assert all(0.9 < span.score <= 1 for document in documents for span in document.spans)
+    assert all(0.6 < span.score <= 1 for document in documents for span in document.spans)
 
 
 @each

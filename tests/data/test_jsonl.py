@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.jsonl import from_json_line, read_jsonl, to_json_line, write_jsonl
+from hanlattice.data.jsonl import from_json_line, read_jsonl, spans_json, to_json, to_json_line, write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -31,6 +31,16 @@ def test_round_trip_of_any_text(tmp_path, items):
     corpus = read_jsonl(tmp_path / "s.jsonl")
     assert corpus.sentences == tuple(items)
     assert (corpus.scheme, corpus.tags, corpus.notices) == (None, None, ())
+
+
+@given(
+    st.lists(st.builds(Span, st.just(0), st.integers(1, 9), LABELS, st.none() | st.floats(0, 1), st.text(CHARACTERS)))
+)
+def test_spans_of_a_corpus_are_the_same_json(spans):
+    written = spans_json(spans)
+    assert json.loads(written) == json.loads(to_json([span.as_dict() for span in spans]))
+    if "\\ud" not in written:  # of lone surrogates, only the string that has one is escaped
+        assert written == to_json([span.as_dict() for span in spans])
 
 
 def test_the_published_shape():

@@ -9,7 +9,7 @@ from typing import IO, Any, Protocol
 from hanlattice.corpus.inputs import open_parquet
 from hanlattice.corpus.settings import BROKEN
 from hanlattice.corpus.shards import ROWS, Row, Shard
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.jsonl import spans_json, to_json
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
 from hanlattice.text.spans import Span, arrow_type
@@ -73,14 +73,16 @@ class JsonWriter:
             content = {"record": row.fields} if row.batch else {"content": _as_text(row.content)}
             line = self._json({BROKEN: {**place, **content}}, row)
         else:
-            found = to_json([span.as_dict() for span in spans]).encode()
+            found = spans_json(spans).encode()
             line = self._record(row).rstrip()[:-1] + self._field + found + b"}"
         self._file.write(line + b"\n")
 
     def _record(self, row: Row) -> bytes:
         if self._source.format == "jsonl":
             return row.content
-        return self._json({"text": row.text} if row.fields is None else row.fields, row)
+        if row.fields is None:
+            return f'{{"text": {to_json(row.text)}}}'.encode()
+        return self._json(row.fields, row)
 
     def _json(self, record: dict[str, Any], row: Row) -> bytes:
         try:

@@ -16,12 +16,14 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines, writing
+from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Corpus, Doubt, Sentence, check_words, cover_space
 from hanlattice.text.spans import WORD, Span
 
@@ -71,6 +73,22 @@ def to_json_line(
 def span_records(text: str, spans: Iterable[Span]) -> list[dict[str, object]]:
     """Spans as `to_json_line` writes them."""
     return [span.as_dict() | {"text": text[span.start : span.end]} for span in spans]
+
+
+def spans_json(spans: Iterable[Span]) -> str:
+    """`to_json` of the spans' dicts, several times as fast: a corpus has millions."""
+    return f"[{', '.join(map(_span_json, spans))}]"
+
+
+def _span_json(span: Span) -> str:
+    label, text = _label_json(span.label), to_json(span.text)
+    score = "" if span.score is None else f', "score": {rounded(span.score)!r}'
+    return f'{{"start": {span.start}, "end": {span.end}, "label": {label}, "text": {text}{score}}}'
+
+
+@lru_cache(1 << 10)
+def _label_json(label: str) -> str:
+    return to_json(label)
 
 
 def to_json(record: object, indent: int | None = None) -> str:

@@ -186,7 +186,7 @@ def test_the_shipped_models(name, cut):
     old, built = load_model(find_model(name)), begun(name, train)
     assert found_in(built, texts) == found_in(old, texts)
     words, before = set(built.indexer.lexicon.words), set(old.indexer.lexicon.words)
-    assert words < before  # it has some words in two scripts, of which one is found
+    assert words <= before  # of a word in two scripts one is found
     assert len(before) - len(words) < 100
     assert len(built.indexer.lexicon) == len(built.tagger.words)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.errors import HanlatticeError
 from hanlattice.text.display import visible
+
+PATIENCE = 60  # seconds that a process leaves to the first of its machine, to report what both have met
 
 
 def train(
@@ -45,8 +48,9 @@ def train(
     except HanlatticeError as error:
         if int(os.environ.get("WORLD_SIZE", 1)) == 1:
             raise
-        if not int(os.environ.get("LOCAL_RANK", 0)):  # of the processes of this machine, the first
-            typer.echo("error: " + visible(str(error), "\n"), err=True)
+        if int(os.environ.get("LOCAL_RANK", 0)):
+            time.sleep(PATIENCE)  # the first of this machine reports the same, and its end ends this one
+        typer.echo("error: " + visible(str(error), "\n"), err=True)
         os._exit(2)  # what connects the processes may wait for one that has ended when it is taken down
 
 

@@ -7,12 +7,15 @@ small by hypothesis and added to tests/found.jsonl, which tests/test_fuzz.py tri
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from hanlattice.bench.equality import LSTMCase, largest_difference
+from hanlattice.bench.equality import TOLERANCES, CRFCase, LSTMCase, largest_difference
 from hanlattice.config import make_config
 from hanlattice.corpus.run import run as run_corpus
 from hanlattice.corpus.settings import Settings as CorpusSettings
@@ -46,9 +49,13 @@ from tests.serve.running import Server, running
 from tests.strategies import any_character
 from tests.untrained import write_untrained
 
+HAS_GPU = torch.cuda.is_available()
+if not HAS_GPU:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anybody imports triton
+DEVICE, FUSED = ("cuda", ("fp32", "tf32", "bf16")) if HAS_GPU else ("cpu", ("fp32",))  # where Triton runs, and how
 FOUND = Path(__file__).with_name("found.jsonl")
 Case = dict[str, Any]
-NEAR, EIGHT_BITS = 1e-4, 0.05  # how much emissions may differ, of the largest one; in 8 bits
+NEAR, ROUNDED = 1e-4, 0.05  # how much emissions may differ, of the largest one; with factors in 8 bits, bf16 or tf32
 counted: Counter[str] = Counter()
 
 _piece = st.one_of(
@@ -73,15 +80,22 @@ def same(found: dict[str, Any], right: dict[str, Any], most: float, what: str) -
     assert difference <= most, f"{what}: {name} differs by {difference:.1e}"
 
 
-def check_cells(case: Case) -> None:
-    """The lattice LSTM with gradients, and the CRF: batched and C at every instruction set against the reference."""
+def draw(case: Case, longest: int) -> tuple[LSTMCase, CRFCase, int]:
+    """A lattice LSTM over the texts, a CRF, and the characters in them."""
     lexicon = Lexicon(case["words"])
-    parts = [fold("".join(text.split()))[:20] for text in case["texts"][:3]]
+    parts = [fold("".join(text.split()))[:longest] for text in case["texts"][:3]]
     words = [(b, start, end, at) for b, text in enumerate(parts) for start, end, at in lexicon.match_ids(text)]
     lattice = Lattice.from_words([len(text) for text in parts], words)
     drawn = LSTMCase.draw(lattice, case["size"], bool(case["seed"] % 2), D=3, E=2, seed=case["seed"])
-    right = drawn.values("reference")
-    chain = make(case["seed"], 1 + len(parts), 1 + max(map(len, parts)), 1 + case["size"] % 6)
+    emissions, lengths, scores = make(case["seed"], 1 + len(parts), 1 + max(map(len, parts)), 1 + case["size"] % 6)
+    tags = torch.arange(emissions.shape[0] * emissions.shape[1]).view(emissions.shape[:2]) % emissions.shape[2]
+    return drawn, CRFCase(emissions, tags, lengths, scores), sum(map(len, parts))
+
+
+def check_cells(case: Case) -> None:
+    """The lattice LSTM with gradients, and the CRF: batched and C at every instruction set against the reference."""
+    drawn, crf, characters = draw(case, 20)
+    right, chain = drawn.values("reference"), (crf.emissions, crf.lengths, crf.scores)
     chains = everything(batched, chain)  # the reference tries every tagging; tests/ops/test_crf.py compares these two
     same(drawn.values("batched"), right, 1e-9, "batched")
     for level in library.possible_levels():
@@ -89,7 +103,36 @@ def check_cells(case: Case) -> None:
             same(drawn.values("native"), right, 1e-9, f"C, {level}")
             for name, value in everything(differentiable, chain).items():
                 torch.testing.assert_close(value, chains[name], msg=f"CRF, {level}: {name}")
-    counted["characters through the cells"] += sum(map(len, parts)) * (2 + len(library.possible_levels()))
+    counted["characters through the cells"] += characters * (2 + len(library.possible_levels()))
+
+
+def check_triton(case: Case) -> None:
+    """The Triton kernels, on a GPU in every precision, else interpreted: cell and CRF with gradients, a model."""
+    drawn, crf, characters = draw(case, 20 if HAS_GPU else 3)
+    right = in_two(drawn.values("reference"))
+    for precision in FUSED:  # five times what whole layers are allowed: a few small numbers can cancel each other
+        found = in_two(drawn.to(DEVICE, torch.float32).values(f"fused-{precision}"))
+        same(found, right, 5 * TOLERANCES[precision], f"Triton, {precision}")
+    chains = crf.values("batched", "cpu", torch.float64)
+    same(crf.values("fused", DEVICE, torch.float64), chains, 1e-6, "CRF, Triton")
+    counted["characters through Triton's cells"] += characters * len(FUSED)
+    if texts := [text[: 24 if HAS_GPU else 3] for text in case["texts"] if text.strip()][:3]:
+        near_in_triton(texts, emissions(small()["right"], texts))
+
+
+def in_two(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The output, and all gradients as one: a gradient of next to nothing has no relative precision in float32."""
+    gradients = [value.detach().double().flatten().cpu() for name, value in values.items() if name != "h"]
+    return {"h": values["h"].detach().double().cpu(), "gradients": torch.cat(gradients)}
+
+
+def near_in_triton(texts: list[str], right: torch.Tensor) -> None:
+    """The whole model with the kernels in every precision."""
+    for precision in FUSED:
+        most = {"fp32": NEAR}.get(precision, ROUNDED) * max(1.0, float(right.abs().max()))
+        found = emissions(small()[f"fused-{precision}"], texts)
+        assert (found - right).abs().max() <= most, f"a model, Triton, {precision}"
+    counted["characters through models with Triton"] += sum(map(len, texts)) * len(FUSED)
 
 
 def without_c() -> Any:
@@ -98,28 +141,36 @@ def without_c() -> Any:
 
 @cache
 def small() -> dict[str, Predictor]:
-    """An untrained lattice model: as modules of torch with the reference, for the runtime, and in 8 bits."""
+    """An untrained lattice model: as modules of torch with the reference or Triton, for the runtime, and in 8 bits."""
     folder = Path(tempfile.mkdtemp())
     names = (*WORDS, *PLACES, "国家", "主席", "北京", "北京大学", "长江")
     rows = np.random.default_rng(0).normal(size=(len(names), 8)).astype(np.float32)
     write_vectors(folder / "words.vec", Vectors(names, rows), binary=False)
     tree = {"chars": {"dim": 8}, "words": {"vectors": str(folder / "words.vec")}}
     write_untrained(folder / "m", make_config(tree | {"model": {"hidden": 6, "layers": 2}}), sentences(12, 0))
-    slow = load_model(folder / "m", modules=True)
-    for layer in slow.tagger.encoder.layers:  # type: ignore[union-attr]
-        layer.backend = "reference"
     with without_c():
         plain = load(folder / "m")
-    made = {"right": Predictor(slow), "runtime": load(folder / "m"), "numpy": plain}
+    made = {"right": with_backend(folder / "m", "reference"), "runtime": load(folder / "m"), "numpy": plain}
+    for precision in FUSED:
+        made[f"fused-{precision}"] = with_backend(folder / "m", f"fused-{precision}", DEVICE)
     for level in library.possible_levels():  # the weights are packed for the one that loads them
         with at_level(level):
             made[level] = load(folder / "m", fast=True)
     return made
 
 
+def with_backend(folder: Path, backend: str, device: str = "cpu") -> Predictor:
+    model = load_model(folder, device, modules=True)
+    for layer in model.tagger.encoder.layers:  # type: ignore[union-attr]
+        layer.backend = backend
+    return Predictor(model)
+
+
 def emissions(predictor: Predictor, texts: list[str]) -> torch.Tensor:
-    examples = predictor.model.indexer.read(texts)
-    return torch.as_tensor(predictor.model.tagger.emissions(examples.batch(range(len(texts))))).detach()
+    batch = predictor.model.indexer.read(texts).batch(range(len(texts)))
+    if predictor.model.device != "cpu":
+        batch = batch.to(predictor.model.device)
+    return torch.as_tensor(predictor.model.tagger.emissions(batch)).detach().cpu()
 
 
 def check_models(case: Case) -> None:
@@ -132,7 +183,7 @@ def check_models(case: Case) -> None:
     for level in library.possible_levels():
         with at_level(level):
             assert (emissions(made["runtime"], texts) - right).abs().max() <= NEAR * most, f"C, {level}"
-            assert (emissions(made[level], texts) - right).abs().max() <= EIGHT_BITS * most, f"8 bits, {level}"
+            assert (emissions(made[level], texts) - right).abs().max() <= ROUNDED * most, f"8 bits, {level}"
     with without_c():
         assert (emissions(made["numpy"], texts) - right).abs().max() <= NEAR * most, "numpy"
     counted["characters through models"] += sum(map(len, texts)) * (2 + 2 * len(library.possible_levels()))
@@ -152,7 +203,9 @@ def check_long(case: Case) -> None:
     for level in library.possible_levels():
         with at_level(level):
             assert (emissions(made["runtime"], texts) - right).abs().max() <= NEAR * most, f"C, {level}"
-            assert (emissions(made[level], texts) - right).abs().max() <= EIGHT_BITS * most, f"8 bits, {level}"
+            assert (emissions(made[level], texts) - right).abs().max() <= ROUNDED * most, f"8 bits, {level}"
+    if HAS_GPU:
+        near_in_triton(texts, right)
     counted["characters of long texts"] += sum(map(len, texts)) * (1 + 2 * len(library.possible_levels()))
 
 
@@ -161,8 +214,8 @@ def shipped() -> Predictor:
     return load("ner")
 
 
-def check_doors(case: Case, server: Server | None = None) -> None:
-    """Text by text, as a list, in batches, by the command line, as a corpus and by a server: one and the same."""
+def check_doors(case: Case, server: Server | None = None, on_ray: Callable[[list[str]], Any] | None = None) -> None:
+    """Text by text, as a list, in batches, by the command line, as a corpus, by a server and Ray: one and the same."""
     tagger, given = shipped(), case["texts"]
     with tagger.lexicon.borrowed(case["words"], case["without"]):
         right = [tagger(text) for text in given]
@@ -187,7 +240,24 @@ def check_doors(case: Case, server: Server | None = None) -> None:
         assert status == 200, answer
         spans = [[(s["start"], s["end"], s["label"]) for s in each["spans"]] for each in answer["documents"]]
         assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in plain], "the server"
-    counted["characters through doors"] += sum(map(len, given)) * (5 + (server is not None))
+    if on_ray is not None:
+        whole = [each for each in plain if not any("\ud800" <= one <= "\udfff" for one in each.text)]  # Arrow is UTF-8
+        spans = [[(s["start"], s["end"], s["label"]) for s in each] for each in on_ray([each.text for each in whole])]
+        assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in whole], "Ray"
+    counted["characters through doors"] += sum(map(len, given)) * (5 + (server is not None) + (on_ray is not None))
+
+
+def ray_actor() -> Callable[[list[str]], Any]:
+    """The model in an actor of a Ray cluster, as Ray Data would hold it."""
+    from hanlattice.ray import Tagger, connect
+
+    ray = connect()
+    actor = ray.remote(Tagger).options(num_cpus=1).remote("ner")
+
+    def ask(texts: list[str]) -> Any:
+        return ray.get(actor.__call__.remote({"text": np.array(texts, object)}))["spans"].to_pylist()
+
+    return ask
 
 
 def check_corpus(texts: list[str], right: list[Document]) -> None:
@@ -207,11 +277,18 @@ def check_corpus(texts: list[str], right: list[Document]) -> None:
 
 CHECKS: dict[str, Callable[[Case], None]] = {
     "cells": check_cells,
+    "triton": check_triton,
     "models": check_models,
     "long": check_long,
     "doors": check_doors,
 }
-ROUND = {"cells": 25, "models": 25, "long": 400, "doors": 5}  # cases of each: what is slow is seldom
+ROUND = {
+    "cells": 25,
+    "triton": 25 if HAS_GPU else 2,
+    "models": 25,
+    "long": 400,
+    "doors": 5,
+}  # cases of each: what is slow is seldom
 
 
 def search(name: str, check: Callable[[Case], None], number: int, examples: int) -> None:
@@ -240,14 +317,19 @@ def search(name: str, check: Callable[[Case], None], number: int, examples: int)
 def main(seconds: float, number: int = 0) -> None:
     torch.set_num_threads(1)
     end = time.monotonic() + seconds
-    with running("-m", "ner") as server:
-        checks = {**CHECKS, "doors": lambda case: check_doors(case, server)}
+    with ExitStack() as stack:
+        server = stack.enter_context(running("-m", "ner")) if find_spec("starlette") else None
+        on_ray = ray_actor() if find_spec("ray") else None
+        checks = {**CHECKS, "doors": lambda case: check_doors(case, server, on_ray)}
+        if not find_spec("triton"):
+            del checks["triton"]
         for at in count(number):
             for name, check in checks.items():
-                if time.monotonic() > end:
-                    return
-                search(name, check, at, ROUND[name])
+                if time.monotonic() < end:
+                    search(name, check, at, ROUND[name])
             print(json.dumps({"rounds": at - number + 1, **counted}), flush=True)  # noqa: T201
+            if time.monotonic() > end:
+                return
 
 
 if __name__ == "__main__":

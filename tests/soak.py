@@ -152,9 +152,14 @@ class Soak:
     def fork(self) -> None:
         """A child of the process with all these threads: whatever they hold, it tags, and adds a word."""
         if child := os.fork():
-            _, status = os.waitpid(child, 0)
-            if code := os.waitstatus_to_exitcode(status):
-                self.wrong.append(f"a forked child ended with {code}")
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the kernel still knows how long it ran
+            computed, waited = (int(each) / 1e9 for each in Path(f"/proc/{child}/schedstat").read_text().split()[:2])
+            if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+                was = f"after {computed:.1f} s on a core and {waited:.1f} s waiting for one"  # starved; else it hung
+                self.wrong.append(f"a forked child ended with {code} {was}")
+                sys.stderr.write(f"{self.wrong[-1]}; its parent:\n")
+                sys.stderr.flush()
+                faulthandler.dump_traceback()
             self.counts["forked"] += 1
             return
         code = 3
@@ -174,8 +179,8 @@ class Soak:
     def spawn(self) -> None:
         process = multiprocessing.get_context("spawn").Process(target=check_spawned, args=(self.right,))
         process.start()
-        process.join(PATIENCE)
-        if process.exitcode:
+        process.join(1.2 * PATIENCE)
+        if process.exitcode != 0:
             self.wrong.append(f"a spawned process ended with {process.exitcode}")
         self.counts["spawned"] += 1
 
@@ -217,6 +222,7 @@ class Soak:
 
 
 def check_spawned(right: Right) -> None:
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
     for name, rows in right.items():
         tagger = load_without(name)
         for document, answers in zip(tagger.pipe(TEXTS), rows, strict=True):

@@ -21,6 +21,7 @@ from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, ignore
 from hanlattice.predict import load
 from hanlattice.ray import Tagger, connect
+from tests.fuzz import check_doors, ray_actor, search
 from tests.made import made_tree, sentences, write_toml
 
 ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'hanlattice[ray]'")
@@ -102,6 +103,11 @@ def test_a_model_in_ray_data(cluster, lattice_folder):
         text = texts[row["n"]]
         assert row["spans"] == (None if text is None else [span.as_dict() for span in tagger(text).spans])
     assert {row["n"] for row in found} == set(range(len(texts)))
+
+
+def test_a_few_cases_of_the_fuzzer(cluster):
+    on_ray = ray_actor()
+    search("doors", lambda case: check_doors(case, None, on_ray), 1, 5)
 
 
 def test_a_column_that_is_missing(lattice_folder):

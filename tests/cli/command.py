@@ -15,6 +15,7 @@ from unittest import mock
 from hanlattice.cli import main
 
 PROGRAM = str(Path(sys.executable).with_name("hanlattice"))
+COMMAND = [PROGRAM] if Path(PROGRAM).exists() else [sys.executable, "-m", "hanlattice"]  # or it is not installed
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONWARNINGS": "error"}
 
 
@@ -64,7 +65,7 @@ def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
     given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a handler is not inherited, 'ignore' is
     try:
-        return subprocess.Popen([PROGRAM, *map(str, arguments)], **{**given, **options})
+        return subprocess.Popen([*COMMAND, *map(str, arguments)], **{**given, **options})
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -1,7 +1,7 @@
 """What `hanlattice corpus tag` costs over the library on the same lines, and what a second process brings.
 
     python benchmarks/corpus_rate.py FILE [--characters 200000] [--model ner] [--fast] [--rounds 3] [--shards 8]
-    python benchmarks/corpus_rate.py FILE --device cuda   # only: on a GPU, file to file beside `pipe`, in one process
+    python benchmarks/corpus_rate.py FILE --device cuda [--workers 2 4]   # only: on a GPU, file to file beside `pipe`
     python benchmarks/corpus_rate.py FILE --reading       # only: plan and rows, MB of unpacked text a CPU second
     python benchmarks/corpus_rate.py FILE --memory 600    # only: memory, for so many seconds of a file of 1 GB
 
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,9 @@ from hanlattice.corpus.manifest import read_manifest
 from hanlattice.corpus.run import Progress, follow, make_plan
 from hanlattice.corpus.settings import MB, Settings, open_predictor
 from hanlattice.corpus.shards import Reader, cut
-from hanlattice.corpus.work import Worker
+from hanlattice.corpus.work import Outcome, Task, Worker
 from hanlattice.errors import HanlatticeError
-from hanlattice.events import ignore
+from hanlattice.events import Listener, ignore
 from hanlattice.models import find_model
 from hanlattice.output import as_jsonl
 
@@ -65,31 +66,80 @@ def _measure(connection: Any, work: Callable[..., Any], arguments: tuple[Any, ..
 
 
 def on_gpu(options: argparse.Namespace) -> dict[str, Any]:
-    """What is left of the rate of `pipe` in memory from file to file; a GPU belongs to one process."""
+    """What is left of the rate of `pipe` in memory from file to file, in one process, and in several on one GPU."""
     lines, size = first_lines(options)
+    settings = Settings(find_model(options.model), fast=options.fast, device=options.device)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         path = write_lines(folder / "lines.txt", lines)
-        settings = Settings(find_model(options.model), fast=options.fast, device=options.device)
-        predictor = open_predictor(settings)
-        taken: dict[str, list[float]] = {"pipe": [], "corpus": []}
-        for at in range(options.rounds + 1):  # the first compiles, and is checked
-            began = time.monotonic()
-            library(predictor, lines)
-            taken["pipe"].append(time.monotonic() - began)
-            out = folder / f"out{at}"
-            began = time.monotonic()
-            plan = make_plan([str(path)], Path(out), settings)
-            out.mkdir()
-            worker = Worker(settings, out, plan.digest, predictor)
-            records = [worker.do(task, ignore) for task in plan.todo]
-            taken["corpus"].append(time.monotonic() - began)
-            if at == 0 and sum(record["rows"] for record in records) != len(lines):
-                raise HanlatticeError("the outputs do not have every line")
-    rates = {way: size / min(times[1:]) for way, times in taken.items()}
-    print(", ".join(f"{way} {rate:,.0f} characters/s" for way, rate in rates.items()))
-    print(f"corpus / pipe: {rates['corpus'] / rates['pipe']:.3f}")
-    return {**script.facts(), "characters": size, "rates": rates}
+        each = replace(settings, shard_size=path.stat().st_size // options.shards + 1)
+        taken = {  # first, because a process that has used a GPU cannot be forked
+            f"corpus, {count} processes": [
+                sharing_gpu(each, lines, path, folder / f"by{count}-{at}", count) for at in range(options.rounds)
+            ]
+            for count in options.workers
+        }
+        taken = {**in_one_process(settings, lines, path, folder, options.rounds), **taken}
+    rates = {way: size / min(times) for way, times in taken.items()}
+    for way, rate in rates.items():
+        print(f"{way:20} {rate:10,.0f} characters/s, {rate / rates['pipe']:.3f} of `pipe`")
+    return {**script.facts(options.device), "characters": size, "fast": options.fast, "rates": rates}
+
+
+def in_one_process(
+    settings: Settings, lines: list[str], path: Path, folder: Path, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of `pipe` and of `corpus`, with its plan, in turns."""
+    predictor = open_predictor(settings)
+    taken: dict[str, list[float]] = {"pipe": [], "corpus, 1 process": []}
+    for at in range(rounds + 1):  # the first compiles
+        began = time.monotonic()
+        library(predictor, lines)
+        taken["pipe"].append(time.monotonic() - began)
+        out = folder / f"out{at}"
+        began = time.monotonic()
+        plan = make_plan([str(path)], out, settings)
+        out.mkdir()
+        worker = Worker(settings, out, plan.digest, predictor)
+        records = [worker.do(task, ignore) for task in plan.todo]
+        taken["corpus, 1 process"].append(time.monotonic() - began)
+        check_rows(records, lines)
+    return {way: times[1:] for way, times in taken.items()}
+
+
+def sharing_gpu(settings: Settings, lines: list[str], path: Path, out: Path, count: int) -> float:
+    """Seconds of `corpus`, with its plan, from the moment at which each of its processes has read the lines once."""
+    began = time.monotonic()
+    plan = make_plan([str(path)], out, settings)
+    planning = time.monotonic() - began
+    out.mkdir()
+    ready = Ready(Worker(settings, out, plan.digest), lines, count)
+    results = [outcome for _, outcome in local.outcomes(ready, [None] * count + plan.todo, count, ignore)]
+    if failed := [outcome.reason for outcome in results if outcome.record is None]:
+        raise HanlatticeError(failed[0])
+    records = [outcome.record for outcome in results if outcome.record is not None]
+    check_rows(records, lines)
+    return float(planning + max(each["ended"] for each in records) - max(each.get("began", 0.0) for each in records))
+
+
+class Ready:
+    """A worker whose first task, None, is to load and read the lines; it ends when that of all processes has."""
+
+    def __init__(self, worker: Worker, lines: list[str], count: int) -> None:
+        self.worker, self.lines, self.barrier = worker, lines, local.CONTEXT.Barrier(count)
+
+    def attempt(self, task: Task | None, tell: Listener) -> Outcome:
+        if task is None:
+            library(self.worker.load(), self.lines)
+            self.barrier.wait()
+            return Outcome({"rows": 0, "began": time.monotonic(), "ended": 0.0})
+        outcome = self.worker.attempt(task, tell)
+        return outcome._replace(record=outcome.record and outcome.record | {"ended": time.monotonic()})
+
+
+def check_rows(records: list[dict[str, Any]], lines: list[str]) -> None:
+    if sum(record["rows"] for record in records) != len(lines):
+        raise HanlatticeError("the outputs do not have every line")
 
 
 def _cpu() -> float:
@@ -225,6 +275,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shards", type=int, default=8, help="that the lines are cut into; 1: no second process")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--workers", type=int, nargs="*", default=[], help="processes that share the GPU")
     parser.add_argument("--reading", action="store_true")
     parser.add_argument("--memory", type=int, default=0, metavar="SECONDS")
     parser.add_argument("--folder", type=Path, help="where to write; else the folder for temporary files")

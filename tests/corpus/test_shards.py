@@ -10,12 +10,13 @@ import json
 import lzma
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.corpus.inputs import Source, Stream, find_sources
+from hanlattice.corpus.inputs import BLOCK, Source, Stream, find_sources
 from hanlattice.corpus.shards import Reader, Row, cut
 from hanlattice.errors import InputError
 from tests.strategies import shares_folder
@@ -54,8 +55,15 @@ lines = st.lists(st.binary(max_size=12) | st.text(max_size=6).map(str.encode), m
 
 
 @shares_folder
-@given(lines, st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.integers(1, 40), st.sampled_from(list(PACK)))
-def test_shards_cover_every_byte_and_line_once(tmp_path, parts, end, is_ended, size, packing):
+@given(
+    lines,
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.booleans(),
+    st.integers(1, 40),
+    st.sampled_from(list(PACK)),
+    st.sampled_from([BLOCK, 1, 5]),
+)
+def test_shards_cover_every_byte_and_line_once(tmp_path, parts, end, is_ended, size, packing, block):
     content = end.join(parts) + end * (is_ended and bool(parts))
     path = tmp_path / f"a.txt{packing}"
     path.write_bytes(PACK[packing](content))
@@ -70,7 +78,8 @@ def test_shards_cover_every_byte_and_line_once(tmp_path, parts, end, is_ended, s
         assert shard.line == 1 + content[: shard.start].count(b"\n")
     expected = list(_plain_lines(content))
     for backward in (False, True):
-        rows = rows_of(source, size, backward)
+        with patch("hanlattice.corpus.shards.BLOCK", block):
+            rows = rows_of(source, size, backward)
         decoded = [(row.line, row.text if row.text is not None else _escaped(row)) for row in rows]
         assert decoded == expected
 

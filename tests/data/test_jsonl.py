@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hanlattice.data.jsonl import from_json_line, read_jsonl, spans_json, to_json, to_json_line, write_jsonl
 from hanlattice.errors import InputError
+from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from tests.strategies import any_character, sentences, shares_folder
@@ -41,6 +42,13 @@ def test_spans_of_a_corpus_are_the_same_json(spans):
     assert json.loads(written) == json.loads(to_json([span.as_dict() for span in spans]))
     if "\\ud" not in written:  # of lone surrogates, only the string that has one is escaped
         assert written == to_json([span.as_dict() for span in spans])
+
+
+def test_scores_of_a_corpus_are_rounded_as_all_others():
+    scores = [*(at / 1e5 for at in range(0, 100_001, 5)), 1e-3, 9.996e-4, 1e-9, 0.99995, 0.12345]
+    for score in scores:
+        (found,) = json.loads(spans_json([Span(0, 1, "LOC", score)]))
+        assert found["score"] == rounded(score)
 
 
 def test_the_published_shape():

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, Protocol
 
-from hanlattice.corpus.inputs import open_parquet
+from hanlattice.corpus.inputs import BLOCK, open_parquet
 from hanlattice.corpus.settings import BROKEN
 from hanlattice.corpus.shards import ROWS, Row, Shard
-from hanlattice.data.jsonl import spans_json, to_json
+from hanlattice.data.jsonl import spans_json, text_json, to_json
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
 from hanlattice.text.spans import Span, arrow_type
@@ -33,20 +33,29 @@ def added_columns(format: str, into: str) -> tuple[str, ...]:
 
 
 class Hashed:
-    """A file that is written, with its size and the checksum of all that was written."""
+    """A file that is written, with its size and the checksum of all that was written; `flush` it at the end."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self.size = file, hashlib.sha256(), 0
+        self._waiting = bytearray()  # a row at a time would cost more than its checksum
         self.closed = False
 
     def write(self, data: Any) -> int:
-        view = memoryview(data)
-        self._digest.update(view)
-        self.size += view.nbytes
-        self._file.write(view)
-        return view.nbytes
+        before = len(self._waiting)
+        self._waiting += data
+        written = len(self._waiting) - before
+        self.size += written
+        if len(self._waiting) >= BLOCK:
+            self._pass_on()
+        return written
+
+    def _pass_on(self) -> None:
+        self._digest.update(self._waiting)
+        self._file.write(self._waiting)
+        self._waiting.clear()
 
     def flush(self) -> None:
+        self._pass_on()
         self._file.flush()
 
     def tell(self) -> int:
@@ -73,15 +82,14 @@ class JsonWriter:
             content = {"record": row.fields} if row.batch else {"content": _as_text(row.content)}
             line = self._json({BROKEN: {**place, **content}}, row)
         else:
-            found = spans_json(spans).encode()
-            line = self._record(row).rstrip()[:-1] + self._field + found + b"}"
+            line = b"%b%b%b}" % (self._record(row).rstrip()[:-1], self._field, spans_json(spans).encode())
         self._file.write(line + b"\n")
 
     def _record(self, row: Row) -> bytes:
         if self._source.format == "jsonl":
             return row.content
         if row.fields is None:
-            return f'{{"text": {to_json(row.text)}}}'.encode()
+            return f'{{"text": {text_json(row.text or "")}}}'.encode()
         return self._json(row.fields, row)
 
     def _json(self, record: dict[str, Any], row: Row) -> bytes:

@@ -90,6 +90,12 @@ def _blocks(stream: Stream, size: int, is_quoted: bool) -> Iterator[bytes]:
         yield last
 
 
+def _whole_lines(stream: Stream, end: int) -> bytes:
+    """The next lines up to there, about a block of them; only the last of a file may lack its end."""
+    block = stream.read(min(BLOCK, max(0, end - stream.position)))
+    return block if not block or block.endswith(b"\n") else block + stream.readline()
+
+
 def _cut_parquet(source: Source, size: int) -> Iterator[Shard]:
     digest = sha256(source.path)
     with open_parquet(source.path) as file:
@@ -138,17 +144,19 @@ class Reader:
             self._stream = Stream(shard.source.path, codec)
         stream, number, digest = self._stream, shard.line, hashlib.sha256()
         stream.seek(shard.start)
-        while stream.position < shard.end and (line := stream.readline()):
-            digest.update(line)
-            content = line.removesuffix(b"\r\n" if line.endswith(b"\r\n") else b"\n")
-            if number == 1:
-                content = content.removeprefix(mark)
-            if is_narrow:
-                with contextlib.suppress(UnicodeDecodeError):
-                    content = content.decode(codec).encode(UTF8)
-            if number > 1 or line != mark:  # a byte order mark and nothing else is no line
+        while block := _whole_lines(stream, shard.end):
+            digest.update(block)
+            *lines, last = block.split(b"\n")
+            lines = [line.removesuffix(b"\r") for line in lines]
+            if last and (number > 1 or block != mark):  # a byte order mark and nothing else is no line
+                lines.append(last)
+            for line in lines:
+                content = line.removeprefix(mark) if number == 1 else line
+                if is_narrow:
+                    with contextlib.suppress(UnicodeDecodeError):
+                        content = content.decode(codec).encode(UTF8)
                 yield number, content
-            number += 1
+                number += 1
         if digest.hexdigest() != shard.sha256:
             self.close()
             raise InputError(_CHANGED, shard.source.path)

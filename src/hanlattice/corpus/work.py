@@ -73,6 +73,7 @@ class Worker:
                 writer.write(row, spans)
                 counts.add(row, spans)
             writer.close()
+            hashed.flush()
         counts.report()
         return {
             **{"output": task.output, "bytes": hashed.size, "sha256": hashed.sha256, "input": task.shard.key},

@@ -16,7 +16,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -81,14 +80,22 @@ def spans_json(spans: Iterable[Span]) -> str:
 
 
 def _span_json(span: Span) -> str:
-    label, text = _label_json(span.label), to_json(span.text)
-    score = "" if span.score is None else f', "score": {rounded(span.score)!r}'
-    return f'{{"start": {span.start}, "end": {span.end}, "label": {label}, "text": {text}{score}}}'
+    score = "" if span.score is None else f', "score": {_score_json(span.score)}'
+    place = f'"start": {span.start}, "end": {span.end}, "label": {text_json(span.label)}'
+    return f'{{{place}, "text": {text_json(span.text)}{score}}}'
 
 
-@lru_cache(1 << 10)
-def _label_json(label: str) -> str:
-    return to_json(label)
+def _score_json(score: float) -> str:
+    """`rounded` as JSON has it; in one step where that has four decimals."""
+    if score < 1e-3:
+        return repr(rounded(score))
+    digits = f"{score:.4f}".rstrip("0")
+    return f"{digits}0" if digits.endswith(".") else digits
+
+
+def text_json(text: str) -> str:
+    """`to_json` of a text, by a shorter way where nothing of it has to be escaped."""
+    return f'"{text}"' if text.isprintable() and '"' not in text and "\\" not in text else to_json(text)
 
 
 def to_json(record: object, indent: int | None = None) -> str:

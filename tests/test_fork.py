@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.test_build import ROOT
 
 FORK = """
 import os, signal, sys
@@ -40,6 +43,31 @@ for _ in range(2):  # a child, and a child of it
 os._exit(0)
 """
 
+COMPUTED = """
+import os, signal, threading, time
+from hanlattice.text.forks import cached_property
+
+class Slow:
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    @cached_property
+    def value(self):
+        inside.set()
+        time.sleep(self.seconds)
+        return self.seconds
+
+inside = threading.Event()
+threading.Thread(target=lambda: Slow(0.5).value).start()
+inside.wait()
+if os.fork() == 0:
+    signal.alarm(30)
+    quick = Slow(0)
+    os._exit(quick.value or "value" not in vars(quick))
+_, status = os.wait()
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(
@@ -51,3 +79,15 @@ def test_a_forked_child_tags(lattice_folder: Path, kind: str, native: str) -> No
         [sys.executable, "-c", FORK, str(lattice_folder), kind], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_computes_what_another_thread_was_computing() -> None:
+    """In Python 3.11 functools' own property has a lock, which the child would wait for without end."""
+    subprocess.run([sys.executable, "-c", COMPUTED], check=True, timeout=120)
+
+
+def test_no_other_properties_are_computed_once() -> None:
+    files = (ROOT / "src").rglob("*.py")
+    users = {file.name for file in files if re.search("functools import.*cached_property", file.read_text("utf-8"))}
+    assert users == {"forks.py"}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ import pytest
 
 from hanlattice.corpus import local
 from hanlattice.corpus.manifest import read_manifest
-from hanlattice.corpus.run import make_plan, run
+from hanlattice.corpus.run import Plan, make_plan, on_this_machine, run
 from hanlattice.corpus.settings import Settings
 from hanlattice.corpus.work import Outcome
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
+from hanlattice.events import Listener
 from hanlattice.files import hold
 from hanlattice.output import as_jsonl
 from hanlattice.predict import load
@@ -267,6 +269,15 @@ def test_a_process_that_dies_is_replaced_some_times(tmp_path, times, fails):
         else:
             assert outcome.record == {"task": task}
     assert sum(event["event"] == "died" for event in events) == 3 * min(times, 3)
+
+
+def test_what_a_process_was_writing_when_it_died_is_removed(corpus, settings, tmp_path):
+    def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+        (plan.out / f".{plan.todo[0].output}.0123abcd.part").write_text("half")
+        yield from on_this_machine(1)(plan, listen)
+
+    run([str(corpus)], tmp_path / "out", settings, engine=engine)
+    assert not list((tmp_path / "out").rglob("*.part"))
 
 
 def children(pid: int) -> list[int]:

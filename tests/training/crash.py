@@ -22,9 +22,17 @@ from hanlattice.config import Config
 from hanlattice.training.loop import train
 
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(
-    ["hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo"]
-)  # what an optimiser imports takes a second
+Process = multiprocessing.context.ForkServerProcess
+
+
+def preload(*modules: str) -> None:
+    """What every process has imported when it starts; what an optimiser imports takes a second."""
+    _server.set_forkserver_preload(
+        ["hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo", *modules]
+    )
+
+
+preload()
 
 
 def killed_at_step(config: Config, folder: Path, step: int, resume: bool = False) -> bool:
@@ -40,11 +48,16 @@ def _as_here(target: Callable[..., None], *arguments: Any) -> None:
 
 def killed(target: Callable[..., None], *arguments: Any) -> bool:
     """Run it in a process of its own. False when it ended before it was killed."""
-    process = _server.Process(target=_as_here, args=(target, *arguments))
-    process.start()
+    process = start(target, *arguments)
     process.join(120)
     assert process.exitcode in (0, -signal.SIGKILL), f"the training ended with {process.exitcode}"
     return process.exitcode == -signal.SIGKILL
+
+
+def start(target: Callable[..., None], *arguments: Any) -> Process:
+    process = _server.Process(target=_as_here, args=(target, *arguments))
+    process.start()
+    return process
 
 
 def die_at_step(step: int) -> Callable[[dict[str, Any]], None]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from hanlattice.text.forks import cached_property
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 from hanlattice.text.matcher import Matches
 from hanlattice.text.rules import Rulings

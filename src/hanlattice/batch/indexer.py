@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from hanlattice.text.boundaries import (
     spans_without_space,
     without_space,
 )
+from hanlattice.text.forks import cached_property
 from hanlattice.text.lattice import Ints, Lattice, cells
 from hanlattice.text.lexicon import Lexicon, merged_matches
 from hanlattice.text.matcher import Matches

@@ -85,6 +85,7 @@ def run(
             progress = Progress(plan, listen)
             follow(plan, (engine or on_this_machine(workers))(plan, progress), progress)
             plan.save()
+            _remove_parts(folder)
         return _summary(plan, made)
 
 
@@ -155,14 +156,20 @@ def _check_apart(inputs: Sequence[str], out: Path) -> None:
             raise InputError(f"--out lies in {given}, which is read: choose another folder", out)
 
 
+def _remove_parts(out: Path) -> None:
+    """Remove what killed processes were writing."""
+    for path in out.rglob(".*.part"):
+        if _PART.fullmatch(path.name):
+            path.unlink()
+
+
 def _tidy(plan: Plan) -> None:
     """Remove what a killed run was writing; refuse outputs that no input of this run has."""
+    _remove_parts(plan.out)
     expected, strangers = {task.output for task in plan.tasks}, []
     for path in plan.out.rglob("*"):
         name = path.relative_to(plan.out).as_posix()
-        if _PART.fullmatch(path.name):
-            path.unlink()
-        elif _OUTPUT.fullmatch(path.name) and name not in expected:
+        if _OUTPUT.fullmatch(path.name) and name not in expected:
             strangers.append(name)
     strangers = [name for name in strangers if not any(name.startswith(f"{failed}.") for failed in plan.failures)]
     if strangers:

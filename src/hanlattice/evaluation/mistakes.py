@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from hanlattice.errors import InputError
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.report import Table, count, escaped, percent
 from hanlattice.text.display import counted, visible
+from hanlattice.text.forks import cached_property
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence

@@ -7,7 +7,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -15,6 +14,7 @@ from hanlattice.errors import InputError
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.report import NONE, Table, count, percent
 from hanlattice.text.boundaries import remove_space
+from hanlattice.text.forks import cached_property
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from hanlattice.models import find_model
 from hanlattice.models.decode import LIMIT, find_spans
 from hanlattice.text import segmenter
 from hanlattice.text.boundaries import pieces
+from hanlattice.text.forks import cached_property
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.segmenter import SEGMENTERS, Cuts, Segmenter
 from hanlattice.text.spans import Span

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hanlattice.ops import crf
+from hanlattice.text.forks import cached_property
 from hanlattice.text.lattice import Ints
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import legal_transitions, spans_to_tags

@@ -1,11 +1,38 @@
-"""Locks that a forked child can go on with: a fork waits until no other thread has one of them."""
+"""What a forked child can go on with: locks, and properties that are computed once.
+
+A fork waits until no other thread has one of these locks.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 (registers its hook for forks, which must come before the one below)
 import os
+import sys
 from threading import RLock
+from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    from functools import cached_property
+else:
+
+    class cached_property:  # noqa: N801
+        """As that of Python 3.12: in 3.11 all instances share a lock, which a child gets as another thread has it."""
+
+        def __init__(self, function):
+            self.function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self.name] = self.function(instance)
+            return value
+
+
+__all__ = ["cached_property", "new_lock"]
 
 WAIT = 60.0  # seconds for each lock: a text that is tagged on a busy machine takes some
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from hanlattice.text.forks import cached_property
 
 Ints = npt.NDArray[np.int64]
 Value = TypeVar("Value")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.extras import extra, installed
+from hanlattice.text.forks import cached_property
 from hanlattice.text.lattice import Ints, whole_numbers
 from hanlattice.text.normal import fold
 from hanlattice.text.spans import Span

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from hanlattice.text.forks import cached_property
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.spans import WORD, Span
 

@@ -5,8 +5,8 @@ COPY . /source
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /source
 
 FROM python:3.12-slim
-COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[serve]" && useradd --create-home hanlattice
+RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
+    pip install --no-cache-dir "$(echo /wheels/*.whl)[serve]" && useradd --create-home hanlattice
 USER hanlattice
 EXPOSE 8000
 HEALTHCHECK CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/ready', timeout=2)"]

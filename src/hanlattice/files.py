@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
+import glob
 import hashlib
 import io
 import os
@@ -230,6 +231,12 @@ def _replacing(path: Path, binary: bool) -> Iterator[IO[Any]]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def remove_parts(path: Path) -> None:
+    """Remove what a killed process left of writing this file. Nobody else may be writing it."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
+        remove(part)
 
 
 def remove(path: Path) -> None:

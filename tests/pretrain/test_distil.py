@@ -253,6 +253,18 @@ def test_a_stopped_run_goes_on(lattice_folder, weak, tmp_path, monkeypatch):
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+def test_what_a_killed_run_left_does_not_stay(lattice_folder, tmp_path):
+    """Killed as it wrote the end, and another as it removed its parts."""
+    raw, out = raw_text(tmp_path / "a.txt", 30, 23), tmp_path / "o[u]t.jsonl"
+    distil([lattice_folder], Unlabelled((raw,)), tmp_path / "whole.jsonl")
+    (tmp_path / f".{out.name}.0123abcd.part").write_text("half")
+    (tmp_path / f".{out.name}.parts").mkdir()
+    (tmp_path / f".{out.name}.parts" / "000000.jsonl").write_text('{"text": "old", "spans": []}\n')
+    distil([lattice_folder], Unlabelled((raw,)), out)
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert [path.name for path in tmp_path.iterdir() if out.name in path.name] == [out.name]
+
+
 def test_what_cannot_teach_is_told_before_any_work(lattice_folder, cutter, made, tmp_path):
     raw = write_raw(tmp_path / "a.txt", [line(at) for at in range(4)])
     (tmp_path / "link").symlink_to(lattice_folder)

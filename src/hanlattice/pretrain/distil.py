@@ -25,7 +25,7 @@ from hanlattice.data.jsonl import to_json_line
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, OutputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import check_output, hold, read_lines, writing
+from hanlattice.files import check_output, hold, read_lines, remove, remove_parts, writing
 from hanlattice.models import find_model, model_files
 from hanlattice.models.decode import Decoded, make_spans, tag_probabilities
 from hanlattice.models.segmenter import model_version
@@ -93,6 +93,7 @@ def distil(
                 with writing(part) as file:
                     file.writelines(_taught(taggers, lines[low : low + BLOCK], hard))
             listen({"event": "taught", "done": min(low + BLOCK, len(lines)), "size": len(lines)})
+        remove_parts(out)
         with writing(out) as file:
             for part in sorted(parts.glob("*.jsonl")):
                 for _, line in read_lines(part, "utf-8"):
@@ -122,6 +123,8 @@ def _check_parts(parts: Path, facts: list[object], out: Path) -> None:
     """Refuse the parts of a run with other teachers, text or options."""
     identity, known = hashlib.sha256(json.dumps(facts).encode()).hexdigest(), parts / "identity"
     if not known.exists():
+        for part in parts.glob("*.jsonl"):  # a finished run was killed as it removed them: whose they are nobody knows
+            remove(part)
         with writing(known) as file:
             file.write(identity)
     elif known.read_text("utf-8") != identity:

@@ -114,7 +114,10 @@ def check_triton(case: Case) -> None:
         found = in_two(drawn.to(DEVICE, torch.float32).values(f"fused-{precision}"))
         same(found, right, 5 * TOLERANCES[precision], f"Triton, {precision}")
     chains = crf.values("batched", "cpu", torch.float64)
-    same(crf.values("fused", DEVICE, torch.float64), chains, 1e-6, "CRF, Triton")
+    for name, value in crf.values(
+        "fused", DEVICE, torch.float64
+    ).items():  # a forbidden step is a million: 1e-9 is rounding
+        torch.testing.assert_close(value.cpu(), chains[name], rtol=1e-6, atol=1e-8, msg=f"CRF, Triton: {name}")
     counted["characters through Triton's cells"] += characters * len(FUSED)
     if texts := [text[: 24 if HAS_GPU else 3] for text in case["texts"] if text.strip()][:3]:
         near_in_triton(texts, emissions(small()["right"], texts))

@@ -85,12 +85,12 @@ class Outcome:
     lag: list[float] = field(default_factory=list)
     late: int = 0  # requests without an answer at the end
     seconds: float = 0.0
-    cpu: float = 0.0  # seconds, of the server
+    cpu: tuple[float, float] = (0.0, 0.0)  # seconds, of the server: of its event loops, of its other threads
 
     @property
     def rate(self) -> float:
         """Requests per second of CPU time."""
-        return len(self.accepted) / max(self.cpu, 0.01)
+        return len(self.accepted) / max(sum(self.cpu), 0.01)
 
     def row(self, server: str, load: str) -> tuple[str, ...]:
         times, refused = sorted(self.accepted), sorted(self.refused)
@@ -103,11 +103,16 @@ class Outcome:
         return (server, load, *rates, *cells, share, more, lag, str(self.late))
 
 
-def cpu_seconds(pid: int) -> float:
-    """Of a process and its children."""
+def cpu_seconds(pid: int) -> tuple[float, float]:
+    """Of a process and its children: of the first thread of each, which has the event loop, and of the others."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    fields = (Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in (pid, *children))
-    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+    loops = others = 0.0
+    for each in (str(pid), *children):
+        for task in Path(f"/proc/{each}/task").iterdir():
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            loops, others = (loops + seconds, others) if task.name == each else (loops, others + seconds)
+    return loops, others
 
 
 def quantile(times: list[float], q: float) -> float:
@@ -239,6 +244,7 @@ def _wanted(model: str) -> dict[str, list[Any]]:
 def _loads(options: argparse.Namespace) -> dict[str, Any]:
     load, rows = Load(_wanted(options.model)), []
     rates: dict[str, tuple[float, float]] = {}
+    parts: dict[str, list[float]] = {}
     seconds, connections = options.seconds, options.connections
     capacity = 0.0
     for name, given in SERVERS.items():
@@ -247,12 +253,14 @@ def _loads(options: argparse.Namespace) -> dict[str, Any]:
             def measured(work: Coroutine[Any, Any, Outcome], pid: int = process.pid) -> Outcome:
                 before = cpu_seconds(pid)
                 outcome = asyncio.run(work)
-                outcome.cpu = cpu_seconds(pid) - before
+                (loops, others), after = before, cpu_seconds(pid)
+                outcome.cpu = after[0] - loops, after[1] - others
                 return outcome
 
             measured(load.closed(PORT, connections, 2))
             closed = measured(load.closed(PORT, connections, seconds))
             rates[name] = len(closed.accepted) / closed.seconds, closed.rate
+            parts[name] = [round(1000 * each / len(closed.accepted), 2) for each in closed.cpu]
             capacity = capacity or rates[name][0]
             rows.append(closed.row(name, f"closed, {connections}"))
             for factor in LOADS:
@@ -276,7 +284,9 @@ def _loads(options: argparse.Namespace) -> dict[str, Any]:
     first = next(iter(rates.values()))
     ratio = {name: [round(a / b, 2) for a, b in zip(first, rate, strict=True)] for name, rate in rates.items()}
     print(f"\ncapacity {capacity:.0f} requests/s; times the closed loop of each, by time and by CPU time: {ratio}")
-    return {**script.facts(), "capacity": round(capacity, 1), "ratio": ratio, "table": table.as_dict()}
+    print(f"ms of CPU a request there, in event loops and in the threads that compute: {parts}")
+    record = {"capacity": round(capacity, 1), "ratio": ratio, "ms of CPU a request": parts, "table": table.as_dict()}
+    return {**script.facts(), **record}
 
 
 def _memory(options: argparse.Namespace) -> dict[str, Any]:

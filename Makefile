@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test test-ray check style sanitize fuzz soak kills sbom audit coverage bench docs wheels clean
+.PHONY: demo train-demo test test-ray check style sanitize fuzz soak kills mutants sbom audit coverage bench docs wheels clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -50,6 +50,10 @@ soak: .venv/test-installed  ## models shared by 16 threads, an event loop and pr
 N ?= 500
 kills: .venv/test-installed  ## N times kill -9 at random moments, of training, packing, pre-training, corpora, servers; all goes on
 	PYTHONPATH=src $(BIN)/python -m tests.kills $(N)
+
+SHARE ?= 0.06
+mutants: .venv/test-installed .venv/audit-installed  ## do the tests notice changes in text, ops, evaluation and decoding, at a SHARE of the places?
+	PYTHONPATH=src $(BIN)/python -m tests.mutants $(SHARE) 1
 
 sbom: .venv/audit-installed  ## what is installed in .venv, as CycloneDX, into build/sbom.json
 	mkdir -p build

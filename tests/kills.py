@@ -1,7 +1,8 @@
 """Kill -9 at random moments, of commands, of a corpus's workers and of a server's: in the end nothing shows it.
 
-`python -m tests.kills N [SEED]` (make kills): N kills in all, in the shares of SHARES. A command is killed and goes on,
-again and again, until it ends by itself; then what it made is compared with an undisturbed run's, and it begins anew.
+`python -m tests.kills N [SEED [KIND …]]` (make kills): N kills in the shares of SHARES, or of these KINDs alone. A
+command is killed and goes on, again and again, until it ends by itself; then what it made is compared with an
+undisturbed run's, and it begins anew.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def jobs(folder: Path) -> dict[str, Job]:
     }
 
 
-def main(kills: int, seed: int = 1) -> None:
+def main(kills: int, seed: int, kinds: list[str]) -> None:
     done, wanted = Counter[str](), {name: kills * share // sum(SHARES.values()) for name, share in SHARES.items()}
     wanted["train"] += kills - sum(wanted.values())
     preload("hanlattice.cli.train", "hanlattice.training.pack", "hanlattice.pretrain.vectors", "gensim.models")
@@ -220,6 +221,8 @@ def main(kills: int, seed: int = 1) -> None:
         folder = Path(name)
         found = jobs(folder)
         for kind, count in wanted.items():
+            if kinds and kind not in kinds:
+                continue
             began, chance = time.monotonic(), random.Random(f"{kind} {seed}")
             if kind in found:
                 (folder / kind).mkdir()
@@ -232,4 +235,4 @@ def main(kills: int, seed: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    main(int(sys.argv[1]), int((*sys.argv, 1)[2]), sys.argv[3:])

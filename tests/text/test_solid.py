@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hanlattice.text.boundaries import (
     CUT,
     FREE,
     JOIN,
+    cuts_nothing,
     joints,
     name_gaps,
     names_without_space,
@@ -17,6 +19,7 @@ from hanlattice.text.boundaries import (
     spans_without_space,
     without_space,
 )
+from hanlattice.text.matcher import Matches
 from hanlattice.text.spans import Span
 from tests.strategies import any_text, spans
 
@@ -63,6 +66,21 @@ def test_the_gaps_are_those_of_each_text_alone(given_texts: list[str]) -> None:
     ends = [len("".join(text.split())) for text in given_texts]
     firsts = [sum(ends[:at]) for at, length in enumerate(ends) if length]
     assert all(gaps[at] == CUT for at in firsts)
+
+
+@given(texts)
+@example(["a1 1.5", "南 ab"])
+def test_words_that_cut_nothing(given_texts: list[str]) -> None:
+    """Every span of every text as a word, by a plain loop."""
+    solid, rows, expected = without_space(given_texts), [], []
+    for text in given_texts:
+        gaps = [gap for gap, one in zip(joints(text).tolist(), text, strict=True) if not one.isspace()] + [CUT]
+        rows.append([(start, end) for start in range(len(gaps) - 1) for end in range(start + 1, len(gaps))])
+        expected += [gaps[start] != JOIN != gaps[end] for start, end in rows[-1]]
+    places = np.array([place for row in rows for place in row], dtype=np.int64).reshape(-1, 2)
+    matches = Matches(np.array([len(row) for row in rows], dtype=np.int64), *places.T, np.zeros(len(places), np.int64))
+    lengths = np.array([len(text) for text in solid.texts], dtype=np.int64)
+    assert cuts_nothing(given_texts, matches, lengths, solid.offsets).tolist() == expected
 
 
 @given(texts)

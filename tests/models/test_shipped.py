@@ -66,6 +66,14 @@ def test_entities_are_found(models):
     assert all(0.5 < span.score <= 1 for document in documents for span in document.spans)
 
 
+def test_scores_of_ner_are_fitted_on_news_and_posts(models):
+    stored = models["ner"].model.scores["calibration"]
+    assert [part["file"] for part in stored["fitted"]] == ["msra-dev.bmes", "weibo-dev.bmes"]
+    assert {label: 0.6 < curve["slope"] < 0.9 for label, curve in stored["curves"].items()} == dict.fromkeys(
+        ("LOC", "ORG", "PER"), True
+    )
+
+
 @each
 def test_indents_and_line_ends_change_nothing(models, name):
     texts = [text for text in ENTITIES if text]

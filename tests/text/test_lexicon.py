@@ -499,3 +499,23 @@ def test_the_first_words_keep_their_ids_also_in_two_scripts(tmp_path):
     lexicon.restore(path)
     fewer = lexicon.first(3)
     assert (fewer.words, len(fewer), fewer.id("长江"), fewer.id("大桥")) == (words[:3], 3, 2, None)
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_fails_as_it_grows_is_done_again(error: type[BaseException]) -> None:
+    """Ctrl-C while vectors of new words are made: the next text asks for them once more."""
+    lexicon, asked = Lexicon(["南京"]), list[int]()
+
+    def fail_once(grown: Lexicon) -> None:
+        asked.append(len(grown))
+        if len(asked) == 2:
+            raise error
+
+    lexicon.on_growth = fail_once
+    assert len(lexicon.match("南京市长江")) == 1
+    lexicon.add("长江")
+    with pytest.raises(error):
+        lexicon.match("南京市长江")
+    assert len(lexicon.match("南京市长江")) == 2
+    lexicon.match("南京市长江")
+    assert asked == [1, 2, 2]

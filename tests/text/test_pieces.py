@@ -55,6 +55,18 @@ def test_every_character_is_in_one_piece_and_what_is_beside_a_text_changes_nothi
         assert not row or row[0] > 0
 
 
+@pytest.mark.parametrize("edge", "㐀\u4dbf\u4e00\u9fff\U00020000\U0002ceaf")
+def test_ideographs_are_pieces_of_their_own_up_to_their_edges(edge: str) -> None:
+    (found,) = numbers(Pieces(VOCAB), [f"a{edge}b"])
+    assert [number - 1 for number in found] == by_the_library(f"a{edge}b")
+
+
+@pytest.mark.parametrize("beyond", "\u33ff\u4dc0\u4dff\ua000\U0002ceb0")
+def test_what_is_no_ideograph_is_in_a_word(beyond: str) -> None:
+    (found,) = numbers(Pieces(VOCAB), [f"a{beyond}b"])
+    assert found[2] - 1 == VOCAB.index("##b")
+
+
 def test_widths_are_folded_in_words_and_marks_are_taken_as_they_are() -> None:
     ids = {token: at + 1 for at, token in enumerate(VOCAB)}
     assert numbers(Pieces(VOCAB), ["ＡＢ３９，,！"]) == [[ids["ab"], 0, ids["##3"], ids["##9"], ids["，"], ids[","], 2]]

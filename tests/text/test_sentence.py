@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice import Span
-from hanlattice.text.sentence import Sentence
+from hanlattice.text.sentence import Doubt, Sentence
 from tests.strategies import any_text, sentences
 from tests.text.words import segmented_sentences
 
@@ -83,3 +83,20 @@ def test_words_of_an_empty_text():
 def test_words_that_do_not_cover_the_text(words, says):
     with pytest.raises(ValueError, match=says):
         Sentence("南京市", words=tuple(words))
+
+
+def test_doubts_come_in_order_and_are_about_a_character_each():
+    doubts = (Doubt(2, "O", 0.4), Doubt(0, "B-LOC", 1.0), Doubt(2, "B-LOC", 0.6))
+    assert Sentence("南 京", doubts=doubts).doubts == tuple(sorted(doubts))
+
+
+@pytest.mark.parametrize("place", [-1, 1, 3])
+def test_a_doubt_about_nothing_is_refused(place):
+    with pytest.raises(ValueError, match=f"no doubt about character {place} of 3, or it is white space"):
+        Sentence("南 京", doubts=(Doubt(place, "O", 1.0),))
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.4), (0.7, 0.5), (1.0, 0.0), (1.5, -0.5)])
+def test_shares_that_do_not_add_up_are_refused(shares):
+    with pytest.raises(ValueError, match="must be above 0 and add up to 1"):
+        Sentence("南京", doubts=tuple(Doubt(0, tag, share) for tag, share in zip("OB", shares, strict=True)))

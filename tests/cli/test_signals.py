@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,14 @@ from .test_train_cli import toml
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EVERY = int(os.environ.get("HANLATTICE_EVERY", "7"))  # 1: each of them six times
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def not_ignored() -> Iterator[None]:
+    """SIGHUP as usual for the commands that begin here, also where these tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def some(seed: int) -> list[tuple[signal.Signals, float]]:

@@ -59,7 +59,7 @@ TESTS = {
     "evaluation/segmentation": "evaluation/test_segmentation",
     "evaluation/significance": "evaluation/test_significance",
     "evaluation/statistics": "evaluation/test_statistics",
-    "models/decode": "models/test_decode",
+    "models/decode": "models/test_decode cli/test_segment",
 }
 
 

@@ -99,10 +99,11 @@ def test_while_it_trains(tiny: Path, tmp_path: Path) -> None:  # noqa: F811
 
 
 def test_while_it_works_on_a_corpus(lattice_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts(6000)), "utf-8")
+    signals = some(3)
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts(2000 * len(signals))), "utf-8")
     arguments = ("corpus", "tag", tmp_path / "in.txt", "-m", lattice_folder, "--shard-size", "0.005", "--out")
     assert run(*arguments, tmp_path / "calm").code == 0
-    for number, after in some(3):
+    for number, after in signals:
         with start(*arguments, tmp_path / "out", "--workers", "2") as process:
             count = len(list((tmp_path / "out").glob("in.txt*"))) if (tmp_path / "out").exists() else 0
             stop(process, lambda n=count: len(list((tmp_path / "out").glob("in.txt*"))) > n, number, after / 10)

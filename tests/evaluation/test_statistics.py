@@ -114,6 +114,9 @@ def test_tables():
     assert "illegal tags" not in found
     assert rows(labels) == {"LOC": ("2 (100.00 %)", "2 (100.00 %)")}
     assert rows(lengths)["2"] == ("2 (100.00 %)", "2 (100.00 %)")
+    other = Corpus((Sentence("上海", (Span(0, 2, "ORG"),)),))
+    _, both, _ = tables({"a": facts["a"], "d": statistics(other)})
+    assert rows(both)["LOC"] == ("2 (100.00 %)", "0 (0.00 %)")
     only = Corpus(tuple(Sentence(s.text, s.words) for s in train.sentences))
     words, sizes = tables({"c": statistics(only)})
     assert rows(words)["words"] == ("4",)

@@ -519,3 +519,11 @@ def test_what_fails_as_it_grows_is_done_again(error: type[BaseException]) -> Non
     assert len(lexicon.match("南京市长江")) == 2
     lexicon.match("南京市长江")
     assert asked == [1, 2, 2]
+
+
+def test_a_file_of_a_model_with_a_word_of_one_character(tmp_path):
+    (tmp_path / "lexicon.txt").write_text("南\t3\n南京\n", "utf-8")
+    lexicon = Lexicon()
+    lexicon.restore(tmp_path / "lexicon.txt")
+    assert list(lexicon) == ["南京"]
+    assert list(lexicon.match_ids("南京市")) == [(0, 2, 0)]

@@ -351,12 +351,12 @@ class Lexicon:
         return made
 
     def _keep(self, words: list[str], folded: list[str]) -> bool:
-        """Into an empty lexicon these words, each with its place as its id; False where one stands twice."""
+        """Into an empty lexicon these words, each with its place as its id; False if one is there twice or is none."""
         plain = {word for word, key in zip(words, folded, strict=True) if word == key}
         places: dict[str, int] = {}
         for at, (word, key) in enumerate(zip(words, folded, strict=True)):
             places.setdefault(word if word != key and (key in plain or key in places) else key, at)
-        if len(places) < len(words):
+        if len(places) < len(words) or not all(1 < len(key) <= LONGEST for key in folded):
             return False
         self._words, self._places = words, places
         return True

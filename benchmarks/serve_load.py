@@ -1,12 +1,13 @@
 """Load on `hanlattice serve` over the loopback, with and without micro-batches, beside FastAPI without a queue.
 
-    python benchmarks/serve_load.py [--seconds 8] [--workers 2] [--connections 64] [--json OUT]
+    python benchmarks/serve_load.py [--seconds 8] [--workers 2] [--cores 0,2] [--connections 64] [--json OUT]
     python benchmarks/serve_load.py --memory 600      # only: memory of a worker under load, for so many seconds
     python benchmarks/serve_load.py --idle 10000      # only: answers while so many connections do nothing
 
 The server has a worker for each core, or as many as `--workers` says; FastAPI computes on all of them, in the threads
-of its pool. The load comes from another process, on the same cores. A request is one text of 50 characters. Capacity is
-what the server with micro-batches does in a closed loop: so many connections, each asking again once it has its answer.
+of its pool. The load comes from another process, on the same cores, or on the others if `--cores` says which ones the
+servers have. A request is one text of 50 characters. Capacity is what the server with micro-batches does in a closed
+loop: so many connections, each asking again once it has its answer.
 Then requests come at random times (an open loop) at 0.5, 1, 2 and 4 times that rate, to every server alike. A time is
 counted from the moment at which the request is sent; how long after it was due that is, because the load itself gets no
 CPU or no connection, is a column of its own (lag). The load runs with priority, if it may. Every accepted answer must
@@ -204,10 +205,12 @@ class Load:
 
 
 @contextlib.contextmanager
-def running(model: str, options: list[str] | None) -> Iterator[subprocess.Popen[bytes]]:
+def running(model: str, options: list[str] | None, cores: str = "") -> Iterator[subprocess.Popen[bytes]]:
     program = [sys.executable, "-c", BASELINE, model, str(PORT)]
     if options is not None:
         program = [sys.executable, "-m", "hanlattice", "serve", "-m", model, "--port", str(PORT), *options]
+    if cores:
+        program = ["taskset", "--cpu-list", cores, *program]
     process = subprocess.Popen(program, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     try:
         with contextlib.suppress(PermissionError):
@@ -247,8 +250,11 @@ def _loads(options: argparse.Namespace) -> dict[str, Any]:
     parts: dict[str, list[float]] = {}
     seconds, connections = options.seconds, options.connections
     capacity = 0.0
+    if options.cores:
+        os.sched_setaffinity(0, os.sched_getaffinity(0) - {int(each) for each in options.cores.split(",")})
     for name, given in SERVERS.items():
-        with running(options.model, given if given is None else [*given, "--workers", str(options.workers)]) as process:
+        more = given if given is None else [*given, "--workers", str(options.workers)]
+        with running(options.model, more, options.cores) as process:
 
             def measured(work: Coroutine[Any, Any, Outcome], pid: int = process.pid) -> Outcome:
                 before = cpu_seconds(pid)
@@ -331,6 +337,7 @@ def main() -> None:
     parser = script.make_parser(__doc__)
     parser.add_argument("--model", default="ner", help="the model that is served")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="of the server; FastAPI has all cores")
+    parser.add_argument("--cores", default="", help="those of the servers, as 0,2; the load has the others")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
     parser.add_argument("--connections", type=int, default=64, help="of the closed loop")
     parser.add_argument("--memory", type=float, help="only: memory over so many seconds")

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,6 +69,25 @@ def test_a_corpus_that_was_begun_here_is_finished_on_a_cluster(cluster, lattice_
     assert here.shards > 8
     assert content(tmp_path / "there") == content(tmp_path / "here")
     assert [event["line"] for event in heard if event["event"] == "broken"] == [8]
+
+
+@pytest.mark.parametrize(
+    ("workers", "gpus", "most", "share"), [(None, 2, 2, 1), (2, 4, 2, 1), (2, 1, 2, 0.5), (5, 2, 5, 1 / 3)]
+)
+def test_actors_share_gpus(monkeypatch, lattice_folder, workers, gpus, most, share):
+    asked: list[Any] = []
+    there = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": float(gpus)})
+    monkeypatch.setattr("hanlattice.corpus.on_ray.connect", lambda address: asked.append(address) or there)
+    monkeypatch.setattr("hanlattice.corpus.on_ray._outcomes", lambda *given: asked.extend(given[2:]) or iter(()))
+    plan: Any = SimpleNamespace(settings=Settings(lattice_folder, device="cuda"))
+    assert list(on_ray("auto", workers)(plan, ignore)) == []
+    assert asked == ["auto", most, {"num_gpus": share}]
+
+
+def test_a_cluster_without_gpus_is_not_waited_for(cluster, lattice_folder):
+    plan: Any = SimpleNamespace(settings=Settings(lattice_folder, device="cuda"))
+    with pytest.raises(HanlatticeError, match="this Ray cluster has no gpus"):
+        list(on_ray(workers=2)(plan, ignore))
 
 
 class Deadly(Worker):

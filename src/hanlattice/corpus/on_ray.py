@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,18 @@ from hanlattice.ray import connect, enter
 
 
 def on_ray(address: str = "", workers: int | None = None) -> Engine:
-    """The engine of a cluster. At most so many actors, each on a core or a GPU; without a number, one for each."""
+    """The engine of a cluster. At most so many actors, each on a core or a GPU; without a number, one for each.
+
+    More actors than the cluster has GPUs share them.
+    """
 
     def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
-        resource = {"num_gpus": 1} if device_kind(plan.settings.device) == "cuda" else {"num_cpus": 1}
-        most = workers or _count(connect(address), next(iter(resource)).removeprefix("num_"))
+        kind = "gpus" if device_kind(plan.settings.device) == "cuda" else "cpus"
+        found = _count(connect(address), kind)
+        most = workers or found
+        share = 1 / math.ceil(most / found) if kind == "gpus" else 1
         with quiet("ray"), quiet("ray.data"):
-            yield from _outcomes(plan, listen, most, resource)
+            yield from _outcomes(plan, listen, most, {f"num_{kind}": share})
 
     return engine
 
@@ -37,7 +43,7 @@ def _count(ray: Any, resource: str) -> int:
     return found
 
 
-def _outcomes(plan: Plan, listen: Listener, most: int, resource: dict[str, int]) -> Iterator[tuple[int, Outcome]]:
+def _outcomes(plan: Plan, listen: Listener, most: int, resource: dict[str, float]) -> Iterator[tuple[int, Outcome]]:
     data, todo = extra("ray", "data"), plan.todo
     context = data.DataContext.get_current().copy()
     context.enable_progress_bars = context.print_on_execution_start = False

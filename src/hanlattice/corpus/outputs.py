@@ -80,17 +80,18 @@ class JsonWriter:
         if spans is None:
             place = {"path": self._source.name, "line": row.line, "error": row.error}
             content = {"record": row.fields} if row.batch else {"content": _as_text(row.content)}
-            line = self._json({BROKEN: {**place, **content}}, row)
+            line = self._json({BROKEN: {**place, **content}}, row) + b"\n"
         else:
-            line = b"%b%b%b}" % (self._record(row).rstrip()[:-1], self._field, spans_json(spans).encode())
-        self._file.write(line + b"\n")
+            line = b"%b%b%b}\n" % (self._begun(row), self._field, spans_json(spans).encode())
+        self._file.write(line)
 
-    def _record(self, row: Row) -> bytes:
+    def _begun(self, row: Row) -> bytes:
+        """The row as an object without its last brace."""
         if self._source.format == "jsonl":
-            return row.content
+            return row.content.rstrip()[:-1]
         if row.fields is None:
-            return f'{{"text": {text_json(row.text or "")}}}'.encode()
-        return self._json(row.fields, row)
+            return b'{"text": %b' % text_json(row.text or "").encode()
+        return self._json(row.fields, row)[:-1]
 
     def _json(self, record: dict[str, Any], row: Row) -> bytes:
         try:

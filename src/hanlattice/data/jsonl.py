@@ -16,6 +16,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -76,26 +77,31 @@ def span_records(text: str, spans: Iterable[Span]) -> list[dict[str, object]]:
 
 def spans_json(spans: Iterable[Span]) -> str:
     """`to_json` of the spans' dicts, several times as fast: a corpus has millions."""
-    return f"[{', '.join(map(_span_json, spans))}]"
-
-
-def _span_json(span: Span) -> str:
-    score = "" if span.score is None else f', "score": {_score_json(span.score)}'
-    place = f'"start": {span.start}, "end": {span.end}, "label": {text_json(span.label)}'
-    return f'{{{place}, "text": {text_json(span.text)}{score}}}'
+    found = []
+    for span in spans:
+        score = "" if span.score is None else f', "score": {_score_json(span.score)}'
+        label, text = _label_json(span.label), text_json(span.text)
+        found.append(f'{{"start": {span.start}, "end": {span.end}, "label": {label}, "text": {text}{score}}}')
+    return f"[{', '.join(found)}]"
 
 
 def _score_json(score: float) -> str:
     """`rounded` as JSON has it; in one step where that has four decimals."""
     if score < 1e-3:
         return repr(rounded(score))
-    digits = f"{score:.4f}".rstrip("0")
-    return f"{digits}0" if digits.endswith(".") else digits
+    digits = f"{score:.4f}"
+    if digits[-1] != "0":
+        return digits
+    digits = digits.rstrip("0")
+    return f"{digits}0" if digits[-1] == "." else digits
 
 
 def text_json(text: str) -> str:
     """`to_json` of a text, by a shorter way where nothing of it has to be escaped."""
     return f'"{text}"' if text.isprintable() and '"' not in text and "\\" not in text else to_json(text)
+
+
+_label_json = lru_cache(text_json)  # there are few labels, and many spans
 
 
 def to_json(record: object, indent: int | None = None) -> str:

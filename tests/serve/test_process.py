@@ -6,6 +6,7 @@ import http.client
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,28 @@ def test_a_killed_worker_comes_back_and_the_others_answer(lattice_folder):
         assert before[1] in server.workers()
         assert [server.ask("/v1/tag", {"text": TEXT})[0] for _ in range(20)] == [200] * 20
         assert 'status="200"' in server.ask("/metrics")[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all workers wait at one socket")
+def test_connections_are_shared_evenly_by_the_workers(lattice_folder):
+    with running("-m", lattice_folder, "--workers", "2") as server, ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(server.socket())
+        wait_for(lambda: sum(map(sockets, server.workers())) >= 200)
+        assert min(map(sockets, server.workers())) > 70
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+        assert sum(row[1].endswith(f":{server.port:04X}") and row[3] == "0A" for row in rows) == 2  # that listen
+
+
+def sockets(pid: int) -> int:
+    return sum("socket:" in str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir())
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_that_has_a_server_is_an_error(lattice_folder, workers):
+    with running("-m", lattice_folder, "--workers", "2") as server:
+        again = run("serve", "-m", lattice_folder, "--port", str(server.port), "--workers", workers)
+        again.refused(f"cannot listen on 127.0.0.1, port {server.port}")
 
 
 def flood(server: Server, stop: threading.Event) -> dict[str, int]:

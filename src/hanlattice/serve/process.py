@@ -58,13 +58,15 @@ def serve(models: Mapping[str, Predictor], settings: Settings, tell: Callable[[s
         _warm(predictor)
     _raise_file_limit()
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(_listen(settings.host, settings.port))
+        listening = _listen(settings.host, settings.port, settings.workers)
+        for each in listening:
+            stack.enter_context(each)
         try:
             metrics = Metrics(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hanlattice-"))))
         except OSError as error:
             message = "cannot write the counters of the server to the folder of temporary files, which TMPDIR names"
             raise OutputError(f"{message}: {reason(error)}") from None
-        host, port = listening.getsockname()[:2]
+        host, port = listening[0].getsockname()[:2]
         tell(f"serving {', '.join(models)} on http://{f'[{host}]' if ':' in host else host}:{port}")
         gc.collect()
         gc.freeze()  # else the collector writes to the pages that the workers share
@@ -78,19 +80,30 @@ def _warm(predictor: Predictor) -> None:
             predictor(_WARM)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, workers: int) -> list[socket.socket]:
+    """A socket for each worker where the system shares connections evenly among them, else one for all.
+
+    Workers that wait at one socket take what they can: one may have twice the connections of another, and is slower.
+    """
+    count = workers if sys.platform == "linux" else 1
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(socket.socket(family, kind, protocol))
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(BACKLOG)
-            listening.setblocking(False)
+            sockets = [stack.enter_context(socket.socket(family, kind, protocol)) for _ in range(count)]
+            for nth, each in enumerate(sockets):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if nth:
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                each.bind(sockets[0].getsockname() if nth else address)
+                if count > 1 and not nth:  # only now, so that another server at this address is an error
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            for each in sockets:
+                each.listen(BACKLOG)
+                each.setblocking(False)
             stack.pop_all()
-            return listening
+            return sockets
     except OSError as error:
         raise InputError(f"cannot listen on {host}, port {port}: {reason(error)}") from None
 
@@ -107,7 +120,7 @@ def _raise_file_limit() -> None:
 class Supervisor:
     models: Mapping[str, Named]
     settings: Settings
-    listening: socket.socket
+    listening: list[socket.socket]
     metrics: Metrics
     tell: Callable[[str], None]
 
@@ -116,64 +129,71 @@ class Supervisor:
         watched = {*_STOPS, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         self.alive, self.closing = os.pipe()  # workers notice when nobody holds its other end any more
-        self.workers: dict[int, float] = {}
+        self.workers: dict[int, tuple[float, socket.socket]] = {}  # since when, and where it listens
         self.short = 0
         try:
-            for _ in range(self.settings.workers):
-                self._fork()
+            for nth in range(self.settings.workers):
+                self._fork(self.listening[nth % len(self.listening)])
             while True:
                 if signal.sigwait(watched) in _STOPS:
                     return self._stop()
-                for pid, code in self._reap():
+                for pid, code, listening in self._reap():
                     self.tell(f"worker {pid} ended ({_ending(code)}); another one takes its place")
                     if self.short >= TRIES:
                         self.tell(f"{TRIES} workers in a row ended within {SHORT:g} seconds: giving up")
                         self._stop()
                         return 1
-                    self._fork()
+                    self._fork(listening)
         finally:
             os.close(self.closing)
             os.close(self.alive)
-            self.listening.close()
+            for each in self.listening:
+                each.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _fork(self) -> None:
+    def _fork(self, listening: socket.socket) -> None:
         if pid := os.fork():
-            self.workers[pid] = time.monotonic()
+            self.workers[pid] = time.monotonic(), listening
             return
         code = 1
         try:
             os.close(self.closing)
+            for other in self.listening:
+                if other is not listening:
+                    other.close()  # what comes there while its worker stops must not wait for this one
             for number in (signal.SIGINT, signal.SIGHUP):  # they go to all: the supervisor says what happens
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            code = asyncio.Runner(loop_factory=_loop_factory()).run(self._work())
+            code = asyncio.Runner(loop_factory=_loop_factory()).run(self._work(listening))
         except BaseException as error:
             self.tell(f"worker {os.getpid()}: {type(error).__name__}: {error}")
         finally:
             os._exit(code)  # nothing of the parent's is cleaned up twice
 
-    async def _work(self) -> int:
-        return await Worker(self.models, self.settings, self.metrics).run(self.listening, self.alive)
+    async def _work(self, listening: socket.socket) -> int:
+        return await Worker(self.models, self.settings, self.metrics).run(listening, self.alive)
 
-    def _reap(self) -> Iterator[tuple[int, int]]:
-        """The workers that have ended, and how."""
+    def _reap(self) -> Iterator[tuple[int, int, socket.socket]]:
+        """The workers that have ended, how, and where they listened."""
         while self.workers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            if (began := self.workers.pop(pid, None)) is None:
+            if (worker := self.workers.pop(pid, None)) is None:
                 continue
+            began, listening = worker
             self.short = self.short + 1 if time.monotonic() - began < SHORT else 0
             forget_worker(self.metrics.folder, pid)
-            yield pid, os.waitstatus_to_exitcode(status)
+            yield pid, os.waitstatus_to_exitcode(status), listening
 
     def _stop(self) -> int:
         """Let the workers finish what they accepted; what takes too long is killed, at once by Ctrl-C."""
         self._send(signal.SIGTERM)
         end, codes = time.monotonic() + self.settings.limits.drain + 5, []
         while self.workers:
-            codes += [code for _, code in self._reap()]
+            for _, code, listening in self._reap():
+                codes.append(code)
+                listening.close()  # so that others are asked, as long as there are some
             if time.monotonic() >= end or signal.SIGINT in signal.sigpending():
                 self._send(signal.SIGKILL)
             time.sleep(0.02)

@@ -228,6 +228,7 @@ class TrainConfig:
     clip: float = _setting(5.0, "count")  # the largest gradient norm; 0 does not clip
     average: float = _setting(0.0, "share")  # evaluate an exponential average of the weights with this memory; 0 is off
     missing_words: float = _setting(0.0, "share")  # the share of the lattice's words that a step leaves out at random
+    keep: str = _setting("best", choices=("best", "last"))  # the weights of the best epoch on dev, or of the last
     patience: int = _setting(0, "count")  # stop after so many epochs without a better dev F1; 0 never stops
     seed: int = _setting(1, "seed")
     threads: int = _setting(1, "count")  # CPU threads; 0 leaves the choice to torch

@@ -377,6 +377,17 @@ def test_the_best_epoch_is_kept_not_the_last(tiny, tmp_path, monkeypatch):
     assert torch.equal(weights(tmp_path / "run")["output.weight"], seen[1])
 
 
+def test_the_last_epoch_is_kept_if_asked_and_is_that_of_a_run_without_dev(tiny, tmp_path):
+    last = train(config_of(tiny, train__epochs=3, train__keep="last", train__lr=1e-5), tmp_path / "last")
+    best = train(config_of(tiny, train__epochs=3, train__lr=1e-5), tmp_path / "best")
+    train(config_of(tiny, train__epochs=3, data__dev="", train__lr=1e-5), tmp_path / "none")
+    assert (last.scores["epoch"], best.scores["epoch"]) == (3, 1)
+    kept, found, other = (weights(tmp_path / name) for name in ("last", "none", "best"))
+    assert all(torch.equal(kept[name], found[name]) for name in found)
+    assert not torch.equal(kept["output.weight"], other["output.weight"])
+    assert "Last epoch: 3." in (tmp_path / "last" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("clip", [0.0, 5.0])
 def test_a_loss_that_diverges_is_reported(tiny, tmp_path, clip):
     config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=clip)

@@ -130,7 +130,11 @@ def _data(model: Model) -> list[str]:
 
 
 def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
-    which = "Best epoch on dev" if "dev" in model.data or not scores else "Last epoch; there was no dev to choose by"
+    which = "Best epoch on dev"
+    if model.config.train.keep == "last":
+        which = "Last epoch"
+    elif "dev" not in model.data and scores:
+        which = "Last epoch; there was no dev to choose by"
     lines = ["## Scores", "", f"{which}: {scores.get('epoch', '–')}. Exact spans, in per cent."]
     own, before = {part: scores[part] for part in ("dev", "test") if part in scores}, scores.get(BEFORE, {})
     if any("segmentation" in report for report in (*own.values(), *before.values())):

@@ -217,10 +217,11 @@ def _epochs(run: Run) -> None:
         with training.average.in_place():
             scores = run.dev_scores()
             f1 = scores["dev"]["overall"]["f1"] if scores else 0.0
-            if progress.best is None or f1 > progress.best or not scores:
+            is_best = progress.best is None or f1 > progress.best or not scores
+            if is_best:
                 progress.best, progress.best_at = f1, progress.epoch
-                if run.team.writes:
-                    save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
+            if run.team.writes and (is_best or config.keep == "last"):
+                save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
         progress.seconds = time.monotonic() - started
         dev = {"dev": scores["dev"]["overall"]} if scores else {}
         run.log.keep("epoch", **dev, **_rates(progress))
@@ -362,7 +363,7 @@ def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
 
 
 def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
-    """Score the best weights on test, once, and write that into the model; remove the state."""
+    """Score the weights that were kept on test, once, and write that into the model; remove the state."""
     model = load_model(folder, device)
     scores = complete_scores(model, corpora)
     if scores != model.scores:

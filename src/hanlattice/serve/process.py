@@ -1,4 +1,4 @@
-"""Processes: one loads the models and listens; the workers that it forks share both, and are replaced if they die."""
+"""Processes: one loads the models and opens the sockets; the workers that it forks use both, and are replaced."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """What a user's dictionary is worth to a segmenter that is not trained again: how many wrong cuts it mends.
 
-    python benchmarks/dictionary.py --model seg --train ../shared/data/cws/pku/train.txt \
+    python benchmarks/dictionary.py --model FOLDER --train ../shared/data/cws/pku/train.txt \
         --holdout 0.1 --sentences 700 [--lexicon FILE …] [--json OUT.json]
 
-The gold is what the training held out of its file: the first sentences of it. Three dictionaries are added, one after
-the other, each to the model as it came, with several values of `trust`:
+The gold is what the training held out of its file (the bundled `seg` held out nothing): the first sentences of it.
+Three dictionaries are added, one after the other, each to the model as it came, with several values of `trust`:
 
 - missed: the gold words that the model cuts wrongly, all of them;
 - unseen: the gold words that training lacks, cut wrongly or not, as a dictionary of the domain would have them;

@@ -116,7 +116,8 @@ def test_a_model_in_ray_data(cluster, lattice_folder):
     texts = [*(sentence.text for sentence in sentences(20, 3)), "", None]
     rows = ray.data.from_items([{"body": text, "n": n} for n, text in enumerate(texts)])
     kwargs = {"model": lattice_folder, "field": "body", "lexicon": ["工作。"]}
-    found = rows.map_batches(Tagger, fn_constructor_kwargs=kwargs, batch_size=8, concurrency=1).take_all()
+    one = ray.data.ActorPoolStrategy(size=1)
+    found = rows.map_batches(Tagger, fn_constructor_kwargs=kwargs, batch_size=8, compute=one).take_all()
     tagger = load(lattice_folder)
     tagger.lexicon.update(["工作。"])
     for row in found:

@@ -21,8 +21,8 @@ class Tagger:
     """A model as Ray Data wants it: each actor holds one, and adds a column of spans to its batches.
 
     `ds.map_batches(Tagger, fn_constructor_kwargs={"model": "ner"}, compute=ray.data.ActorPoolStrategy(size=4))`; on
-    GPUs with `num_gpus=1` and `"device": "cuda"`. A span is a struct of start, end, label, text and score; where the text is
-    null, the spans are null. `lexicon` are words that are added to the model's.
+    GPUs with `num_gpus=1` and `"device": "cuda"`. A span is a struct of start, end, label, text and score; where the
+    text is null, the spans are null. `lexicon` are words that are added to the model's.
     """
 
     def __init__(

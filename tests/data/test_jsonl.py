@@ -19,6 +19,7 @@ from tests.text.words import segmented_sentences
 # JSON escapes make one character of a high and a low surrogate, so of the two only the high ones are drawn.
 CHARACTERS = any_character.filter(lambda character: not "\udc00" <= character <= "\udfff")
 LABELS = st.text(CHARACTERS, min_size=1, max_size=3)
+SCORES = st.none() | st.floats(0, 1) | st.floats() | st.integers()
 
 
 @shares_folder
@@ -34,14 +35,13 @@ def test_round_trip_of_any_text(tmp_path, items):
     assert (corpus.scheme, corpus.tags, corpus.notices) == (None, None, ())
 
 
-@given(
-    st.lists(st.builds(Span, st.just(0), st.integers(1, 9), LABELS, st.none() | st.floats(0, 1), st.text(CHARACTERS)))
-)
+@given(st.lists(st.builds(Span, st.just(0), st.integers(1, 9), LABELS, SCORES, st.text(CHARACTERS))))
 def test_spans_of_a_corpus_are_the_same_json(spans):
     written = spans_json(spans)
-    assert json.loads(written) == json.loads(to_json([span.as_dict() for span in spans]))
+    same = to_json([span.as_dict() for span in spans])
+    assert str(json.loads(written)) == str(json.loads(same))  # as text, for nan is not equal to itself
     if "\\ud" not in written:  # of lone surrogates, only the string that has one is escaped
-        assert written == to_json([span.as_dict() for span in spans])
+        assert written == same
 
 
 def test_scores_of_a_corpus_are_rounded_as_all_others():

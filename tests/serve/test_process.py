@@ -101,6 +101,19 @@ def test_a_long_request_is_answered_after_sigterm(lattice_folder):
         assert server.process.wait(30) == 0
 
 
+def test_a_worker_is_alone_at_its_socket_once_the_server_stops(lattice_folder):
+    """So that when it is done, and closes it, what comes goes to those that still answer: nothing waits to be reset."""
+    with running("-m", lattice_folder, "--workers", "2", "--queue-total", "2000000", "--max-body", "4000000") as server:
+        with ThreadPoolExecutor(1) as pool:
+            long = pool.submit(server.ask, "/v1/tag", {"texts": [TEXT * 40] * 900})
+            wait_for(lambda: "hanlattice_batch_characters_count 0" not in server.ask("/metrics")[1])
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: sockets(server.process.pid) == 0)
+            assert not long.done()
+            assert long.result(60)[0] == 200
+        assert server.process.wait(30) == 0
+
+
 def test_workers_end_with_their_supervisor(lattice_folder):
     with running("-m", lattice_folder, "--workers", "2") as server:
         wait_for(lambda: len(server.workers()) == 2)

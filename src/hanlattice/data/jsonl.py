@@ -87,8 +87,8 @@ def spans_json(spans: Iterable[Span]) -> str:
 
 def _score_json(score: float) -> str:
     """`rounded` as JSON has it; in one step where that has four decimals."""
-    if score < 1e-3:
-        return repr(rounded(score))
+    if not 1e-3 <= score < 1:
+        return _encode(rounded(score))
     digits = f"{score:.4f}"
     if digits[-1] != "0":
         return digits

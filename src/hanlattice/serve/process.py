@@ -189,11 +189,11 @@ class Supervisor:
     def _stop(self) -> int:
         """Let the workers finish what they accepted; what takes too long is killed, at once by Ctrl-C."""
         self._send(signal.SIGTERM)
-        end, codes = time.monotonic() + self.settings.limits.drain + 5, []
+        for each in self.listening:  # else what comes after a worker has closed its own waits until that has ended
+            each.close()
+        end, codes = time.monotonic() + self.settings.limits.drain + 5, list[int]()
         while self.workers:
-            for _, code, listening in self._reap():
-                codes.append(code)
-                listening.close()  # so that others are asked, as long as there are some
+            codes.extend(code for _, code, _ in self._reap())
             if time.monotonic() >= end or signal.SIGINT in signal.sigpending():
                 self._send(signal.SIGKILL)
             time.sleep(0.02)

@@ -220,6 +220,8 @@ def test_without_dev_nothing_can_be_waited_for(tmp_path):
     waits = "train.patience waits for a better F1 on dev: name data.dev or data.holdout, or set it to 0"
     assert complete_problems(path, "train.patience=3") == [waits]
     assert read_config(path, ["train.patience=3", "data.holdout=0.1"], complete=True).train.patience == 3
+    (both,) = complete_problems(path, "train.patience=3", "data.holdout=0.1", "train.keep=last")
+    assert "train.keep" in both
 
 
 def test_a_wrong_holdout_is_not_also_missing(tmp_path):

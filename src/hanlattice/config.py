@@ -534,6 +534,9 @@ def _missing_settings(config: Config) -> Iterator[Problem]:
     if config.train.patience and not data.dev and not data.holdout:
         message = "train.patience waits for a better F1 on dev: name data.dev or data.holdout, or set it to 0"
         yield Problem("train.patience", message, ("data.dev", "data.holdout"))
+    if config.train.patience and config.train.keep == "last":
+        message = 'train.patience ends with epochs that are no better, and train.keep = "last" would keep the last one'
+        yield Problem("train.patience", message, ("train.keep",))
     if data.dev and data.holdout:
         message = "data.holdout and data.dev both say what serves as dev: give one of them"
         yield Problem("data.holdout", message, ("data.dev",))

@@ -172,7 +172,12 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(600)  # it imports torch in six processes
-def test_torchrun_trains_and_one_of_its_processes_reports(tiny, tmp_path):
+def test_torchrun_trains_and_one_of_its_processes_reports(tiny, tmp_path, monkeypatch):
+    """Also where a process aborts while it is taken down, which its connection to the others did now and then."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os\nif 'RANK' in os.environ:\n    atexit.register(os.abort)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     file = write_toml(tmp_path / "run.toml", made_tree(tiny, train__epochs=1, model__hidden=4))
     done = torchrun(str(file), "--out", str(tmp_path / "run"))
     assert (done.returncode, done.stdout.count("test, weights of epoch 1")) == (0, 1), done.stderr

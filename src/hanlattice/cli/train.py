@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -43,15 +44,25 @@ def train(
     The configurations of the repository's configs/ are bundled: `hanlattice train weibo --variant char` finds one by
     its name where there is no such file.
     """
+    is_alone = int(os.environ.get("WORLD_SIZE", 1)) == 1
     try:
         _train(config, out, variant, changes or [], start, resume)
     except HanlatticeError as error:
-        if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+        if is_alone:
             raise
         if int(os.environ.get("LOCAL_RANK", 0)):
             time.sleep(PATIENCE)  # the first of this machine reports the same, and its end ends this one
         typer.echo("error: " + visible(str(error), "\n"), err=True)
-        os._exit(2)  # what connects the processes may wait for one that has ended when it is taken down
+        _leave(2)
+    if not is_alone:
+        _leave(0)
+
+
+def _leave(code: int) -> NoReturn:
+    """Without taking down what connects the processes: it may wait for one that has ended, or abort."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _train(config: Path, out: Path, variant: str, changes: list[str], start: str, resume: bool) -> None:

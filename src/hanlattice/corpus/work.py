@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from hanlattice.batch.prefetch import prefetch
 from hanlattice.corpus.manifest import Record
 from hanlattice.corpus.outputs import Hashed, Spans, make_writer
 from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Reader, Row, Shard
+from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.events import Listener
 from hanlattice.files import writing
-from hanlattice.predict import Predictor
+from hanlattice.predict import TEXTS, Predictor, chunks
 
 PAUSE = 0.5  # seconds between two reports of how far a shard is
 TOLD = 10  # broken rows of a shard that are reported one by one
@@ -81,8 +85,10 @@ class Worker:
         }
 
     def _tagged(self, predictor: Predictor, rows: Iterable[Row]) -> Iterator[tuple[Row, Spans]]:
-        """Rows with their spans, in their order; the model reads some of them ahead."""
+        """Rows with their spans, in their order. A thread tags the next ones meanwhile: it hardly holds Python's lock,
+        least on a GPU, so reading and writing cost little time."""
         waiting: deque[Row] = deque()
+        scores, least = self.settings.scores, self.settings.min_score
 
         def texts() -> Iterator[str]:
             for row in rows:
@@ -90,10 +96,15 @@ class Worker:
                 if row.text is not None:
                     yield row.text
 
-        for document in predictor.pipe(texts(), scores=self.settings.scores, min_score=self.settings.min_score):
-            while (row := waiting.popleft()).text is None:
-                yield row, None
-            yield row, document.spans
+        def tag(batch: list[str]) -> list[Document]:
+            return list(predictor.pipe(batch, len(batch), scores=scores, min_score=least))
+
+        batches = chunks(texts(), TEXTS[predictor.model.tagger.device_kind])
+        with closing(prefetch(tag, batches, depth=1)) as tagged:
+            for document in chain.from_iterable(tagged):
+                while (row := waiting.popleft()).text is None:
+                    yield row, None
+                yield row, document.spans
         yield from ((row, None) for row in waiting)
 
 

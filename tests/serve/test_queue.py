@@ -140,6 +140,22 @@ def test_beyond_the_bound_it_refuses_and_says_when_to_come_again(monkeypatch):
     run(test, monkeypatch, queue=20)
 
 
+def test_what_is_refused_can_be_refused_before_it_is_read(monkeypatch):
+    """Before, as long as a single character had room nothing was, and refusing cost what accepting costs."""
+
+    async def test(queue, gate):
+        queue.put(ask("一" * 10))
+        await busy(gate)
+        for _ in range(3):
+            assert queue.has_room
+            queue.put(ask("二" * 9))
+        assert not queue.has_room
+        with pytest.raises(RequestError):
+            queue.put(ask("三"))
+
+    run(test, monkeypatch, queue=25)
+
+
 def test_of_a_long_request_only_its_next_piece_counts_but_memory_is_bounded(monkeypatch):
     async def test(queue, gate):
         queue.put(ask("一" * 50))

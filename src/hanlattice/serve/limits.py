@@ -35,7 +35,7 @@ class Limits:
     max_words: int = _limit(1000, "Dictionary words of one request; more: 413.")
     max_candidates: int = _limit(100, "Candidates or readings that may be asked for; more: 422.")
     max_explain: int = _limit(128, "Characters of a text to explain; more: 413.")
-    batch_chars: int = _limit(2048, "Characters that are computed together.")
+    batch_chars: int = _limit(1024, "Characters that are computed together.")
     batch_ms: float = _limit(1.0, "Milliseconds that an idle worker waits for more requests; 0: no waiting.")
     queue: int = _limit(
         4096, "Characters before a new request, of each long one only its next piece, in a worker; more: 429."

@@ -16,10 +16,11 @@ from hanlattice.text.spans import Span, arrow_type
 
 RECORD = "record"  # the column of Parquet that has a whole line of JSONL
 Spans = Sequence[Span] | None  # None of a broken row
+Tagged = tuple[Row, Spans]
 
 
 class Writer(Protocol):
-    def write(self, row: Row, spans: Spans) -> None: ...
+    def write(self, batch: Sequence[Tagged]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -76,14 +77,15 @@ class JsonWriter:
         self._file, self._source = file, shard.source
         self._field = b", " + to_json(into).encode() + b": "
 
-    def write(self, row: Row, spans: Spans) -> None:
+    def write(self, batch: Sequence[Tagged]) -> None:
+        self._file.write(b"".join([self._line(row, spans) for row, spans in batch]))
+
+    def _line(self, row: Row, spans: Spans) -> bytes:
         if spans is None:
             place = {"path": self._source.name, "line": row.line, "error": row.error}
             content = {"record": row.fields} if row.batch else {"content": _as_text(row.content)}
-            line = self._json({BROKEN: {**place, **content}}, row) + b"\n"
-        else:
-            line = b"%b%b%b}\n" % (self._begun(row), self._field, spans_json(spans).encode())
-        self._file.write(line)
+            return self._json({BROKEN: {**place, **content}}, row) + b"\n"
+        return b"%b%b%b}\n" % (self._begun(row), self._field, spans_json(spans).encode())
 
     def _begun(self, row: Row) -> bytes:
         """The row as an object without its last brace."""
@@ -117,7 +119,7 @@ class ParquetWriter:
 
     def __init__(self, file: Hashed, shard: Shard, into: str) -> None:
         self._arrow, parquet = extra("pyarrow"), extra("pyarrow", "parquet")
-        self._source, self._rows = shard.source, list[tuple[Row, Spans]]()
+        self._source, self._rows = shard.source, list[Tagged]()
         self._own = self._schema()
         arrow = self._arrow
         broken = [("line", arrow.int64()), ("error", arrow.string()), ("content", arrow.binary())]
@@ -134,10 +136,11 @@ class ParquetWriter:
         columns = self._source.columns or (("text",) if self._source.format == "txt" else ("text", RECORD))
         return self._arrow.schema([(name, text) for name in columns])
 
-    def write(self, row: Row, spans: Spans) -> None:
-        if self._rows and (len(self._rows) == ROWS or row.batch is not self._rows[-1][0].batch):
-            self._flush()
-        self._rows.append((row, spans))
+    def write(self, batch: Sequence[Tagged]) -> None:
+        for row, spans in batch:
+            if self._rows and (len(self._rows) == ROWS or row.batch is not self._rows[-1][0].batch):
+                self._flush()
+            self._rows.append((row, spans))
 
     def _flush(self) -> None:
         arrow, rows = self._arrow, self._rows

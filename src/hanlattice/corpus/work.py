@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import closing
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hanlattice.batch.prefetch import prefetch
 from hanlattice.corpus.manifest import Record
-from hanlattice.corpus.outputs import Hashed, Spans, make_writer
+from hanlattice.corpus.outputs import Hashed, Tagged, make_writer
 from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Reader, Row, Shard
-from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.events import Listener
 from hanlattice.files import writing
@@ -73,9 +69,9 @@ class Worker:
         with writing(self.out / task.output, binary=True) as file:
             hashed = Hashed(file)
             writer = make_writer(hashed, self.settings.format, task.shard, self.settings.into)
-            for row, spans in self._tagged(predictor, self.reader.rows(task.shard)):
-                writer.write(row, spans)
-                counts.add(row, spans)
+            for batch in self._tagged(predictor, self.reader.rows(task.shard)):
+                writer.write(batch)
+                counts.add(batch)
             writer.close()
             hashed.flush()
         counts.report()
@@ -84,11 +80,10 @@ class Worker:
             **{"rows": counts.rows, "broken": counts.broken, "characters": counts.characters, "spans": counts.spans},
         }
 
-    def _tagged(self, predictor: Predictor, rows: Iterable[Row]) -> Iterator[tuple[Row, Spans]]:
-        """Rows with their spans, in their order. A thread tags the next ones meanwhile: it hardly holds Python's lock,
-        least on a GPU, so reading and writing cost little time."""
+    def _tagged(self, predictor: Predictor, rows: Iterable[Row]) -> Iterator[list[Tagged]]:
+        """Rows with their spans, in their order, as many at a time as `pipe` takes."""
         waiting: deque[Row] = deque()
-        scores, least = self.settings.scores, self.settings.min_score
+        scores, least, device = self.settings.scores, self.settings.min_score, predictor.model.tagger.device_kind
 
         def texts() -> Iterator[str]:
             for row in rows:
@@ -96,16 +91,14 @@ class Worker:
                 if row.text is not None:
                     yield row.text
 
-        def tag(batch: list[str]) -> list[Document]:
-            return list(predictor.pipe(batch, len(batch), scores=scores, min_score=least))
-
-        batches = chunks(texts(), TEXTS[predictor.model.tagger.device_kind])
-        with closing(prefetch(tag, batches, depth=1)) as tagged:
-            for document in chain.from_iterable(tagged):
+        for chunk in chunks(texts(), TEXTS[device]):
+            batch: list[Tagged] = []
+            for document in predictor.pipe(chunk, len(chunk), scores=scores, min_score=least):
                 while (row := waiting.popleft()).text is None:
-                    yield row, None
-                yield row, document.spans
-        yield from ((row, None) for row in waiting)
+                    batch.append((row, None))
+                batch.append((row, document.spans))
+            yield batch
+        yield [(row, None) for row in waiting]
 
 
 class _Counts:
@@ -115,14 +108,15 @@ class _Counts:
         self._path, self._tell, self._strict, self._last = shard.source.path, tell, strict, time.monotonic()
         self.rows = self.broken = self.characters = self.spans = self.bytes = 0
 
-    def add(self, row: Row, spans: Spans) -> None:
-        self.rows += 1
-        self.bytes += row.size
-        self.characters += len(row.text or "")
-        self.spans += len(spans or ())
-        if spans is None:
-            self._complain(row)
-        if self.rows % 64 == 0 and time.monotonic() - self._last > PAUSE:
+    def add(self, batch: Sequence[Tagged]) -> None:
+        self.rows += len(batch)
+        self.bytes += sum([row.size for row, _ in batch])
+        self.characters += sum([len(row.text) for row, _ in batch if row.text])
+        self.spans += sum([len(spans) for _, spans in batch if spans])
+        for row, spans in batch:
+            if spans is None:
+                self._complain(row)
+        if time.monotonic() - self._last > PAUSE:
             self.report()
 
     def _complain(self, row: Row) -> None:

@@ -15,7 +15,7 @@ from hanlattice.batch.prefetch import prefetch
 
 
 def threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("ahead")}
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")}
 
 
 @given(st.lists(st.integers(), max_size=9), st.integers(0, 4))

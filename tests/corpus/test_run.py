@@ -289,7 +289,7 @@ def test_kill_9_of_workers_and_of_the_command(settings, tmp_path):
     """Killed in the middle, again and again, and then finished: the folder of a run that nobody disturbed."""
     path = tmp_path / "in.txt"
     path.write_text("".join(f"{text}\n" for text in texts(3000)), encoding="utf-8")
-    arguments = ("corpus", "tag", path, "-m", settings.model, "--shard-size", "0.02", "--workers", "2", "--out")
+    arguments = ("corpus", "tag", path, "-m", settings.model, "--shard-size", "0.005", "--workers", "2", "--out")
     out = tmp_path / "out"
     for whole in (False, True, True):
         with start(*arguments, out, env={**ENVIRONMENT}) as process:

@@ -156,6 +156,19 @@ def test_what_is_refused_can_be_refused_before_it_is_read(monkeypatch):
     run(test, monkeypatch, queue=25)
 
 
+def test_what_would_fill_the_queue_does_not_wait_in_it(monkeypatch):
+    async def test(queue, gate):
+        queue.put(ask("一"))
+        await busy(gate)
+        queue.put(ask("二"))
+        with pytest.raises(RequestError):
+            queue.put(ask("长" * 10, key=KEY._replace(kind="explanations", without=True)))  # as much as 100 characters
+        assert queue.has_room
+        queue.put(ask("三"))
+
+    run(test, monkeypatch, queue=50)
+
+
 def test_of_a_long_request_only_its_next_piece_counts_but_memory_is_bounded(monkeypatch):
     async def test(queue, gate):
         queue.put(ask("一" * 50))

@@ -134,7 +134,7 @@ class Queue:
 
     @property
     def has_room(self) -> bool:
-        """Known before a request is read: then to refuse it takes a tenth of the time, and most are refused so."""
+        """Known before a request is read, so that most are refused at little cost."""
         return self.turns < self.limits.queue
 
     def put(self, ask: Ask) -> Job:
@@ -143,7 +143,8 @@ class Queue:
             job.future.set_result([])
             return job
         with self.condition:
-            if not self.has_room or (self.jobs and self.total + job.left > self.limits.queue_total):
+            fills = job.turn > self.limits.queue  # by itself, as an explanation may: waiting, it would shut others out
+            if not self.has_room or (self.jobs and (fills or self.total + job.left > self.limits.queue_total)):
                 raise self.full()
             self.jobs.append(job)
             self.turns += job.turn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client import multiprocess as shared
@@ -49,8 +50,22 @@ class Metrics:
     def page(self) -> tuple[bytes, str]:
         """What Prometheus reads, and its media type."""
         every = CollectorRegistry()
-        shared.MultiProcessCollector(every, path=str(self.folder))  # type: ignore[no-untyped-call]
+        _Workers(every, path=str(self.folder))  # type: ignore[no-untyped-call]
         return generate_latest(every), CONTENT_TYPE_LATEST
+
+
+class _Workers(shared.MultiProcessCollector):
+    def collect(self) -> Any:
+        """Of all files but empty ones, which are an error: a worker is making one, or was killed when it did."""
+        files = [str(each) for each in Path(self._path).glob("*.db") if _has_content(each)]
+        return self.merge(files)  # type: ignore[no-untyped-call]
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:  # a worker's that has just gone
+        return False
 
 
 def forget_worker(folder: Path, pid: int) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from hanlattice.nn.language_model import CharLanguageModel, LanguageModelStates, drop
+from hanlattice.nn.dropout import drop
+from hanlattice.nn.language_model import CharLanguageModel, LanguageModelStates
 
 SYMBOLS, START = 9, 1
 

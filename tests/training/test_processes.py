@@ -25,16 +25,17 @@ from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.models.build import build
 from hanlattice.models.checksums import load_tensors
 from hanlattice.models.folder import load_model
-from hanlattice.training import processes
+from hanlattice.training import loop, processes
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import train
-from tests.made import made_config, made_tree, write_made, write_toml
+from tests.made import made_config, made_tree, write_language_model, write_made, write_toml
 from tests.training.crash import die_at_step
 
 SERVER: Any = multiprocessing.get_context("forkserver")
 RECIPES: dict[str, dict[str, Any]] = {
-    "two layers, pools, softwords, missing words, averaged": {
+    "two layers, pools, softwords, language model, missing words, averaged": {
         "model__layers": 2,
+        "lm__model": "lm",
         "model__pools": True,
         "model__softword": True,
         "train__average": 0.9,
@@ -48,7 +49,15 @@ RECIPES: dict[str, dict[str, Any]] = {
         "words__fine_tune": False,
         "train__accumulate": 2,
     },
+    "on a GPU: two layers, words and subwords": {
+        "model__layers": 2,
+        "model__sources": "both",
+        "subwords__vectors": "subwords.vec",
+        "train__device": "cuda",
+        "train__backend": "fused-fp32",
+    },
 }
+IN_TINY = ("lm__model", "subwords__vectors")
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +65,12 @@ def tiny(tmp_path_factory) -> Path:
     """41 sentences: six batches an epoch, and in one of them a single sentence."""
     folder = tmp_path_factory.mktemp("tiny")
     write_made(folder, train=41)
+    write_language_model(folder / "lm")
     return folder
 
 
 def config_of(tiny: Path, **changes: Any) -> Config:
+    changes |= {name: str(tiny / changes[name]) for name in IN_TINY if name in changes}
     return made_config(tiny, **{"train__epochs": 2, "model__hidden": 4, "train__lr": 0.005, **changes})
 
 
@@ -81,6 +92,8 @@ def together(size: int, do: Callable[..., Any], *arguments: Any) -> list[int]:
 def _member(rank: int, size: int, port: int, do: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    if torch.cuda.is_available():  # one GPU for all: each is a machine of its own, as far as NCCL knows
+        names |= {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "NCCL_HOSTID": rank, "NCCL_SOCKET_IFNAME": "lo"}
     os.environ.update({name: str(value) for name, value in names.items()})
     try:
         do(rank, *arguments)
@@ -90,6 +103,7 @@ def _member(rank: int, size: int, port: int, do: Callable[..., Any], arguments: 
 
 def curve(rank: int, config: Config, folder: Path, resume: bool = False) -> None:
     """Train; the mean loss after every step goes to a file beside the folder."""
+    loop.PACE["cuda"] = (3, 0.0)  # else a GPU would not be asked for each
     heard: list[dict[str, Any]] = []
     result = train(config, folder, resume=resume, listen=heard.append)
     assert bool(heard) == bool(result.scores) == (rank == 0)
@@ -112,7 +126,10 @@ def assert_close(folder: Path, expected: Path, atol: float = 1e-4) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_two_processes_make_the_model_of_one(recipe, tiny, tmp_path):
+def test_two_processes_make_the_model_of_one(recipe, tiny, tmp_path, monkeypatch):
+    if "cuda" in RECIPES[recipe].values() and not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    monkeypatch.setitem(loop.PACE, "cuda", (3, 0.0))  # put back afterwards
     config = config_of(tiny, train__epochs=9, **RECIPES[recipe])
     curve(0, config, tmp_path / "one")
     assert together(2, curve, config, tmp_path / "two") == [0, 0]

@@ -16,6 +16,7 @@ from hanlattice.batch.indexer import JOINTS, PIECES, Places
 from hanlattice.evaluation.platt import Curves
 from hanlattice.nn.baselines import NoEncoder, WordLSTM
 from hanlattice.nn.crf import CRF
+from hanlattice.nn.dropout import Dropout
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Layer, Stack
@@ -52,7 +53,7 @@ class Tagger(nn.Module):
         self.lm, self.pools, self.transformer = lm, pools, transformer
         self.chars, self.words, self.encoder, self.crf = chars, words, encoder, crf
         self.beside = nn.ModuleDict(beside or {})
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.curves: Curves | None = None  # of scores
         self.output = nn.Linear(encoder.width, len(crf.tags))
 

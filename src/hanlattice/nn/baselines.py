@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
+from hanlattice.nn.dropout import Dropout
 from hanlattice.ops.packing import Packed, bounded, characters, joined, spelled, words
 from hanlattice.text.lattice import Lattice, Segments
 
@@ -185,7 +186,7 @@ class WordLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden, self.word_dim = hidden, word_dim
-        self.features, self.dropout = features, nn.Dropout(dropout)
+        self.features, self.dropout = features, Dropout(dropout)
         width = word_dim + (features.width if features is not None else 0)
         between = between if layers > 1 else 0.0  # nn.LSTM warns of dropout that has no place
         self.lstm = nn.LSTM(width, hidden, layers, dropout=between, bidirectional=True)

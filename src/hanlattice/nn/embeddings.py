@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hanlattice.nn.dropout import Dropout
 from hanlattice.ops.packing import POOLS, covered
 from hanlattice.text.lattice import Ints, Lattice
 
@@ -18,7 +19,7 @@ class CharEmbedding(nn.Module):
     def __init__(self, vectors: Tensor, fine_tune: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         self.vectors = nn.Parameter(vectors.clone(), requires_grad=fine_tune)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def dim(self) -> int:
@@ -46,7 +47,7 @@ class WordEmbedding(nn.Module):
         self.register_buffer("fixed", fixed.clone())
         self.register_buffer("_room", trained.new_zeros(0, trained.shape[1]), persistent=False)
         self._count = 0  # of rows in it
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @classmethod
     def from_vectors(cls, vectors: Tensor, trained: int = 0, dropout: float = 0.0) -> WordEmbedding:
@@ -172,7 +173,7 @@ class WordPools(nn.Module):
         self.register_buffer("counts", counts)
         maps = [nn.init.orthogonal_(torch.empty(word_dim, dim)) for _ in range(POOLS)]
         self.maps = nn.Parameter(torch.cat(maps, dim=1))  # [E, 3D]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def dim(self) -> int:

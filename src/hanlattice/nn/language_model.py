@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hanlattice.nn.dropout import drop
+
 State = tuple[Tensor, Tensor]  # (h, c), each [layers, B, H]
 
 
@@ -113,18 +115,6 @@ class LanguageModelStates(nn.Module):
         backward = _after_start(back, ids.gather(1, mirror), self.start)
         places = mirror[..., None].expand(-1, -1, backward.shape[2])
         return torch.cat([forward, backward.gather(1, places)], dim=2)
-
-
-def drop(x: Tensor, share: float) -> Tensor:
-    """Dropout. On a CPU a byte of chance is enough for an element: one number of the generator serves eight, which is
-    quicker than torch's own by far. `share` is then taken to the nearest 1/256.
-    """
-    limit = min(255, round(share * 256))
-    if x.is_cuda or not limit:
-        return F.dropout(x, share)
-    chance = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(1 << 63), None)  # all 64 bits
-    kept = chance.view(torch.uint8)[: x.numel()].view(x.shape) >= limit
-    return x * (kept.to(x.dtype) * (256 / (256 - limit)))
 
 
 def _after_start(model: CharLanguageModel, ids: Tensor, start: int) -> Tensor:

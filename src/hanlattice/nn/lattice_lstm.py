@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hanlattice.nn.baselines import CharLSTM
+from hanlattice.nn.dropout import Dropout
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, prepare, trace
 from hanlattice.ops.lattice_lstm.weights import gate_count, weight_shapes
 from hanlattice.ops.packing import ends
@@ -120,7 +121,7 @@ class Stack(nn.Module):
         super().__init__()
         if not layers:
             raise ValueError("a stack needs one layer or more")
-        self.layers, self.dropout, self.whole_words = nn.ModuleList(layers), nn.Dropout(dropout), whole_words
+        self.layers, self.dropout, self.whole_words = nn.ModuleList(layers), Dropout(dropout), whole_words
         self.width = layers[-1].width
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hanlattice.batch.tensors import move
+from hanlattice.nn.dropout import Dropout
 from hanlattice.text.lattice import Ints, cells
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
@@ -71,7 +72,7 @@ class TransformerStates(nn.Module):
         self.dim: int = settings.hidden_size
         self.layers: int = settings.num_hidden_layers
         self.place = nn.Parameter(torch.zeros(PLACES, self.dim))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         if frozen:
             model.requires_grad_(False)
             self.mixture = nn.Parameter(torch.zeros(self.layers + 1))

@@ -1,8 +1,7 @@
 """Training on several processes, as torchrun starts them: each computes a share of every batch, the first one writes.
 
 Every process has the same weights, the same random numbers and the same order of batches as one process alone would
-have. DDP adds up the gradients of the shares, so on CPUs the result is that of one process,
-but for the rounding of these sums.
+have. DDP adds up the gradients of the shares, so the result is that of one process, but for the rounding of these sums.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from hanlattice.batch.buckets import share_out
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.extras import quiet
 from hanlattice.models.tagger import Tagger
+from hanlattice.nn.dropout import drop
 from hanlattice.text.lattice import Ints
 from hanlattice.training.step import tagger_gradients
 
@@ -107,7 +107,7 @@ class WholeDropout(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is not F.dropout or not kwargs["training"]:
+        if func not in (F.dropout, drop) or not kwargs.get("training", True):
             return func(*args, **kwargs)
         (x,), share = args, self.share
         size, rows = (share.words, share.word_rows) if x.ndim == 2 else (share.sentences, share.rows)
@@ -115,7 +115,7 @@ class WholeDropout(TorchFunctionMode):
             return func(*args, **kwargs)
         of_words = share.units and x.ndim == 3 and x.shape[1] != share.characters
         width = (share.units, x.shape[2]) if of_words else x.shape[1:]
-        mask = F.dropout(x.new_ones(size, *width), kwargs["p"])
+        mask = func(x.new_ones(size, *width), kwargs["p"])
         return x * mask.index_select(0, rows)[:, : x.shape[1]]
 
 

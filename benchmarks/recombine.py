@@ -1,0 +1,123 @@
+"""Sentences in the manner of a corpus of names: its clauses put together anew, the names in them exchanged; no labels.
+
+    python benchmarks/recombine.py ../shared/data/ner/resume/train.bmes --names @msra/train.bmes --out made.txt
+
+Text for `hanlattice distil` where a corpus is small and no raw text is like it. A name gives way to another of its
+label. A NAME may also be one of --names' persons, an ORG one of its organisations or the beginning of one of the
+corpus's own with the end of another, cut between words of `seg`. Labels are those of Resume.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import script
+
+from hanlattice.data.corpus import read_corpus
+from hanlattice.data.download import resolve
+from hanlattice.files import writing
+from hanlattice.predict import load
+from hanlattice.text.sentence import Sentence
+
+Clause = list[tuple[str, str]]  # (label, name), or ("", character)
+PLACES = re.compile(
+    "(公司|大学|学院|银行|集团|研究所|研究院|厂|局|部|委员会|协会|中心|医院|学校|事务所|出版社)$"
+)  # how an organisation ends in which one can work
+
+
+class Names:
+    """What may stand for a name."""
+
+    def __init__(self, train: Sequence[Sentence], others: Sequence[Sentence], rng: random.Random) -> None:
+        self.rng = rng
+        self.own: dict[str, list[str]] = {}
+        for label, name in _names(train):
+            self.own.setdefault(label, []).append(name)
+        surnames = {name[0] for name in self.own["NAME"]}
+        found = set(_names(others))
+        self.people = sorted(w for at, w in found if at == "PER" and 2 <= len(w) <= 3 and w[0] in surnames)
+        self.places = sorted(w for at, w in found if at == "ORG" and 4 <= len(w) <= 20 and PLACES.search(w))
+        self.orgs = sorted(set(self.own["ORG"]))
+        self.cut = [[word.text for word in found.words or ()] for found in load("seg").pipe(self.orgs)]
+
+    def another(self, label: str) -> str:
+        if label == "ORG":
+            return self._organisation()
+        if label == "NAME" and self.rng.random() < 0.6:
+            return self.rng.choice(self.people)
+        return self.rng.choice(self.own[label])
+
+    def _organisation(self) -> str:
+        rng, chance = self.rng, self.rng.random()
+        if chance < 0.35:
+            return rng.choice(self.orgs)
+        if chance < 0.55:
+            return rng.choice(self.places)
+        for _ in range(9):
+            a, b = rng.choice(self.cut), rng.choice(self.cut)
+            if len(a) > 1 and len(b) > 1:
+                name = "".join(a[: rng.randint(1, len(a) - 1)] + b[rng.randint(1, len(b) - 1) :])
+                if 4 <= len(name) <= 28:
+                    return name
+        return rng.choice(self.orgs)
+
+
+def _names(sentences: Sequence[Sentence]) -> Iterator[tuple[str, str]]:
+    return ((span.label, each.text[span.start : span.end]) for each in sentences for span in each.spans or ())
+
+
+def _clauses(sentence: Sentence) -> list[Clause]:
+    """A clause ends after a comma, semicolon or full stop outside of names."""
+    starts, clauses, at = {span.start: span for span in sentence.spans or ()}, [Clause()], 0
+    while at < len(sentence.text):
+        end = starts[at].end if at in starts else at + 1
+        clauses[-1].append((starts[at].label if at in starts else "", sentence.text[at:end]))
+        if at not in starts and sentence.text[at] in "，；。,;":
+            clauses.append(Clause())
+        at = end
+    return [clause for clause in clauses if clause]
+
+
+def _made(train: Sequence[Sentence], names: Names, count: int, rng: random.Random) -> Iterator[str]:
+    seen = {sentence.text for sentence in train}
+    sources = [_clauses(sentence) for sentence in train if len(sentence.text) > 4]
+    clauses = [clause for source in sources for clause in source]
+    before = len(seen)
+    while len(seen) < before + count:
+        parts = list(rng.choice(sources))
+        if rng.random() < 0.4:
+            other = rng.choice(sources)
+            parts = parts[: rng.randint(1, len(parts))] + other[rng.randint(0, len(other) - 1) :]
+        if rng.random() < 0.15:
+            parts.insert(rng.randint(0, len(parts) - 1), rng.choice(clauses))
+        rate, text = rng.choice((0.3, 0.6, 0.9)), ""
+        for label, word in (each for clause in parts for each in clause):
+            text += names.another(label) if label and rng.random() < rate else word
+        if 5 <= len(text) <= 200 and text not in seen:
+            seen.add(text)
+            yield text
+
+
+def _write(options: argparse.Namespace) -> dict[str, Any]:
+    train, others = (read_corpus(resolve(file)).sentences for file in (options.corpus, options.names))
+    rng = random.Random(options.seed)
+    texts = list(_made(train, Names(train, others, rng), options.count, rng))
+    with writing(options.out) as file:
+        file.writelines(f"{text}\n" for text in texts)
+    record = {"sentences": len(texts), "characters": sum(map(len, texts))}
+    print(", ".join(f"{value:,} {name}" for name, value in record.items()))
+    return record
+
+
+if __name__ == "__main__":
+    parser = script.make_parser(__doc__)
+    parser.add_argument("corpus", help="of names, with labels as Resume has them")
+    parser.add_argument("--names", required=True, help="another corpus, with the labels PER and ORG")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--count", type=int, default=26_000)
+    parser.add_argument("--seed", type=int, default=1)
+    script.run(_write, parser.parse_args())

@@ -28,7 +28,7 @@ from hanlattice.models.folder import load_model
 from hanlattice.training import loop, processes
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import train
-from tests.made import made_config, made_tree, write_language_model, write_made, write_toml
+from tests.made import made_config, made_tree, write_language_model, write_made, write_toml, write_transformer
 from tests.training.crash import die_at_step
 
 SERVER: Any = multiprocessing.get_context("forkserver")
@@ -103,9 +103,10 @@ def _member(rank: int, size: int, port: int, do: Callable[..., Any], arguments: 
 
 def curve(rank: int, config: Config, folder: Path, resume: bool = False) -> None:
     """Train; the mean loss after every step goes to a file beside the folder."""
-    loop.PACE["cuda"] = (3, 0.0)  # else a GPU would not be asked for each
     heard: list[dict[str, Any]] = []
-    result = train(config, folder, resume=resume, listen=heard.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(loop.PACE, "cuda", (3, 0.0))  # report every step on a GPU, too
+        result = train(config, folder, resume=resume, listen=heard.append)
     assert bool(heard) == bool(result.scores) == (rank == 0)
     if rank == 0:
         steps = [event["loss"] for event in heard if event["event"] == "step"]
@@ -126,10 +127,9 @@ def assert_close(folder: Path, expected: Path, atol: float = 1e-4) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_two_processes_make_the_model_of_one(recipe, tiny, tmp_path, monkeypatch):
+def test_two_processes_make_the_model_of_one(recipe, tiny, tmp_path):
     if "cuda" in RECIPES[recipe].values() and not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
-    monkeypatch.setitem(loop.PACE, "cuda", (3, 0.0))  # put back afterwards
     config = config_of(tiny, train__epochs=9, **RECIPES[recipe])
     curve(0, config, tmp_path / "one")
     assert together(2, curve, config, tmp_path / "two") == [0, 0]
@@ -236,6 +236,17 @@ def test_a_share_is_what_the_whole_batch_has_of_its_sentences(encoder, tiny):
         assert np.array_equal(part.places.end, whole.places.end[part.share.word_rows])
         words += len(part.words) * part.share.counts
     assert words == len(whole.words) == part.share.words > 0
+
+
+def test_a_share_of_words_beside_a_transformer(tiny, tmp_path):
+    """Whose own states, of two more than the characters, are not taken for those of words."""
+    more = {"transformer__model": str(write_transformer(tmp_path / "t")), "transformer__overlap": 4}
+    config = config_of(tiny, model__encoder="word", model__char_features="lstm", **more)
+    sentences = read_corpora(config.data).trained_on
+    built = build(config, sentences)
+    part = built.indexer.examples(sentences).batch(np.arange(5), 0.0, (1,), np.array([1, 4])).to("cpu")
+    with processes.WholeDropout(part.share):
+        assert built.tagger.train().loss(part).isfinite().all()
 
 
 def test_each_process_of_a_machine_needs_a_gpu_of_its_own(monkeypatch):

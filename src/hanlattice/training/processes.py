@@ -113,7 +113,7 @@ class WholeDropout(TorchFunctionMode):
         size, rows = (share.words, share.word_rows) if x.ndim == 2 else (share.sentences, share.rows)
         if len(x) != len(rows):  # the windows of a transformer
             return func(*args, **kwargs)
-        of_words = share.units and x.ndim == 3 and x.shape[1] != share.characters
+        of_words = share.units and x.ndim == 3 and x.shape[1] < share.characters  # a transformer has two more
         width = (share.units, x.shape[2]) if of_words else x.shape[1:]
         mask = func(x.new_ones(size, *width), kwargs["p"])
         return x * mask.index_select(0, rows)[:, : x.shape[1]]

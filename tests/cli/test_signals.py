@@ -50,7 +50,7 @@ def stop(process: subprocess.Popen[bytes], began: Callable[[], object], number: 
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number, err
-    assert b"Traceback" not in err
+    assert b"Traceback" not in err, err.decode()
     return out + err
 
 

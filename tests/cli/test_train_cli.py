@@ -103,7 +103,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_ends_alike(tiny, tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert b"Traceback" not in err
+    assert b"Traceback" not in err, err.decode()
     assert out == b""
     (command,) = [line for line in err.decode().splitlines() if line.startswith("stopped; go on with: ")]
     _, *again = shlex.split(command.removeprefix("stopped; go on with: "))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from hanlattice.nn.dropout import drop
 from hanlattice.nn.language_model import CharLanguageModel, LanguageModelStates
 
 SYMBOLS, START = 9, 1
@@ -105,26 +104,6 @@ def test_rounded_factors_give_what_a_rounded_lstm_gives(layers: int) -> None:
             torch.testing.assert_close(
                 dict(model.named_parameters())[name].grad, weight.grad, rtol=0.05, atol=0.05, msg=name
             )
-
-
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 0.999])
-def test_dropout_keeps_the_mean_and_drops_the_share(share: float) -> None:
-    torch.manual_seed(0)
-    x = torch.ones(37, 5001)
-    found = drop(x, share)
-    limit = min(255, round(share * 256)) / 256
-    assert set(found.unique().tolist()) <= {0.0, torch.tensor(1 / (1 - limit)).item()}
-    assert (found == 0).double().mean().item() == pytest.approx(limit, abs=0.005)
-    assert found.double().mean().item() == pytest.approx(1, abs=0.1 if share > 0.9 else 0.02)
-
-
-def test_dropout_is_independent_from_one_element_to_the_next() -> None:
-    torch.manual_seed(0)
-    kept = (drop(torch.ones(8, 40_000), 0.5) > 0).double()
-    together = torch.corrcoef(kept)  # eight rows, and eight neighbours in a row
-    beside = torch.corrcoef(kept.reshape(-1, 8).T)
-    for found in (together, beside):
-        assert (found - torch.eye(8, dtype=torch.float64)).abs().max().item() < 0.03
 
 
 @pytest.mark.parametrize(("hidden", "dim"), [(100, 20), (20, 90)])

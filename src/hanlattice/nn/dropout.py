@@ -9,7 +9,9 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 
 class Dropout(nn.Dropout):
-    """That of torch, of dense memory: CUDA draws otherwise where there are gaps, as in what a kernel gives."""
+    """That of torch, on contiguous memory: on CUDA torch draws other numbers where a tensor has gaps, as the fused
+    kernels' output has.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.contiguous() if self.training else x)
@@ -23,7 +25,7 @@ def drop(x: Tensor, p: float) -> Tensor:
         return handle_torch_function(drop, (x,), x, p=p)
     limit = min(255, round(p * 256))
     if x.is_cuda or not limit:
-        return F.dropout(x, p)
+        return F.dropout(x.contiguous(), p)
     chance = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(1 << 63), None)  # all 64 bits
     kept = chance.view(torch.uint8)[: x.numel()].view(x.shape) >= limit
     return x * (kept.to(x.dtype) * (256 / (256 - limit)))

@@ -1,10 +1,10 @@
-"""Sentences in the manner of a corpus of names: its clauses put together anew, the names in them exchanged; no labels.
+"""Raw text like a corpus of names: its clauses recombined, the names in them exchanged.
 
     python benchmarks/recombine.py ../shared/data/ner/resume/train.bmes --names @msra/train.bmes --out made.txt
 
-Text for `hanlattice distil` where a corpus is small and no raw text is like it. A name gives way to another of its
-label. A NAME may also be one of --names' persons, an ORG one of its organisations or the beginning of one of the
-corpus's own with the end of another, cut between words of `seg`. Labels are those of Resume.
+It is for `hanlattice distil`, where a corpus is small and no raw text is like it. A name is replaced by another of its
+label. A NAME may also become one of --names' persons, an ORG one of its organisations, or the beginning of one of the
+corpus's own with the end of another, split between words of `seg`. The labels are those of Resume.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ import script
 
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
+from hanlattice.errors import InputError
 from hanlattice.files import writing
 from hanlattice.predict import load
 from hanlattice.text.sentence import Sentence
 
 Clause = list[tuple[str, str]]  # (label, name), or ("", character)
-PLACES = re.compile(
-    "(公司|大学|学院|银行|集团|研究所|研究院|厂|局|部|委员会|协会|中心|医院|学校|事务所|出版社)$"
-)  # how an organisation ends in which one can work
+EMPLOYERS = re.compile("(公司|大学|学院|银行|集团|研究所|研究院|厂|局|部|委员会|协会|中心|医院|学校|事务所|出版社)$")
+PATIENCE = 10_000  # so often in a row nothing new may come out
 
 
 class Names:
-    """What may stand for a name."""
+    """What may replace a name."""
 
     def __init__(self, train: Sequence[Sentence], others: Sequence[Sentence], rng: random.Random) -> None:
         self.rng = rng
-        self.own: dict[str, list[str]] = {}
+        self.own: dict[str, list[str]] = {"NAME": [], "ORG": []}
         for label, name in _names(train):
             self.own.setdefault(label, []).append(name)
-        surnames = {name[0] for name in self.own["NAME"]}
-        found = set(_names(others))
-        self.people = sorted(w for at, w in found if at == "PER" and 2 <= len(w) <= 3 and w[0] in surnames)
-        self.places = sorted(w for at, w in found if at == "ORG" and 4 <= len(w) <= 20 and PLACES.search(w))
-        self.orgs = sorted(set(self.own["ORG"]))
-        self.cut = [[word.text for word in found.words or ()] for found in load("seg").pipe(self.orgs)]
+        surnames, found = {name[0] for name in self.own["NAME"]}, set(_names(others))
+        self.people = sorted(w for label, w in found if label == "PER" and 2 <= len(w) <= 3 and w[0] in surnames)
+        self.employers = sorted(w for label, w in found if label == "ORG" and 4 <= len(w) <= 20 and EMPLOYERS.search(w))
+        self.organisations = sorted(set(self.own["ORG"]))
+        self.words = [[word.text for word in each.words or ()] for each in load("seg").pipe(self.organisations)]
 
     def another(self, label: str) -> str:
         if label == "ORG":
@@ -54,16 +53,16 @@ class Names:
     def _organisation(self) -> str:
         rng, chance = self.rng, self.rng.random()
         if chance < 0.35:
-            return rng.choice(self.orgs)
+            return rng.choice(self.organisations)
         if chance < 0.55:
-            return rng.choice(self.places)
+            return rng.choice(self.employers)
         for _ in range(9):
-            a, b = rng.choice(self.cut), rng.choice(self.cut)
+            a, b = rng.choice(self.words), rng.choice(self.words)
             if len(a) > 1 and len(b) > 1:
                 name = "".join(a[: rng.randint(1, len(a) - 1)] + b[rng.randint(1, len(b) - 1) :])
                 if 4 <= len(name) <= 28:
                     return name
-        return rng.choice(self.orgs)
+        return rng.choice(self.organisations)
 
 
 def _names(sentences: Sequence[Sentence]) -> Iterator[tuple[str, str]]:
@@ -82,12 +81,13 @@ def _clauses(sentence: Sentence) -> list[Clause]:
     return [clause for clause in clauses if clause]
 
 
-def _made(train: Sequence[Sentence], names: Names, count: int, rng: random.Random) -> Iterator[str]:
+def _make(train: Sequence[Sentence], names: Names, count: int, rng: random.Random) -> Iterator[str]:
+    """At most so many different texts that are not in train."""
     seen = {sentence.text for sentence in train}
     sources = [_clauses(sentence) for sentence in train if len(sentence.text) > 4]
     clauses = [clause for source in sources for clause in source]
-    before = len(seen)
-    while len(seen) < before + count:
+    made = failed = 0
+    while sources and made < count and failed < PATIENCE:
         parts = list(rng.choice(sources))
         if rng.random() < 0.4:
             other = rng.choice(sources)
@@ -97,15 +97,28 @@ def _made(train: Sequence[Sentence], names: Names, count: int, rng: random.Rando
         rate, text = rng.choice((0.3, 0.6, 0.9)), ""
         for label, word in (each for clause in parts for each in clause):
             text += names.another(label) if label and rng.random() < rate else word
+        failed += 1
         if 5 <= len(text) <= 200 and text not in seen:
             seen.add(text)
+            made, failed = made + 1, 0
             yield text
 
 
 def _write(options: argparse.Namespace) -> dict[str, Any]:
     train, others = (read_corpus(resolve(file)).sentences for file in (options.corpus, options.names))
+    if options.count < 1:
+        raise InputError(f"--count must be 1 or more, not {options.count}")
     rng = random.Random(options.seed)
-    texts = list(_made(train, Names(train, others, rng), options.count, rng))
+    names = Names(train, others, rng)
+    for file, labels, found in (
+        (options.corpus, "NAME and ORG", names.own["NAME"] and names.own["ORG"]),
+        (options.names, "PER and ORG that could stand in such a text", names.people and names.employers),
+    ):
+        if not found:
+            raise InputError(f"it needs names with the labels {labels}", file)
+    texts = list(_make(train, names, options.count, rng))
+    if len(texts) < options.count:
+        raise InputError(f"only {len(texts):,} different sentences can be made of it: lower --count", options.corpus)
     with writing(options.out) as file:
         file.writelines(f"{text}\n" for text in texts)
     record = {"sentences": len(texts), "characters": sum(map(len, texts))}

@@ -17,7 +17,8 @@ from hanlattice.explain import Explanation
 from hanlattice.models.build import build
 from hanlattice.models.folder import load_model
 from hanlattice.models.transformer import find_transformer, load_weights, make_transformer, read_transformer
-from hanlattice.predict import load
+from hanlattice.nn.transformer import windows
+from hanlattice.predict import Predictor, load
 from hanlattice.training.pack import pack
 from tests.gpu import run_without_waiting
 from tests.made import made_config, sentences, write_transformer
@@ -60,6 +61,25 @@ def test_a_models_folder_is_complete(made: Path, folder: Path, tmp_path: Path, c
     if config.model.encoder != "lattice":
         with pytest.raises(InputError, match="fast is for lattice models, and for transformers on a GPU"):
             load(moved, fast=True)
+
+
+def test_a_text_of_5000_characters_has_the_spans_of_its_windows(made: Path, tmp_path: Path) -> None:
+    """Away from the seams, to which the best path also looks; and each window fits, so it is read without windows."""
+    folder, margin = write_transformer(tmp_path / "t", max_position_embeddings=514), 40
+    config = made_config(made, transformer__model=str(folder), model__encoder="none")
+    whole = Predictor(load_model(write_untrained(tmp_path / "model", config, sentences(20, 1))), limit=5000)
+    text = "".join(sentence.text for sentence in sentences(1000, 2))[:5000]
+    spans, compared = whole(text).spans, 0
+    for _, start, stop, first, last in zip(*windows(np.array([len(text)]), 512, 128), strict=True):
+        inside = range(first + margin, last - margin)
+        alone = [(span.start + start, span.end + start, span.label) for span in whole(text[start:stop]).spans]
+        mine, theirs = (
+            [each for each in found if each[0] in inside and each[1] in inside]
+            for found in ([(span.start, span.end, span.label) for span in spans], alone)
+        )
+        assert mine == theirs
+        compared += len(mine)
+    assert compared > 100
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")

@@ -224,7 +224,9 @@ def test_what_is_quick_does_not_wait_for_an_explanation_to_end(lattice_folder):
         assert " ".join(ended) == order
         with tagger.lexicon.borrowed(key.dictionary):
             slow = tagger.explain(text, without=True)
-        assert found["slow"][0].without == slow.without
+        for mine, theirs in zip(found["slow"][0].without, slow.without, strict=True):
+            assert (mine.first, mine.spans) == (theirs.first, theirs.spans)
+            assert mine.scores == pytest.approx(theirs.scores, abs=1e-6)  # smaller batches round otherwise
         assert found["quick"] == [tagger("小明在北京工作。")]
 
 

@@ -26,7 +26,7 @@ from hanlattice.text.sentence import Sentence
 
 Clause = list[tuple[str, str]]  # (label, name), or ("", character)
 EMPLOYERS = re.compile("(公司|大学|学院|银行|集团|研究所|研究院|厂|局|部|委员会|协会|中心|医院|学校|事务所|出版社)$")
-PATIENCE = 10_000  # so often in a row nothing new may come out
+PATIENCE = 10_000  # attempts in a row without a new text, after which it gives up
 
 
 class Names:

@@ -108,9 +108,8 @@ def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **setting
     sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
     sizes |= {"embedding_size": 6} if kind == "electra" else {}
     sizes |= {"vocab_size": len(TOKENS) + len(made), "max_position_embeddings": 34}
-    config = transformers.AutoConfig.for_model(
-        kind, **(sizes | settings), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
+    sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = transformers.AutoConfig.for_model(kind, **(sizes | settings))
     torch.manual_seed(seed)
     model = transformers.AutoModel.from_config(config)
     for weight in model.parameters():

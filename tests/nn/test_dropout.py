@@ -28,11 +28,10 @@ def test_dropout_is_independent_from_one_element_to_the_next() -> None:
         assert (found - torch.eye(8, dtype=torch.float64)).abs().max().item() < 0.03
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_gaps_in_memory_change_nothing(device: str) -> None:
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device here")
-    wide = torch.ones(3, 8, 5, device=device)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_gaps_in_memory_change_nothing() -> None:
+    """They change how many numbers of torch's own dropout come from one draw: four here, or one."""
+    wide = torch.ones(3, 8, 8, device="cuda")
     found = []
     for x in (wide[:, :-1], wide[:, :-1].clone()):
         torch.manual_seed(1)

@@ -68,10 +68,10 @@ class Read:
         found: list[int] = self.transformer.pieces(code_points(text), np.array([len(text)])).tolist()
         return found
 
-    def states(self, *texts: str) -> Tensor:
+    def states(self, *texts: str, width: int = 0) -> Tensor:
         rows = [self.pieces(text) for text in texts]
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        T = int(lengths.max(initial=0))
+        T = max(width, int(lengths.max(initial=0)))
         ids = torch.tensor([row + [0] * (T - len(row)) for row in rows], dtype=torch.int64).view(len(texts), T)
         with torch.no_grad():
             found: Tensor = self.module(ids, torch.from_numpy(lengths), lengths)
@@ -95,6 +95,8 @@ def test_states_are_the_librarys_of_the_piece_that_covers_a_character(tmp_path: 
     assert read.states("").shape == (1, 0, 12)
     read.module.square_mask = False
     torch.testing.assert_close(read.states(*TEXTS[:3]), found)
+    # as a process's share of a batch with a longer text, beyond the positions that it has
+    torch.testing.assert_close(read.states(*TEXTS[:3], width=83)[:, : found.shape[1]], found)
 
 
 def test_a_long_text_is_read_in_windows_and_a_short_one_as_if_there_were_none(transformer_folder: Path) -> None:

@@ -49,8 +49,9 @@ RECIPES: dict[str, dict[str, Any]] = {
         "words__fine_tune": False,
         "train__accumulate": 2,
     },
-    "on a GPU: two layers, words and subwords": {
+    "on a GPU: two layers, words and subwords, language model": {
         "model__layers": 2,
+        "lm__model": "lm",
         "model__sources": "both",
         "subwords__vectors": "subwords.vec",
         "train__device": "cuda",
@@ -238,15 +239,21 @@ def test_a_share_is_what_the_whole_batch_has_of_its_sentences(encoder, tiny):
     assert words == len(whole.words) == part.share.words > 0
 
 
-def test_a_share_of_words_beside_a_transformer(tiny, tmp_path):
-    """Whose own states, of two more than the characters, are not taken for those of words."""
-    more = {"transformer__model": str(write_transformer(tmp_path / "t")), "transformer__overlap": 4}
-    config = config_of(tiny, model__encoder="word", model__char_features="lstm", **more)
+@pytest.mark.parametrize("encoder", ["word", "lattice", "none"])
+def test_a_share_drops_what_the_whole_batch_drops_beside_a_transformer(encoder, tiny, tmp_path):
+    """The transformer's own states, two longer than the text, are not taken for those of words."""
+    folder = write_transformer(tmp_path / "t", hidden_dropout_prob=0.3)
+    features = {"model__char_features": "lstm"} if encoder == "word" else {}
+    config = config_of(tiny, model__encoder=encoder, transformer__model=str(folder), transformer__overlap=4, **features)
     sentences = read_corpora(config.data).trained_on
     built = build(config, sentences)
-    part = built.indexer.examples(sentences).batch(np.arange(5), 0.0, (1,), np.array([1, 4])).to("cpu")
+    examples, places, rows = built.indexer.examples(sentences), np.arange(5), np.array([1, 4])
+    torch.manual_seed(1)
+    whole = built.tagger.train().loss(examples.batch(places, 0.0, (1,)).to("cpu"))
+    part = examples.batch(places, 0.0, (1,), rows).to("cpu")
+    torch.manual_seed(1)
     with processes.WholeDropout(part.share):
-        assert built.tagger.train().loss(part).isfinite().all()
+        torch.testing.assert_close(built.tagger.loss(part), whole[rows])
 
 
 def test_each_process_of_a_machine_needs_a_gpu_of_its_own(monkeypatch):

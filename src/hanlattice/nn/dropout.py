@@ -1,4 +1,4 @@
-"""Dropout whose draws depend on shapes alone, so that processes that share a batch can draw those of the whole."""
+"""Dropout whose draws do not depend on gaps in memory, so that processes can draw those of a batch that they share."""
 
 from __future__ import annotations
 

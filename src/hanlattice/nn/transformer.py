@@ -141,7 +141,8 @@ class TransformerStates(nn.Module):
             mask = (mask > 0)[:, None, None, :].expand(-1, -1, ids.shape[1], -1)
         rounded = torch.autocast(pieces.device.type, torch.bfloat16, enabled=self.bf16 and pieces.is_cuda)
         with rounded, torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            found = self.model(ids, attention_mask=mask, position_ids=positions, output_hidden_states=self.frozen)
+            inputs = {"attention_mask": mask, "position_ids": positions, "token_type_ids": torch.zeros_like(ids)}
+            found = self.model(ids, **inputs, output_hidden_states=self.frozen)
         if self.frozen:
             shares = self.mixture.softmax(0) * self.scale
             parts = [share * layer for share, layer in zip(shares.unbind(), found.hidden_states, strict=True)]

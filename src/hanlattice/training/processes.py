@@ -1,7 +1,8 @@
 """Training on several processes, as torchrun starts them: each computes a share of every batch, the first one writes.
 
 Every process has the same weights, the same random numbers and the same order of batches as one process alone would
-have. DDP adds up the gradients of the shares, so the result is that of one process, but for the rounding of these sums.
+have. DDP adds up the gradients of the shares, so the result is that of one process, but for the rounding of these sums
+and the exceptions of `WholeDropout`.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"^hanlattice corpus": "needs a crawl",
     r"^hanlattice vectors neighbours": "needs the real vectors",
 }
-SHELL = ("a file", "awk", "conda", "curl", "cut", "docker", "echo", "git", "head", "make", "mkdir", "npm", "pip")
-SHELL += ("cat", "cp", "ls", "python", "sed", "sort", "tail", "tar", "tr", "unzip", "xzcat")
+SHELL = ("a file", "awk", "cat", "conda", "cp", "curl", "cut", "docker", "echo", "git", "grep", "head", "ls", "make")
+SHELL += ("mkdir", "npm", "pip", "python", "sed", "shuf", "sort", "tail", "tar", "tr", "unzip", "xzcat")
 ELSEWHERE = ("docs/output.md",)  # tests/test_output_page.py runs what is on it
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice.ops import crf, library
-from hanlattice.ops.crf import FORBIDDEN, CRFScores, TaggedSpans, batched
+from hanlattice.ops.crf import FORBIDDEN, CRFScores, TaggedSpans, batched, plain
 from hanlattice.ops.crf import differentiable as native
 from hanlattice.ops.crf import native as arrays
 
@@ -176,6 +176,20 @@ def test_what_would_lead_outside_is_refused() -> None:
     with pytest.raises(ValueError, match="must be"):
         native.span_log_probability(*case, spans._replace(blocked_next=torch.zeros(1, 2, dtype=torch.bool)))
     assert native.span_log_probability(*case, spans).shape == (1,)
+
+
+def test_no_tags_and_too_many_taggings_are_refused() -> None:
+    """A CRF without tags has no best one to read, and C counts the ways on from a character in 32 bits."""
+    none = torch.zeros(1, 3, 0), torch.tensor([3]), CRFScores(torch.zeros(0), torch.zeros(0, 0), torch.zeros(0))
+    in_numpy = none[0].numpy(), none[1].numpy(), CRFScores(*(part.numpy() for part in none[2]))
+    for name, more in (("viterbi", ()), ("nbest", (2,)), ("marginals", ()), ("log_partition", ())):
+        for op, given in ((arrays, in_numpy), (plain, in_numpy), (native, none), (crf, none), (crf, in_numpy)):
+            with pytest.raises(ValueError, match="one tag or more"):
+                getattr(op, name)(*given, *more)
+    emissions, lengths, scores = make(1, 1, 1, 3)
+    given = emissions.numpy(), lengths.numpy(), CRFScores(*(part.numpy() for part in scores))
+    with pytest.raises(ValueError, match="n may be 715,827,882 at most"):
+        arrays.nbest(*given, 2**31 // 3 + 1)
 
 
 def test_an_older_library_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

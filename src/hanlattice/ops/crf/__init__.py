@@ -8,19 +8,32 @@ tagging. Arrays of numpy go in and come out where tensors do, and torch is not i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from hanlattice.ops.crf import native, plain
-from hanlattice.ops.crf.values import FORBIDDEN, CRFScores, TaggedSpans, Values, fill_forbidden, forbid
+from hanlattice.ops.crf.values import (
+    FORBIDDEN,
+    ArcMarginals,
+    Arcs,
+    CRFScores,
+    TaggedSpans,
+    Values,
+    fill_forbidden,
+    forbid,
+)
 
 __all__ = [
     "BACKENDS",
     "FORBIDDEN",
+    "ArcMarginals",
+    "Arcs",
     "CRFScores",
     "TaggedSpans",
+    "arc_marginals",
     "fill_forbidden",
     "forbid",
     "log_likelihood",
@@ -55,44 +68,80 @@ def marginals(emissions: Values, lengths: Values, scores: CRFScores, backend: st
     return value
 
 
-def viterbi(emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto") -> tuple[Values, Values]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order."""
-    tags, score = _choose("viterbi", backend, emissions, scores)(emissions, lengths, scores)
+def viterbi(
+    emissions: Values,
+    lengths: Values,
+    scores: CRFScores,
+    backend: str = "auto",
+    arcs: Arcs | None = None,
+) -> tuple[Values, Values]:
+    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
+
+    With `arcs`, which arrays alone can have, the characters of an arc a have −1 − a instead of a tag.
+    """
+    function = _choose("viterbi", backend, emissions, scores, arcs)
+    tags, score = function(emissions, lengths, scores)
     return tags, score
 
 
 def nbest(
-    emissions: Values, lengths: Values, scores: CRFScores, n: int, backend: str = "auto"
+    emissions: Values,
+    lengths: Values,
+    scores: CRFScores,
+    n: int,
+    backend: str = "auto",
+    arcs: Arcs | None = None,
 ) -> tuple[Values, Values]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order.
 
     Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden taggings do count: they
-    come last, with scores near FORBIDDEN.
+    come last, with scores near FORBIDDEN. `arcs` are those of `viterbi`.
     """
     if n < 1:
         raise ValueError(f"n must be 1 or more, not {n}")
-    tags, score = _choose("nbest", backend, emissions, scores)(emissions, lengths, scores, n)
+    tags, score = _choose("nbest", backend, emissions, scores, arcs)(emissions, lengths, scores, n)
     return tags, score
 
 
 def span_log_probability(
-    emissions: Values, lengths: Values, scores: CRFScores, spans: TaggedSpans, backend: str = "auto"
+    emissions: Values,
+    lengths: Values,
+    scores: CRFScores,
+    spans: TaggedSpans,
+    backend: str = "auto",
+    arcs: Arcs | None = None,
 ) -> Values:
     """[S]: the log probability of each tagged span, summed over all that may stand around it.
 
     Where nothing can stand around it the answer is near FORBIDDEN rather than −∞, so that its gradient is finite.
+    `arcs`, which arrays alone can have, may stand around a span too; it is no arc itself.
     """
-    value: Values = _choose("span_log_probability", backend, emissions, scores)(emissions, lengths, scores, spans)
+    function = _choose("span_log_probability", backend, emissions, scores, arcs)
+    value: Values = function(emissions, lengths, scores, spans)
     return value
 
 
-def _choose(name: str, backend: str, emissions: Values, scores: CRFScores) -> Callable[..., Any]:
+def arc_marginals(emissions: Values, lengths: Values, scores: CRFScores, arcs: Arcs) -> ArcMarginals:
+    """The log partition of a chain with arcs, the probability of each tag, and the log probability of each arc.
+
+    For arrays alone.
+    """
+    found: ArcMarginals = _choose("arc_marginals", "auto", emissions, scores, arcs)(emissions, lengths, scores)
+    return found
+
+
+def _choose(
+    name: str, backend: str, emissions: Values, scores: CRFScores, arcs: Arcs | None = None
+) -> Callable[..., Any]:
+    """The function of this name for such values; with `arcs`, which it is given by name."""
     if isinstance(emissions, np.ndarray):
         chosen: ModuleType = native if native.takes(name, emissions, scores) else plain
+    elif arcs is not None:
+        raise ValueError(f"{name} takes arcs with arrays of numpy, not with tensors: use emissions.numpy()")
     else:
         chosen = _for_tensors(name, backend, emissions, scores)
     function: Callable[..., Any] = getattr(chosen, name)
-    return function
+    return function if arcs is None else partial(function, arcs=arcs)
 
 
 def _for_tensors(name: str, backend: str, emissions: Values, scores: CRFScores) -> ModuleType:

@@ -7,19 +7,29 @@ the results do not depend on the number of threads. `differentiable.py` is for t
 from __future__ import annotations
 
 from ctypes import Structure, c_int64, c_void_p, sizeof
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hanlattice.ops import library
-from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags
+from hanlattice.ops.crf.values import (
+    ArcMarginals,
+    Arcs,
+    CRFInputs,
+    CRFScores,
+    TaggedSpans,
+    check,
+    check_arcs,
+    check_tags,
+)
 from hanlattice.ops.threads import run_calls
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 RUNS = 8  # of sentences that a large batch is cut into
+_MOST_WAYS = 2**31 - 1  # C counts the ways on from all tags of a character in 32 bits
 SMALL = 1024  # characters, up to which a batch stays whole: a thread costs more than it saves
 
 
@@ -31,6 +41,8 @@ class _Batch(Structure):
         *((name, c_void_p) for name in ["emissions", "lengths", "start", "transitions", "end"]),
         *((name, c_void_p) for name in ["tags", "value", "alphas", "gradient", "by_emission", "by_score"]),
         *((name, c_void_p) for name in ["first", "span_start", "span_end", "span_tags", "blocked", "single"]),
+        *((name, c_void_p) for name in ["arcs", "arc_start", "arc_end", "arc_first", "arc_last"]),
+        *((name, c_void_p) for name in ["arc_by_end", "arc_score", "arc_value"]),
     )
 
 
@@ -64,6 +76,27 @@ def gold(tags: Array, given: CRFInputs) -> Ints:
     if found.size and not 0 <= found.min() <= found.max() < K:
         raise IndexError(f"tags must be from 0 to {K - 1}, not from {found.min()} to {found.max()}")
     return found
+
+
+class _SortedArcs(NamedTuple):
+    """Arcs as C reads them: sentence by sentence, by their starts. `order` says which arc each of them was."""
+
+    order: Ints
+    fields: dict[str, Array]
+
+
+def _sorted_arcs(given: CRFInputs, arcs: Arcs | None) -> _SortedArcs:
+    if arcs is None:
+        return _SortedArcs(np.empty(0, dtype=np.int64), {})
+    *places, score = (np.asarray(part) for part in arcs)
+    dense = Arcs(*(part.astype(np.int64) for part in places), score.astype(given.scores.start.dtype))
+    check_arcs(given.emissions, given.lengths, dense)
+    order = np.lexsort((dense.start, dense.sentence))  # of equals the first stays first
+    in_order = Arcs(*map(np.ascontiguousarray, dense.at(order)))
+    fields = {f"arc_{name}": part for name, part in zip(in_order._fields[1:], in_order[1:], strict=True)}
+    fields["arcs"] = np.searchsorted(in_order.sentence, np.arange(len(given.lengths) + 1))
+    fields["arc_by_end"] = np.lexsort((in_order.end, in_order.sentence))
+    return _SortedArcs(order, fields)
 
 
 def _run_count(B: int, T: int) -> int:
@@ -130,25 +163,65 @@ def marginals(emissions: Array, lengths: Array, scores: CRFScores) -> Array:
     return gradient(given, None, alphas, np.ones_like(value(given, None, alphas)), by_scores=False)[0]
 
 
-def viterbi(emissions: Array, lengths: Array, scores: CRFScores) -> tuple[Ints, Array]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order."""
+def viterbi(
+    emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None
+) -> tuple[Ints, Array]:
+    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
+
+    The characters of an arc a have −1 − a instead of a tag.
+    """
     given = inputs("viterbi", emissions, lengths, scores)
-    tags, score = np.empty(emissions.shape[:2], dtype=np.int64), np.empty(len(lengths), dtype=emissions.dtype)
-    _call("crf_viterbi", given, tags=tags, value=score)
-    return tags, score
+    sorted_arcs = _sorted_arcs(given, arcs)
+    tags = np.empty(emissions.shape[:2], dtype=np.int64)
+    score = np.empty(len(lengths), dtype=emissions.dtype)
+    _call("crf_viterbi", given, tags=tags, value=score, **sorted_arcs.fields)
+    return _with_given_arcs(tags, sorted_arcs), score
 
 
-def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int) -> tuple[Ints, Array]:
+def nbest(
+    emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None
+) -> tuple[Ints, Array]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order."""
     given = inputs("nbest", emissions, lengths, scores)
-    B, T, _ = emissions.shape
-    tags, score = np.empty((B, n, T), dtype=np.int64), np.empty((B, n), dtype=emissions.dtype)
-    _call("crf_nbest", given, n=n, tags=tags, value=score)
-    return tags, score
+    sorted_arcs = _sorted_arcs(given, arcs)
+    B, T, K = emissions.shape
+    if n * K > _MOST_WAYS:
+        raise ValueError(f"{n} taggings with {K} tags are too many: n may be {_MOST_WAYS // K:,} at most")
+    tags = np.empty((B, n, T), dtype=np.int64)
+    score = np.empty((B, n), dtype=emissions.dtype)
+    _call("crf_nbest", given, n=n, tags=tags, value=score, **sorted_arcs.fields)
+    return _with_given_arcs(tags, sorted_arcs), score
 
 
-def span_log_probability(emissions: Array, lengths: Array, scores: CRFScores, spans: TaggedSpans) -> Array:
-    """[S]: the log probability of each tagged span, summed over all that may stand around it.
+def _with_given_arcs(tags: Ints, sorted_arcs: _SortedArcs) -> Ints:
+    """The tags, with arcs by the numbers that the caller gave them."""
+    in_arcs = tags < 0
+    if len(sorted_arcs.order):
+        tags[in_arcs] = -1 - sorted_arcs.order[-1 - tags[in_arcs]]
+    return tags
+
+
+def arc_marginals(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs) -> ArcMarginals:
+    """The log partition with these arcs, the probability of each tag, and the log probability of each arc."""
+    given = inputs("arc_marginals", emissions, lengths, scores)
+    order, fields = _sorted_arcs(given, arcs)
+    found = np.empty(len(order), dtype=emissions.dtype)
+    partition = np.empty(len(lengths), dtype=emissions.dtype)
+    tags = np.empty_like(given.emissions)
+    _call("crf_arcs", given, value=partition, by_emission=tags, arc_value=found, **fields)
+    in_given_order = np.empty_like(found)
+    in_given_order[order] = found
+    return ArcMarginals(partition, tags, in_given_order)
+
+
+def span_log_probability(
+    emissions: Array,
+    lengths: Array,
+    scores: CRFScores,
+    spans: TaggedSpans,
+    arcs: Arcs | None = None,
+) -> Array:
+    """[S]: the log probability of each tagged span, summed over all that may stand around it, arcs too.
 
     In the dtype of the scores: float32 emissions need not be made float64 for it.
     """
@@ -170,6 +243,7 @@ def span_log_probability(emissions: Array, lengths: Array, scores: CRFScores, sp
         blocked=blocked,
         single=None if emissions.dtype == answer.dtype else given.emissions,
         value=answer,
+        **_sorted_arcs(given, arcs).fields,
     )
     in_order = np.empty_like(answer)
     in_order[order] = answer

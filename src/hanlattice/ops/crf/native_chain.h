@@ -93,6 +93,13 @@ INLINE real centre(real *x, int64_t K, int64_t P) {
     return top;
 }
 
+/* The same where arcs may pass a character of which every tag is impossible: what is so low is left as it is, or what
+   arrives behind it would be a small difference of huge numbers. */
+INLINE real centre_possible(real *x, int64_t K, int64_t P) {
+    for (int64_t k = K; k < P; k++) x[k] = NOWHERE;
+    return largest(x, K) < IMPOSSIBLE ? 0 : centre(x, K, P);
+}
+
 INLINE real add_up(vec v) {
     real lanes[LANES];
     store(lanes, v);
@@ -162,10 +169,19 @@ INLINE void arrive(chain *c, const direction *d, real *terms) {
         if (!(c->total[target] > SMALL)) c->y[target] = (real)exactly(c, d, target, terms);
 }
 
-/* alphas [n, stride], each less the largest so far, which are added up in taken [n]; gives log Z. */
-static double go_ahead(chain *c, const crf_batch *batch, int64_t b, real *alphas, int64_t stride, double *taken) {
+INLINE double log_add(double x, double y) {
+    const double top = x > y ? x : y;
+    return top + log1p(exp(-fabs(x - y)));
+}
+
+/* alphas [n, stride], each less the largest so far, which are added up in taken [n]; gives log Z. Where there are arcs,
+   before [arcs of the sentence] is the sum over all that leads to each. */
+static double go_ahead(chain *c, const crf_batch *batch, int64_t b, real *alphas, int64_t stride, double *taken,
+                       double *before) {
     const int64_t K = c->K, P = c->P, n = batch->lengths[b];
     const real *emissions = batch->emissions + b * batch->T * K;
+    const int64_t low = before ? batch->arcs[b] : 0, high = before ? batch->arcs[b + 1] : 0;
+    int64_t opened = low, closed = low;
     double sum = 0;
     widen(c->x, batch->start, K, 1, NOWHERE);
     for (int64_t t = 0; t < n; t++) {
@@ -173,8 +189,14 @@ static double go_ahead(chain *c, const crf_batch *batch, int64_t b, real *alphas
             arrive(c, &c->ahead, c->a); /* nobody needs a after it */
             memcpy(c->x, c->y, (size_t)P * sizeof(real));
         }
+        for (; opened < high && batch->arc_start[opened] == t; opened++)
+            before[opened - low] = c->x[batch->arc_first[opened]] + sum;
         add_row(c->x, emissions + t * K, K);
-        sum += centre(c->x, K, P);
+        for (; closed < high && batch->arc_end[batch->arc_by_end[closed]] == t + 1; closed++) {
+            const int64_t a = batch->arc_by_end[closed], last = batch->arc_last[a];
+            c->x[last] = (real)log_add(c->x[last], before[a - low] + batch->arc_score[a] - sum);
+        }
+        sum += before ? centre_possible(c->x, K, P) : centre(c->x, K, P);
         if (alphas) memcpy(alphas + t * stride, c->x, (size_t)stride * sizeof(real));
         if (taken) taken[t] = sum;
     }

@@ -7,6 +7,7 @@
 #include "native.h"
 
 #define FORBIDDEN ((real)-1e6) /* values.py */
+#define IMPOSSIBLE ((real)-1e9) /* no tagging with a score below it is looked at, however often it does what is forbidden */
 #define NOWHERE ((real)-1e30)  /* the score of what only fills a vector; finite, so that no difference is NaN */
 
 enum { GOOD = 0, OTHER_SIZE = -1, NO_MEMORY = -2 };
@@ -30,7 +31,29 @@ typedef struct {
     const int64_t *span_tags;              /* [S, longest] */
     const uint8_t *blocked;                /* [S, K]: tags that must not follow */
     const float *single;                   /* spans: the emissions, where they are not `real` */
+    const int64_t *arcs;                   /* [B + 1]: the arcs of sentence b are arcs[b] to arcs[b + 1]; 0: there are none */
+    const int64_t *arc_start, *arc_end;    /* [A]: the characters of each; the arcs of a sentence come by their starts */
+    const int64_t *arc_first, *arc_last;   /* [A]: the tags that its neighbours see */
+    const int64_t *arc_by_end;             /* [A]: the arcs of each sentence once more, by their ends */
+    const real *arc_score;                 /* [A] */
+    real *arc_value;                       /* [A]: the log probability of each */
 } crf_batch;
+
+/* The arcs low to high of a sentence that start at one character. */
+typedef struct {
+    int64_t low, high;
+} arc_range;
+
+/* Walking from right to left: the arcs that start at t, where `left` is the first one that the walk has passed. */
+INLINE arc_range arcs_from(const crf_batch *batch, int64_t b, int64_t t, int64_t left) {
+    arc_range found = {left, left};
+    while (found.low > batch->arcs[b] && batch->arc_start[found.low - 1] == t) found.low--;
+    return found;
+}
+
+INLINE int64_t arc_count(const crf_batch *batch) {
+    return batch->arcs ? batch->arcs[batch->high] - batch->arcs[batch->low] : 0;
+}
 
 INLINE int64_t whole_vectors(int64_t K) { return (K + LANES - 1) / LANES; }
 

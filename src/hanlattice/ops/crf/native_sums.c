@@ -17,7 +17,7 @@ EXPORT int64_t NAME(crf_forward)(const crf_batch *batch) {
     if (batch->size != sizeof *batch) return OTHER_SIZE;
     if (make_chain(&c, batch, 0)) return NO_MEMORY;
     for (int64_t b = batch->low; b < batch->high; b++) {
-        double partition = go_ahead(&c, batch, b, batch->alphas ? batch->alphas + b * T * K : 0, K, 0);
+        double partition = go_ahead(&c, batch, b, batch->alphas ? batch->alphas + b * T * K : 0, K, 0, 0);
         batch->value[b] = (real)(batch->tags ? gold_score(batch, b, batch->tags + b * T) - partition : partition);
     }
     free(c.memory);

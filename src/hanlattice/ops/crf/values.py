@@ -47,6 +47,34 @@ class TaggedSpans(NamedTuple):
     blocked_next: Values  # [S, K], bool
 
 
+class Arcs(NamedTuple):
+    """A arcs over a batch: each lets a tagging take the characters `[start, end)` of a sentence in one step.
+
+    To its neighbours an arc looks like a tag: the step into it scores as one to the tag `first`, the step out of it as
+    one from the tag `last`. Whatever lies between is in `score`: emissions, steps inside, and what the span earns as a
+    whole, which no sum over single tags can say. Arrays of numpy only.
+    """
+
+    sentence: Values  # [A]
+    start: Values  # [A]
+    end: Values  # [A]
+    first: Values  # [A]
+    last: Values  # [A]
+    score: Values  # [A], finite
+
+    def at(self, chosen: Values) -> Arcs:
+        """Those at these places, or where a mask is true."""
+        return Arcs(*(column[chosen] for column in self))
+
+
+class ArcMarginals(NamedTuple):
+    """What a chain with arcs says of all taggings."""
+
+    log_partition: Values  # [B]
+    tags: Values  # [B, T, K]: probabilities; an arc counts at its last character alone, as `last`
+    arcs: Values  # [A]: log probabilities
+
+
 def forbid(scores: CRFScores, allowed_start: Values, allowed_between: Values, allowed_end: Values) -> CRFScores:
     """The scores with every step that is not allowed set to FORBIDDEN; what is forbidden gets no gradient."""
     return CRFScores(*map(fill_forbidden, scores, (~allowed_start, ~allowed_between, ~allowed_end)))
@@ -68,9 +96,28 @@ def check(emissions: Values, lengths: Values, scores: CRFScores) -> None:
     if len(lengths) and not emissions.shape[1]:
         raise ValueError(f"a sentence has one character or more, and emissions are {tuple(emissions.shape)}")
     K = emissions.shape[2]
+    if not K:
+        raise ValueError(f"a CRF has one tag or more, and emissions are {tuple(emissions.shape)}")
     for name, part, shape in zip(scores._fields, scores, ((K,), (K, K), (K,)), strict=True):
         if tuple(part.shape) != shape:
             raise ValueError(f"{name} must be {shape} for {K} tags, not {tuple(part.shape)}")
+
+
+def check_arcs(emissions: Values, lengths: Values, arcs: Arcs) -> None:
+    """An arc that leaves its sentence or names no tag is an IndexError, a score that is no number a ValueError."""
+    if len({part.shape for part in arcs}) != 1 or arcs.score.ndim != 1:
+        raise ValueError(f"arcs must be [A], not {', '.join(str(part.shape) for part in arcs)}")
+    B, _, K = emissions.shape
+    if not len(arcs.sentence):
+        return
+    if not 0 <= arcs.sentence.min() <= arcs.sentence.max() < B:
+        raise IndexError(f"arcs must be of sentences from 0 to {B - 1}")
+    if not ((arcs.start >= 0) & (arcs.start < arcs.end) & (arcs.end <= lengths[arcs.sentence])).all():
+        raise IndexError("each arc must lie in its sentence and hold a character")
+    if not 0 <= min(arcs.first.min(), arcs.last.min()) <= max(arcs.first.max(), arcs.last.max()) < K:
+        raise IndexError(f"the tags of arcs must be from 0 to {K - 1}")
+    if not np.isfinite(arcs.score).all():
+        raise ValueError("the scores of arcs must be finite")
 
 
 def check_tags(emissions: Values, tags: Values) -> None:

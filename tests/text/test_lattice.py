@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,6 +102,26 @@ def test_equal_if_every_array_is(lattice, data):
         words = words_of(lattice)
         words[at] = (*words[at][:3], words[at][3] + 1)
         assert lattice != Lattice.from_words(lattice.lengths.tolist(), words)
+
+
+COPIES = (copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value)), dataclasses.replace)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@given(lattice=lattices())
+def test_copies_are_equal_and_frozen_too(copied, lattice):
+    """C follows these numbers unchecked, so nobody may change them afterwards."""
+    lattice.cache["kept"] = 1
+    again = copied(lattice)
+    assert again == lattice
+    assert again.cache == {}
+    assert not any(getattr(again, name).flags.writeable for name in NAMES)
+
+
+def test_a_pickled_lattice_is_checked():
+    kind, arrays = Lattice.from_words([4], [(0, 0, 2, 7)]).__reduce__()
+    with pytest.raises(ValueError, match="does not lie inside"):
+        kind(*arrays[:3], arrays[3] + 9, arrays[4])
 
 
 def test_arrays_are_read_only_and_the_callers_are_left_alone():

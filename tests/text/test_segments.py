@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -107,6 +110,14 @@ def test_equal_if_every_array_is(segments: Segments, data: st.DataObject) -> Non
     if len(segments):
         arrays["word"][data.draw(st.integers(0, len(segments) - 1))] += 1
         assert segments != Segments(**arrays)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_are_equal_and_frozen_too(copied: Callable[[Segments], Segments]) -> None:
+    segments = Segments(*map(np.array, ([3], [2], [0, 1], [1, 3], [5, 6])))
+    again = copied(segments)
+    assert again == segments
+    assert not again.start.flags.writeable
 
 
 def test_arrays_are_read_only_and_the_callers_are_left_alone() -> None:

@@ -102,6 +102,10 @@ class Lattice:
                 raise ValueError(f"a word is (sentence, start, end, id), not {tuple(row)}")
         return cls(np.array(lengths), *np.array(rows).reshape(-1, 4).T)
 
+    def __reduce__(self) -> tuple[type[Lattice], tuple[Ints, ...]]:
+        """Copies and unpickled lattices are made, checked and frozen like any other."""
+        return type(self), self._arrays()
+
     def __len__(self) -> int:
         return len(self.word)
 
@@ -126,7 +130,7 @@ class Lattice:
         found: Lattice = self.cache["without words"]
         return found
 
-    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+    def _arrays(self) -> tuple[Ints, ...]:
         return self.lengths, self.sentence, self.start, self.end, self.word
 
 
@@ -191,6 +195,10 @@ class Segments:
     def trusted(cls, *arrays: Ints) -> Segments:
         """Segments of int64 arrays derived from checked ones: not checked again, and frozen."""
         return unchecked(cls, _OF_SEGMENTS, arrays)
+
+    def __reduce__(self) -> tuple[type[Segments], tuple[Ints, ...]]:
+        """Copies and unpickled segments are made, checked and frozen like any other."""
+        return type(self), tuple(getattr(self, name) for name in _OF_SEGMENTS)
 
     def __len__(self) -> int:
         return len(self.word)

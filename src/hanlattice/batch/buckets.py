@@ -36,14 +36,32 @@ def share_out(lengths: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.
     return [np.sort(order[taker == rank]) for rank in range(size)]
 
 
-def decoding_batches(lengths: Sequence[int], batch_size: int, characters: int) -> Iterator[list[int]]:
-    """Every sentence once, longest first, at most `batch_size` of them and `characters` with padding in a batch."""
+def decoding_batches(
+    lengths: Sequence[int],
+    batch_size: int,
+    characters: int,
+    weights: Sequence[float] | npt.NDArray[np.float64] | None = None,
+) -> Iterator[list[int]]:
+    """Every sentence once, longest first, in batches that are bounded whatever the sentences are.
+
+    Args:
+        lengths: The characters of each sentence.
+        batch_size: How many sentences a batch may have.
+        characters: How many characters it may have, with padding.
+        weights: What else a sentence costs, as a share of what a batch may cost. A sentence that
+            costs more has a batch of its own.
+    """
     batch: list[int] = []
+    weight = 0.0
     for at in np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable").tolist():
         longest = lengths[batch[0]] if batch else lengths[at]
-        if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > characters):
+        cost = 0.0 if weights is None else float(weights[at])
+        is_full = len(batch) == batch_size or longest * (len(batch) + 1) > characters
+        if batch and (is_full or weight + cost > 1):
             yield batch
             batch = []
+            weight = 0.0
         batch.append(at)
+        weight += cost
     if batch:
         yield batch

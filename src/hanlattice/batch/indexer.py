@@ -305,7 +305,8 @@ class Indexer:
 
 
 def _with_new(labels: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    return (*labels, *(label for label in others if label not in labels))
+    known = set(labels)
+    return (*labels, *(label for label in others if label not in known))
 
 
 def words_of(texts: Sequence[str], cuts: Cuts) -> Iterator[str]:

@@ -59,7 +59,7 @@ def without_each(
 def _chances(model: Model, running: Running, spans: Sequence[Span], times: int) -> Iterator[list[float]]:
     """The probabilities of the same spans in each sentence, also with labels that only the dictionary has."""
     learnt = [span for span in spans if span.label in model.indexer.tag_ids.labels]
-    others = running.tracked() if len(learnt) < len(spans) else {}
+    others = running.new_label_scores() if len(learnt) < len(spans) else {}
     numbers = np.array([model.indexer.tag_ids.labels.index(span.label) for span in learnt], dtype=np.int64)
     for nth, scores in enumerate(span_scores(running.crf, running.emissions, running.there, [learnt] * times)):
         known = dict(zip(learnt, running.calibrated(numbers, np.array(scores)).tolist(), strict=True))

@@ -67,7 +67,7 @@ def _piece(
         rows = on_host(running.crf.marginals(running.emissions, running.there))[0]
         chances = [tuple(row) for row in rows.clip(0.0, 1.0).tolist()]
         found, scores = running.read(True)
-        names = running.tag_names
+        names = running.tag_ids.names
         decoded = Decoded(examples.in_characters(found), on_host(scores))
         (spans,) = make_spans(decoded, [text], indexer.labels)
         there = make_spans(Decoded(found, decoded.scores), [""], indexer.labels)  # in characters that are read

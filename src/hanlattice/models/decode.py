@@ -15,7 +15,7 @@ from hanlattice.batch.buckets import decoding_batches
 from hanlattice.batch.indexer import chosen
 from hanlattice.models import Bar
 from hanlattice.runtime.crf import on_host
-from hanlattice.runtime.labelled import LabelledCRF, with_rulings
+from hanlattice.runtime.dictionary_crf import ARCS_MOST, DictionaryCRF, arc_counts, with_dictionary
 from hanlattice.runtime.span_search import Candidates, best_spans, candidates, decoded_span_scores
 from hanlattice.runtime.tagger import ArrayTagger
 from hanlattice.text.lattice import Ints, cells
@@ -30,6 +30,9 @@ AnyTagger: TypeAlias = "ArrayTagger | Tagger"
 LIMIT = 512  # characters that a model reads at once, and no word is longer; longer texts are cut at sentence ends
 # Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
 BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}
+# Words of the lattice for each character of such a batch. Texts have one to three; a dictionary of words inside words
+# can make hundreds, and then fewer sentences are read at once.
+WORDS_PER_CHARACTER = 8
 
 
 class Decoded(NamedTuple):
@@ -160,10 +163,16 @@ def running(
     """
     most, characters = BOUNDS[tagger.device_kind]
     full, ruled = examples.lengths > 0, examples.is_ruled
-    kinds = [np.flatnonzero(full & ~ruled), np.flatnonzero(full & ruled)]
+    weights = examples.matches.counts / (WORDS_PER_CHARACTER * characters)
+    if examples.rulings is not None:
+        weights = weights + arc_counts(examples.rulings, len(examples), len(indexer.tag_ids.labels)) / ARCS_MOST
     before: Running | None = None
-    every = (kind[at] for kind in kinds for at in decoding_batches(examples.lengths[kind].tolist(), most, characters))
-    for places in every:
+    batches = (
+        kind[at]
+        for kind in (np.flatnonzero(full & ~ruled), np.flatnonzero(full & ruled))
+        for at in decoding_batches(examples.lengths[kind].tolist(), most, characters, weights[kind])
+    )
+    for places in batches:
         batch = Running(tagger, indexer, examples, places, trust, bar)
         if before is not None:
             yield before
@@ -190,7 +199,7 @@ class Running:
         self.bar, self.curves = bar, tagger.curves
         own = chosen(batch.lattice, examples.own) if trust and indexer.cuts else None
         self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
-        self.tag_ids, self.tag_names = indexer.tag_ids, indexer.tags
+        self.tag_ids = indexer.tag_ids
         if rulings := examples.rulings_at(places):
             self._rule(rulings, indexer.labels, trust)
         if bar is None:
@@ -198,9 +207,14 @@ class Running:
 
     def _rule(self, rulings: Rulings, labels: Sequence[str], trust: float) -> None:
         """From here on with a CRF that knows what the dictionary says, on the CPU."""
-        self.crf, self.emissions = with_rulings(self.crf, self.emissions, rulings, labels, trust)
-        self.there, self.tag_names = self.units, self.crf.all_tags
-        self.tag_ids = TagIds(self.tag_names, self.crf.scheme, labels)
+        given = self.crf, self.emissions, self.units, rulings, self.tag_ids
+        self.crf, self.emissions = with_dictionary(*given, labels, trust)
+        self.there = self.units
+        self.tag_ids = self.crf.tag_ids
+
+    def _labels(self, label: Ints) -> Ints:
+        """The indexer's numbers of labels, from those of `tag_ids`."""
+        return self.crf.label_numbers[label] if isinstance(self.crf, DictionaryCRF) else label
 
     def read(self, scores: bool) -> tuple[FlatSpans, Any]:
         """Wait for the tags; the spans, counted in tags, and their scores, which a GPU may still be computing.
@@ -211,12 +225,17 @@ class Running:
             found = best_spans(self.crf, self.emissions, self.there, self.bar)
             return self._flat(found._replace(score=self.calibrated(found.label, found.score)))
         tags = self.tags()
-        spans = _spans(self.tag_ids, tags, self.units)
+        spans = self._spans(tags, self.units)
         values: Any = np.full(len(spans.text), np.nan)
         if scores:
             values = decoded_span_scores(self.crf, self.emissions, self.there, tags, *spans[:3])
             values = self.calibrated(spans.label, values)
         return spans._replace(text=self.places[spans.text]), values
+
+    def _spans(self, tags: npt.NDArray[np.integer], lengths: Ints) -> FlatSpans:
+        """Of padded tags, [rows, T]."""
+        spans = self.tag_ids.spans(tags[np.arange(tags.shape[1]) < lengths[:, None]], lengths)
+        return spans._replace(label=self._labels(spans.label))
 
     def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Any]:
         """The n most probable spans of each sentence, in the same form."""
@@ -234,29 +253,27 @@ class Running:
         """[B, T, K]: of each tag."""
         return cast("npt.NDArray[np.float64]", on_host(self.crf.marginals(self.emissions, self.there)))
 
-    def tracked(self) -> dict[tuple[int, Span], float]:
-        """The probabilities of spans that begin where a word of the user's dictionary does, by place in the batch."""
-        if not isinstance(self.crf, LabelledCRF):
+    def new_label_scores(self) -> dict[tuple[int, Span], float]:
+        """The probabilities of the spans that a label which is new to the model may have, by place in the batch."""
+        if not isinstance(self.crf, DictionaryCRF):
             return {}
-        sentence, start, end, label, log = self.crf.tracked(self.emissions, self.units, -np.inf)
-        scores = self.calibrated(label, np.exp(log))
-        rows = zip(*(column.tolist() for column in (sentence, start, end, label, scores)), strict=True)
-        return {(at, Span(low, high, self.tag_ids.labels[which])): chance for at, low, high, which, chance in rows}
+        *columns, log = self.crf.whole_spans(self.emissions, self.units)
+        label = columns[-1]
+        scores = self.calibrated(self._labels(label), np.exp(log))
+        names = self.tag_ids.labels
+        rows = zip(*(column.tolist() for column in columns), scores.tolist(), strict=True)
+        return {(at, Span(low, high, names[label])): chance for at, low, high, label, chance in rows}
 
     def _flat(self, found: Candidates) -> tuple[FlatSpans, Any]:
-        return FlatSpans(self.places[found.sentence], *found[1:4]), found.score
+        label = self._labels(found.label)
+        return FlatSpans(self.places[found.sentence], found.start, found.end, label), found.score
 
     def readings(self, n: int) -> tuple[FlatSpans, list[float]]:
         """The spans of the n best taggings of each sentence, each counted as a text, and their log probabilities."""
         tags, log_probability = self.crf.readings(self.emissions, self.there, n)
-        spans = _spans(self.tag_ids, tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
+        spans = self._spans(tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
         numbers: list[float] = log_probability.ravel().tolist()
         return spans, numbers
-
-
-def _spans(tag_ids: TagIds, tags: npt.NDArray[np.integer], lengths: Ints) -> FlatSpans:
-    """Of padded tags, [rows, T]."""
-    return tag_ids.spans(tags[np.arange(tags.shape[1]) < lengths[:, None]], lengths)
 
 
 def _in_order(parts: list[tuple[FlatSpans, Any]], examples: Examples) -> Decoded:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from hanlattice.errors import TagError
 from hanlattice.ops.crf import TaggedSpans
 from hanlattice.runtime.crf import TagRules, on_host
-from hanlattice.runtime.labelled import LabelledCRF
+from hanlattice.runtime.dictionary_crf import DictionaryCRF, OpenSpans, WholeSpans
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import labels_of, spans_to_tags
@@ -61,20 +61,40 @@ class FoundSpans(NamedTuple):
         return FoundSpans(sentence[chosen], cell[chosen], long[chosen], label[chosen], log_probability[chosen])
 
 
-def search(chains: Chains, lengths: Ints, n: int, floor: float) -> FoundSpans:
+def search(
+    chains: Chains,
+    lengths: Ints,
+    n: int,
+    floor: float,
+    known: FoundSpans | None = None,
+    open_spans: FoundSpans | None = None,
+) -> FoundSpans:
     """The n most probable spans of each sentence, of those whose log probability is `floor` or more, in any order.
 
     Spans grow by a character at a time from every place. None is more probable than the tags that it begins with, so
     a beginning below the n-th best span found so far is given up.
+
+    Args:
+        known: Spans that the chains do not make, to be found among the others.
+        open_spans: Beginnings that the chains do not make either, whose last character is inside a span.
     """
     begun, room = _beginnings(chains, lengths, floor)
     bars = np.full(len(lengths), floor)
     alone = begun._replace(log_probability=chains.alone[begun.cell, begun.label])
-    best, bars = _best(_above(alone, bars), bars, n)
+    best = _above(alone, bars)
+    if known is not None:
+        best = _together(best, _above(known, bars))
+    best, bars = _best(best, bars, n)
+    later = begun.at(np.empty(0, dtype=np.int64)) if open_spans is None else open_spans
+    last_later = int(later.long.max(initial=0))
     for long in count(2):
+        if long - 1 <= last_later:
+            joins = later.at(later.long == long - 1)
+            begun = _together(begun, joins)
+            room = np.concatenate([room, _room(lengths, joins)])
         grows = (room >= long) & (begun.log_probability >= bars[begun.sentence] - SLACK)
         begun, room = begun.at(grows), room[grows]
-        if not len(room):
+        if not len(room) and long > last_later:
             break
         ends, goes_on = (
             (chains.first_last, chains.first_inside) if long == 2 else (chains.inside_last, chains.inside_inside)
@@ -86,6 +106,11 @@ def search(chains: Chains, lengths: Ints, n: int, floor: float) -> FoundSpans:
             best, bars = _best(_together(best, ended), bars, n)
         begun = begun._replace(log_probability=begun.log_probability + goes_on[before])
     return best
+
+
+def _room(lengths: Ints, spans: FoundSpans) -> Ints:
+    """How many characters there are from the start of each span to the end of its sentence."""
+    return np.cumsum(lengths)[spans.sentence] - spans.cell
 
 
 def _beginnings(chains: Chains, lengths: Ints, floor: float) -> tuple[FoundSpans, Ints]:
@@ -177,30 +202,62 @@ def candidates(
     sizes = on_host(lengths).astype(np.int64)
     floor = float(np.log(max(min_score, SMALLEST)))
     chains = _chains(crf, emissions, lengths, sizes, min_score)
-    found = _search_each(chains, sizes, n, floor) if each_label else search(chains, sizes, n, floor)
-    if isinstance(crf, LabelledCRF):
-        found = _with_tracked(crf, emissions, sizes, found, floor)
+    find = _search_each if each_label else search
+    if isinstance(crf, DictionaryCRF):
+        known, open_spans = _from_arcs(crf, emissions, sizes, chains)
+        found = find(chains, sizes, n, floor, known, open_spans)
+    else:
+        found = find(chains, sizes, n, floor)
     start = found.cell - (np.cumsum(sizes) - sizes)[found.sentence]
     score = np.minimum(np.exp(found.log_probability), 1.0)
     every = Candidates(found.sentence, start, start + found.long, found.label, score)
     return every.best(sys.maxsize if each_label else n, min_score)
 
 
-def _search_each(chains: Chains, lengths: Ints, n: int, floor: float) -> FoundSpans:
+def _search_each(
+    chains: Chains,
+    lengths: Ints,
+    n: int,
+    floor: float,
+    known: FoundSpans | None = None,
+    open_spans: FoundSpans | None = None,
+) -> FoundSpans:
     """`search` for one label after the other."""
-    parts = [
-        search(Chains(*(part[:, [label]] for part in chains)), lengths, n, floor)
-        for label in range(chains.alone.shape[1])
-    ]
-    numbered = [part._replace(label=part.label + label) for label, part in enumerate(parts)]
-    return reduce(_together, numbered)
+    parts = []
+    for label in range(chains.alone.shape[1]):
+        own = Chains(*(part[:, [label]] for part in chains))
+        others = (
+            None if spans is None else spans.at(spans.label == label)._replace(label=0 * spans.label[spans.label == label])
+            for spans in (known, open_spans)
+        )
+        found = search(own, lengths, n, floor, *others)
+        parts.append(found._replace(label=found.label + label))
+    if known is not None:  # labels that are new to the model have no chain
+        parts.append(_above(known.at(known.label >= chains.alone.shape[1]), np.full(len(lengths), floor)))
+    return reduce(_together, parts)
 
 
-def _with_tracked(crf: LabelledCRF, emissions: Floats, sizes: Ints, found: FoundSpans, floor: float) -> FoundSpans:
-    """With the spans from the words of a dictionary on, of which the chains of plain tags know nothing."""
-    sentence, start, end, label, log = crf.tracked(emissions, sizes, floor)
-    others = FoundSpans(sentence, (np.cumsum(sizes) - sizes)[sentence] + start, end - start, label, log)
-    return _together(found, others)
+def _from_arcs(
+    crf: DictionaryCRF, emissions: Floats, sizes: Ints, chains: Chains
+) -> tuple[FoundSpans, FoundSpans]:
+    """The spans that arcs make: whole ones, and the beginnings of longer ones, which the chains go on with.
+
+    Where they start, the chains themselves start no span.
+    """
+    first = np.cumsum(sizes) - sizes
+    whole = crf.whole_spans(emissions, sizes)
+    begun = crf.open_spans(emissions, sizes)
+    for spans in (whole, begun):
+        learnt = spans.label < chains.alone.shape[1]
+        chains.alone[first[spans.sentence[learnt]] + spans.start[learnt], spans.label[learnt]] = -np.inf
+
+    def found(spans: WholeSpans | OpenSpans, log: Floats) -> FoundSpans:
+        cell = first[spans.sentence] + spans.start
+        return FoundSpans(spans.sentence, cell, spans.end - spans.start, spans.label, log)
+
+    ended = found(begun, begun.log_probability + begun.log_end)
+    known = _together(found(whole, whole.log_probability), ended)
+    return known, found(begun, begun.log_probability).at(begun.is_inside)
 
 
 def best_spans(crf: Any, emissions: Values, lengths: Values, bar: float) -> Candidates:
@@ -290,8 +347,9 @@ def _probability(
     crf: Any, emissions: Values, lengths: Values, sentence: Ints, start: Ints, end: Ints, tags: Ints
 ) -> Values:
     """[S], in float64."""
-    if isinstance(crf, LabelledCRF):
-        tags = crf.path(sentence, start, end, tags)
+    if isinstance(crf, DictionaryCRF):
+        log = crf.span_log_probability(emissions, lengths, sentence, start, end, tags)
+        return np.minimum(np.exp(log), 1.0)
     last = tags[np.arange(len(tags)), end - start - 1]
     spans = TaggedSpans(sentence, start, end, tags, crf.goes_on[last])  # [S, K]: what may not come straight after
     answer = crf.log_probability(emissions, lengths, spans)

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from hanlattice.document import Document
+from hanlattice.errors import InputError
 from hanlattice.explain import explain
 from hanlattice.predict import by_score
 from hanlattice.serve.asks import Ask, Key, Named
@@ -207,7 +208,7 @@ class Queue:
             return compute(self.models, key, texts, self._pause)
         except Exception as error:
             if len(texts) == 1:
-                return [error]
+                return [RequestError(422, str(error)) if isinstance(error, InputError) else error]
             return [self._results(key, [text])[0] for text in texts]
 
     def _next(self) -> list[tuple[Job, str]] | None:

@@ -154,6 +154,8 @@ class Stream:
         except TimeoutError:
             self.service.queue.cancel(job)
             return RequestError(503, f"no result within {self.service.limits.timeout:g} seconds").as_dict()
+        except RequestError as refused:
+            return refused.as_dict()
         except Exception:
             _LOG.exception("a line of a stream failed")  # an answer that fails alone is logged by uvicorn itself
             return RequestError(500, "an error of the server; its log says more").as_dict()

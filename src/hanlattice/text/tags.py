@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from hanlattice.text.spans import Span
 SCHEMES = ("BIO", "BMES", "BIOES")
 _PREFIXES = {"BIO": "BI", "IOB1": "BI", "BMES": "BMES", "BIOES": "BIES"}
 _INSIDE = {"BIO": "I", "IOB1": "I", "BMES": "M", "BIOES": "I"}
+# Of a span's only character, its first, those inside and its last.
+_SHAPES = {"BIO": "BBII", "BMES": "SBME", "BIOES": "SBIE"}
 EXPECTED = "expected one of " + ", ".join(f"{scheme} ({' '.join(_PREFIXES[scheme])} O)" for scheme in SCHEMES)
 
 
@@ -156,43 +159,62 @@ class TagIds:
     Without O, spans must cover every text.
     """
 
-    def __init__(self, tags: Sequence[str], scheme: str, order: Sequence[str] | None = None) -> None:
-        """`order` are the labels by their numbers, of which the tags may lack some; without it, sorted."""
+    def __init__(self, tags: Sequence[str], scheme: str) -> None:
         parts = [split_tag(tag) for tag in tags]
         for tag, (prefix, _) in zip(tags, parts, strict=True):
             check_prefix(tag, prefix, scheme)
         labels = labels_of(tags)
         wanted = tag_set(labels, scheme)[1 if labels else 0 :]
-        if missing := [tag for tag in wanted if tag not in tags]:
+        known = {tag: number for number, tag in enumerate(tags)}
+        if missing := [tag for tag in wanted if tag not in known]:
             raise TagError(f"the list of {scheme} tags lacks {', '.join(missing)}: expected all of every label, or O")
-        inside = _INSIDE[scheme]
-        prefixes = np.array([prefix for prefix, _ in parts])
-        self.labels = tuple(labels if order is None else order)
-        self._label = np.array([self.labels.index(label) if label else -1 for _, label in parts], dtype=np.int64)
-        self._opens, self._alone = prefixes == "B", prefixes == "S"
+        numbers = {label: number for number, label in enumerate(labels)}
+        self.scheme = scheme
+        self.names = tuple(tags)
+        self.labels = tuple(labels)
+        self.label_of_tag = np.array([numbers[label] if label else -1 for _, label in parts], dtype=np.int64)
+        shapes = [[known[f"{prefix}-{label}"] for prefix in _SHAPES[scheme]] for label in labels]
+        # [labels, 4]: the tags of a span's only character, its first, those inside and its last
+        self.shapes = np.array(shapes, dtype=np.int64).reshape(-1, 4)
+        self._outside = known.get("O", -1)
+        self._set_prefixes(np.array([prefix for prefix, _ in parts]))
+
+    def _set_prefixes(self, prefixes: npt.NDArray[np.str_]) -> None:
+        inside = _INSIDE[self.scheme]
+        self._prefixes = prefixes
+        self._opens = prefixes == "B"
+        self._alone = prefixes == "S"
         self._holds = np.isin(prefixes, ["B", inside])  # the next character may go on with it
         self._goes_on = np.isin(prefixes, [inside, "E"])
-        self._closes = prefixes == "E" if scheme != "BIO" else self._holds
-        single, last = ("B", inside) if scheme == "BIO" else ("S", "E")
-        known = {part: at for at, part in enumerate(parts)}
-        self._shapes = np.array(
-            [[known.get((prefix, label), -1) for prefix in (single, "B", inside, last)] for label in self.labels],
-            dtype=np.int64,
-        ).reshape(-1, 4)
-        self._outside = known.get(("O", ""), -1)
+        self._closes = prefixes == "E" if self.scheme != "BIO" else self._holds
+
+    def with_labels(self, labels: Sequence[str]) -> TagIds:
+        """The same, and behind its tags those of new labels."""
+        prefixes = _PREFIXES[self.scheme]
+        label = np.arange(len(labels))
+        first_tag = len(self.names) + label[:, None] * len(prefixes)
+        other = copy(self)
+        other.names = (*self.names, *(f"{prefix}-{label}" for label in labels for prefix in prefixes))
+        other.labels = (*self.labels, *labels)
+        new_labels = np.repeat(len(self.labels) + label, len(prefixes))
+        other.label_of_tag = np.concatenate([self.label_of_tag, new_labels])
+        places = [prefixes.index(prefix) for prefix in _SHAPES[self.scheme]]
+        other.shapes = np.concatenate([self.shapes, first_tag + places])
+        other._set_prefixes(np.concatenate([self._prefixes, np.tile(list(prefixes), len(labels))]))
+        return other
 
     def spans(self, tags: npt.NDArray[np.integer[Any]], lengths: Ints) -> FlatSpans:
         """The whole spans in texts of these lengths, whose tags [N] follow each other."""
         first = np.cumsum(lengths) - lengths
         linked = self._goes_on[tags]
-        linked[1:] &= self._holds[tags[:-1]] & (self._label[tags[1:]] == self._label[tags[:-1]])
+        linked[1:] &= self._holds[tags[:-1]] & (self.label_of_tag[tags[1:]] == self.label_of_tag[tags[:-1]])
         linked[first[lengths > 0]] = False
         begin = np.flatnonzero(~linked)  # of a run of tags that belong together
         last = np.append(begin, len(tags))[1:] - 1
         whole = self._alone[tags[begin]] | (self._opens[tags[begin]] & self._closes[tags[last]])
         begin, last = begin[whole], last[whole]
         text = np.searchsorted(np.cumsum(lengths), begin, side="right")
-        return FlatSpans(text, begin - first[text], last + 1 - first[text], self._label[tags[begin]])
+        return FlatSpans(text, begin - first[text], last + 1 - first[text], self.label_of_tag[tags[begin]])
 
     def tags(self, spans: Iterable[Sequence[Span]], lengths: Ints) -> Ints:
         """[N]: the tags of texts of these lengths with these spans, which must lie in them and not overlap.
@@ -211,7 +233,7 @@ class TagIds:
         begins = (np.cumsum(lengths) - lengths)[text] + start  # where each span begins in the whole
         long = end - start
         nth = np.arange(long.sum()) - np.repeat(np.cumsum(long) - long, long)  # of each character in its span
-        only, first, inside, last = self._shapes[label].T
+        only, first, inside, last = self.shapes[label].T
         tags = np.full(int(lengths.sum()), self._outside, dtype=np.int64)
         tags[np.repeat(begins, long) + nth] = np.repeat(inside, long)
         tags[begins + long - 1] = last

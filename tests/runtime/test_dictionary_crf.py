@@ -1,4 +1,4 @@
-"""A CRF with a dictionary's labels: what it decodes and every probability are those of all taggings, written down."""
+"""A CRF with a dictionary's labels: what it decodes and every probability equal those of all taggings, enumerated."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hanlattice.errors import InputError
+from hanlattice.runtime import dictionary_crf
 from hanlattice.runtime.crf import CRF
-from hanlattice.runtime.labelled import with_rulings
+from hanlattice.runtime.dictionary_crf import arc_counts, with_dictionary
 from hanlattice.runtime.span_search import best_spans, candidates, decoded_span_scores, span_scores
 from hanlattice.text.rules import ANY, CUT_BEFORE, Rulings
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, TagIds, labels_of, may_follow, tag_set, tags_to_spans
 from tests.nn.test_nn_crf import WORD_TAGS, draw, trained
 
-NEW = "NEW"
+NEW = ("NEW", "OTHER")
 Ruling = tuple[int, int, int, float]
 
 
@@ -36,7 +38,7 @@ def weighed(crf: CRF, emissions: np.ndarray, rulings: list[Ruling], labels: list
     Of what it forbids there is as little as can be: where every tagging has some, only those with the fewest count.
     """
     learnt = labels_of(crf.tags)
-    tags = (*crf.tags, *(tag_set([NEW], crf.scheme)[1:] if NEW in labels else ()))
+    tags = (*crf.tags, *tag_set([label for label in labels if label not in learnt], crf.scheme)[1:])
     start, between, end = crf.exact
     weights, broken = {}, {}
     for tagging in every_tagging(tags, len(emissions), crf.scheme):
@@ -57,7 +59,7 @@ def weighed(crf: CRF, emissions: np.ndarray, rulings: list[Ruling], labels: list
                     broken[tagging] = broken.get(tagging, 0) + 1
                 elif there:
                     total += trust if math.isnan(bonus) else bonus
-        if all(label != NEW or (low, high, label) in said for low, high, label in spans) and total > -math.inf:
+        if all(label not in NEW or (low, high, label) in said for low, high, label in spans) and total > -math.inf:
             weights[tagging] = total
     fewest = min(broken.get(tagging, 0) for tagging in weights)
     weights = {tagging: weight for tagging, weight in weights.items() if broken.get(tagging, 0) == fewest}
@@ -67,13 +69,13 @@ def weighed(crf: CRF, emissions: np.ndarray, rulings: list[Ruling], labels: list
 
 
 @st.composite
-def said(draw: st.DrawFn, length: int, labels: int, has_new: bool) -> list[Ruling]:
-    """Rulings on different spans of a sentence, at most one of which commands."""
+def said(draw: st.DrawFn, length: int, labels: int, new: int) -> list[Ruling]:
+    """Rulings on different spans of a sentence, at most one of which commands; `new` labels follow the learnt ones."""
     spans = [(a, b) for a in range(length) for b in range(a + 1, length + 1)]
     chosen = draw(st.lists(st.sampled_from(spans), min_size=1, max_size=4, unique=True))
     found: list[Ruling] = []
     for low, high in chosen:
-        label = draw(st.integers(0, labels if has_new else labels - 1))
+        label = draw(st.integers(0, labels + new - 1))
         bonus = draw(st.sampled_from([2.0, 7.0, -3.0, math.nan]))
         if label < labels and draw(st.integers(0, 2)) == 0:
             label, bonus = draw(st.sampled_from([label, ANY])), -math.inf
@@ -99,12 +101,13 @@ def test_everything_is_as_all_taggings_say(data: st.DataObject, scheme: str, see
     module = trained(scheme, seed=seed, tags=data.draw(st.sampled_from([None, WORD_TAGS[scheme]])))
     emissions, lengths = draw(module, 2, 4, seed, scale)
     crf, learnt, sizes = module.values(), labels_of(module.tags), lengths.numpy().astype(np.int64)
-    labels, trust = [*learnt, NEW] if "O" in module.tags else learnt, 1.5
-    rows = [data.draw(said(length, len(learnt), "O" in module.tags)) for length in sizes.tolist()]
+    labels = [*learnt, *NEW] if "O" in module.tags else learnt
+    trust = 1.5
+    rows = [data.draw(said(length, len(learnt), len(labels) - len(learnt))) for length in sizes.tolist()]
     given_ = emissions if data.draw(st.booleans()) else emissions.numpy()
-    ruled, states = with_rulings(
-        module if not isinstance(given_, np.ndarray) else crf, given_, as_arrays(rows), labels, trust
-    )
+    base = module if not isinstance(given_, np.ndarray) else crf
+    rulings, learnt_tags = as_arrays(rows), TagIds(module.tags, scheme)
+    ruled, states = with_dictionary(base, given_, sizes, rulings, learnt_tags, labels, trust)
     every = [weighed(crf, emissions.numpy()[b, :n], rows[b], labels, trust) for b, n in enumerate(sizes)]
 
     best = ruled.decode(states, sizes)
@@ -113,14 +116,14 @@ def test_everything_is_as_all_taggings_say(data: st.DataObject, scheme: str, see
     found = candidates(ruled, states, sizes, 1000)
     for b, weights in enumerate(every):
         ranked = sorted(weights.values(), reverse=True)
-        tagging = tuple(ruled.all_tags[tag] for tag in best[b, : sizes[b]])
+        tagging = tuple(ruled.tag_ids.names[tag] for tag in best[b, : sizes[b]])
         assert weights[tagging] == pytest.approx(ranked[0], abs=1e-6)
         for tags, log, wanted in zip(readings[b], logs[b], ranked, strict=False):
             assert log == pytest.approx(wanted, abs=1e-6)
-            assert weights[tuple(ruled.all_tags[tag] for tag in tags[: sizes[b]])] == pytest.approx(wanted, abs=1e-6)
+            assert weights[tuple(ruled.tag_ids.names[tag] for tag in tags[: sizes[b]])] == pytest.approx(wanted, abs=1e-6)
         assert np.isfinite(logs[b]).sum() == min(5, len(ranked))
         for t in range(sizes[b]):
-            for k, tag in enumerate(ruled.all_tags):
+            for k, tag in enumerate(ruled.tag_ids.names):
                 wanted = sum(math.exp(weight) for each, weight in weights.items() if each[t] == tag)
                 assert chances[b, t, k] == pytest.approx(wanted, abs=1e-9)
         spans: dict[Span, float] = {}
@@ -129,7 +132,8 @@ def test_everything_is_as_all_taggings_say(data: st.DataObject, scheme: str, see
                 spans[span] = spans.get(span, 0.0) + math.exp(weight)
         here = found.at(found.sentence == b)
         columns = (here.start.tolist(), here.end.tolist(), here.label.tolist())
-        scored = {Span(low, high, labels[label]): p for low, high, label, p in zip(*columns, here.score, strict=True)}
+        names = ruled.tag_ids.labels
+        scored = {Span(low, high, names[label]): p for low, high, label, p in zip(*columns, here.score, strict=True)}
         assert {span: p for span, p in spans.items() if p > 1e-200} == pytest.approx(scored, rel=1e-6, abs=1e-12)
         assert list(here.score) == sorted(here.score, reverse=True)
         few = candidates(ruled, states, sizes, 2, 0.01)
@@ -137,12 +141,13 @@ def test_everything_is_as_all_taggings_say(data: st.DataObject, scheme: str, see
             [p for p in here.score if p >= 0.01][:2], abs=1e-9
         )
 
-    ids = TagIds(ruled.all_tags, scheme, labels)
-    flat = ids.spans(np.concatenate([best[b, :n] for b, n in enumerate(sizes)]), sizes)
+    flat = ruled.tag_ids.spans(np.concatenate([best[b, :n] for b, n in enumerate(sizes)]), sizes)
     scores = decoded_span_scores(ruled, states, sizes, best, *flat[:3])
     for b, low, high, label, p in zip(*(column.tolist() for column in flat), scores, strict=True):
         wanted = sum(
-            math.exp(w) for each, w in every[b].items() if Span(low, high, labels[label]) in tags_to_spans(each, scheme)
+            math.exp(w)
+            for each, w in every[b].items()
+            if Span(low, high, ruled.tag_ids.labels[label]) in tags_to_spans(each, scheme)
         )
         assert p == pytest.approx(wanted, abs=1e-9)
     asked = [[Span(a, e, label) for a in range(n) for e in range(a + 1, n + 1) for label in learnt] for n in sizes]
@@ -152,3 +157,50 @@ def test_everything_is_as_all_taggings_say(data: st.DataObject, scheme: str, see
                 sum(math.exp(w) for each, w in every[b].items() if span in tags_to_spans(each, scheme)), abs=1e-9
             )
     assert (best_spans(ruled, states, sizes, 0.3).score > 0.3).all()
+
+
+def entries(count: int, length: int, labels: int) -> Rulings:
+    """So many entries of some characters in one sentence, spread over labels that are new to the model."""
+    start = np.arange(count) % 40
+    label = 2 + np.arange(count) % labels
+    return Rulings(np.zeros_like(start), start, start + length, label, np.full(count, 1.0))
+
+
+def test_the_cost_follows_the_entries_and_not_the_labels() -> None:
+    """As many arcs for one label as for a thousand, and no more states of the chain than the model has tags."""
+    module = trained("BMES", seed=1)
+    tag_ids, crf = TagIds(module.tags, "BMES"), module.values()
+    emissions = np.random.default_rng(1).normal(size=(1, 50, len(module.tags)))
+    names = [*tag_ids.labels, *(f"L{number}" for number in range(1000))]
+    for labels in (1, 1000):
+        given_ = crf, emissions, np.array([50]), entries(1000, 4, labels), tag_ids, names, 1.0
+        ruled, states = with_dictionary(*given_)
+        assert len(ruled.arcs.start) == 1000
+        assert states.shape[2] == len(ruled.scores.start) == len(module.tags)
+        assert len(ruled.tag_ids.labels) == len(tag_ids.labels) + labels
+        assert not ruled.decode(states, np.array([50]))[0].min() < 0
+
+
+def test_entries_inside_entries_cost_their_longest() -> None:
+    """Of words of 1 to n characters from one place on there are n spans, not a triangle of states."""
+    module = trained("BMES", seed=1)
+    tag_ids = TagIds(module.tags, "BMES")
+    lengths = np.array([64])
+    end = np.arange(1, 65)
+    zeros = np.zeros_like(end)
+    rulings = Rulings(zeros, zeros, end, zeros, np.full(64, 1.0))
+    emissions = np.zeros((1, 64, len(module.tags)))
+    ruled, _ = with_dictionary(module.values(), emissions, lengths, rulings, tag_ids, tag_ids.labels, 1.0)
+    assert len(ruled.arcs.start) == 64
+    assert arc_counts(rulings, 1, len(tag_ids.labels)) >= 64
+
+
+def test_more_than_can_be_weighed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionary_crf, "ARCS_MOST", 99)
+    module = trained("BMES", seed=1)
+    tag_ids = TagIds(module.tags, "BMES")
+    emissions = np.zeros((1, 50, len(module.tags)))
+    names = [*tag_ids.labels, "NEW"]
+    given_ = module.values(), emissions, np.array([50]), entries(100, 2, 1), tag_ids, names, 1.0
+    with pytest.raises(InputError, match="100 spans in a text of 50 characters, and 99 is the limit"):
+        with_dictionary(*given_)

@@ -74,17 +74,17 @@ def test_threads_that_add_and_tag_give_each_word_one_vector(tagger):
 @pytest.mark.parametrize("ask", ["__call__", "candidates", "readings", "explain"])
 def test_a_word_that_joins_while_a_text_is_read_has_its_vector(tagger, monkeypatch, ask):
     """Between the look at the lexicon and the look at the text: as another thread might do it."""
-    table, read = tagger.model.tagger.lexicon, Indexer.read
+    table, read = tagger.model.tagger.lexicon, Indexer._part
     seen: list[tuple[int, int]] = []
 
-    def reading(self: Indexer, texts: list[str]) -> Examples:
+    def reading(self: Indexer, texts: list[str], words: None) -> Examples:
         self.lexicon.add("青石镇工")
-        examples = read(self, texts)
+        examples = read(self, texts, words)
         seen.append((self.lexicon.id("青石镇工"), int(examples.batch([0]).words.max())))
         return examples
 
     emissions = tagger.model.tagger.emissions
-    monkeypatch.setattr(Indexer, "read", reading)
+    monkeypatch.setattr(Indexer, "_part", reading)
     monkeypatch.setattr(
         tagger.model.tagger, "emissions", lambda batch: (seen.append((len(table), -1)), emissions(batch))[1]
     )

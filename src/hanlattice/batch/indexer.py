@@ -22,9 +22,9 @@ from hanlattice.text.boundaries import (
     without_space,
 )
 from hanlattice.text.forks import cached_property
-from hanlattice.text.lattice import Ints, Lattice, cells
+from hanlattice.text.lattice import Ints, Lattice, cells, runs
 from hanlattice.text.lexicon import Lexicon, merged_matches
-from hanlattice.text.matcher import Matches
+from hanlattice.text.matcher import Matches, TooManyMatches
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.pieces import Pieces
 from hanlattice.text.rules import CUT_BEFORE, Rulings
@@ -58,10 +58,13 @@ def chosen(lattice: Lattice, own: Ints | None) -> Places | None:
 
 def which_are_apart(places: Places) -> list[int]:
     sentence, start, end = places
-    taken = np.zeros((int(sentence.max(initial=-1)) + 1, int(end.max(initial=0))), dtype=bool)
+    widths = np.zeros(int(sentence.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(widths, sentence, end)
+    first = (np.cumsum(widths) - widths)[sentence]  # of each span's sentence, among all characters
+    taken = np.zeros(int(widths.sum()), dtype=bool)
     kept = []
     for at in np.lexsort((start, start - end, sentence)).tolist():
-        room = taken[sentence[at], start[at] : end[at]]
+        room = taken[first[at] + start[at] : first[at] + end[at]]
         if not room.any():
             room[:] = True
             kept.append(at)
@@ -78,6 +81,9 @@ def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
 
 
 PART = 1 << 19  # characters that are matched at a time: bounds the memory of matching
+# Words of the lattice, and rulings of the dictionary, that are found at a time. Texts have one to three words a
+# character; with words inside words they have hundreds, and then fewer texts are matched at once.
+MATCHES = 1 << 21
 BICHARS, POSITIONS, POS, JOINTS, PIECES = "bichars", "positions", "pos", "joints", "pieces"  # extra ids of a character
 
 GoldWords = tuple[Span, ...] | None
@@ -165,7 +171,34 @@ class Indexer:
 
         Each text is segmented by itself. White space is not read, but by a model of words.
         """
-        return _joined([self._part(texts[low:high], words and words[low:high]) for low, high in _parts(texts, PART)])
+        return _joined([examples for _, _, examples in self.parts(texts, words)])
+
+    def parts(
+        self, texts: Sequence[str], words: Sequence[GoldWords] | None = None, characters: int = PART
+    ) -> Iterator[tuple[int, int, Examples]]:
+        """`read` in parts that are bounded whatever the texts and the dictionary are.
+
+        Args:
+            texts: Texts of bounded length.
+            words: The gold words, for a model that needs them.
+            characters: About how many characters a part has at most; of a dictionary with words inside words
+                it has fewer. A single text with too many words is an InputError.
+
+        Yields:
+            The place of a part's first text, the place after its last, and the part.
+        """
+        left = [*runs(texts, characters)][::-1]
+        while left:
+            low, high = left.pop()
+            try:
+                examples = self._part(texts[low:high], words and words[low:high])
+            except TooManyMatches:
+                if high - low < 2:
+                    raise _too_many_matches(texts[low]) from None
+                middle = (low + high) // 2
+                left += [(middle, high), (low, middle)]
+                continue
+            yield low, high, examples
 
     def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
         given, solid = texts, self._solid(texts)
@@ -228,11 +261,11 @@ class Indexer:
 
     def _matches(self, lexicon: Lexicon, folded: str, lengths: Ints) -> Matches:
         """Those of the lexicon and of the subwords."""
-        words = lexicon.match_joined(folded, lengths)
+        words = lexicon.match_joined(folded, lengths, MATCHES)
         if self.subwords is None:
             return words
         words = words._replace(word=words.word + len(self.subwords))
-        return merged_matches(self.subwords.match_joined(folded, lengths), words)
+        return merged_matches(self.subwords.match_joined(folded, lengths, MATCHES), words)
 
     def _rulings(
         self, lexicon: Lexicon, given: Sequence[str], folded: str, lengths: Ints, solid: Unspaced
@@ -240,7 +273,7 @@ class Indexer:
         """What the user's dictionary says of spans in texts; None if nothing. No Latin word or number is cut by it."""
         if not lexicon.rules:
             return None
-        rules, found = lexicon.match_rules(folded, lengths)
+        rules, found = lexicon.match_rules(folded, lengths, MATCHES)
         if solid.gaps is not None:
             found = within_cuts(found, lengths, solid.gaps)
         found = found.where(cuts_nothing(given, found, lengths, solid.offsets))
@@ -250,7 +283,7 @@ class Indexer:
         found = found.where(~np.isin(order, np.delete(commands, kept)))
         new = rules.labels if "O" in self.tags else []
         numbers = {label: at for at, label in enumerate(_with_new(self.tag_ids.labels, new))}
-        rulings = rules.rulings(found, numbers, len(self.tag_ids.labels))
+        rulings = rules.rulings(found, numbers, len(self.tag_ids.labels), MATCHES)
         cuts = rulings.label == CUT_BEFORE
         if cuts.any():
             edges = Matches(np.bincount(rulings.sentence, minlength=len(lengths)), *rulings[1:4])
@@ -340,11 +373,11 @@ def count_crossing(spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, e
     return sum(map(len, spans)) - sum(map(len, spans_of_words(spans, counts, start, end)))
 
 
-def _parts(texts: Sequence[str], characters: int) -> Iterator[tuple[int, int]]:
-    """(first, the one after the last) of runs of texts of about so many characters; at least one run."""
-    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
-    return pairwise([0, *cuts.tolist(), len(texts)])
+def _too_many_matches(text: str) -> InputError:
+    return InputError(
+        f"{text[:20]!r} and what follows, {len(text):,} characters that are read at once, have more than {MATCHES:,} "
+        "words of the dictionary in them: read shorter texts, or remove words that stand inside other words"
+    )
 
 
 def _joined(parts: Sequence[Examples]) -> Examples:

@@ -28,7 +28,17 @@ from hanlattice.text.dictionary import SPLIT, Entry, is_plain, read_dictionary, 
 from hanlattice.text.display import counted
 from hanlattice.text.forks import new_lock
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Matches, Occurrences, Part, Parts, TableMatcher, by_text, extend, find
+from hanlattice.text.matcher import (
+    Matches,
+    Occurrences,
+    Part,
+    Parts,
+    TableMatcher,
+    by_length,
+    by_text,
+    extend,
+    find,
+)
 from hanlattice.text.normal import LONE_SURROGATE, code_points, fold, fold_codes
 from hanlattice.text.rules import Rules
 
@@ -288,21 +298,31 @@ class Lexicon:
         """`match_ids` of many texts at once, as flat arrays."""
         return self.match_joined("\n".join(folded), np.fromiter(map(len, folded), dtype=np.int64, count=len(folded)))
 
-    def match_joined(self, folded: str, lengths: Ints) -> Matches:
-        """`match_many` on texts of these lengths that are joined by line ends, which no word contains."""
-        return by_text(self._find(folded), lengths)
+    def match_joined(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> Matches:
+        """`match_many` on texts of these lengths that are joined by line ends, which no word contains.
 
-    def match_rules(self, folded: str, lengths: Ints) -> tuple[Rules, Matches]:
+        TooManyMatches if they have more than `most` words.
+        """
+        return by_text(self._find(folded, most), lengths)
+
+    def match_rules(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> tuple[Rules, Matches]:
         """The rules, and where their words stand in texts that are joined by line ends."""
         with self._lock:
-            return self.rules, self.rules.match_joined(folded, lengths)
+            return self.rules, self.rules.match_joined(folded, lengths, most)
 
-    def _find(self, folded: str) -> Occurrences:
-        found = find(self._ready(), folded)
-        if len(self._removed):
-            stays = ~self._removed.of(found.word)
-            found = Occurrences(*(array[stays] for array in found))
-        return found
+    def by_length(self, folded: str) -> Iterator[Occurrences]:
+        """Where words stand in folded text, words of one length after the other: memory is linear in the text."""
+        yield from map(self._living, by_length(self._ready(), folded))
+
+    def _find(self, folded: str, most: int = sys.maxsize) -> Occurrences:
+        return self._living(find(self._ready(), folded, most))
+
+    def _living(self, found: Occurrences) -> Occurrences:
+        """Without the words that were removed."""
+        if not len(self._removed):
+            return found
+        stays = ~self._removed.of(found.word)
+        return Occurrences(*(array[stays] for array in found))
 
     def _ready(self) -> Parts:
         """Matchers of the words that are there now, made when they are first needed."""

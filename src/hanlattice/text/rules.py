@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -11,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.text.dictionary import LONGEST_LABELLED, SPLIT, Entry
-from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Matches, Parts, by_text, extend, find
+from hanlattice.text.lattice import Ints, cells
+from hanlattice.text.matcher import Matches, Parts, TooManyMatches, by_text, extend, find
 
 ANY, CUT_BEFORE = -1, -2  # instead of a label: every one; no span goes on at this character
 Trusts = dict[str, float]  # by label; NaN is the predictor's; "" is every label
@@ -104,40 +105,51 @@ class Rules:
         self._said[self._ids[key]] = {}
         return True
 
-    def match_joined(self, folded: str, lengths: Ints) -> Matches:
+    def match_joined(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> Matches:
         """Where words of which something is said stand in texts of these lengths, joined by line ends."""
         self._parts = extend(self._parts, len(self._ids), lambda count: list(self._ids)[-count:])
-        found = by_text(find(self._parts, folded), lengths)
-        return found.where(np.array([bool(self._said[at]) for at in found.word.tolist()], dtype=bool))
+        found = by_text(find(self._parts, folded, most), lengths)
+        return found.where(self._of_each(found.word, bool))
 
     def is_command(self, words: Ints) -> npt.NDArray[np.bool_]:
         """Whether each word is cut, or forced: of two that overlap only one can be."""
-        return np.array([_commands(self._said[at]) for at in words.tolist()], dtype=bool)
+        return self._of_each(words, _commands)
 
-    def rulings(self, matches: Matches, numbers: Mapping[str, int], learnt: int) -> Rulings:
-        """What is said of these places. A label that has no number says nothing; those from `learnt` on are new."""
+    def _of_each(self, words: Ints, is_so: Callable[[Trusts | Cuts], bool]) -> npt.NDArray[np.bool_]:
+        """Whether something is true of what is said of each of these words."""
+        different, which = np.unique(words, return_inverse=True)
+        return np.array([is_so(self._said[at]) for at in different.tolist()], dtype=bool)[which]
+
+    def rulings(self, matches: Matches, numbers: Mapping[str, int], learnt: int, most: int = sys.maxsize) -> Rulings:
+        """What is said of these places; TooManyMatches where that is more than `most` rulings.
+
+        A label that has no number says nothing; those from `learnt` on are new.
+        """
         text = np.repeat(np.arange(len(matches.counts)), matches.counts)
-        rows: list[tuple[int, int, int, int]] = []
-        bonuses: list[float] = []
-        places = (column.tolist() for column in (text, matches.start, matches.end, matches.word))
-        for at, start, end, word in zip(*places, strict=True):
-            for each, bonus in _rows(at, start, end, self._said[word], numbers, learnt):
-                rows.append(each)
-                bonuses.append(bonus)
-        sentence, begin, stop, label = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-        return Rulings(sentence, begin, stop, label, np.array(bonuses, dtype=np.float64))
+        different, which = np.unique(matches.word, return_inverse=True)
+        rows = [_rows(self._said[at], numbers, learnt) for at in different.tolist()]
+        sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        if sizes[which].sum() > most:
+            raise TooManyMatches
+        place, nth = cells(sizes[which])  # [R]: the match, and which of the rulings on its word
+        flat = np.array([row for each in rows for row in each], dtype=np.float64).reshape(-1, 4)
+        low, high, label, bonus = flat[(np.cumsum(sizes) - sizes)[which][place] + nth].T
+        start, end = matches.start[place], matches.end[place]
+        begin = start + low.astype(np.int64)
+        stop = np.where(high > 0, start + high.astype(np.int64), end)
+        return Rulings(text[place], begin, stop, label.astype(np.int64), np.ascontiguousarray(bonus))
 
 
-def _rows(
-    text: int, start: int, end: int, said: Trusts | Cuts, numbers: Mapping[str, int], learnt: int
-) -> Iterator[tuple[tuple[int, int, int, int], float]]:
+def _rows(said: Trusts | Cuts, numbers: Mapping[str, int], learnt: int) -> list[tuple[int, int, int, float]]:
+    """(start, end, label, bonus) of each ruling on a word, counted from its start; an end of 0 is the word's."""
     if isinstance(said, tuple):
-        yield from (((text, start + cut, start + cut + 1, CUT_BEFORE), 0.0) for cut in said)
-        return
-    for label, trust in said.items():
-        number = numbers.get(label) if label else ANY
-        if number is not None and not (number >= learnt and trust == -math.inf):
-            yield (text, start, end, number), trust
+        return [(cut, cut + 1, CUT_BEFORE, 0.0) for cut in said]
+    numbered = ((numbers.get(label) if label else ANY, trust) for label, trust in said.items())
+    return [
+        (0, 0, number, trust)
+        for number, trust in numbered
+        if number is not None and not (number >= learnt and trust == -math.inf)
+    ]
 
 
 def _commands(said: Trusts | Cuts) -> bool:

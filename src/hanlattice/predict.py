@@ -238,9 +238,9 @@ class Predictor:
         parts = [texts[at][start:end] for at, start, end in cuts]
         for low, high, examples in self.model.indexer.parts(parts, characters=CHUNK):
             found, others = self._find(examples, cuts[low:high], request)
-            self._extend(spans, found, texts, request.scores)
+            _extend(spans, make_spans(found, texts, examples.labels, request.scores))
             if others is not None:
-                self._extend(candidates, others, texts)
+                _extend(candidates, make_spans(others, texts, examples.labels))
         n = request.candidates
         best = [tuple(sorted(row, key=by_score)[:n]) if n else None for row in candidates]
         return [self._document(text, tuple(row), each) for text, row, each in zip(texts, spans, best, strict=True)]
@@ -259,9 +259,10 @@ class Predictor:
             found = find_spans(tagger, indexer, examples, request.scores, self.trust, self.bar)
         return (found.at_least(least) if least else found).moved(text, by), others
 
-    def _extend(self, rows: list[list[Span]], found: Decoded, texts: Sequence[str], scores: bool = True) -> None:
-        for row, new in zip(rows, make_spans(found, texts, self.model.indexer.labels, scores), strict=True):
-            row += new
+
+def _extend(rows: list[list[Span]], others: list[list[Span]]) -> None:
+    for row, new in zip(rows, others, strict=True):
+        row += new
 
 
 _loading = threading.Lock()

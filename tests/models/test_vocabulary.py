@@ -207,16 +207,6 @@ def test_a_borrowed_word_of_the_model_counts_only_while_it_is_borrowed(segmenter
     assert not segmenter.lexicon.is_chosen(at).any()
 
 
-def test_other_threads_wait_until_words_are_given_back(tagger):
-    lexicon = tagger.lexicon
-    with ThreadPoolExecutor(1) as pool:
-        with lexicon.borrowed(["他在云栖"]):
-            found = pool.submit(lexicon.match, "他在云栖小镇")
-            time.sleep(0.05)
-            assert not found.done()
-        assert found.result(timeout=10) == []
-
-
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_many_words_are_quick(tagger, one_by_one):
     """Also in a loop: they are composed together."""

@@ -20,7 +20,7 @@ _LINE_END = 10
 _FACTOR, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: 2^64 over the golden ratio
 
 
-class TooManyMatches(Exception):
+class TooManyMatchesError(Exception):
     """Some texts have more words in them than the caller has memory for: it asks again for fewer texts."""
 
 
@@ -94,10 +94,10 @@ class TableMatcher:
         return bool((self._end[last] == count).all())
 
     def find(self, text: str, most: int = sys.maxsize) -> Occurrences:
-        """Where patterns occur in a text; TooManyMatches if there are more than `most` places."""
+        """Where patterns occur in a text; TooManyMatchesError if there are more than `most` places."""
         found = self._walk(text) if len(text) <= SHORT else self._sweep(text, most)
         if len(found.word) > most:
-            raise TooManyMatches
+            raise TooManyMatchesError
         return found
 
     def _sweep(self, text: str, most: int = sys.maxsize) -> Occurrences:
@@ -107,7 +107,7 @@ class TableMatcher:
         for each in self.by_length(text):
             count += len(each.word)
             if count > most:
-                raise TooManyMatches
+                raise TooManyMatchesError
             found.append(each)
         start, end, word = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = np.argsort(start, kind="stable")  # the shorter of those that start together came first
@@ -260,7 +260,7 @@ def extend(parts: Parts, count: int, last: Callable[[int], Sequence[str]]) -> Pa
 def find(parts: Parts, text: str, most: int = sys.maxsize) -> Occurrences:
     """What all of them find in a text. A place has one pattern, so no two are equal.
 
-    TooManyMatches if one of them finds more than `most` places.
+    TooManyMatchesError if one of them finds more than `most` places.
     """
     found = [part.matcher.find(text, most) for part in parts]
     found = [each._replace(word=each.word + part.first) for part, each in zip(parts, found, strict=True)]

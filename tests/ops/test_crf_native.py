@@ -183,9 +183,9 @@ def test_no_tags_and_too_many_taggings_are_refused() -> None:
     none = torch.zeros(1, 3, 0), torch.tensor([3]), CRFScores(torch.zeros(0), torch.zeros(0, 0), torch.zeros(0))
     in_numpy = none[0].numpy(), none[1].numpy(), CRFScores(*(part.numpy() for part in none[2]))
     for name, more in (("viterbi", ()), ("nbest", (2,)), ("marginals", ()), ("log_partition", ())):
-        for op, given in ((arrays, in_numpy), (plain, in_numpy), (native, none), (crf, none), (crf, in_numpy)):
+        for op, values in ((arrays, in_numpy), (plain, in_numpy), (native, none), (crf, none), (crf, in_numpy)):
             with pytest.raises(ValueError, match="one tag or more"):
-                getattr(op, name)(*given, *more)
+                getattr(op, name)(*values, *more)
     emissions, lengths, scores = make(1, 1, 1, 3)
     given = emissions.numpy(), lengths.numpy(), CRFScores(*(part.numpy() for part in scores))
     with pytest.raises(ValueError, match="n may be 715,827,882 at most"):

@@ -12,7 +12,12 @@ import pytest
 from hanlattice.ops import library
 from tests.test_build import ROOT, load
 
-TESTS = ("tests/ops/test_native.py", "tests/ops/test_small.py", "tests/ops/test_crf_native.py")
+TESTS = (
+    "tests/ops/test_native.py",
+    "tests/ops/test_small.py",
+    "tests/ops/test_crf_native.py",
+    "tests/ops/test_crf_arcs.py",
+)
 NOT_OURS = "race:libc10.so\n"  # torch's allocator, which the sanitizer knows nothing of
 QUICK = "not any_width and not equals_the_reference and not threads"  # what takes long and is long for other reasons
 

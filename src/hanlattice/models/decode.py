@@ -21,7 +21,7 @@ from hanlattice.runtime.tagger import ArrayTagger
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.rules import Rulings
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import FlatSpans, TagIds
+from hanlattice.text.tags import FlatSpans
 
 if TYPE_CHECKING:
     from hanlattice.models.tagger import Tagger

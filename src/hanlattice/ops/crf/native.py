@@ -88,8 +88,8 @@ class _SortedArcs(NamedTuple):
 def _sorted_arcs(given: CRFInputs, arcs: Arcs | None) -> _SortedArcs:
     if arcs is None:
         return _SortedArcs(np.empty(0, dtype=np.int64), {})
-    *places, score = (np.asarray(part) for part in arcs)
-    dense = Arcs(*(part.astype(np.int64) for part in places), score.astype(given.scores.start.dtype))
+    types = [np.dtype(np.int64)] * 5 + [given.scores.start.dtype]
+    dense = Arcs(*(np.asarray(part).astype(dtype) for part, dtype in zip(arcs, types, strict=True)))
     check_arcs(given.emissions, given.lengths, dense)
     order = np.lexsort((dense.start, dense.sentence))  # of equals the first stays first
     in_order = Arcs(*map(np.ascontiguousarray, dense.at(order)))
@@ -163,9 +163,7 @@ def marginals(emissions: Array, lengths: Array, scores: CRFScores) -> Array:
     return gradient(given, None, alphas, np.ones_like(value(given, None, alphas)), by_scores=False)[0]
 
 
-def viterbi(
-    emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def viterbi(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
 
     The characters of an arc a have −1 − a instead of a tag.
@@ -178,9 +176,7 @@ def viterbi(
     return _with_given_arcs(tags, sorted_arcs), score
 
 
-def nbest(
-    emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order."""
     given = inputs("nbest", emissions, lengths, scores)
     sorted_arcs = _sorted_arcs(given, arcs)

@@ -71,7 +71,7 @@ def _checked(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | N
     check(emissions, lengths, scores)
     if arcs is None:
         nothing = np.empty(0, dtype=np.int64)
-        return Arcs(*[nothing] * 5, np.empty(0, dtype=emissions.dtype))
+        return Arcs(nothing, nothing, nothing, nothing, nothing, np.empty(0, dtype=emissions.dtype))
     check_arcs(emissions, lengths, arcs)
     return arcs._replace(score=np.asarray(arcs.score, dtype=scores.start.dtype))
 
@@ -105,9 +105,7 @@ def _tag_marginals(sums: _Sums, exists: npt.NDArray[np.bool_]) -> Array:
     return found
 
 
-def viterbi(
-    emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def viterbi(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
 
     The characters of an arc a have −1 − a instead of a tag.
@@ -123,9 +121,7 @@ class _Ways(NamedTuple):
     begins: Ints  # the rank among a tag's own ways, or n · (1 + arc) + rank among those after the arc
 
 
-def nbest(
-    emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order.
 
     The maxima run from right to left: the tags are then read from left to right, where the first of equals is taken.

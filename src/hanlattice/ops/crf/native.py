@@ -21,6 +21,7 @@ from hanlattice.ops.crf.values import (
     TaggedSpans,
     check,
     check_arcs,
+    check_n,
     check_tags,
 )
 from hanlattice.ops.threads import run_calls
@@ -29,7 +30,6 @@ Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 RUNS = 8  # of sentences that a large batch is cut into
-_MOST_WAYS = 2**31 - 1  # C counts the ways on from all tags of a character in 32 bits
 SMALL = 1024  # characters, up to which a batch stays whole: a thread costs more than it saves
 
 
@@ -181,8 +181,7 @@ def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arc
     given = inputs("nbest", emissions, lengths, scores)
     sorted_arcs = _sorted_arcs(given, arcs)
     B, T, K = emissions.shape
-    if n * K > _MOST_WAYS:
-        raise ValueError(f"{n} taggings with {K} tags are too many: n may be {_MOST_WAYS // K:,} at most")
+    check_n(n, K)
     tags = np.empty((B, n, T), dtype=np.int64)
     score = np.empty((B, n), dtype=emissions.dtype)
     _call("crf_nbest", given, n=n, tags=tags, value=score, **sorted_arcs.fields)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.ops.crf.values import FORBIDDEN, ArcMarginals, Arcs, CRFScores, TaggedSpans, check, check_arcs
+from hanlattice.ops.crf.values import FORBIDDEN, ArcMarginals, Arcs, CRFScores, TaggedSpans, check, check_arcs, check_n
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -39,6 +39,8 @@ def _sums(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None
     arcs = _checked(emissions, lengths, scores, arcs)
     steps, exists = _clean(emissions, lengths)
     T = steps.shape[1]
+    if not T:
+        return _Sums(steps, steps, steps, np.empty(0, dtype=steps.dtype), arcs.score)
     sentence, start, end, first, last, score = arcs
     opened = _by_character(start, T)
     closed = _by_character(end - 1, T)
@@ -129,6 +131,7 @@ def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arc
     arcs = _checked(emissions, lengths, scores, arcs)
     steps, exists = _clean(emissions, lengths)
     B, T, K = steps.shape
+    check_n(n, K)
     if not T:
         return np.empty((B, n, 0), dtype=np.int64), np.empty((B, n), dtype=steps.dtype)
     opened = _by_character(arcs.start, T)

@@ -62,7 +62,6 @@ def test_nothing_outside_its_memory_is_touched_and_nothing_undefined_is_done(tmp
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_every_instruction_set(tmp_path: Path) -> None:
     done = check(tmp_path, library.possible_levels())
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
@@ -95,7 +94,6 @@ def test_threads_never_touch_the_same_memory(tmp_path: Path, lattice_folder: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_threads_at_every_instruction_set(tmp_path: Path, lattice_folder: Path) -> None:
     done = race(tmp_path, library.possible_levels(), lattice_folder, "5")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]

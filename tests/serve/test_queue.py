@@ -19,6 +19,7 @@ from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.queue import Queue
 from hanlattice.serve.stream import Stream
 from tests.made import sentences
+from tests.patience import PATIENCE
 
 MODELS: Any = {"m": SimpleNamespace(predictor=SimpleNamespace(limit=10))}
 KEY = Key("documents", "m")
@@ -33,7 +34,7 @@ class Gate:
 
     def __call__(self, models: Any, key: Key, texts: Sequence[str], pause: Any) -> list[Document]:
         self.batches.append((key, list(texts)))
-        assert self.may.acquire(timeout=20)
+        assert self.may.acquire(timeout=PATIENCE)
         if any("多" in text for text in texts):
             raise InputError("too many words")
         if any("毒" in text for text in texts):
@@ -54,7 +55,7 @@ def run(
     async def go() -> None:
         queue = Queue(MODELS, Limits(**{"batch_ms": 0, **limits}))
         try:
-            await asyncio.wait_for(test(queue, gate), 20)
+            await asyncio.wait_for(test(queue, gate), PATIENCE)
         finally:
             queue.close()
             gate.may.release(1000)
@@ -87,12 +88,12 @@ def test_an_idle_worker_waits_a_little_for_more(monkeypatch):
         gate.may.release(10)
         jobs = [queue.put(ask("一"))]
         await asyncio.sleep(0.01)
-        jobs.append(queue.put(ask("二")))
+        jobs.append(queue.put(ask("二")))  # which fills the batch
         for job in jobs:
             await job.future
         assert [texts for _, texts in gate.batches] == [["一", "二"]]
 
-    run(test, monkeypatch, batch_ms=300)
+    run(test, monkeypatch, batch_ms=1000 * PATIENCE, batch_chars=2)
 
 
 def test_a_short_request_does_not_wait_for_a_long_one(monkeypatch):

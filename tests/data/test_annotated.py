@@ -67,7 +67,7 @@ def test_doccano(tmp_path: Path, record: dict[str, object]) -> None:
         ([[0, 3, "LOC"], [2, 5, "PER"]], "the spans [0, 3) LOC and [2, 5) PER overlap"),
         ([[0, 99, "LOC"]], "[0, 99) does not lie in the text of 8 characters"),
         ([[0, "LOC"]], "a span must be an object"),
-        ([[0, 3, 5]], '"label" of a span must be a string'),
+        ([[0, 3, 5]], '"label" of a span must be a str, not int'),
         ("positive", 'doccano\'s "label"'),
     ],
 )
@@ -138,6 +138,14 @@ def test_what_is_not_json_names_its_line(tmp_path: Path, content: str, line: int
     refused(write(tmp_path / "export.json", "[]"), "the corpus is empty")
 
 
+@pytest.mark.parametrize("more", ["x", "]", ",", "[]", json.dumps([task([])]), "\0"])
+def test_nothing_may_follow_the_list_of_tasks(tmp_path: Path, more: str) -> None:
+    whole = json.dumps([task([region(0, 3)])], ensure_ascii=False)
+    assert len(read_corpus(write(tmp_path / "export.json", f"{whole}\n \t\r\n")).sentences) == 1
+    path = write(tmp_path / "export.json", f"{whole}\n\n {more}")
+    refused(path, "export.json:3: ", "after the end of the list", line=3)
+
+
 # ---- spaCy
 
 
@@ -171,6 +179,10 @@ def test_docbin_is_what_spacy_reads(tmp_path):
     assert read_corpus(tmp_path / "theirs.spacy").sentences == (GOLD,)
     write(tmp_path / "broken.spacy", "好")
     refused(tmp_path / "broken.spacy", "not a DocBin of spaCy")
+    whole = (tmp_path / "out.spacy").read_bytes()
+    for content in (whole + whole, whole + b"\n", whole[:-1], b""):
+        (tmp_path / "broken.spacy").write_bytes(content)
+        refused(tmp_path / "broken.spacy", "not a DocBin of spaCy")
 
 
 def test_without_spacy_it_says_what_to_install(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from hanlattice.checks import brief
 from hanlattice.text.forks import cached_property
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.spans import WORD, Span
@@ -68,11 +69,20 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
 
 def _check_doubts(doubts: Sequence[Doubt], text: str) -> None:
     for place, group in groupby(doubts, key=lambda doubt: doubt.place):
-        shares = {doubt.tag: doubt.share for doubt in group}
+        shares: dict[str, float] = {}
+        for _, tag, share in group:
+            if tag in shares:
+                raise ValueError(f"the tag {tag!r} comes twice at character {place}")
+            shares[tag] = share
         if not 0 <= place < len(text) or text[place].isspace():
-            raise ValueError(f"there can be no doubt about character {place} of {len(text)}, or it is white space")
-        if min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 0.01:
-            raise ValueError(f"the shares of tags at character {place} must be above 0 and add up to 1: {shares}")
+            raise ValueError(
+                f"there can be no doubt about character {brief(place)} of {len(text)}, or it is white space"
+            )
+        # no comparison with NaN is true, and a sum with a very large int is no float
+        in_bounds = all(0 < share <= 1.01 for share in shares.values())
+        if not (in_bounds and abs(sum(shares.values()) - 1) <= 0.01):
+            message = f"the shares of tags at character {place} must be above 0 and add up to 1"
+            raise ValueError(f"{message}: {brief(shares)}")
 
 
 def check_words(words: Sequence[Span], length: int) -> None:

@@ -63,7 +63,7 @@ def test_json_and_csv(tmp_path: Path) -> None:
     ("name", "text", "line", "says"),
     [
         ("a.txt", "江大\n拼多多\tORG many", 2, "expected a number, inf or -inf after the label, not 'many'"),
-        ("a.txt", "拼多多\tORG 2000", 1, "trust must be from −1000 to 1000, inf or -inf"),
+        ("a.txt", "拼多多\tORG 2000", 1, "trust must be from -1000 to 1000, inf or -inf"),
         ("a.txt", "太贵\t/", 1, "expected a word with / where it is cut"),
         ("a.txt", "太/\t/", 1, "expected a word with / between its parts"),
         ("a.jsonl", '{"word": "江大"}\n{"word": ', 2, "not JSON"),

@@ -8,18 +8,18 @@ number is a frequency.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator
 from io import StringIO
 from itertools import chain
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hanlattice.checks import brief, check_number, read_json
 from hanlattice.errors import InputError
 from hanlattice.files import keep_first, read_text, writing
+from hanlattice.text.tags import check_label
 
 TRUST_MOST = 1000.0  # of what a user's word may score more; besides, ∞
 LONGEST_LABELLED = 64  # characters of a word with a label: its states are twice as many
@@ -57,17 +57,15 @@ class Entry(NamedTuple):
 
     def checked(self) -> Entry:
         """With numbers as float; what cannot be is a ValueError or a TypeError."""
-        if not isinstance(self.label, str):
-            raise TypeError(f"a label must be a str, not {type(self.label).__name__}: {self.label!r}")
+        if not isinstance(self.word, str):
+            raise TypeError(f"a word must be a str, not {type(self.word).__name__}: {brief(self.word)}")
+        if self.label != "":
+            check_label(self.label)
         if self.label.split() != [self.label][: bool(self.label)] or "\x00" in self.label:
-            raise ValueError(f"a label is one word without white space, such as ORG, not {self.label!r}")
+            raise ValueError(f"a label is one word without white space, such as ORG, not {brief(self.label)}")
         trust = self.trust
         if trust is not None:
-            if not isinstance(trust, Real) or isinstance(trust, bool):
-                raise TypeError(f"trust must be a number, not {type(trust).__name__}: {trust!r}")
-            if not (-TRUST_MOST <= trust <= TRUST_MOST or math.isinf(trust)):
-                raise ValueError(f"trust must be from −{TRUST_MOST:g} to {TRUST_MOST:g}, inf or -inf, not {trust}")
-            trust = float(trust)
+            trust = check_number(trust, "trust", -TRUST_MOST, TRUST_MOST, or_infinite=True)
         if self.is_split and (trust is not None or not all(part.strip() for part in self.word.split(SPLIT))):
             raise ValueError(f"expected a word with / between its parts, such as 太/贵, and no number: {self.word!r}")
         if self.is_split and SPLIT not in self.word:
@@ -127,9 +125,9 @@ def _of_jsonl(text: str) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                yield number, ValueError(f"not JSON: {error}")
+                yield number, read_json(line)
+            except ValueError as error:
+                yield number, error
 
 
 def _of_csv(text: str) -> Iterator[tuple[int, Any]]:
@@ -154,17 +152,20 @@ def _entry_of(record: Any) -> Entry:
         return Entry(record.strip())
     if not isinstance(record, dict) or not set(record) <= set(_COLUMNS) or not isinstance(record.get("word", ""), str):
         raise ValueError(
-            f"expected word, label and trust, such as 拼多多, ORG, 20; the last two may be missing: {record!r}"
+            f"expected word, label and trust, such as 拼多多, ORG, 20; the last two may be missing: {brief(record)}"
         )
     trust = record.get("trust")
     trust = _number(trust) if isinstance(trust, str) else trust
-    return Entry(record.get("word", "").strip(), record.get("label") or "", trust)
+    label = record.get("label")
+    return Entry(record.get("word", "").strip(), "" if label is None else label, trust)
 
 
 def _number(text: str) -> float:
-    if not _is_number(text):
-        raise ValueError(f"expected a number, inf or -inf after the label, not {text!r}")
-    return float(text)
+    number = float(text) if _is_number(text) else math.nan
+    is_too_large = math.isinf(number) and "inf" not in text.lower()
+    if math.isnan(number) or is_too_large:
+        raise ValueError(f"expected a number, inf or -inf after the label, not {brief(text)}")
+    return number
 
 
 def _is_number(text: str) -> bool:

@@ -65,7 +65,7 @@ def read_json(text: str) -> Any:
     try:
         return _decoder.decode(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(_problem(error)) from None
+        raise ValueError(json_problem(error)) from None
 
 
 def read_json_part(text: str, start: int) -> tuple[Any, int]:
@@ -73,10 +73,11 @@ def read_json_part(text: str, start: int) -> tuple[Any, int]:
     try:
         return _decoder.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
-        raise ValueError(_problem(error)) from None
+        raise ValueError(json_problem(error)) from None
 
 
-def _problem(error: Exception) -> str:
+def json_problem(error: Exception) -> str:
+    """Return in words what was wrong with a JSON text."""
     if isinstance(error, RecursionError):
         return "not JSON: it is nested too deeply"
     if "integer string conversion" in str(error):

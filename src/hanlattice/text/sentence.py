@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from hanlattice.checks import brief
+from hanlattice.checks import brief, check_number
 from hanlattice.text.forks import cached_property
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.spans import WORD, Span
+
+_ROUNDED = 0.01  # what rounding may change of the sum of shares
 
 
 class Doubt(NamedTuple):
@@ -78,9 +80,13 @@ def _check_doubts(doubts: Sequence[Doubt], text: str) -> None:
             raise ValueError(
                 f"there can be no doubt about character {brief(place)} of {len(text)}, or it is white space"
             )
-        # no comparison with NaN is true, and a sum with a very large int is no float
-        in_bounds = all(0 < share <= 1.01 for share in shares.values())
-        if not (in_bounds and abs(sum(shares.values()) - 1) <= 0.01):
+        try:
+            for tag, share in shares.items():
+                check_number(share, f"the share of {brief(tag)}", 0.0, 1.0 + _ROUNDED)
+            is_whole = abs(sum(shares.values()) - 1) <= _ROUNDED and min(shares.values()) > 0
+        except ValueError:
+            is_whole = False
+        if not is_whole:
             message = f"the shares of tags at character {place} must be above 0 and add up to 1"
             raise ValueError(f"{message}: {brief(shares)}")
 

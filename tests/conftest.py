@@ -14,7 +14,9 @@ from hanlattice.training.loop import train
 from tests.made import made_config, write_language_model, write_made, write_transformer
 from tests.pretrain.lm.made import tiny, write_text
 
-hypothesis.settings.register_profile("project", max_examples=40, deadline=None, derandomize=True)
+hypothesis.settings.register_profile(
+    "project", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("project")
 torch.set_num_threads(1)
 

@@ -1,19 +1,24 @@
 """Differential fuzzing: every backend against the reference, every door against the library, over one generator.
 
 `python -m tests.fuzz SECONDS` (make fuzz) goes on until the time is over or something differs. What it finds is made
-small by hypothesis and added to tests/found.jsonl, which tests/test_fuzz.py tries ever after.
+small by hypothesis and added to tests/found.jsonl, which tests/test_fuzz.py tries ever after. A case that ends the
+process stays in the folder for temporary files, as hanlattice-fuzz-PID.json.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import fields
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
@@ -35,8 +40,9 @@ from hanlattice.document import Document
 from hanlattice.models import find_model
 from hanlattice.models.folder import load_model
 from hanlattice.ops import library
-from hanlattice.ops.crf import batched, differentiable
+from hanlattice.ops.crf import Arcs, CRFScores, batched, differentiable, native, plain
 from hanlattice.predict import Predictor, load
+from hanlattice.text.dictionary import Entry
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
@@ -54,7 +60,11 @@ if not HAS_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anybody imports triton
 DEVICE, FUSED = ("cuda", ("fp32", "tf32", "bf16")) if HAS_GPU else ("cpu", ("fp32",))  # where Triton runs, and how
 FOUND = Path(__file__).with_name("found.jsonl")
+TRYING = Path(tempfile.gettempdir(), f"hanlattice-fuzz-{os.getpid()}.json")  # the case that ended the process
 Case = dict[str, Any]
+# Bytes that a text may take, and for each word that stands in it.
+COST_AT_MOST = 64 << 20
+COST_OF_A_WORD = 1 << 10
 NEAR, ROUNDED = 1e-4, 0.05  # how much emissions may differ, of the largest one; with factors in 8 bits, bf16 or tf32
 counted: Counter[str] = Counter()
 
@@ -71,6 +81,8 @@ cases: st.SearchStrategy[Case] = st.fixed_dictionaries(
         "without": st.lists(st.sampled_from([*WORDS, "北京", "国家"]), max_size=2),
         "seed": st.integers(0, 1 << 31),
         "size": st.integers(1, 12),
+        "labels": st.integers(1, 400),
+        "nested": st.integers(2, 512),
     }
 )
 
@@ -104,6 +116,85 @@ def check_cells(case: Case) -> None:
             for name, value in everything(differentiable, chain).items():
                 torch.testing.assert_close(value, chains[name], msg=f"CRF, {level}: {name}")
     counted["characters through the cells"] += characters * (2 + len(library.possible_levels()))
+
+
+def check_chains(case: Case) -> None:
+    """CRFs of any size, also of none, with and without arcs: C at every instruction set says what NumPy says.
+
+    So it does of copied lattices: nobody may change what C reads unchecked.
+    """
+    rng = np.random.default_rng(case["seed"])
+    B, T, K, A = (int(rng.integers(0, most)) for most in (4, 9, 6, 7))
+    n = int(rng.choice([1, 2, 5, 1 << 31, 1 << 62]))
+    lengths = rng.integers(1, T + 1, B) if T else np.ones(B, dtype=np.int64)
+    emissions = rng.normal(size=(B, T, K))
+    scores = CRFScores(rng.normal(size=K), rng.normal(size=(K, K)), rng.normal(size=K))
+    sentence = rng.integers(0, B, A) if B else np.zeros(A, dtype=np.int64)
+    start = rng.integers(0, T + 1, A)
+    end = start + rng.integers(0, T + 1, A)
+    first, last = rng.integers(0, K + 1, (2, A))
+    every = Arcs(sentence, start, end, first, last, rng.normal(size=A))
+    fits = (end > start) & (first < K) & (last < K)
+    fits &= end <= (lengths[sentence] if B else 0)
+    for arcs in (None, every, every.at(fits)):
+        right = chain_values(plain, emissions, lengths, scores, n, arcs)
+        for level in library.possible_levels():
+            with at_level(level):
+                found = chain_values(native, emissions, lengths, scores, n, arcs)
+            assert found.keys() == right.keys(), (level, found.keys(), right.keys())
+            for name, value in found.items():
+                np.testing.assert_allclose(value, right[name], rtol=1e-9, atol=1e-9, err_msg=f"{level}: {name}")
+    lattice = deepcopy(draw(case, 20)[0].lattice)
+    assert not any(getattr(lattice, each.name).flags.writeable for each in fields(lattice) if each.init)
+    counted["tags through chains"] += B * T * K * 3 * (1 + len(library.possible_levels()))
+
+
+def chain_values(
+    backend: Any, emissions: Any, lengths: Any, scores: CRFScores, n: int, arcs: Arcs | None
+) -> dict[str, Any]:
+    """What a backend says of all taggings, or `refused` where it takes none of it."""
+    given = emissions, lengths, scores
+    more = {} if arcs is None else {"arcs": arcs}
+    found: dict[str, Any] = {}
+    for name, do in {
+        "viterbi": lambda: backend.viterbi(*given, **more),
+        "nbest": lambda: backend.nbest(*given, n, **more),
+        "sums": lambda: backend.arc_marginals(*given, arcs) if arcs else (backend.marginals(*given),),
+    }.items():
+        try:
+            found |= {f"{name} {at}": value for at, value in enumerate(do())}
+        except (ValueError, IndexError):
+            found[f"{name} refused"] = 0
+    return found
+
+
+def check_costs(case: Case) -> None:
+    """Words inside words, each with a label: memory grows with what occurs in the text, not faster."""
+    stem = (case["words"] or ["长"])[0][:1]
+    length = case["nested"]
+    text = stem * length
+    entries = [Entry(stem * size, f"L{size % case['labels']}", 1.0) for size in range(2, length)]
+    tagger = costly()
+    most = COST_AT_MOST + COST_OF_A_WORD * length * length // 2
+    tracemalloc.start()
+    try:
+        with tagger.lexicon.borrowed(entries):
+            spans = tagger(text).spans
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert all(text[span.start : span.end] == span.text for span in spans)
+    assert peak <= most, f"{length} words inside each other, {case['labels']} labels: {peak >> 20} MiB"
+    counted["labelled words inside each other"] += length * length // 2
+
+
+@cache
+def costly() -> Predictor:
+    """The bundled model, which composes vectors of new words, after everything that is read once was read."""
+    tagger = load("ner")
+    with tagger.lexicon.borrowed([Entry("长江大桥", "BRIDGE", 1.0)]):
+        tagger("南京市长江大桥")
+    return tagger
 
 
 def check_triton(case: Case) -> None:
@@ -283,6 +374,8 @@ def check_corpus(texts: list[str], right: list[Document]) -> None:
 CHECKS: dict[str, Callable[[Case], None]] = {
     "cells": check_cells,
     "triton": check_triton,
+    "chains": check_chains,
+    "costs": check_costs,
     "models": check_models,
     "long": check_long,
     "doors": check_doors,
@@ -290,6 +383,8 @@ CHECKS: dict[str, Callable[[Case], None]] = {
 ROUND = {
     "cells": 25,
     "triton": 25 if HAS_GPU else 2,
+    "chains": 100,
+    "costs": 2,
     "models": 25,
     "long": 400,
     "doors": 5,
@@ -305,6 +400,7 @@ def search(name: str, check: Callable[[Case], None], number: int, examples: int)
     @hypothesis.given(cases)
     def attempt(case: Case) -> None:
         counted[f"cases of {name}"] += 1
+        TRYING.write_text(json.dumps({"check": name, "case": case}), "utf-8")
         try:
             check(case)
         except Exception:
@@ -317,10 +413,13 @@ def search(name: str, check: Callable[[Case], None], number: int, examples: int)
         with FOUND.open("a", encoding="utf-8") as file:  # the last one is what hypothesis shows
             file.write(json.dumps({"check": name, "case": failing[-1]}) + "\n")
         raise
+    finally:
+        TRYING.unlink(missing_ok=True)
 
 
 def main(seconds: float, number: int = 0) -> None:
     torch.set_num_threads(1)
+    faulthandler.enable()
     end = time.monotonic() + seconds
     with ExitStack() as stack:
         server = stack.enter_context(running("-m", "ner")) if find_spec("starlette") else None

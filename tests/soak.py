@@ -28,6 +28,7 @@ from hanlattice.ops import threads
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.spans import Span
+from tests.patience import PATIENCE
 
 TEXTS = (
     "昨天云栖小镇的大会上，张一鸣谈到了量子波动速读。",
@@ -47,7 +48,7 @@ CHANGING = (
 PLAIN = [each.word if isinstance(each, Entry) else each for each in CHANGING]
 BORROWED, WITHOUT = "没有去", "北京"  # of a request: other threads never see the one, and always the other
 FILLERS = [f"{a}{b}{c}" for a in "甲乙丙丁" for b in "子丑寅卯" for c in "金木水火"]  # in no text
-READERS, PATIENCE = 16, 240.0  # seconds that one answer may take on a busy machine
+READERS = 16
 Right = dict[str, list[list[tuple[Span, ...]]]]  # by model and text: the answers that are possible
 
 

@@ -11,11 +11,13 @@ from hanlattice import Lattice, Span
 from hanlattice.text.sentence import Sentence
 
 # Every example of a test writes into the same folder: it overwrites what the one before left there.
-shares_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+shares_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 ODD = "\0\t\n\r\x1c\x85\xa0\u2028\u3000\ufeff\ufffd\ud800\udfff\\ＡaÅ１½ﷺ㌀𠀀\U0010ffff"
 any_character = st.characters(exclude_categories=[]) | st.sampled_from(ODD)
 any_text = st.text(any_character, max_size=30)
+# What a label may have: any character that files can carry.
+label_character = any_character.filter(lambda character: not "\ud800" <= character <= "\udfff")
 some_labels = st.sampled_from(["LOC", "PER.NAM", "组织-A"])
 
 

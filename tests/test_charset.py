@@ -19,6 +19,7 @@ from hanlattice.errors import InputError, InputWarning
 from hanlattice.files import decode_lines, read_lines, read_text, use_encoding
 from hanlattice.text.lexicon import Lexicon
 from tests.cli.command import hanlattice, start
+from tests.patience import PATIENCE
 
 SIMPLIFIED = "他说，南京市长江大桥昨天通车。\n我们的工作人员在现场！\n"
 TRADITIONAL = "他說，南京市長江大橋昨天通車。\n我們的工作人員在現場！\n"
@@ -188,7 +189,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
             process.stdin.flush()
             assert process.stdout.readline().decode().replace(" ", "") == line
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")

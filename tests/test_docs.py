@@ -17,6 +17,7 @@ import pytest
 
 from hanlattice import errors
 from tests.documents import PAGES, ROOT, blocks, prose, read
+from tests.patience import PATIENCE
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -123,7 +124,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
     return folder
 

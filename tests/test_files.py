@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import decode_lines, keep_first, opening, read_lines, read_text, reason, sha256, shown, writing
+from tests.patience import PATIENCE
 from tests.strategies import any_text, shares_folder
 
 BOM = "\ufeff".encode()
@@ -317,7 +318,7 @@ def test_a_pipe_is_written_not_replaced(tmp_path):
     reader.start()
     with writing(pipe) as file:
         file.write("行\n")
-    reader.join(timeout=10)
+    reader.join(timeout=PATIENCE)
     assert got == ["行\n".encode()]
     assert pipe.is_fifo()
     assert [entry.name for entry in tmp_path.iterdir()] == ["pipe"]

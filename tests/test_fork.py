@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.test_build import ROOT
 
 FORK = """
@@ -84,7 +85,7 @@ def test_a_forked_child_tags(lattice_folder: Path, kind: str, native: str) -> No
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_computes_what_another_thread_was_computing() -> None:
     """In Python 3.11 functools' own property has a lock, which the child would wait for without end."""
-    subprocess.run([sys.executable, "-c", COMPUTED], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", COMPUTED], check=True, timeout=PATIENCE)
 
 
 def test_no_other_properties_are_computed_once() -> None:

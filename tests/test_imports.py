@@ -30,7 +30,7 @@ FLOORS = (
     ("ops", "data", "evaluation"),
     ("style",),
     ("text", "config"),
-    ("events", "extras"),
+    ("events", "extras", "checks"),
     ("files",),
     ("charset",),
     ("errors",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from hanlattice.models import decode as decoding
 from hanlattice.models import find_model
 from hanlattice.models.folder import load_model
 from hanlattice.ops import library
@@ -96,6 +98,51 @@ def test_both_ways_of_decoding(lattice_folder: Path) -> None:
             [next(each.score for each in tagger.candidates(TEXT, 500) if each == span) for span in found.spans]
         )
         assert tagger([TEXT, *OTHERS, "", TEXT])[-1] == found
+
+
+@pytest.mark.parametrize("limit", ["ARCS_MOST", "WORDS_PER_CHARACTER"])
+def test_smaller_batches_find_the_same(tagger: Predictor, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """Sentences with many words or many arcs are read in smaller batches, which changes nothing else."""
+    texts = [TEXT, *OTHERS] * 3
+    for at in range(0, 9):
+        tagger.lexicon.add(TEXT[at : at + 2], label=f"L{at % 4}", trust=1.0)
+    sizes: list[int] = []
+    real = decoding.Running
+
+    def counted(*arguments: Any) -> decoding.Running:
+        sizes.append(len(arguments[3]))
+        return real(*arguments)
+
+    monkeypatch.setattr(decoding, "Running", counted)
+    together = list(tagger.pipe(texts, candidates=5))
+    few = max(sizes)
+    sizes.clear()
+    monkeypatch.setattr(decoding, limit, 1e-6)
+    apart = list(tagger.pipe(texts, candidates=5))
+    assert few > 1
+    assert min(sizes) == 1
+    for one, other in zip(together, apart, strict=True):
+        assert one.spans == other.spans
+        assert one.candidates == other.candidates
+        for left, right in zip(one.spans, other.spans, strict=True):
+            assert left.score == pytest.approx(right.score, abs=1e-5)
+
+
+def test_three_hundred_categories_take_the_calls_of_one(tagger: Predictor) -> None:
+    """The work grows with the words that match, however many labels the dictionary has."""
+    texts = [TEXT, *OTHERS] * 3
+    words = sorted({text[at : at + 2] for text in texts for at in range(len(text) - 1)})
+    entries = [f"词{at}" for at in range(300 - len(words))]
+
+    def calls(labels: int) -> int:
+        every = [Entry(word, f"L{at % labels}", 1.0) for at, word in enumerate([*words, *entries])]
+        tagger.lexicon.update(every)
+        tagger(texts)
+        profile = cProfile.Profile()
+        profile.runcall(tagger, texts)
+        return sum(each.callcount for each in profile.getstats())
+
+    assert calls(300) < 1.5 * calls(1)
 
 
 def test_names_with_spaces_and_hyphens_and_no_word_is_cut(tagger: Predictor) -> None:

@@ -37,6 +37,7 @@ from tests.cli.command import hanlattice
 from tests.compare.conftest import SERVER
 from tests.documents import ROOT, blocks, commands, shell_commands
 from tests.made import sentences, write_made
+from tests.patience import PATIENCE
 
 TRIED = ("README.md", "README.zh.md", "docs/index.md", "docs/training.md")  # in the order in which they are read
 COMMANDS = list(dict.fromkeys(line for page in TRIED for line in commands(page)))
@@ -117,7 +118,7 @@ def put_in_cache(cache: Path, name: str, files: dict[str, Path]) -> None:
 def run_in_shell(command: str) -> tuple[int, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -12,6 +12,7 @@ import pytest
 from hanlattice.ops import library
 from hanlattice.predict import bundled, load
 from hanlattice.text.lexicon import Lexicon
+from tests.patience import PATIENCE
 from tests.soak import CHANGING, PLAIN, TEXTS, Soak
 from tests.test_build import ROOT
 
@@ -51,7 +52,7 @@ def test_some_seconds_of_threads_and_processes() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_fork_waits_for_a_thread_that_changes_a_lexicon() -> None:
     """Else the child would wait without end for a thread that it does not have, and keep what was borrowed."""
-    subprocess.run([sys.executable, "-c", HELD], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", HELD], check=True, timeout=PATIENCE)
 
 
 def test_a_text_is_read_with_the_words_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:

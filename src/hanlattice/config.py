@@ -77,9 +77,7 @@ class DataConfig:
     train: str = ""
     dev: str = ""
     test: str = ""
-    format: str = _setting(
-        "auto", choices=("auto", "columns", "segmented", "jsonl", "conllu", "label-studio", "brat", "spacy")
-    )
+    format: str = _setting("auto", choices=("auto", "columns", "segmented", "jsonl", "conllu", "label-studio", "spacy"))
     scheme: str = _setting("auto", choices=("auto", "BIO", "IOB1", "BMES", "BIOES"))
     learn: str = _setting(
         "spans", choices=("spans", "words")

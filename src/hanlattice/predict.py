@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import tee
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard, overload
 
 import numpy as np
 
 from hanlattice.batch import Examples
+from hanlattice.checks import brief, check_count, check_number
 from hanlattice.document import Document, keep_names
 from hanlattice.errors import ModelError
 from hanlattice.models import find_model
@@ -90,7 +89,9 @@ class Predictor:
     def __init__(
         self, model: Model, limit: int = LIMIT, trust: float | None = None, decode: str | float | None = None
     ) -> None:
-        self.model, self.limit, self.bar = model, limit, model.bar(decode)
+        self.model = model
+        self.limit = check_count(limit, "limit")
+        self.bar = model.bar(decode)
         self.trust = trust if trust is not None else TRUST if model.indexer.cuts else LABEL_TRUST
 
     def __repr__(self) -> str:
@@ -106,7 +107,7 @@ class Predictor:
 
     @trust.setter
     def trust(self, value: float) -> None:
-        self._trust = _check_number(value, "trust", TRUST_MOST)
+        self._trust = check_number(value, "trust", 0.0, TRUST_MOST)
 
     @property
     def lexicon(self) -> Lexicon:
@@ -151,7 +152,7 @@ class Predictor:
             min_score: Spans less probable than this are left out.
             candidates: How many of its most probable spans each document has in `candidates`.
         """
-        size = TEXTS[self.model.tagger.device_kind] if batch_size is None else _check_count(batch_size, "batch_size")
+        size = TEXTS[self.model.tagger.device_kind] if batch_size is None else check_count(batch_size, "batch_size")
         stream, request = _check_texts(texts), self._request(scores, min_score, candidates)
         return (document for chunk in chunks(stream, size) for document in self._tag(chunk, request))
 
@@ -195,12 +196,12 @@ class Predictor:
 
         A score is the exact probability of these characters with this label, summed over all taggings of the text.
         """
-        request = Request(True, _check_number(min_score, "min_score"), _check_count(n, _MANY))
+        request = Request(True, check_number(min_score, "min_score"), check_count(n, _MANY))
         return self._tag([check_text(text)], request)[0].candidates or ()
 
     def readings(self, text: str, n: int = 10) -> list[Document]:
         """The n most probable ways to tag the whole text, the best first; the `score` of each is its probability."""
-        n, model, cuts = _check_count(n, _MANY), self.model, pieces(check_text(text), self.limit)
+        n, model, cuts = check_count(n, _MANY), self.model, pieces(check_text(text), self.limit)
         parts = [text[start:end] for start, end in cuts]
         rows: list[list[Reading]] = []
         for low, high, examples in model.indexer.parts(parts, characters=CHUNK):
@@ -224,12 +225,12 @@ class Predictor:
         return explain(self.model, text, self.limit, self.trust, self.bar, without=without)
 
     def _request(self, scores: bool = True, min_score: float = 0.0, candidates: int = 0) -> Request:
-        min_score = _check_number(min_score, "min_score")
+        min_score = check_number(min_score, "min_score")
         if min_score and self.model.indexer.cuts:
             raise ModelError("min_score leaves spans out, and the words of a segmenter cover the text: use 0")
         if min_score and not scores:
             raise ValueError(f"min_score={min_score} needs scores")
-        return Request(scores, min_score, _check_count(candidates, _MANY, least=0))
+        return Request(scores, min_score, check_count(candidates, _MANY, least=0))
 
     def _tag(self, texts: Sequence[str], request: Request) -> list[Document]:
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]
@@ -328,7 +329,7 @@ _MANY = "the number of candidates or readings"
 def check_text(value: object) -> str:
     """The value if it is a text; anything else is a TypeError."""
     if not isinstance(value, str):
-        raise TypeError(f"a text must be a str, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"a text must be a str, not {type(value).__name__}: {brief(value)}")
     return value
 
 
@@ -340,21 +341,3 @@ def _check_texts(value: Iterable[str]) -> Iterator[str]:
     if not is_stream or isinstance(value, (bytes, bytearray, memoryview)):  # which are streams of numbers
         raise TypeError(f"pipe takes texts, such as a list of str or a file's lines, not {type(value).__name__}")
     return iter(value)
-
-
-def _check_number(value: float, name: str, most: float = 1.0) -> float:
-    if not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r}")
-    if not 0 <= value <= most:
-        raise ValueError(f"{name} must be from 0 to {most:g}, not {value}")
-    return float(value)
-
-
-def _check_count(value: int, name: str, least: int = 1) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {value!r}") from None
-    if count < least:
-        raise ValueError(f"{name} must be {least} or more, not {value}")
-    return count

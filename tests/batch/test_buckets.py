@@ -51,3 +51,18 @@ def test_decoding_takes_every_sentence_once_within_bounds(sizes: list[int], batc
         assert len(batch) <= batch_size
         assert len(batch) == 1 or longest * len(batch) <= characters
         assert longest == sizes[batch[0]]
+
+
+@given(st.data(), st.lists(st.integers(0, 60), max_size=100))
+def test_weights_of_a_batch_stay_within_one(data: st.DataObject, sizes: list[int]) -> None:
+    """Only a sentence that is heavier by itself passes the bound, and it is alone then."""
+    weights = [data.draw(st.floats(0, 1.5)) for _ in sizes]
+    batches = list(decoding_batches(sizes, 9, 200, weights))
+    assert sorted(at for batch in batches for at in batch) == list(range(len(sizes)))
+    for batch in batches:
+        assert len(batch) == 1 or sum(weights[at] for at in batch) <= 1 + 1e-9
+
+
+def test_without_weight_the_batches_are_those_of_the_lengths() -> None:
+    sizes = np.random.default_rng(3).integers(0, 60, 50).tolist()
+    assert list(decoding_batches(sizes, 8, 200, [0.0] * 50)) == list(decoding_batches(sizes, 8, 200))

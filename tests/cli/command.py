@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 from hanlattice.cli import main
+from tests.patience import PATIENCE
 
 PROGRAM = str(Path(sys.executable).with_name("hanlattice"))
 COMMAND = [PROGRAM] if Path(PROGRAM).exists() else [sys.executable, "-m", "hanlattice"]  # or it is not installed
@@ -75,5 +76,5 @@ def run(*arguments: str | Path, stdin: bytes | None = None, **options: Any) -> O
     if stdin is not None:
         options["stdin"] = subprocess.PIPE
     with start(*arguments, **options) as process:
-        out, err = process.communicate(stdin, timeout=120)
+        out, err = process.communicate(stdin, timeout=PATIENCE)
     return Outcome(process.returncode, out or b"", (err or b"").decode("utf-8"))

@@ -16,6 +16,7 @@ from hanlattice.compare import jobs, run
 from tests.cli.command import hanlattice, start
 from tests.compare.conftest import SERVER, write_small
 from tests.made import write_made, write_toml
+from tests.patience import PATIENCE
 
 QUICK = ("--devices", "cpu", "--no-rates")
 
@@ -44,7 +45,7 @@ def events_of(log: Path) -> list[dict[str, Any]]:
 
 
 def wait_until(true: Callable[[], bool], process: Any) -> None:
-    end = time.monotonic() + 90
+    end = time.monotonic() + PATIENCE
     while not true():
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < end
@@ -130,7 +131,7 @@ def test_kill_9_and_the_same_command(toml, tmp_path):
         # The state of an epoch is written after its line in the log: with two lines there is one.
         wait_until(lambda: sum(event["event"] == "epoch" for event in events_of(log)) > 1, process)
         process.kill()
-        process.communicate(timeout=60)  # which ends only when no process holds the pipes
+        process.communicate(timeout=PATIENCE)  # which ends only when no process holds the pipes
     assert not (out / "results" / "long-1.json").exists()
     heard = []
 
@@ -158,7 +159,7 @@ def test_ctrl_c_stops_all(toml, tmp_path):
         assert process.stderr.readline() == b"2 runs, on cpu\n"
         time.sleep(0.3)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)  # which also ends only when no process holds the pipes
+        out, err = process.communicate(timeout=PATIENCE)  # which also ends only when no process holds the pipes
     assert process.returncode == 130, err
     assert out == b""
     assert err == b"stopped; the same command continues\n"

@@ -12,6 +12,7 @@ import hanlattice as package
 from hanlattice import cli
 from hanlattice.errors import InputError
 from tests.cli.command import ENVIRONMENT, hanlattice, run, start
+from tests.patience import PATIENCE
 
 USAGE = [
     (["tga", "x"], "No such command 'tga'"),
@@ -85,7 +86,7 @@ def test_a_reader_that_has_gone_is_141_whatever_is_written(words):
     os.close(reading)
     with start(*words, stdout=writing) as process:
         os.close(writing)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (141, b"")
 
 

@@ -127,7 +127,9 @@ def test_what_is_whole_stays_whole(folder):
         assert line.split()[-1] == thing
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8)  # each loads the model
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=8
+)  # each loads the model
 @given(
     rows=st.lists(
         st.binary(max_size=12)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.command import hanlattice, run, start
 from tests.corpus.test_run import content, texts
+from tests.patience import PATIENCE
 from tests.serve.running import running
 from tests.training.test_loop import assert_same_run, tiny  # noqa: F401 (a fixture)
 
@@ -41,14 +42,14 @@ def some(seed: int) -> list[tuple[signal.Signals, float]]:
 
 def stop(process: subprocess.Popen[bytes], began: Callable[[], object], number: int, after: float) -> bytes:
     """Send a signal some time after it has begun; what it said."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while not began():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.005)
     time.sleep(after)
     process.send_signal(number)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number, err
     assert b"Traceback" not in err, err.decode()
     return out + err
@@ -132,7 +133,7 @@ def test_who_ignores_a_signal_goes_on_to_ignore_it(char_folder: Path) -> None:
                 process.stdin.flush()
                 assert process.stdout.readline()
                 process.send_signal(signal.SIGHUP)
-            process.communicate(timeout=60)
+            process.communicate(timeout=PATIENCE)
     finally:
         signal.signal(signal.SIGHUP, before)
     assert process.returncode == 0

@@ -11,6 +11,7 @@ from typing import IO
 import pytest
 
 from tests.cli.command import hanlattice, run, start
+from tests.patience import PATIENCE
 
 TEXT = "王小明在青石镇工作。"
 ASKED = [("tag", "-f", "inline"), ("segment",), ("analyse", "-f", "jsonl"), ("explain", "-f", "json")]
@@ -33,7 +34,7 @@ def test_a_line_is_answered_before_the_next_comes(asked, more):
             assert [found.readline() != b"" for _ in range(2)] == [True, True]
         given.close()
         assert found.read() == b""
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def send(file: IO[bytes], text: str) -> None:
@@ -50,7 +51,7 @@ def test_lines_that_come_together_are_read_together():
             process.stdin.write(body[at : at + 1000])
             process.stdin.flush()
             time.sleep(0.005)
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=PATIENCE)
     assert out.replace(b" ", b"") == body
 
 
@@ -60,7 +61,7 @@ def test_a_pipe_that_breaks_and_an_error_in_it():
         assert process.stdout is not None
         process.stdout.close()
         send(process.stdin, f"{TEXT}\n")
-        assert process.wait(60) == 141
+        assert process.wait(PATIENCE) == 141
     outcome = run("lm", "score", "-m", "none", "-", stdin=b"\xff")
     assert outcome.code == 2
 

@@ -24,6 +24,7 @@ from hanlattice.errors import InputError
 from hanlattice.predict import Document, Predictor
 from tests.cli.command import ENVIRONMENT, PROGRAM, hanlattice, run, start
 from tests.made import made_config, sentences
+from tests.patience import PATIENCE
 from tests.untrained import in_twos, write_untrained
 
 TEXT = "王小明在青石镇工作。"
@@ -85,7 +86,9 @@ def test_one_result_for_each_line_whatever_is_in_it(lattice_folder, file, conten
         assert texts(outcome.out) == lines
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=5)  # each loads the model twice
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=5
+)  # each loads the model twice
 @given(lines=st.lists(st.one_of(st.binary(max_size=12), st.text(max_size=9).map(str.encode)), max_size=18))
 def test_any_bytes_survive(char_folder: Path, lines: list[bytes]) -> None:
     lines = [line.replace(b"\n", b"").rstrip(b"\r") for line in lines]
@@ -246,7 +249,7 @@ def test_an_output_takes_the_place_of_nothing_that_is_read(lattice_folder, file,
         hanlattice(*verb, file, "-m", lattice_folder, "-o", tmp_path).refused("it is a folder, not a file")
     with file.open("rb") as stdin:
         process = start("tag", "-", "-m", lattice_folder, "-o", file, stdin=stdin)
-        assert b"one of the files to read" in process.communicate(timeout=60)[1]
+        assert b"one of the files to read" in process.communicate(timeout=PATIENCE)[1]
         assert process.returncode == 2
     assert {path: path.read_bytes() for path in kept} == kept
     assert hanlattice("tag", "-m", lattice_folder, "--text", file, "-o", file).code == 0  # its name is the text
@@ -262,7 +265,7 @@ def test_an_output_in_the_models_folder_may_be_written_again(lattice_folder, tmp
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX closes them")
 def test_without_standard_streams(lattice_folder, tmp_path):
     line = f"'{PROGRAM}' tag -m '{lattice_folder}' - {TEXT} -o '{tmp_path / 'o.jsonl'}' <&- >&- 2>&-"
-    process = subprocess.run(line, shell=True, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+    process = subprocess.run(line, shell=True, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     assert texts((tmp_path / "o.jsonl").read_bytes()) == [TEXT]
 
@@ -369,7 +372,7 @@ def test_ctrl_c_while_it_waits_for_standard_input(char_folder):
         process.stdin.flush()
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, b"")
 
 
@@ -444,7 +447,7 @@ def peak_memory(*arguments: str | Path) -> int:
     A process starts with the peak of the one that started it, so the peak of a child of pytest would be pytest's own.
     """
     command = [sys.executable, "-c", MEASURE, PROGRAM, *map(str, arguments)]
-    kilobytes = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=280).stdout
+    kilobytes = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=PATIENCE).stdout
     return int(kilobytes) * 1024
 
 

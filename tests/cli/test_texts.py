@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.cli.texts import share_out, shares
+from tests.patience import PATIENCE
 
 TEXTS = st.lists(st.text("好", max_size=9), max_size=30)
 
@@ -49,7 +50,7 @@ def test_what_threads_hold_is_bounded(monkeypatch):
 
 
 def test_work_is_done_by_as_many_threads():
-    both = threading.Barrier(2, timeout=60)  # passed only if two threads are at work at a time
+    both = threading.Barrier(2, timeout=PATIENCE)  # passed only if two threads are at work at a time
 
     def work(texts: list[str]) -> list[str]:
         both.wait()

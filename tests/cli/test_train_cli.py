@@ -17,6 +17,7 @@ from hanlattice.models.checksums import load_tensors
 from hanlattice.models.folder import load_model
 from tests.cli.command import hanlattice, start
 from tests.made import made_tree, write_made, write_toml
+from tests.patience import PATIENCE
 from tests.pretrain.lm.made import files_of_any_size, limit_files
 
 
@@ -86,7 +87,7 @@ def test_resume_of_a_finished_run_and_of_another_one(tiny, tmp_path):
 
 
 def wait_for(path: Path, process: Any) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not path.exists():
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < end
@@ -101,7 +102,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_ends_alike(tiny, tmp_path):
     with start("train", config, *variant, "--out", tmp_path / "[run] 1", "--set", "train.lr = 0.01") as process:
         wait_for(tmp_path / "[run] 1" / "model.safetensors", process)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert b"Traceback" not in err, err.decode()
     assert out == b""
@@ -119,7 +120,7 @@ def test_kill_9_at_a_random_moment(tiny, tmp_path):
         wait_for(tmp_path / "run" / "state.safetensors", process)
         time.sleep(random.uniform(0, 0.2))
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert hanlattice("train", config, "--out", tmp_path / "run", "--resume").code == 0
     assert same_weights(tmp_path / "run", tmp_path / "whole")
@@ -167,7 +168,7 @@ def test_two_runs_in_one_folder_are_refused(tiny, tmp_path):
     """Whatever its settings, and while the first one works; then the folder is free again."""
     config, out = toml(tiny, tmp_path / "c.toml", train__epochs=500), tmp_path / "run"
     with start("train", config, "--out", out) as first:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while not (out / "state.safetensors").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         for more in ([], ["--resume"], ["--resume", "--set", "train.lr=0.5"]):
@@ -179,7 +180,7 @@ def test_two_runs_in_one_folder_are_refused(tiny, tmp_path):
                 else "another `hanlattice train` is running" in outcome.err
             )
         first.send_signal(signal.SIGINT)
-        assert first.wait(60) == 130
+        assert first.wait(PATIENCE) == 130
     log = (out / "log.jsonl").read_bytes()
     finished = hanlattice("train", config, "--out", out, "--resume", "--set", "train.lr=0.5")
     finished.refused("other")

@@ -10,6 +10,7 @@ from typing import Any
 
 from hanlattice.errors import InputError
 from hanlattice.events import Listener
+from tests.patience import PATIENCE
 
 
 def answer(device: str, listen: Listener, value: Any) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def many_steps(device: str, listen: Listener, count: int) -> dict[str, Any]:
 def meet(device: str, listen: Listener, folder: Path, name: str, others: int) -> dict[str, Any]:
     """Ends when so many are here at the same time."""
     (folder / name).touch()
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while len(list(folder.iterdir())) < others:
         assert time.monotonic() < end, "nobody came"
         time.sleep(0.01)

@@ -292,6 +292,15 @@ def test_refusals(toml: Callable[..., Path], tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["table.md", "results.json", "plot.svg"])
+def test_a_file_of_somebody_else_stays(toml: Callable[..., Path], tmp_path: Path, name: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("mine", "utf-8")
+    with pytest.raises(OutputError, match=f"holds {name}, which is not part of a comparison"):
+        quick([toml("a")], tmp_path / "out")
+    assert (tmp_path / "out" / name).read_text("utf-8") == "mine"
+
+
 def test_one_at_a_time(toml, tmp_path):
     with hold(tmp_path / "out", "compare"), pytest.raises(OutputError, match="another `hanlattice compare` is running"):
         quick([toml("a")], tmp_path / "out")

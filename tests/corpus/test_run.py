@@ -30,6 +30,7 @@ from hanlattice.predict import load
 from tests.cli.command import ENVIRONMENT, start
 from tests.cli.command import run as command
 from tests.made import SHAPES, sentence
+from tests.patience import PATIENCE
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -300,7 +301,7 @@ def test_kill_9_of_workers_and_of_the_command(settings, tmp_path):
                 _wait_for(lambda workers=workers: not any(map(_is_alive, workers)))
             else:
                 os.kill(children(process.pid)[0], signal.SIGKILL)
-                assert process.wait(60) == 0
+                assert process.wait(PATIENCE) == 0
                 assert b"its process ended by signal SIGKILL" in process.communicate()[1]
                 shutil.rmtree(out)
     assert command(*arguments, out).code == 0
@@ -316,7 +317,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _wait_for(what: Any, process: subprocess.Popen[bytes] | None = None) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not what():
         assert time.monotonic() < end
         assert process is None or process.poll() is None, process.communicate()

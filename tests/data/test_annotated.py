@@ -1,4 +1,4 @@
-"""What annotation tools export: doccano, Label Studio, brat, DocBin; read exactly, or refused with the place."""
+"""What annotation tools export: doccano, Label Studio, DocBin; read exactly, or refused with the place."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.brat import read_brat, write_brat
-from hanlattice.data.corpus import corpus_digest, read_corpus, write_corpus
+from hanlattice.data.corpus import WRITABLE, read_corpus, write_corpus
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
@@ -68,7 +67,7 @@ def test_doccano(tmp_path: Path, record: dict[str, object]) -> None:
         ([[0, 3, "LOC"], [2, 5, "PER"]], "the spans [0, 3) LOC and [2, 5) PER overlap"),
         ([[0, 99, "LOC"]], "[0, 99) does not lie in the text of 8 characters"),
         ([[0, "LOC"]], "a span must be an object"),
-        ([[0, 3, 5]], '"label" of a span must be a string'),
+        ([[0, 3, 5]], '"label" of a span must be a str, not int'),
         ("positive", 'doccano\'s "label"'),
     ],
 )
@@ -139,81 +138,12 @@ def test_what_is_not_json_names_its_line(tmp_path: Path, content: str, line: int
     refused(write(tmp_path / "export.json", "[]"), "the corpus is empty")
 
 
-# ---- brat
-
-
-def brat(folder: Path, text: str, *lines: str, name: str = "a") -> Path:
-    write(folder / f"{name}.txt", text)
-    return write(folder / f"{name}.ann", "".join(f"{line}\n" for line in lines))
-
-
-def test_brat(tmp_path):
-    path = brat(
-        tmp_path,
-        f"北京。\r\n\n{TEXT}\n",
-        "T1\tLOC 0 2\t北京",
-        "R1\tNear Arg1:T1 Arg2:T2",
-        "#1\tNote T1\t好",
-        "T2\tLOC 6 9\t南京市",
-        "T3\tLOC 10 14\t长江大桥",
-        "",
-    )
-    expected = (Sentence("北京。", (Span(0, 2, "LOC"),)), GOLD)
-    assert read_corpus(path).sentences == expected
-    brat(tmp_path, "好", name="b")
-    assert read_corpus(tmp_path).sentences == (*expected, Sentence("好", ()))
-    before = corpus_digest(tmp_path)
-    brat(tmp_path, "坏", name="b")
-    assert corpus_digest(tmp_path) != before
-
-
-@pytest.mark.parametrize(
-    ("lines", "said", "line"),
-    [
-        (["T1\tLOC 0 2\t北京", "T2\tPER 1 3\t京。"], "'京。' overlaps '北京' of line 1", 2),
-        (["T1\tLOC 0 99\t北京"], "[0, 99) does not lie in the text of 7 characters", 1),
-        (["T1\tLOC 1 1\t"], "[1, 1) does not lie in the text", 1),
-        (["T1\tLOC 0 2\t南京"], "the text is '南京', but the offsets give '北京'", 1),
-        (["T1\tLOC 0 1;2 3\t北 。"], "an entity of several parts", 1),
-        (["T1 LOC 0 2 北京"], "expected T1 TAB LOC 0 3 TAB text", 1),
-        (["", "hello"], "expected a line such as T1 TAB LOC", 2),
-        (["T1\tLOC 2 5\t。\n南"], "", 1),
-    ],
-)
-def test_brat_with_something_wrong(tmp_path: Path, lines: list[str], said: str, line: int) -> None:
-    refused(brat(tmp_path, "北京。\n南京。", *lines), "a.ann", said, line=line)
-
-
-def test_brat_over_a_line_end_and_without_its_text(tmp_path):
-    path = brat(tmp_path, "北京\n南京。", "T1\tLOC 0 5\t北京 南京")
-    refused(path, "goes over the end of a line", line=1)
-    path.with_suffix(".txt").unlink()
-    refused(path, "a.txt, is not beside it")
-    (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", "there is no .ann file")
-    path.with_suffix(".txt").write_bytes(b"\n\xff")
-    refused(path, "a.txt", "not UTF-8: byte 0xff", line=2)
-
-
-@shares_folder
-@given(corpus=some)
-def test_brat_comes_back(tmp_path: Path, corpus: list[Sentence]) -> None:
-    write_brat(tmp_path / "out.ann", corpus)
-    assert read_brat(tmp_path / "out.ann").sentences == tuple(each for each in corpus if each.text.strip())
-
-
-@pytest.mark.parametrize(
-    ("sentence", "said"),
-    [
-        (Sentence("一\n二", (Span(0, 3, "LOC"),)), "no line feed in an entity"),
-        (Sentence("一", (Span(0, 1, "A B"),)), "no space in a label"),
-        (Sentence("\ud800"), "lone surrogate in sentence 1"),
-    ],
-)
-def test_what_brat_cannot_carry(tmp_path: Path, sentence: Sentence, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        write_brat(tmp_path / "out.ann", [sentence])
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("more", ["x", "]", ",", "[]", json.dumps([task([])]), "\0"])
+def test_nothing_may_follow_the_list_of_tasks(tmp_path: Path, more: str) -> None:
+    whole = json.dumps([task([region(0, 3)])], ensure_ascii=False)
+    assert len(read_corpus(write(tmp_path / "export.json", f"{whole}\n \t\r\n")).sentences) == 1
+    path = write(tmp_path / "export.json", f"{whole}\n\n {more}")
+    refused(path, "export.json:3: ", "after the end of the list", line=3)
 
 
 # ---- spaCy
@@ -249,6 +179,10 @@ def test_docbin_is_what_spacy_reads(tmp_path):
     assert read_corpus(tmp_path / "theirs.spacy").sentences == (GOLD,)
     write(tmp_path / "broken.spacy", "好")
     refused(tmp_path / "broken.spacy", "not a DocBin of spaCy")
+    whole = (tmp_path / "out.spacy").read_bytes()
+    for content in (whole + whole, whole + b"\n", whole[:-1], b""):
+        (tmp_path / "broken.spacy").write_bytes(content)
+        refused(tmp_path / "broken.spacy", "not a DocBin of spaCy")
 
 
 def test_without_spacy_it_says_what_to_install(tmp_path, monkeypatch):
@@ -306,11 +240,11 @@ def test_conllu_with_something_wrong(tmp_path: Path, rows: list[str], said: str,
 
 def test_convert(tmp_path):
     write(tmp_path / "in.jsonl", json.dumps({"text": "南京市", "label": [[0, 3, "LOC"]]}))
-    for name in ("a.ann", "b.bio", "c.bioes", "d.bmes", "e.jsonl"):
+    for name in ("b.bio", "c.bioes", "d.bmes", "e.jsonl"):
         outcome = hanlattice("data", "convert", tmp_path / "in.jsonl", tmp_path / name)
         assert (outcome.code, outcome.text) == (0, f"{tmp_path / name}: 1 sentence, 1 span\n")
         assert read_corpus(tmp_path / name).sentences == (Sentence("南京市", (Span(0, 3, "LOC"),)),)
-    both = hanlattice("data", "convert", tmp_path / "a.ann", tmp_path / "b.bio", tmp_path / "both.jsonl")
+    both = hanlattice("data", "convert", tmp_path / "c.bioes", tmp_path / "b.bio", tmp_path / "both.jsonl")
     assert both.text.endswith("both.jsonl: 2 sentences, 2 spans\n")
     cut = write(tmp_path / "w.seg", "南京市 长江\n")
     hanlattice("data", "convert", cut, tmp_path / "x.jsonl")
@@ -318,11 +252,26 @@ def test_convert(tmp_path):
     assert (tmp_path / "y.seg").read_bytes() == cut.read_bytes()
 
 
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_convert_writes_the_file_that_is_named_and_no_other(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".spacy":
+        pytest.importorskip("spacy", reason=SPACY)
+    whole = {"text": "南京市", "label": [[0, 3, "LOC"]]}
+    source = write(tmp_path / "in.jsonl", json.dumps(whole))
+    names = {f"y{other}" for other in (*WRITABLE, ".txt", ".json", ".ann", ".tmp", ".part", "")}
+    for name in names:
+        write(tmp_path / name, "mine")
+    assert hanlattice("data", "convert", source, tmp_path / f"y{suffix}").code == 0
+    for name in names - {f"y{suffix}"}:
+        assert (tmp_path / name).read_text("utf-8") == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", *names}
+
+
 def test_what_convert_refuses(tmp_path):
     source = write(tmp_path / "in.jsonl", json.dumps({"text": "南京市", "spans": []}))
-    write_brat(tmp_path / "a.ann", [GOLD])
+    write_corpus(tmp_path / "a.bio", [GOLD])
     hanlattice("data", "convert", source).refused("a file to read and a file to write")
     hanlattice("data", "convert", source, tmp_path / "out.xyz").refused("the suffix says what is written", ".spacy")
     hanlattice("data", "convert", source, source).refused("the output is one of the files to read")
-    hanlattice("data", "convert", tmp_path / "a.ann", tmp_path / "a.ann").refused("one of the files to read")
+    hanlattice("data", "convert", tmp_path / "a.bio", tmp_path / "a.bio").refused("one of the files to read")
     hanlattice("data", "convert", tmp_path / "no.jsonl", tmp_path / "o.bio").refused("no.jsonl", "no such file")

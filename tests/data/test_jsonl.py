@@ -13,12 +13,12 @@ from hanlattice.errors import InputError
 from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.strategies import any_character, sentences, shares_folder
+from tests.strategies import any_character, label_character, sentences, shares_folder
 from tests.text.words import segmented_sentences
 
 # JSON escapes make one character of a high and a low surrogate, so of the two only the high ones are drawn.
 CHARACTERS = any_character.filter(lambda character: not "\udc00" <= character <= "\udfff")
-LABELS = st.text(CHARACTERS, min_size=1, max_size=3)
+LABELS = st.text(label_character, min_size=1, max_size=3)
 SCORES = st.none() | st.floats(0, 1) | st.floats() | st.integers()
 
 
@@ -98,6 +98,13 @@ def test_blank_lines_and_empty_texts(tmp_path):
     assert "1 line with an empty text was left out" in corpus.notices[0]
 
 
+def json_with(name: str, value: str) -> str:
+    """A line whose only span has this value, as JSON."""
+    fields = {"start": "0", "end": "1", "label": '"A"', name: value}
+    span = ", ".join(f'"{key}": {each}' for key, each in fields.items())
+    return f'{{"text": "南京", "spans": [{{{span}}}]}}'
+
+
 BAD = {
     "not json": ("{", "not JSON"),
     "too deep": ("[" * 100_000, "not JSON"),
@@ -113,6 +120,27 @@ BAD = {
     "end missing": ('{"text": "南京", "spans": [{"start": 0, "label": "A"}]}', "whole numbers"),
     "no label": ('{"text": "南京", "spans": [{"start": 0, "end": 2}]}', '"label"'),
     "empty label": ('{"text": "南京", "spans": [{"start": 0, "end": 2, "label": ""}]}', '"label"'),
+    **{
+        f"label {label:.40}": (f'{{"text": "南京", "spans": [{{"start": 0, "end": 1, "label": {label}}}]}}', '"label"')
+        for label in ("0", "false", "null", "[]", "{}", "1e999", "9" * 400, '"\\ud800"', '"A\\udc00"', f'"{"x" * 257}"')
+    },
+    **{
+        f"{name} {value:.40} {len(value)}": (
+            f'{{"text": "南京", "spans": [{{"start": 0, "end": 1, "label": "A", "score": 1, "{name}": {value}}}]}}',
+            f"the key .{name}. comes twice|not JSON that can be read",
+        )
+        for name in ("start", "end", "label", "score")
+        for value in ("0", "9" * 5000)
+    },
+    **{
+        f"only {name} {value:.40} {len(value)}": (
+            json_with(name, value),
+            '"start"|"score"|"text"|does not lie|thousands of digits',
+        )
+        for name in ("start", "end", "score", "text")
+        for value in ("{}", "[]", '"x"', "true", "1.5", "-1", "1e999", "NaN", "9" * 400, "-" + "9" * 400, "9" * 5000)
+        if (name, value) not in (("score", "1.5"), ("score", "-1"), ("text", '"x"'))
+    },
     "past the end": ('{"text": "南京", "spans": [{"start": 0, "end": 3, "label": "A"}]}', "does not lie in the text"),
     "empty span": ('{"text": "南京", "spans": [{"start": 1, "end": 1, "label": "A"}]}', "does not lie in the text"),
     "negative": ('{"text": "南京", "spans": [{"start": -1, "end": 1, "label": "A"}]}', "does not lie in the text"),
@@ -130,6 +158,22 @@ BAD = {
         '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "A"}, {"start": 1, "end": 2, "label": "B"}]}',
         r"\[0, 2\) A and \[1, 2\) B overlap",
     ),
+    **{
+        f"doubts {doubts:.60}": (
+            f'{{"text": "南京", "spans": [], "doubts": {doubts}}}',
+            '^[^:]*:3: .*"doubts"|not JSON',
+        )
+        for doubts in (
+            *('[[0, {"O": NaN}]]', '[[0, {"O": Infinity}]]', '[[0, {"O": 0.5, "S-A": NaN}]]', '[[0, {"O": 1e999}]]'),
+            *('[[0, {"O": -1, "S-A": 2}]]', '[[0, {"O": 0.5}]]', '[[0, {"O": true}]]', '[[0, {"O": "1"}]]'),
+            *("[[0, {}]]", '[[0, {"O": 0.5, "O": 0.5}]]', '[[0, {"O": 1}], [0, {"O": 1}]]', '[[2, {"O": 1}]]'),
+            *('[[-1, {"O": 1}]]', '[[0.0, {"O": 1}]]', '[["0", {"O": 1}]]', '[[true, {"O": 1}]]', "null", "{}", "3"),
+            *('"x"', "[3]", "[[]]", "[[0]]", "[[0, 3]]", '[[0, {"O": 1}, 5]]', '["0x"]', "[[0, [1]]]"),
+            *('[[0, {"": 1}]]', '[[0, {"Q": 1}]]', '[[0, {"B-": 1}]]', '[[0, {"B-\\ud800": 1}]]'),
+            f'[[0, {{"O": {"9" * 400}, "S-A": 0.5}}]]',
+            f'[[0, {{"O": {"9" * 5000}}}]]',
+        )
+    },
     "words an object": ('{"text": "南京", "spans": [], "words": {}}', '"words" must be a list'),
     "words strings": ('{"text": "南京", "spans": [], "words": ["南京"]}', "must be an object"),
     "no words": ('{"text": "南京", "spans": [], "words": []}', r'"words" must cover the text: .* covers \[0, 2\)'),
@@ -156,3 +200,4 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, line, says):
     with pytest.raises(InputError, match=says) as caught:
         read_jsonl(path)
     assert (caught.value.path, caught.value.line) == (path, 3)
+    assert len(caught.value.message) < 500

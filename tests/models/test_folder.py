@@ -111,7 +111,7 @@ def test_a_loaded_model_gives_equal_outputs(lattice_folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_changed_byte_is_refused_or_means_the_same(
     small: Path, scratch: Path, name: str, data: st.DataObject

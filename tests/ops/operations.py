@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from hanlattice.bench.equality import SMALL, LSTMCase
-from hanlattice.ops.crf import differentiable
+from hanlattice.ops import crf
+from hanlattice.ops.crf import Arcs, CRFScores, TaggedSpans, differentiable
 from hanlattice.predict import load
 from tests.ops.test_crf_native import everything, make
 
@@ -24,11 +26,31 @@ def operations(folder: str | Path) -> dict[str, Callable[[], Values]]:
     return {
         "lattice": lambda: case.values("native"),
         "chain": lambda: everything(differentiable, make(0, 4, 9, 5)),
+        "arcs": _arcs,
         "text": lambda: _spans(plain([TEXT] * 3)),
         "readings": lambda: _spans(plain.readings(TEXT, 3)),
         "candidates": lambda: {"count": torch.tensor(len(plain.candidates(TEXT, 5)))},
         "8 bits": lambda: _spans(quick([TEXT] * 3)),
     }
+
+
+def _arcs() -> Values:
+    """The CRF with arcs over some of its characters."""
+    rng = np.random.default_rng(5)
+    emissions = rng.normal(size=(3, 9, 4))
+    lengths = np.array([9, 5, 2])
+    scores = CRFScores(rng.normal(size=4), rng.normal(size=(4, 4)), rng.normal(size=4))
+    columns = ([0, 0, 1, 2], [0, 2, 1, 0], [4, 5, 3, 2], [0, 1, 2, 3], [3, 2, 1, 0])
+    arcs = Arcs(*map(np.array, columns), rng.normal(size=4))
+    single = np.array([2])
+    spans = TaggedSpans(0 * single, single, single + 1, single[:, None], np.zeros((1, 4), dtype=bool))
+    found = {
+        "best": crf.viterbi(emissions, lengths, scores, arcs=arcs)[1],
+        "readings": crf.nbest(emissions, lengths, scores, 3, arcs=arcs)[1],
+        "span": crf.span_log_probability(emissions, lengths, scores, spans, arcs=arcs),
+        **crf.arc_marginals(emissions, lengths, scores, arcs)._asdict(),
+    }
+    return {name: torch.from_numpy(value) for name, value in found.items()}
 
 
 def _spans(documents: list[Any]) -> Values:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -183,13 +185,24 @@ def test_no_tags_and_too_many_taggings_are_refused() -> None:
     none = torch.zeros(1, 3, 0), torch.tensor([3]), CRFScores(torch.zeros(0), torch.zeros(0, 0), torch.zeros(0))
     in_numpy = none[0].numpy(), none[1].numpy(), CRFScores(*(part.numpy() for part in none[2]))
     for name, more in (("viterbi", ()), ("nbest", (2,)), ("marginals", ()), ("log_partition", ())):
-        for op, given in ((arrays, in_numpy), (plain, in_numpy), (native, none), (crf, none), (crf, in_numpy)):
+        for op, values in ((arrays, in_numpy), (plain, in_numpy), (native, none), (crf, none), (crf, in_numpy)):
             with pytest.raises(ValueError, match="one tag or more"):
-                getattr(op, name)(*given, *more)
+                getattr(op, name)(*values, *more)
     emissions, lengths, scores = make(1, 1, 1, 3)
     given = emissions.numpy(), lengths.numpy(), CRFScores(*(part.numpy() for part in scores))
-    with pytest.raises(ValueError, match="n may be 715,827,882 at most"):
-        arrays.nbest(*given, 2**31 // 3 + 1)
+    for op in (arrays, plain, crf):
+        with pytest.raises(ValueError, match="n may be 715,827,882 at most"):
+            op.nbest(*given, 2**31 // 3 + 1)
+        with pytest.raises(ValueError, match="n must be 1 or more"):
+            op.nbest(*given, 0)
+
+
+@pytest.mark.parametrize("op", [arrays, plain])
+def test_a_batch_of_nothing_has_an_answer(op: ModuleType) -> None:
+    emissions, lengths = np.zeros((0, 0, 2)), np.zeros(0, dtype=np.int64)
+    scores = CRFScores(np.zeros(2), np.zeros((2, 2)), np.zeros(2))
+    assert op.viterbi(emissions, lengths, scores)[0].shape == (0, 0)
+    assert op.marginals(emissions, lengths, scores).shape == (0, 0, 2)
 
 
 def test_an_older_library_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import torch
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
 from hanlattice.ops.threads import run_all, run_calls
+from tests.patience import PATIENCE
 
 FORK = """
 import ctypes, os, torch
@@ -60,7 +61,7 @@ def test_every_task_is_done_once(threads: int, count: int) -> None:
 
 def test_tasks_run_at_the_same_time(threads: int) -> None:
     """Each waits for all others: with fewer threads than tasks this would never end."""
-    meeting = threading.Barrier(threads, timeout=60)
+    meeting = threading.Barrier(threads, timeout=PATIENCE)
     run_all([meeting.wait] * threads)
     assert not meeting.broken
 
@@ -92,4 +93,4 @@ def test_every_call_is_done(threads: int, count: int, has_openmp: bool) -> None:
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system cannot fork")
 def test_a_forked_child_has_threads_of_its_own() -> None:
-    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=PATIENCE)

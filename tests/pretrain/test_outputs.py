@@ -64,3 +64,24 @@ def test_an_unreadable_file_is_reported_and_a_pipe_is_left_alone(tmp_path):
     check_readable([tmp_path / "pipe", tmp_path / "file"])
     with pytest.raises(InputError, match=r"none: cannot read: there is no such file"):
         check_readable([tmp_path / "file", tmp_path / "none"])
+
+
+@pytest.mark.parametrize("named", ["a", "a.txt", "a.bpe.json", "a.json"])
+def test_a_file_that_nobody_named_stays(tmp_path, named):
+    for name in ("a.txt", "a.bpe.json"):
+        (tmp_path / name).write_text("mine", "utf-8")
+        if name == named:
+            Outputs(tmp_path / named, SUFFIXES).check([], "size")
+        else:
+            with pytest.raises(OutputError, match=f"{name} already exists and was not named"):
+                Outputs(tmp_path / named, SUFFIXES).check([], "size")
+        Outputs(tmp_path / named, SUFFIXES).check([], "size", begun=True)
+        (tmp_path / name).unlink()
+
+
+def test_files_of_a_finished_run_are_replaced(tmp_path):
+    outputs = Outputs(tmp_path / "a", SUFFIXES)
+    outputs.write_record({"settings": {"size": 3}})
+    for suffix in SUFFIXES[:2]:
+        outputs[suffix].write_text("a former run's", "utf-8")
+    outputs.check([], "size")

@@ -23,6 +23,7 @@ from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vect
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.vocab import END
+from tests.patience import PATIENCE
 from tests.pretrain.text import write_text, write_topics
 
 SMALL = {"dim": 6, "epochs": 3, "min_count": 3}
@@ -145,7 +146,7 @@ def test_a_killed_process_continues_in_another(raw, tmp_path):
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, str(tmp_path / "a")]
-    killed = subprocess.run(command, check=False, timeout=120, env=environment)
+    killed = subprocess.run(command, check=False, timeout=PATIENCE, env=environment)
     assert killed.returncode == -signal.SIGKILL
     assert same(trained(raw, tmp_path / "a", resume=True), trained(raw, tmp_path / "b"))
 

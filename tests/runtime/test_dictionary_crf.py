@@ -120,7 +120,8 @@ def test_everything_is_as_all_taggings_say(data: st.DataObject, scheme: str, see
         assert weights[tagging] == pytest.approx(ranked[0], abs=1e-6)
         for tags, log, wanted in zip(readings[b], logs[b], ranked, strict=False):
             assert log == pytest.approx(wanted, abs=1e-6)
-            assert weights[tuple(ruled.tag_ids.names[tag] for tag in tags[: sizes[b]])] == pytest.approx(wanted, abs=1e-6)
+            reading = tuple(ruled.tag_ids.names[tag] for tag in tags[: sizes[b]])
+            assert weights[reading] == pytest.approx(wanted, abs=1e-6)
         assert np.isfinite(logs[b]).sum() == min(5, len(ranked))
         for t in range(sizes[b]):
             for k, tag in enumerate(ruled.tag_ids.names):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.command import start
+from tests.patience import PATIENCE
 
 Answer = tuple[int, Any, dict[str, str]]  # status, JSON, headers
 
@@ -33,7 +34,7 @@ class Server:
     def ask(
         self, path: str, record: object = None, body: bytes | None = None, token: str = "", **headers: str
     ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         if record is not None:
             body = json.dumps(record).encode()
         if token:
@@ -48,20 +49,25 @@ class Server:
         return response.status, json.loads(content) if is_json else content.decode(), dict(response.headers)
 
     def socket(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
 
     def workers(self) -> list[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(pid) for pid in children.split()]
 
-    def end(self, number: int = signal.SIGTERM, timeout: float = 60) -> int:
+    def end(self, number: int = signal.SIGTERM, timeout: float = PATIENCE) -> int:
         os.kill(self.process.pid, number)
         return self.process.wait(timeout)
 
 
+LIMITS = ("--timeout", "--body-timeout", "--idle-timeout", "--stream-timeout", "--drain")
+
+
 @contextmanager
 def running(*arguments: str | Path) -> Iterator[Server]:
-    with start("serve", "--port", "0", *arguments, stdout=subprocess.DEVNULL) as process:
+    """A server that waits for as long as the tests do, unless the arguments say otherwise."""
+    patient = [word for limit in LIMITS for word in (limit, str(PATIENCE))]
+    with start("serve", "--port", "0", *patient, *arguments, stdout=subprocess.DEVNULL) as process:
         try:
             assert process.stderr is not None
             line = ""
@@ -80,8 +86,8 @@ def running(*arguments: str | Path) -> Iterator[Server]:
                 process.kill()
 
 
-def wait_for(holds: Any, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
+def wait_for(holds: Any) -> None:
+    end = time.monotonic() + PATIENCE
     while True:
         try:
             if holds():

@@ -12,6 +12,7 @@ import pytest
 from hanlattice.data.corpus import read_corpus
 from hanlattice.predict import load
 from tests.made import made_config
+from tests.patience import PATIENCE
 from tests.serve.running import Server, running
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -29,7 +30,7 @@ def server(lattice_folder: Path) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with api.sync_playwright() as play:
-        made = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        made = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"], timeout=1000 * PATIENCE)
         yield made
         made.close()
 
@@ -38,6 +39,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any, server: Server) -> Iterator[Any]:
     """A fresh page in English, on which no script may fail, and which may fetch from nowhere else."""
     context = browser.new_context(locale="en-GB", accept_downloads=True)
+    context.set_default_timeout(1000 * PATIENCE)
     made, wrong = context.new_page(), []
     made.on("pageerror", lambda error: wrong.append(error))
     made.on("request", lambda each: each.url.startswith((server.url, "data:", "blob:")) or wrong.append(each.url))
@@ -236,6 +238,7 @@ def test_markup_stays_text(page, server):
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 1000), ("light", 360)])
 def test_it_fits_the_screen_and_has_names_for_everything(browser, server, scheme, width):
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}, locale="zh-CN")
+    context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
     page.goto(f"{server.url}/#t={quote('王小明在青石镇工作。昨天李芳去了南湖！')}")
     page.wait_for_selector("#lattice svg")
@@ -269,6 +272,7 @@ def test_the_token_is_asked_for(browser, lattice_folder, tmp_path):
     (tmp_path / "token").write_text("geheim")
     with running("-m", lattice_folder, "--token-file", tmp_path / "token") as server:
         page = browser.new_page(locale="en-GB")
+        page.set_default_timeout(1000 * PATIENCE)
         page.goto(f"{server.url}/#t={quote('王小明')}")
         page.wait_for_selector("#token", state="visible")
         page.fill("#token", "geheim")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hanlattice.errors import InputError
 from hanlattice.explain.changes import PART
 from hanlattice.predict import Document, Predictor, load
 from hanlattice.serve import queue as module
@@ -18,6 +19,7 @@ from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.queue import Queue
 from hanlattice.serve.stream import Stream
 from tests.made import sentences
+from tests.patience import PATIENCE
 
 MODELS: Any = {"m": SimpleNamespace(predictor=SimpleNamespace(limit=10))}
 KEY = Key("documents", "m")
@@ -32,7 +34,9 @@ class Gate:
 
     def __call__(self, models: Any, key: Key, texts: Sequence[str], pause: Any) -> list[Document]:
         self.batches.append((key, list(texts)))
-        assert self.may.acquire(timeout=20)
+        assert self.may.acquire(timeout=PATIENCE)
+        if any("多" in text for text in texts):
+            raise InputError("too many words")
         if any("毒" in text for text in texts):
             raise ValueError("poison")
         return [Document(text, ()) for text in texts]
@@ -51,7 +55,7 @@ def run(
     async def go() -> None:
         queue = Queue(MODELS, Limits(**{"batch_ms": 0, **limits}))
         try:
-            await asyncio.wait_for(test(queue, gate), 20)
+            await asyncio.wait_for(test(queue, gate), PATIENCE)
         finally:
             queue.close()
             gate.may.release(1000)
@@ -84,12 +88,12 @@ def test_an_idle_worker_waits_a_little_for_more(monkeypatch):
         gate.may.release(10)
         jobs = [queue.put(ask("一"))]
         await asyncio.sleep(0.01)
-        jobs.append(queue.put(ask("二")))
+        jobs.append(queue.put(ask("二")))  # which fills the batch
         for job in jobs:
             await job.future
         assert [texts for _, texts in gate.batches] == [["一", "二"]]
 
-    run(test, monkeypatch, batch_ms=300)
+    run(test, monkeypatch, batch_ms=1000 * PATIENCE, batch_chars=2)
 
 
 def test_a_short_request_does_not_wait_for_a_long_one(monkeypatch):
@@ -204,6 +208,29 @@ def test_what_fails_in_a_stream_is_in_the_log(monkeypatch, caplog):
 
     run(test, monkeypatch)
     assert "ValueError: poison" in caplog.text
+
+
+def test_a_text_that_asks_for_too_much_is_refused_and_the_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(queue: Queue, gate: Gate) -> None:
+        gate.may.release(20)
+        first = queue.put(ask("一"))
+        await busy(gate)
+        jobs = [queue.put(ask("二")), queue.put(ask("多"))]
+        results = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
+        assert results[0] == [Document("二", ())]
+        assert isinstance(results[1], RequestError)
+        assert results[1].status == 422
+        assert "too many words" in str(results[1])
+        service: Any = SimpleNamespace(queue=queue, limits=queue.limits)
+        asked = ask("多")
+        line = await Stream(service)._result(("tag", asked, queue.put(asked)))
+        assert line["error"]["status"] == 422
+        await first.future
+
+    run(test, monkeypatch)
+    assert not caplog.records
 
 
 def test_nothing_to_compute_is_an_answer(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_json_and_csv(tmp_path: Path) -> None:
     ("name", "text", "line", "says"),
     [
         ("a.txt", "江大\n拼多多\tORG many", 2, "expected a number, inf or -inf after the label, not 'many'"),
-        ("a.txt", "拼多多\tORG 2000", 1, "trust must be from −1000 to 1000, inf or -inf"),
+        ("a.txt", "拼多多\tORG 2000", 1, "trust must be from -1000 to 1000, inf or -inf"),
         ("a.txt", "太贵\t/", 1, "expected a word with / where it is cut"),
         ("a.txt", "太/\t/", 1, "expected a word with / between its parts"),
         ("a.jsonl", '{"word": "江大"}\n{"word": ', 2, "not JSON"),
@@ -73,12 +74,48 @@ def test_json_and_csv(tmp_path: Path) -> None:
         ("a.jsonl", '{"word": "江大", "trust": 3}', 1, "needs a label"),
         ("a.csv", "江大,ORG,3,4", 1, "expected word, label and trust"),
         ("a.csv", "江大,ORG,much", 1, "expected a number"),
+        ("a.txt", "江大\tORG 20 30", 1, "expected word, label and trust"),
+        ("a.txt", "江大\tORG 1e999", 1, "expected a number, inf or -inf after the label, not '1e999'"),
+        ("a.txt", "江大\tORG " + "9" * 5000, 1, "expected a number, inf or -inf after the label"),
+        ("a.txt", "江大\t" + "x" * 257, 1, "a label has 257 characters"),
+        ("a.jsonl", '\n{"word": "江大", "label": 0}', 2, "a label must be a str, not int"),
+        ("a.jsonl", '{"word": "江大", "label": []}', 1, "a label must be a str, not list"),
+        ("a.jsonl", '{"word": "江大", "label": "\\ud800"}', 1, "a label has a lone surrogate"),
+        ("a.jsonl", '{"word": "江\\ud800"}', 1, "a word has a lone surrogate"),
+        ("a.jsonl", '{"word": "江\\n大"}', 1, "a word is one line without a TAB"),
+        ("a.jsonl", '"江\\t大"', 1, "a word is one line without a TAB"),
+        ("a.jsonl", '{"label": "ORG"}', 1, "there is no word"),
+        ("a.jsonl", '{"word": " ", "label": "ORG"}', 1, "there is no word"),
+        ("a.jsonl", "{}", 1, "there is no word"),
+        ("a.jsonl", '{"word": "江大", "label": "A", "trust": 1e999}', 1, "trust must be from -1000 to 1000"),
+        ("a.jsonl", '{"word": "江大", "label": "A", "trust": NaN}', 1, "trust must be from -1000 to 1000"),
+        ("a.jsonl", '{"word": "江大", "label": "A", "trust": %s}' % ("9" * 400), 1, "trust must be from -1000"),
+        ("a.jsonl", '{"word": "江大", "label": "A", "trust": %s}' % ("9" * 5000), 1, "thousands of digits"),
+        ("a.jsonl", '{"word": "江大", "label": "A", "trust": true}', 1, "trust must be a number, not bool"),
+        ("a.jsonl", '{"word": "江大", "word": "大江"}', 1, "the key 'word' comes twice"),
+        ("a.jsonl", '{"word": "江大"} {"word": "大江"}', 1, "not JSON"),
+        ("a.csv", ",ORG", 1, "there is no word"),
+        ("a.csv", '江大,ORG\n"长\n江",LOC', 2, "a word is one line without a TAB"),
+        ("a.csv", '江大,ORG\n长江,"LOC', 2, "not CSV: a quote is not closed"),
+        ("a.csv", '江大,ORG\n长江,"LOC"x\n', 2, "not CSV: ',' expected after"),
+        (
+            "a.csv",
+            '江大,ORG\n"长江,LOC\n' + "黄河,LOC\n" * 40_000,
+            2,
+            "not CSV: a field has more than 131,072 characters",
+        ),
+        ("a.csv", "江大," + "x" * 200_000, 1, "not CSV: a field has more than 131,072 characters"),
+        ("a.csv", "江大,ORG\r长江,LOC\n", 1, "not CSV: a carriage return stands alone"),
+        ("a.csv", "label,word\nORG,江大", 1, "the columns are word, label and trust, in this order"),
+        ("a.csv", "word,trust\n江大,20", 1, "the columns are word, label and trust, in this order"),
+        ("a.csv", "江大,ORG\n长江,20", 2, "expected a label after the word, not the number '20'"),
+        ("a.csv", "江大,A\0B", 1, "a label is one word"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
     path = tmp_path / name
-    path.write_text(text, "utf-8")
-    with pytest.raises(InputError, match=says) as caught:
+    path.write_text(text, "utf-8", newline="")
+    with pytest.raises(InputError, match=re.escape(says)) as caught:
         list(read_dictionary(path))
     assert (caught.value.path, caught.value.line) == (path, line)
 

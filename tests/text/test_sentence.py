@@ -96,7 +96,22 @@ def test_a_doubt_about_nothing_is_refused(place):
         Sentence("南 京", doubts=(Doubt(place, "O", 1.0),))
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.4), (0.7, 0.5), (1.0, 0.0), (1.5, -0.5)])
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        *((0.5, 0.4), (0.7, 0.5), (1.0, 0.0), (1.5, -0.5)),
+        *((NAN, 0.5), (0.5, NAN), (NAN, NAN), (INFINITY, 0.5), (INFINITY, -INFINITY), (10**400, 0.5)),
+    ],
+)
 def test_shares_that_do_not_add_up_are_refused(shares):
     with pytest.raises(ValueError, match="must be above 0 and add up to 1"):
         Sentence("南京", doubts=tuple(Doubt(0, tag, share) for tag, share in zip("OB", shares, strict=True)))
+
+
+def test_a_tag_has_one_share():
+    """Three shares add up to more than 1, though two different ones do not."""
+    with pytest.raises(ValueError, match="the tag 'O' comes twice at character 0"):
+        Sentence("南京", doubts=(Doubt(0, "O", 0.5), Doubt(0, "B", 0.5), Doubt(0, "O", 0.5)))

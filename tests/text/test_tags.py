@@ -12,6 +12,8 @@ from hanlattice.errors import InputError, TagError
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import (
     SCHEMES,
+    TagIds,
+    check_label,
     detect_scheme,
     labels_of,
     legal_transitions,
@@ -22,10 +24,10 @@ from hanlattice.text.tags import (
     tag_set,
     tags_to_spans,
 )
-from tests.strategies import any_character, spans
+from tests.strategies import label_character, spans
 
 schemes = st.sampled_from(SCHEMES)
-labels = st.sampled_from(["LOC", "PER"]) | st.text(any_character, min_size=1, max_size=3)
+labels = st.sampled_from(["LOC", "PER"]) | st.text(label_character, min_size=1, max_size=3)
 some_spans = st.integers(0, 9).flatmap(lambda length: st.tuples(st.just(length), spans(length, labels)))
 
 
@@ -186,7 +188,22 @@ def test_schemes_with_prefixes():
     assert schemes_with("IM") == schemes_with("X") == []
 
 
-@given(st.sets(st.text(any_character, min_size=1)), schemes)
+@pytest.mark.parametrize("label", ["\ud800", "A\udfff", "x" * 257, "地" * 10**6])
+def test_a_label_that_no_file_can_carry_is_refused(label):
+    assert split_tag("B-" + "x" * 256) == ("B", "x" * 256)
+    for refuse in (split_tag, lambda tag: TagIds(["O", tag], "BIO"), lambda tag: may_follow(None, tag, "BIO")):
+        with pytest.raises(TagError, match="a label has") as caught:
+            refuse(f"B-{label}")
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("label", [0, None, 1.5, True, b"LOC", ["LOC"]])
+def test_a_label_is_a_string(label):
+    with pytest.raises(TypeError, match="a label must be a str, not "):
+        check_label(label)
+
+
+@given(st.sets(st.text(label_character, min_size=1)), schemes)
 def test_labels_of_tags(labels, scheme):
     assert labels_of(tag_set(labels, scheme)) == sorted(labels)
 

@@ -20,6 +20,7 @@ import torch
 
 from hanlattice.config import Config
 from hanlattice.training.loop import train
+from tests.patience import PATIENCE
 
 _server = multiprocessing.get_context("forkserver")
 Process = multiprocessing.context.ForkServerProcess
@@ -49,7 +50,7 @@ def _as_here(target: Callable[..., None], *arguments: Any) -> None:
 def killed(target: Callable[..., None], *arguments: Any) -> bool:
     """Run it in a process of its own. False when it ended before it was killed."""
     process = start(target, *arguments)
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode in (0, -signal.SIGKILL), f"the training ended with {process.exitcode}"
     return process.exitcode == -signal.SIGKILL
 

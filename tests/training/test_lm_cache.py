@@ -24,6 +24,7 @@ from hanlattice.training import lm_cache as module
 from hanlattice.training.lm_cache import states_file, with_states
 from hanlattice.training.loop import train
 from tests.made import made_config, write_language_model
+from tests.patience import PATIENCE
 
 
 def make(made: Path, lm: Path, encoder: str = "lattice") -> tuple[Built, Examples]:
@@ -87,7 +88,7 @@ def test_runs_side_by_side_compute_them_once(
         write(*given)
 
     def run(_: int) -> Examples:
-        both.wait(10)
+        both.wait(PATIENCE)
         return with_states(examples, lm, "x")
 
     monkeypatch.setattr(module, "_write", slowly)

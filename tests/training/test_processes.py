@@ -29,6 +29,7 @@ from hanlattice.training import loop, processes
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import train
 from tests.made import made_config, made_tree, write_language_model, write_made, write_toml, write_transformer
+from tests.patience import PATIENCE
 from tests.training.crash import die_at_step
 
 SERVER: Any = multiprocessing.get_context("forkserver")
@@ -84,7 +85,7 @@ def together(size: int, do: Callable[..., Any], *arguments: Any) -> list[int]:
     for member in team:
         member.start()
     for member in team:
-        member.join(100)
+        member.join(PATIENCE)
         member.kill()  # if it waits for one that is no more
         member.join()
     return [member.exitcode for member in team]
@@ -189,7 +190,6 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(600)  # it imports torch in six processes
 def test_torchrun_trains_and_one_of_its_processes_reports(tiny, tmp_path, monkeypatch):
     """Also where a process aborts while it is taken down, which its connection to the others did now and then."""
     (tmp_path / "sitecustomize.py").write_text(

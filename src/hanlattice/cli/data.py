@@ -12,7 +12,7 @@ from rich.text import Text
 
 from hanlattice.cli.console import Encoding, note, show_tables
 from hanlattice.cli.texts import CorpusFormat, different
-from hanlattice.data.corpus import check_writable, corpus_files, read_corpus, write_corpus
+from hanlattice.data.corpus import check_writable, read_corpus, write_corpus
 from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known, resolve
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
@@ -91,19 +91,18 @@ def stats(
 
 @app.command("convert")
 def convert(
-    files: Annotated[list[str], typer.Argument(help="Labelled files, or folders of brat's, and at last the output.")],
+    files: Annotated[list[str], typer.Argument(help="Labelled files, and at last the output.")],
     format: CorpusFormat = "auto",
     scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
     encoding: Encoding = "auto",
 ) -> None:
-    """Convert labelled files into one; its suffix says what: .bmes, .bio, .bioes, .seg, .jsonl, .ann or .spacy."""
+    """Convert labelled files into one; its suffix says what: .bmes, .bio, .bioes, .seg, .jsonl or .spacy."""
     if len(files) < 2:
         raise InputError("expected a file to read and a file to write: hanlattice data convert in.jsonl out.spacy")
     *names, last = files
     paths, out = different(names), Path(last)
     check_writable(out)
-    for written in (out, out.with_suffix(".txt")) if out.suffix == ".ann" else (out,):
-        check_output(written, [file for path in paths for file in corpus_files(path)])
+    check_output(out, paths)
     corpora = [read_corpus(path, format=format, scheme=scheme) for path in paths]
     note(*(notice for corpus in corpora for notice in corpus.notices))
     sentences = [sentence for corpus in corpora for sentence in corpus.sentences]

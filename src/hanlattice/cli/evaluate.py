@@ -42,7 +42,7 @@ def evaluate(
     format: Annotated[
         str,
         typer.Option(
-            help="auto, columns, segmented, jsonl, conllu, label-studio, brat or spacy; auto goes by the suffix, and "
+            help="auto, columns, segmented, jsonl, conllu, label-studio or spacy; auto goes by the suffix, and "
             "then by the model."
         ),
     ] = "auto",

@@ -45,7 +45,7 @@ Unbuffered = Annotated[
 ]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts read at a time; without it 1024, on a GPU 4096.")]
 CorpusFormat = Annotated[
-    str, typer.Option(help="Of a corpus: auto, columns, segmented, jsonl, conllu, label-studio, brat or spacy.")
+    str, typer.Option(help="Of a corpus: auto, columns, segmented, jsonl, conllu, label-studio or spacy.")
 ]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Fast = Annotated[bool, typer.Option("--fast", help="Rounded factors: faster; scores differ a little.")]

@@ -72,6 +72,7 @@ def compare(
         raise InputError(f"jobs must be 1 or more, or 0 for the default, not {jobs}")
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
+    _check_folder(folder)
     workers = _workers(engine, address, devices, jobs, rows)
     results = Results(rows, numbers, {}, {}, {}, changes, against, samples)
     digest = functools.cache(file_digest)
@@ -80,6 +81,16 @@ def compare(
         if rates:
             measure_all(results, folder, workers, seconds, digest, listen)
         return write_outputs(results, folder, listen)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder in which an output of the comparison would replace a file of somebody else."""
+    if any((folder / part).is_dir() for part in ("runs", "results")):
+        return
+    for name in (TABLE, RESULTS, PLOT):
+        if (folder / name).exists():
+            message = f"{folder} holds {name}, which is not part of a comparison"
+            raise OutputError(f"{message}: choose a new or empty folder for --out")
 
 
 def _workers(engine: str, address: str, devices: str, jobs: int, rows: Sequence[MatrixRow]) -> Workers:

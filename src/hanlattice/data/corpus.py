@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from hanlattice.data.brat import brat_files, read_brat, write_brat
 from hanlattice.data.columns import read_columns, write_columns
 from hanlattice.data.conllu import read_conllu
 from hanlattice.data.docbin import read_docbin, write_docbin
@@ -17,15 +15,14 @@ from hanlattice.data.jsonl import read_jsonl, write_jsonl
 from hanlattice.data.label_studio import read_label_studio
 from hanlattice.data.segmented import read_segmented, write_segmented
 from hanlattice.errors import InputError
-from hanlattice.files import opening, sha256
+from hanlattice.files import opening
 from hanlattice.text.sentence import Corpus, Sentence, check_words
 
 __all__ = [
     "FORMATS",
+    "WRITABLE",
     "Corpus",
     "check_writable",
-    "corpus_digest",
-    "corpus_files",
     "even_steps",
     "hold_out",
     "read_corpus",
@@ -38,22 +35,21 @@ _READERS: dict[str, Callable[[Path, str | None], Corpus]] = {
     "jsonl": read_jsonl,
     "conllu": read_conllu,
     "label-studio": lambda path, _: read_label_studio(path),  # these tools write UTF-8 and nothing else
-    "brat": lambda path, _: read_brat(path),
     "spacy": lambda path, _: read_docbin(path),
 }
 FORMATS = ("columns", *_READERS)
 _BY_SUFFIX = {".jsonl": "jsonl", ".json": "jsonl", ".seg": "segmented", ".segmented": "segmented"}
 _BY_SUFFIX |= dict.fromkeys((".bmes", ".bio", ".bioes", ".iob", ".conll"), "columns")
-_BY_SUFFIX |= {".conllu": "conllu", ".ann": "brat", ".spacy": "spacy"}
+_BY_SUFFIX |= {".conllu": "conllu", ".spacy": "spacy"}
 _WRITERS: dict[str, Callable[[Path, Iterable[Sentence]], None]] = {
     ".bmes": partial(write_columns, scheme="BMES"),
     ".bio": partial(write_columns, scheme="BIO"),
     ".bioes": partial(write_columns, scheme="BIOES"),
     ".seg": write_segmented,
     ".jsonl": write_jsonl,
-    ".ann": write_brat,
     ".spacy": write_docbin,
 }
+WRITABLE = tuple(_WRITERS)
 
 
 def suffix_format(path: str | Path) -> str | None:
@@ -68,26 +64,13 @@ def check_writable(path: Path) -> None:
 
 
 def write_corpus(path: str | Path, sentences: Iterable[Sentence]) -> None:
-    """Write sentences in the format of the suffix: .bmes, .bio, .bioes, .seg, .jsonl, .ann (brat) or .spacy."""
+    """Write sentences in the format of the suffix: .bmes, .bio, .bioes, .seg, .jsonl or .spacy."""
     check_writable(Path(path))
     _WRITERS[Path(path).suffix.lower()](Path(path), sentences)
 
 
-def corpus_files(path: Path) -> list[Path]:
-    """The file itself, or, of brat's, all that belong to it."""
-    return brat_files(path) if path.suffix.lower() == ".ann" or path.is_dir() else [path]
-
-
-def corpus_digest(path: Path) -> str:
-    """The checksum of a corpus: of its file, or of all of them."""
-    digests = [sha256(file) for file in corpus_files(path)]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
 def _found_format(path: Path, otherwise: str) -> str:
-    """By the suffix; a folder is brat's, and a list in JSON is Label Studio's."""
-    if path.is_dir():
-        return "brat"
+    """Return the format of the suffix; a list in JSON is Label Studio's."""
     chosen = suffix_format(path) or otherwise
     if chosen == "jsonl":
         with opening(path) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,8 @@ from hanlattice.files import opening, writing
 from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.spans import WORD, Span
 
+_CHUNK = 1 << 20  # bytes
+
 
 def read_docbin(path: str | Path) -> Corpus:
     """A Sentence for each document: its text and its entities. Its tokens need not be words, and are passed over."""
@@ -20,10 +23,27 @@ def read_docbin(path: str | Path) -> Corpus:
     with opening(path) as file:
         content = file.read()
     try:
+        _check_whole(content)
         docs = list(tokens.DocBin().from_bytes(content).get_docs(vocab))
     except Exception as error:  # zlib, msgpack and spaCy have each their own
         raise InputError(f"it is not a DocBin of spaCy, or a damaged one: {error}", path) from None
     return Corpus(tuple(_sentence(doc) for doc in docs if doc.text))
+
+
+def _check_whole(content: bytes) -> None:
+    """Raise if the compressed data are cut short, or end before the file does.
+
+    zlib.decompress, which spaCy calls, leaves out what follows the data.
+    """
+    decompressor = zlib.decompressobj()
+    rest = content
+    while rest and not decompressor.eof:
+        decompressor.decompress(rest, _CHUNK)
+        rest = decompressor.unconsumed_tail
+    if not decompressor.eof:
+        raise ValueError("it is cut short")
+    if decompressor.unused_data:
+        raise ValueError(f"{len(decompressor.unused_data):,} bytes follow its end")
 
 
 def _sentence(doc: Any) -> Sentence:

@@ -13,21 +13,26 @@ The exports of doccano are read as well: "label" or "labels" with a list [start,
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from hanlattice.errors import InputError
+from hanlattice.checks import brief, check_number, read_json
+from hanlattice.errors import InputError, TagError
 from hanlattice.files import read_lines, writing
 from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Corpus, Doubt, Sentence, check_words, cover_space
 from hanlattice.text.spans import WORD, Span
+from hanlattice.text.tags import check_label, split_tag
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+_DOUBTS_EXPECTED = (
+    '"doubts" must be a list of characters with the shares of their tags: [[3, {"O": 0.6, "S-LOC": 0.4}]]'
+)
 _CONTROLS = re.compile("[\x7f-\x9f]")  # JSON allows them unescaped, but terminals obey them
 
 
@@ -117,9 +122,9 @@ def to_json(record: object, indent: int | None = None) -> str:
 def from_json_line(line: str) -> Sentence:
     """The checked Sentence of one line; an invalid line is an InputError."""
     try:
-        record = json.loads(line, object_pairs_hook=no_twins)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON: {error}") from None
+        record = read_json(line)
+    except ValueError as error:
+        raise InputError(str(error)) from None
     text = record.get("text", record.get("data")) if isinstance(record, dict) else None
     if not isinstance(text, str):
         raise InputError('expected an object with a string "text" and a list "spans"')
@@ -147,16 +152,22 @@ def make_sentence(text: str, items: Sequence[Any], words: Any = None, doubts: An
 
 
 def _doubts(items: Any) -> tuple[Doubt, ...]:
-    """The doubts of the line, whose types are checked here, and the rest by `Sentence`."""
-    try:
-        found = [Doubt(place, tag, share) for place, shares in items for tag, share in shares.items()]
-    except (AttributeError, TypeError, ValueError):
-        found = [Doubt(-1, "", -1)]
-    if all(type(place) is int and place >= 0 and type(share) in (int, float) for place, _, share in found):
-        return tuple(found)
-    raise InputError(
-        '"doubts" must be a list of characters with the shares of their tags: [[3, {"O": 0.6, "S-LOC": 0.4}]]'
-    )
+    """Make the doubts of the line; `Sentence` checks their places and sums."""
+    found: list[Doubt] = []
+    for item in items if isinstance(items, (list, tuple)) else [items]:
+        is_pair = isinstance(item, list) and len(item) == 2
+        place, shares = item if is_pair else (None, None)
+        if type(place) is not int or place < 0 or not isinstance(shares, dict) or not shares:
+            raise InputError(_DOUBTS_EXPECTED)
+        for tag, share in shares.items():
+            if type(share) not in (int, float):
+                raise InputError(_DOUBTS_EXPECTED)
+            try:
+                split_tag(tag)
+            except TagError as error:
+                raise InputError(f'"doubts": {error.message}') from None
+            found.append(Doubt(place, tag, share))
+    return tuple(found)
 
 
 def _by_name(item: Any) -> Any:
@@ -166,15 +177,6 @@ def _by_name(item: Any) -> Any:
     if isinstance(item, dict) and "start_offset" in item:
         return {"start": item["start_offset"], "end": item.get("end_offset"), "label": item.get("label")}
     return item
-
-
-def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `json`: an object, none of whose keys may come twice."""
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        twin = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
-        raise ValueError(f"the key {twin!r} comes twice")
-    return record
 
 
 def _words(items: Any, text: str) -> tuple[Span, ...] | None:
@@ -193,19 +195,27 @@ def _words(items: Any, text: str) -> tuple[Span, ...] | None:
 
 def _span(item: Any, text: str, default: str | None = None) -> Span:
     if not isinstance(item, dict):
-        raise InputError(f'a span must be an object with "start", "end" and "label", not {item!r}')
+        raise InputError(f'a span must be an object with "start", "end" and "label", not {brief(item)}')
     start, end, label = item.get("start"), item.get("end"), item.get("label", default)
     if type(start) is not int or type(end) is not int:
-        raise InputError(f'"start" and "end" of a span must be whole numbers, not {start!r} and {end!r}')
-    if not isinstance(label, str) or not label:
-        raise InputError(f'"label" of a span must be a string that is not empty, not {label!r}')
+        found = f"{brief(start)} and {brief(end)}"
+        raise InputError(f'"start" and "end" of a span must be whole numbers, not {found}')
+    try:
+        check_label(label, '"label" of a span')
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from None
     if not 0 <= start < end <= len(text):
-        raise InputError(f"the span [{start}, {end}) does not lie in the text of {len(text)} characters")
+        place = f"[{brief(start)}, {brief(end)})"
+        raise InputError(f"the span {place} does not lie in the text of {len(text)} characters")
     own, given, score = text[start:end], item.get("text"), item.get("score")
     if given is not None and given != own:
-        raise InputError(f'"text" of a span is {given!r}, but its offsets give {own!r}: count code points')
-    if score is not None and (type(score) not in (int, float) or not math.isfinite(score)):
-        raise InputError(f'"score" of a span must be a number, not {score!r}')
+        differ = f"is {brief(given)}, but its offsets give {brief(own)}"
+        raise InputError(f'"text" of a span {differ}: count code points')
+    if score is not None:
+        try:
+            check_number(score, '"score" of a span', -sys.float_info.max, sys.float_info.max)
+        except (TypeError, ValueError) as error:
+            raise InputError(str(error)) from None
     return Span(start, end, label, score, own)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from hanlattice.charset import UTF8
-from hanlattice.data.jsonl import make_sentence, no_twins
+from hanlattice.checks import brief, read_json_part
+from hanlattice.data.jsonl import make_sentence
 from hanlattice.errors import InputError
 from hanlattice.files import read_text
 from hanlattice.text.sentence import Corpus, Sentence
@@ -39,7 +39,6 @@ def read_label_studio(path: str | Path) -> Corpus:
 
 def _elements(content: str, path: str | Path) -> Iterator[tuple[int, Any]]:
     """The elements of a JSON list, each with the line on which it begins."""
-    decoder = json.JSONDecoder(object_pairs_hook=no_twins)
     line, seen, at = 1, 0, _skip(content, 0)
     if content[at : at + 1] != "[":
         raise InputError("expected a list of tasks, as Label Studio exports them: [{…}, …]", path, 1)
@@ -49,13 +48,18 @@ def _elements(content: str, path: str | Path) -> Iterator[tuple[int, Any]]:
         line += content.count("\n", seen, begin)
         seen = begin
         try:
-            element, end = decoder.raw_decode(content, begin)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"not JSON: {error}", path, line) from None
+            element, end = read_json_part(content, begin)
+        except ValueError as error:
+            raise InputError(str(error), path, line) from None
         yield line, element
         at = closing = _skip(content, end)
         if content[at : at + 1] not in ("]", ","):
             raise InputError("not JSON: expected a comma or the end of the list after this task", path, line)
+    rest = _skip(content, closing + 1)
+    if rest < len(content):
+        line = content.count("\n", 0, rest) + 1
+        message = f"not JSON: {brief(content[rest : rest + 40])} comes after the end of the list"
+        raise InputError(f"{message} of tasks; remove it, or put tasks into the list", path, line)
 
 
 def _skip(content: str, at: int) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
+from hanlattice.checks import brief, check_number
 from hanlattice.errors import InputError, ModelError
 from hanlattice.files import read_small
 
@@ -33,15 +33,13 @@ def find_model(name: str | Path) -> Path:
 
 def check_decode(value: str | float) -> str | float:
     """A way to decode: `path`, `spans`, or the bar of the latter as a number."""
-    if value in ("path", "spans"):
+    if isinstance(value, str) and value in ("path", "spans"):
         return value
     try:
-        bar = float(value)
+        return check_number(float(value) if isinstance(value, str) else value, "decode", LEAST_BAR)
     except (TypeError, ValueError):
-        bar = math.nan
-    if not LEAST_BAR <= bar <= 1:
-        raise InputError(f"decode must be path, spans, or a bar from {LEAST_BAR} to 1, not {value!r}")
-    return bar
+        expected = f"path, spans, or a bar from {LEAST_BAR} to 1"
+        raise InputError(f"decode must be {expected}, not {brief(value)}") from None
 
 
 def model_files(folder: Path) -> list[Path]:

@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.batch import Examples
-from hanlattice.data.corpus import corpus_digest, read_corpus, suffix_format
+from hanlattice.data.corpus import read_corpus, suffix_format
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json_line
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, OutputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import check_output, hold, read_lines, remove, remove_parts, writing
+from hanlattice.files import check_output, hold, read_lines, remove, remove_parts, sha256, writing
 from hanlattice.models import find_model, model_files
 from hanlattice.models.decode import Decoded, make_spans, tag_probabilities
 from hanlattice.models.segmenter import model_version
@@ -115,7 +115,7 @@ def _teachers(folders: Sequence[str | Path]) -> list[Path]:
 
 def _facts(text: Unlabelled) -> list[object]:
     """What the draw depends on."""
-    digests = [[corpus_digest(resolve(name)) for name in names] for names in (text.files, text.apart)]
+    digests = [[sha256(resolve(name)) for name in names] for names in (text.files, text.apart)]
     return [*digests, text.characters, text.seed]
 
 

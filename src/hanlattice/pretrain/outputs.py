@@ -20,7 +20,9 @@ class Outputs:
     """
 
     def __init__(self, out: str | Path, suffixes: Iterable[str]) -> None:
-        path, self.suffixes = Path(out), tuple(suffixes)
+        path = Path(out)
+        self.named = path
+        self.suffixes = tuple(suffixes)
         if path.is_dir():
             raise OutputError(f"{path} is a folder: --out names the files in it, as in {path / 'char'}")
         written = [suffix for suffix in self.suffixes if path.name.endswith(suffix) and path.name != suffix]
@@ -29,8 +31,12 @@ class Outputs:
     def __getitem__(self, suffix: str) -> Path:
         return self.stem.with_name(self.stem.name + suffix)
 
-    def check(self, inputs: Iterable[Path], setting: str) -> None:
-        """No output is an input, and an existing record has this setting: it is one of the same kind."""
+    def check(self, inputs: Iterable[Path], setting: str, begun: bool = False) -> None:
+        """Refuse outputs that would replace an input, or a file that is not of a run like this one.
+
+        The record of a run like this one has this setting. `begun` says that such a run was
+        interrupted before it wrote its record. The file that the user named may be replaced.
+        """
         files = list(inputs)
         for suffix in self.suffixes:
             check_output(self[suffix], files)
@@ -38,6 +44,11 @@ class Outputs:
         if record.exists() and setting not in read_record(record).get("settings", ()):
             message = "already exists and is not the record of a run like this one; give --out another name"
             raise OutputError(f"{record} {message}")
+        for suffix in self.suffixes:
+            output = self[suffix]
+            if not (record.exists() or begun) and output.exists() and output != self.named:
+                message = "already exists and was not named; remove it, or give --out another name"
+                raise OutputError(f"{output} {message}")
 
     def make_folder(self) -> None:
         try:

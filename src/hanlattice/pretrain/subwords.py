@@ -83,9 +83,9 @@ def train_subwords(
         "parallel": parallel,
         "versions": versions("tokenizers"),
     }
+    outputs.write_record(record)  # first: the next run knows by it that the other files may be replaced
     with writing(outputs[BPE_SUFFIX]) as file:
         file.write(tokenizer.to_str(pretty=True))
-    outputs.write_record(record)
     with writing(outputs[".txt"]) as file:  # the last: where the lexicon exists, so does its BPE model
         file.write(keep_first("".join(f"{piece}\t{count}\n" for piece, count in pieces.items())))
     return record

@@ -87,7 +87,7 @@ def train_vectors(
     """
     extra("gensim")  # if it is missing, say so before any work
     outputs = Outputs(out, SUFFIXES)
-    outputs.check(source.inputs(), "unit")
+    outputs.check(source.inputs(), "unit", begun=outputs[_STATE].exists())
     text = RawText(source.files)
     use_threads(threads)
     units = make_units(settings.unit, source.lexicon, source.model, source.device)

@@ -50,9 +50,7 @@ class SpanArcs(NamedTuple):
     runs_on: Bools  # the arc leads into the chain, and its span may be longer
 
     def at(self, chosen: Bools) -> SpanArcs:
-        return SpanArcs(
-            self.arcs.at(chosen), self.label[chosen], self.last_tag[chosen], self.runs_on[chosen]
-        )
+        return SpanArcs(self.arcs.at(chosen), self.label[chosen], self.last_tag[chosen], self.runs_on[chosen])
 
 
 class WholeSpans(NamedTuple):
@@ -85,9 +83,7 @@ class DictionaryCRF(CRF):
     labels of `tag_ids`.
     """
 
-    def __init__(
-        self, base: CRF, spans: SpanArcs, tag_ids: TagIds, label_numbers: Ints, twins: Ints
-    ) -> None:
+    def __init__(self, base: CRF, spans: SpanArcs, tag_ids: TagIds, label_numbers: Ints, twins: Ints) -> None:
         self.tags = base.tags
         self.scheme = base.scheme
         self.ids = base.ids
@@ -148,9 +144,7 @@ class DictionaryCRF(CRF):
 
     def log_probability(self, emissions: Array, lengths: Ints, spans: TaggedSpans) -> Floats:
         """[S]: of tags of the chain, around which arcs may stand, but not over them."""
-        found: Floats = ops.span_log_probability(
-            emissions, lengths, self.scores, spans, arcs=self.arcs
-        )
+        found: Floats = ops.span_log_probability(emissions, lengths, self.scores, spans, arcs=self.arcs)
         return found
 
     def arc_marginals(self, emissions: Array, lengths: Ints) -> ArcMarginals:
@@ -214,9 +208,7 @@ class DictionaryCRF(CRF):
         known = (*self.arcs.at(arcs)[:3], self.spans.label[arcs])
         return _at(arcs, _find_rows(known, (sentence, start, end, label)))
 
-    def _find_passed(
-        self, sentence: Ints, start: Ints, end: Ints, label: Ints, tags: Ints
-    ) -> Ints:
+    def _find_passed(self, sentence: Ints, start: Ints, end: Ints, label: Ints, tags: Ints) -> Ints:
         """[S]: the arc after which each of these spans runs on, −1 for none."""
         arcs = np.flatnonzero(self.spans.runs_on)
         known = (self.arcs.sentence[arcs], self.arcs.start[arcs], self.spans.label[arcs])
@@ -381,9 +373,7 @@ def _learnt_arcs(
     last_tag = np.where(alone, only[row], last[row])
     enters = np.where(alone, only[row], first[row])
     place = sentence[row], start[row], start[row] + depth + 1
-    whole = SpanArcs(
-        Arcs(*place, enters, last_tag, score), label[row], last_tag, np.zeros(len(row), dtype=bool)
-    )
+    whole = SpanArcs(Arcs(*place, enters, last_tag, score), label[row], last_tag, np.zeros(len(row), dtype=bool))
 
     longer = np.flatnonzero(has_room)
     before = np.where(longest == 1, first, inside)[longer]
@@ -395,9 +385,7 @@ def _learnt_arcs(
     return whole, SpanArcs(arcs, label[row], tag, np.ones(len(row), dtype=bool))
 
 
-def _new_arcs(
-    crf: CRF, steps: Floats, given: Floats, entries: Rulings, tag_ids: TagIds
-) -> SpanArcs:
+def _new_arcs(crf: CRF, steps: Floats, given: Floats, entries: Rulings, tag_ids: TagIds) -> SpanArcs:
     """Entries with labels that are new to the model: they have the scores of O."""
     outside = crf.ids.get("O", 0)
     score = np.maximum(np.where(np.isposinf(entries.bonus), 0.0, entries.bonus), FORBIDDEN)

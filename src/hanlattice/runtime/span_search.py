@@ -226,10 +226,7 @@ def _search_each(
     parts = []
     for label in range(chains.alone.shape[1]):
         own = Chains(*(part[:, [label]] for part in chains))
-        others = (
-            None if spans is None else spans.at(spans.label == label)._replace(label=0 * spans.label[spans.label == label])
-            for spans in (known, open_spans)
-        )
+        others = (None if spans is None else _of_label(spans, label) for spans in (known, open_spans))
         found = search(own, lengths, n, floor, *others)
         parts.append(found._replace(label=found.label + label))
     if known is not None:  # labels that are new to the model have no chain
@@ -237,9 +234,13 @@ def _search_each(
     return reduce(_together, parts)
 
 
-def _from_arcs(
-    crf: DictionaryCRF, emissions: Floats, sizes: Ints, chains: Chains
-) -> tuple[FoundSpans, FoundSpans]:
+def _of_label(spans: FoundSpans, label: int) -> FoundSpans:
+    """The spans with this label, as spans of a CRF that has no other."""
+    found = spans.at(spans.label == label)
+    return found._replace(label=np.zeros_like(found.label))
+
+
+def _from_arcs(crf: DictionaryCRF, emissions: Floats, sizes: Ints, chains: Chains) -> tuple[FoundSpans, FoundSpans]:
     """The spans that arcs make: whole ones, and the beginnings of longer ones, which the chains go on with.
 
     Where they start, the chains themselves start no span.

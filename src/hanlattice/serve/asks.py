@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hanlattice.checks import brief, check_count, check_number, json_problem
 from hanlattice.document import Document
 from hanlattice.errors import HanlatticeError
 from hanlattice.explain import Explanation
@@ -83,7 +83,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RequestError(400, f"the body is not UTF-8: byte 0x{body[error.start]:02x} at {error.start}") from None
     except (ValueError, RecursionError) as error:
-        raise RequestError(400, f"the body is not JSON: {error}") from None
+        raise RequestError(400, f"the body is {json_problem(error)}") from None
     if not isinstance(record, dict):
         raise RequestError(422, f"the body must be a JSON object, not {_type(record)}")
     return record
@@ -93,7 +93,7 @@ def read_ask(record: Mapping[str, Any], kind: str, models: Mapping[str, Named], 
     """The ask of a JSON object; RequestError says what is wrong with it."""
     for name in record:
         if name not in FIELDS[kind]:
-            raise RequestError(422, f"there is no field {name!r}: expected {', '.join(FIELDS[kind])}", name)
+            raise RequestError(422, f"there is no field {brief(name)}: expected {', '.join(FIELDS[kind])}", name)
     texts, is_list = _texts(record, kind, limits)
     model = _model(record, kind, models)
     cutter = _model(record, "segment", models, "segmenter") if kind == "analyse" else None
@@ -186,7 +186,7 @@ def _model(record: Mapping[str, Any], kind: str, models: Mapping[str, Named], fi
     if field in record and not isinstance(name, str):
         raise RequestError(422, f"{field} must be a string, not {_type(name)}", field)
     if name is not None and name not in models:
-        raise RequestError(404, f"there is no model {name!r}: expected {', '.join(models)}", field)
+        raise RequestError(404, f"there is no model {brief(name)}: expected {', '.join(models)}", field)
     if kind == "explain":
         return models[name] if name is not None else next(iter(models.values()))
     fitting = [each for each in models.values() if each.cuts == (kind == "segment")]
@@ -225,7 +225,10 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     if not isinstance(word, str) or not set(record) <= {"word", "label", "trust"}:
         raise RequestError(422, "an object of dictionary has word, and may have label and trust", "dictionary")
     try:
-        much = float(trust) if trust in ("inf", "-inf") else trust
+        is_infinite = isinstance(trust, str) and trust in ("inf", "-inf")
+        much = float(trust) if is_infinite else trust
+        if much is not None and not is_infinite:  # 1e999 is no way to write it
+            check_number(much, "trust", -TRUST_MOST, TRUST_MOST)
         entry = Entry(word, "" if label is None else label, much).checked()
     except (ValueError, TypeError) as error:
         raise RequestError(422, str(error), "dictionary") from None
@@ -247,7 +250,7 @@ def _words(record: Mapping[str, Any], name: str, model: Named, limits: Limits) -
         if len(word) > LONGEST:
             raise _too_many(f"a word of {len(word):,} characters", f"{LONGEST}", name)
         if any(character in word.strip() for character in "\n\t"):
-            raise RequestError(422, f"a word is one line without a TAB, not {word!r}", name)
+            raise RequestError(422, f"a word is one line without a TAB, not {brief(word)}", name)
     return tuple(dict.fromkeys(words))
 
 
@@ -261,19 +264,21 @@ def _trust(record: Mapping[str, Any]) -> float | None:
 
 
 def _number(record: Mapping[str, Any], name: str, default: float, least: float, most: float) -> float:
-    value = record.get(name, default)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not least <= value <= most:
-        raise RequestError(422, f"{name} must be a number from {least:g} to {most:g}", name)
-    return float(value)
+    try:
+        return check_number(record.get(name, default), name, least, most)
+    except (TypeError, ValueError):
+        expected = f"a number from {least:g} to {most:g}"
+        raise RequestError(422, f"{name} must be {expected}", name) from None
 
 
 def _integer(record: Mapping[str, Any], name: str, most: int, default: int = 0, least: int = 0) -> int:
     value = record.get(name, default)
-    is_whole = type(value) is int or (type(value) is float and value.is_integer())  # 18.0 is one in JSON
-    if not is_whole or not least <= value <= most:
-        raise RequestError(422, f"{name} must be a whole number from {least} to {most}", name)
-    return int(value)
+    is_whole = type(value) is float and value.is_integer()  # 18.0 is a whole number in JSON
+    try:
+        return check_count(int(value) if is_whole else value, name, least, most)
+    except (TypeError, ValueError):
+        expected = f"a whole number from {least} to {most}"
+        raise RequestError(422, f"{name} must be {expected}", name) from None
 
 
 def _flag(record: Mapping[str, Any], name: str, default: bool) -> bool:

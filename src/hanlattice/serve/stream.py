@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Receive, Scope, Send
 
+from hanlattice.checks import json_problem
 from hanlattice.data.jsonl import to_json
 from hanlattice.serve.asks import Ask, answer, read_ask, read_json
 from hanlattice.serve.limits import RequestError
@@ -127,7 +128,7 @@ class Stream:
             kind = "segment" if model is not None and model.cuts else "tag"
             ask = read_ask(record, kind, service.models, service.limits)
         except ValueError as error:
-            return RequestError(400, f"the line is not JSON: {error}")
+            return RequestError(400, f"the line is {json_problem(error)}")
         except RequestError as refused:
             return refused
         while True:

@@ -8,18 +8,19 @@ number is a frequency.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator
 from io import StringIO
 from itertools import chain
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hanlattice.checks import brief, check_number, read_json
 from hanlattice.errors import InputError
 from hanlattice.files import keep_first, read_text, writing
+from hanlattice.text.normal import LONE_SURROGATE
+from hanlattice.text.tags import check_label
 
 TRUST_MOST = 1000.0  # of what a user's word may score more; besides, ∞
 LONGEST_LABELLED = 64  # characters of a word with a label: its states are twice as many
@@ -48,7 +49,7 @@ class Entry(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is said of the word."""
-        return not self.label and self.trust is None
+        return self.label == "" and self.trust is None
 
     @property
     def lattice_word(self) -> str:
@@ -57,17 +58,15 @@ class Entry(NamedTuple):
 
     def checked(self) -> Entry:
         """With numbers as float; what cannot be is a ValueError or a TypeError."""
-        if not isinstance(self.label, str):
-            raise TypeError(f"a label must be a str, not {type(self.label).__name__}: {self.label!r}")
+        if not isinstance(self.word, str):
+            raise TypeError(f"a word must be a str, not {type(self.word).__name__}: {brief(self.word)}")
+        if self.label != "":
+            check_label(self.label)
         if self.label.split() != [self.label][: bool(self.label)] or "\x00" in self.label:
-            raise ValueError(f"a label is one word without white space, such as ORG, not {self.label!r}")
+            raise ValueError(f"a label is one word without white space, such as ORG, not {brief(self.label)}")
         trust = self.trust
         if trust is not None:
-            if not isinstance(trust, Real) or isinstance(trust, bool):
-                raise TypeError(f"trust must be a number, not {type(trust).__name__}: {trust!r}")
-            if not (-TRUST_MOST <= trust <= TRUST_MOST or math.isinf(trust)):
-                raise ValueError(f"trust must be from −{TRUST_MOST:g} to {TRUST_MOST:g}, inf or -inf, not {trust}")
-            trust = float(trust)
+            trust = check_number(trust, "trust", -TRUST_MOST, TRUST_MOST, or_infinite=True)
         if self.is_split and (trust is not None or not all(part.strip() for part in self.word.split(SPLIT))):
             raise ValueError(f"expected a word with / between its parts, such as 太/贵, and no number: {self.word!r}")
         if self.is_split and SPLIT not in self.word:
@@ -103,12 +102,21 @@ def _entries(path: str | Path, records: Iterator[tuple[int, Any]]) -> Iterator[s
     for number, record in records:
         try:
             entry = record if isinstance(record, Entry) else _entry_of(record)
-            if entry.word and entry.is_plain:
-                yield entry.word
-            elif entry.word:
-                yield entry.checked()
+            if entry.word:
+                _check_word(entry.word)
+                yield entry.word if entry.is_plain else entry.checked()
+            elif not entry.is_plain:
+                raise ValueError(f"there is no word, and {brief(entry.label or entry.trust)} says something of one")
         except (ValueError, TypeError) as error:
             raise InputError(str(error), path, number) from None
+
+
+def _check_word(word: str) -> None:
+    """Raise if no lexicon can have the word."""
+    if "\n" in word or "\t" in word:
+        raise ValueError(f"a word is one line without a TAB, not {brief(word)}")
+    if not word.isascii() and LONE_SURROGATE.search(word):
+        raise ValueError(f"a word has a lone surrogate, which UTF-8 cannot carry: {brief(word)}")
 
 
 def _of_lines(text: str) -> Iterator[tuple[int, Any]]:
@@ -120,27 +128,54 @@ def _of_lines(text: str) -> Iterator[tuple[int, Any]]:
         elif fields[0] == "-inf":
             yield number, Entry(word.strip(), "", -math.inf)
         else:
-            yield number, dict(zip(_COLUMNS, (word, *fields[:2]), strict=False))
+            columns = (word, *fields)
+            is_known = len(columns) <= len(_COLUMNS)
+            yield number, dict(zip(_COLUMNS, columns, strict=False)) if is_known else columns
 
 
 def _of_jsonl(text: str) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                yield number, ValueError(f"not JSON: {error}")
+                yield number, read_json(line)
+            except ValueError as error:
+                yield number, error
 
 
 def _of_csv(text: str) -> Iterator[tuple[int, Any]]:
-    rows = csv.reader(StringIO(text), strict=True)
+    rows = csv.reader(StringIO(text if "\n" in text else text.replace("\r", "\n")), strict=True)
+    number = 1  # of the line on which a row begins
     try:
         for nth, row in enumerate(rows):
-            if nth or [each.strip().lower() for each in row] != list(_COLUMNS[: len(row)]):
-                filled = zip(_COLUMNS, (each.strip() for each in row), strict=False)
-                yield rows.line_num, {name: value for name, value in filled if value} if len(row) < 4 else row
+            yield from ((number, record) for record in _csv_record([each.strip() for each in row], nth == 0))
+            number = rows.line_num + 1
     except csv.Error as error:
-        yield rows.line_num, ValueError(f"not CSV: {error}")
+        yield number, ValueError(f"not CSV: {_csv_problem(str(error))}")
+
+
+def _csv_record(row: list[str], is_first: bool) -> Iterator[Any]:
+    """The record of a row; none of a heading and of a row without anything."""
+    names = [each.lower() for each in row]
+    if is_first and "word" in names and set(names) <= set(_COLUMNS):
+        if names != list(_COLUMNS[: len(names)]):
+            yield ValueError("the columns are word, label and trust, in this order; the last may be missing")
+    elif len(row) > len(_COLUMNS):
+        yield row
+    elif len(row) == 2 and row[1] != "-inf" and _is_number(row[1]):
+        yield ValueError(f"expected a label after the word, not the number {brief(row[1])}, which comes third")
+    elif any(row):
+        yield {name: value for name, value in zip(_COLUMNS, row, strict=False) if value}
+
+
+def _csv_problem(error: str) -> str:
+    """What Python's csv says, in words for who wrote the file."""
+    if "field larger than" in error:
+        return f"a field has more than {csv.field_size_limit():,} characters; is a quote missing?"
+    if "unexpected end of data" in error:
+        return "a quote is not closed"
+    if "new-line character" in error:
+        return "a carriage return stands alone; lines end with LF or CRLF"
+    return error
 
 
 _FORMS = {".jsonl": _of_jsonl, ".csv": _of_csv}
@@ -152,19 +187,27 @@ def _entry_of(record: Any) -> Entry:
         raise record
     if isinstance(record, str):
         return Entry(record.strip())
+    if record == {}:
+        raise ValueError('there is no word: expected an object with "word"')
     if not isinstance(record, dict) or not set(record) <= set(_COLUMNS) or not isinstance(record.get("word", ""), str):
         raise ValueError(
-            f"expected word, label and trust, such as 拼多多, ORG, 20; the last two may be missing: {record!r}"
+            f"expected word, label and trust, such as 拼多多, ORG, 20; the last two may be missing: {brief(record)}"
         )
     trust = record.get("trust")
-    trust = _number(trust) if isinstance(trust, str) else trust
-    return Entry(record.get("word", "").strip(), record.get("label") or "", trust)
+    if isinstance(trust, str):
+        trust = _number(trust)
+    elif trust is not None:  # 1e999 is no way to write infinity
+        check_number(trust, "trust", -TRUST_MOST, TRUST_MOST)
+    label = record.get("label")
+    return Entry(record.get("word", "").strip(), "" if label is None else label, trust)
 
 
 def _number(text: str) -> float:
-    if not _is_number(text):
-        raise ValueError(f"expected a number, inf or -inf after the label, not {text!r}")
-    return float(text)
+    number = float(text) if _is_number(text) else math.nan
+    is_too_large = math.isinf(number) and "inf" not in text.lower()
+    if math.isnan(number) or is_too_large:
+        raise ValueError(f"expected a number, inf or -inf after the label, not {brief(text)}")
+    return number
 
 
 def _is_number(text: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hanlattice.checks import brief
 from hanlattice.errors import InputError
 from hanlattice.files import read_text
 from hanlattice.text.boundaries import remove_space
@@ -149,7 +150,7 @@ class Lexicon:
         stands: by default as much as the predictor says; `math.inf` forces it, `-math.inf` forbids it. A label may be
         new to the model. Such a word may have one character, and 64 at most.
         """
-        return self.add_many([Entry(word, label, trust)] if label or trust is not None else [word])[0]
+        return self.add_many([Entry(word, label, trust)] if label != "" or trust is not None else [word])[0]
 
     def forbid(self, word: str, label: str = "") -> bool:
         """Never find a span of exactly this word, or none with this label; False when that is known."""
@@ -499,11 +500,11 @@ def _key(word: str) -> str:
 
 
 def _one_str(words: str) -> TypeError:
-    return TypeError(f"words must be a list of them, such as [{words!r}], not one str")
+    return TypeError(f"words must be a list of them, such as [{brief(words)}], not one str")
 
 
 def _no_str(what: str, value: object) -> TypeError:
-    return TypeError(f"{what} must be a str, not {type(value).__name__}: {value!r}")
+    return TypeError(f"{what} must be a str, not {type(value).__name__}: {brief(value)}")
 
 
 def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
@@ -511,7 +512,7 @@ def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
     joined = "\n".join(words)
     if "\t" in joined or joined.count("\n") >= max(1, len(words)):
         wrong = next(word for word in words if "\n" in word or "\t" in word)
-        raise InputError(f"a word of a lexicon is one line without a TAB: {wrong!r}")
+        raise InputError(f"a word of a lexicon is one line without a TAB: {brief(wrong)}")
     folded = fold(joined)
     if len(joined.split()) != sum(map(bool, words)):  # there is white space inside a word
         folded = "\n".join(map(remove_space, folded.split("\n")))

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from hanlattice.checks import brief, check_number
 from hanlattice.text.forks import cached_property
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.spans import WORD, Span
+
+_ROUNDED = 0.01  # what rounding may change of the sum of shares
 
 
 class Doubt(NamedTuple):
@@ -68,11 +71,24 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
 
 def _check_doubts(doubts: Sequence[Doubt], text: str) -> None:
     for place, group in groupby(doubts, key=lambda doubt: doubt.place):
-        shares = {doubt.tag: doubt.share for doubt in group}
+        shares: dict[str, float] = {}
+        for _, tag, share in group:
+            if tag in shares:
+                raise ValueError(f"the tag {tag!r} comes twice at character {place}")
+            shares[tag] = share
         if not 0 <= place < len(text) or text[place].isspace():
-            raise ValueError(f"there can be no doubt about character {place} of {len(text)}, or it is white space")
-        if min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 0.01:
-            raise ValueError(f"the shares of tags at character {place} must be above 0 and add up to 1: {shares}")
+            raise ValueError(
+                f"there can be no doubt about character {brief(place)} of {len(text)}, or it is white space"
+            )
+        try:
+            for tag, share in shares.items():
+                check_number(share, f"the share of {brief(tag)}", 0.0, 1.0 + _ROUNDED)
+            is_whole = abs(sum(shares.values()) - 1) <= _ROUNDED and min(shares.values()) > 0
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            message = f"the shares of tags at character {place} must be above 0 and add up to 1"
+            raise ValueError(f"{message}: {brief(shares)}")
 
 
 def check_words(words: Sequence[Span], length: int) -> None:

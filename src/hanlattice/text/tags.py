@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hanlattice.checks import brief
 from hanlattice.errors import TagError
 from hanlattice.text.lattice import Ints
+from hanlattice.text.normal import LONE_SURROGATE
 from hanlattice.text.spans import Span
 
 SCHEMES = ("BIO", "BMES", "BIOES")
@@ -20,6 +22,7 @@ _PREFIXES = {"BIO": "BI", "IOB1": "BI", "BMES": "BMES", "BIOES": "BIES"}
 _INSIDE = {"BIO": "I", "IOB1": "I", "BMES": "M", "BIOES": "I"}
 # Of a span's only character, its first, those inside and its last.
 _SHAPES = {"BIO": "BBII", "BMES": "SBME", "BIOES": "SBIE"}
+LONGEST_LABEL = 256  # characters
 EXPECTED = "expected one of " + ", ".join(f"{scheme} ({' '.join(_PREFIXES[scheme])} O)" for scheme in SCHEMES)
 
 
@@ -29,8 +32,27 @@ def split_tag(tag: str) -> tuple[str, str]:
         return "O", ""
     prefix, hyphen, label = tag.partition("-")
     if len(prefix) != 1 or not hyphen or not label:
-        raise TagError(f"{tag!r} is not a tag: expected O, or a prefix, a hyphen and a label, such as B-LOC")
+        expected = "expected O, or a prefix, a hyphen and a label, such as B-LOC"
+        raise TagError(f"{brief(tag)} is not a tag: {expected}")
+    try:
+        check_label(label)
+    except ValueError as error:
+        raise TagError(str(error)) from None
     return prefix, label
+
+
+def check_label(label: object, name: str = "a label") -> str:
+    """Return the label if files can carry it; else raise a TypeError or a ValueError."""
+    if not isinstance(label, str):
+        raise TypeError(f"{name} must be a str, not {type(label).__name__}: {brief(label)}")
+    if not label:
+        raise ValueError(f"{name} must be a string that is not empty")
+    if len(label) > LONGEST_LABEL:
+        limit = f"has {len(label):,} characters, and {LONGEST_LABEL} are the most"
+        raise ValueError(f"{name} {limit}: {brief(label)}")
+    if not label.isascii() and LONE_SURROGATE.search(label):
+        raise ValueError(f"{name} has a lone surrogate, which UTF-8 cannot carry: {brief(label)}")
+    return label
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:

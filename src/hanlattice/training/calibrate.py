@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.data.corpus import Corpus, corpus_digest
+from hanlattice.data.corpus import Corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.evaluation.platt import Curves, fit
-from hanlattice.files import opening, writing
+from hanlattice.files import opening, sha256, writing
 from hanlattice.models import SHIPPED, find_model, model_files
 from hanlattice.models.folder import WEIGHTS, Model, save_scores
 from hanlattice.text.spans import Span
@@ -62,7 +62,7 @@ def save_calibrated(model: Model, folder: Path, out: Path | None) -> None:
 
 
 def _part(model: Model, file: str, corpus: Corpus) -> dict[str, Any]:
-    digest = corpus_digest(resolve(file))
+    digest = sha256(resolve(file))
     for part in ("train", "more"):
         if model.data.get(part, {}).get("sha256") == digest:
             raise InputError("the model was trained on this text, of which it is too sure: fit it on another", file)

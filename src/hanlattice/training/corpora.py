@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.config import Config, DataConfig
-from hanlattice.data.corpus import Corpus, corpus_digest, hold_out, read_corpus
+from hanlattice.data.corpus import Corpus, hold_out, read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.evaluation.segmentation import cut, words_in
-from hanlattice.files import shown
+from hanlattice.files import sha256, shown
 from hanlattice.models.folder import Model
 from hanlattice.text.segmenter import NO_GOLD
 from hanlattice.text.sentence import Sentence
@@ -67,7 +67,7 @@ def read_corpora(config: DataConfig) -> Corpora:
             else:
                 form = {"format": config.format, "scheme": config.scheme}
             corpora[name] = read_corpus(path, learn=config.learn, encoding=config.encoding, **form)
-            digests[name] = corpus_digest(path)
+            digests[name] = sha256(path)
     train = without_empty(corpora["train"])[: config.limit or None]
     dev, test, more = (without_empty(corpora[name]) if name in corpora else () for name in ("dev", "test", "more"))
     if config.holdout and not config.dev:
@@ -184,7 +184,7 @@ def _training_sentences(model: Model, name: str, notes: list[str]) -> tuple[Sent
     corpus = read_corpus(path, format=data.format, scheme=data.scheme, learn=data.learn, encoding=data.encoding)
     notes += [f"train: {notice}" for notice in corpus.notices]
     digest = model.data.get("train", {}).get("sha256")
-    if digest and digest != corpus_digest(path):
+    if digest and digest != sha256(path):
         notes.append(f"{shown(data.train)} has changed since {name} was trained on it")
     kept = without_empty(corpus)[: data.limit or None]
     return kept if data.dev else hold_out(kept, data.holdout, data.holdout_from)[0]

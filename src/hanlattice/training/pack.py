@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.config import make_config
-from hanlattice.data.corpus import corpus_digest
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
+from hanlattice.files import sha256
 from hanlattice.models.compose import learn_from
 from hanlattice.models.compress import compressed
 from hanlattice.models.folder import BEFORE, Model, load_model, save_frame, save_weights
@@ -55,7 +55,7 @@ def pack(
     sentences = _read(test, model) if test else ()
     data = _facts(model, precision)
     if test:
-        data["test"] = {"file": test, "sha256": corpus_digest(resolve(test)), **counts(sentences)}
+        data["test"] = {"file": test, "sha256": sha256(resolve(test)), **counts(sentences)}
     composer = None
     if model.indexer.lexicon is not None and model.tagger.lexicon is not None:
         composer = model.composer or learn_from(model.indexer.lexicon, model.tagger.lexicon)

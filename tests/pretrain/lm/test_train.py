@@ -27,6 +27,7 @@ from hanlattice.pretrain.lm.train import add_gradients, forgetful, train_languag
 from hanlattice.training.optim import make_optimizer
 from hanlattice.training.step import Training
 from tests.gpu import run_without_waiting
+from tests.patience import PATIENCE
 from tests.pretrain.lm.made import assert_same_weights, events, facts, tiny, weights
 
 
@@ -70,17 +71,17 @@ def test_two_processes_may_train_into_one_folder(trained, text, tmp_path):
     def listen(event: dict[str, Any]) -> None:
         if event["event"] == "start":
             forward_began.set()
-            assert backward_ended.wait(60)
+            assert backward_ended.wait(PATIENCE)
             torch.manual_seed(1)  # threads share the random state, and processes do not
 
     ahead = threading.Thread(
         target=train_language_model, args=(tiny(), [text], tmp_path / "lm", "forward"), kwargs={"listen": listen}
     )
     ahead.start()
-    assert forward_began.wait(60)
+    assert forward_began.wait(PATIENCE)
     train_language_model(tiny(), [text], tmp_path / "lm", "backward")
     backward_ended.set()
-    ahead.join(60)
+    ahead.join(PATIENCE)
     for name in ("lm.json", "chars.txt"):
         assert (tmp_path / "lm" / name).read_bytes() == (trained / name).read_bytes()
     assert_same_weights(weights(tmp_path / "lm", "backward"), weights(trained, "backward"))

@@ -22,6 +22,7 @@ from hanlattice.ops.crf.values import (
     CRFScores,
     TaggedSpans,
     Values,
+    check_n,
     fill_forbidden,
     forbid,
 )
@@ -97,8 +98,7 @@ def nbest(
     Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden taggings do count: they
     come last, with scores near FORBIDDEN. `arcs` are those of `viterbi`.
     """
-    if n < 1:
-        raise ValueError(f"n must be 1 or more, not {n}")
+    check_n(n, emissions.shape[-1])
     tags, score = _choose("nbest", backend, emissions, scores, arcs)(emissions, lengths, scores, n)
     return tags, score
 

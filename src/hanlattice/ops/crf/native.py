@@ -21,6 +21,7 @@ from hanlattice.ops.crf.values import (
     TaggedSpans,
     check,
     check_arcs,
+    check_n,
     check_tags,
 )
 from hanlattice.ops.threads import run_calls
@@ -29,7 +30,6 @@ Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 RUNS = 8  # of sentences that a large batch is cut into
-_MOST_WAYS = 2**31 - 1  # C counts the ways on from all tags of a character in 32 bits
 SMALL = 1024  # characters, up to which a batch stays whole: a thread costs more than it saves
 
 
@@ -88,8 +88,8 @@ class _SortedArcs(NamedTuple):
 def _sorted_arcs(given: CRFInputs, arcs: Arcs | None) -> _SortedArcs:
     if arcs is None:
         return _SortedArcs(np.empty(0, dtype=np.int64), {})
-    *places, score = (np.asarray(part) for part in arcs)
-    dense = Arcs(*(part.astype(np.int64) for part in places), score.astype(given.scores.start.dtype))
+    types = [np.dtype(np.int64)] * 5 + [given.scores.start.dtype]
+    dense = Arcs(*(np.asarray(part).astype(dtype) for part, dtype in zip(arcs, types, strict=True)))
     check_arcs(given.emissions, given.lengths, dense)
     order = np.lexsort((dense.start, dense.sentence))  # of equals the first stays first
     in_order = Arcs(*map(np.ascontiguousarray, dense.at(order)))
@@ -163,9 +163,7 @@ def marginals(emissions: Array, lengths: Array, scores: CRFScores) -> Array:
     return gradient(given, None, alphas, np.ones_like(value(given, None, alphas)), by_scores=False)[0]
 
 
-def viterbi(
-    emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def viterbi(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
 
     The characters of an arc a have −1 − a instead of a tag.
@@ -178,15 +176,12 @@ def viterbi(
     return _with_given_arcs(tags, sorted_arcs), score
 
 
-def nbest(
-    emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order."""
     given = inputs("nbest", emissions, lengths, scores)
     sorted_arcs = _sorted_arcs(given, arcs)
     B, T, K = emissions.shape
-    if n * K > _MOST_WAYS:
-        raise ValueError(f"{n} taggings with {K} tags are too many: n may be {_MOST_WAYS // K:,} at most")
+    check_n(n, K)
     tags = np.empty((B, n, T), dtype=np.int64)
     score = np.empty((B, n), dtype=emissions.dtype)
     _call("crf_nbest", given, n=n, tags=tags, value=score, **sorted_arcs.fields)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.ops.crf.values import FORBIDDEN, ArcMarginals, Arcs, CRFScores, TaggedSpans, check, check_arcs
+from hanlattice.ops.crf.values import FORBIDDEN, ArcMarginals, Arcs, CRFScores, TaggedSpans, check, check_arcs, check_n
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -39,6 +39,8 @@ def _sums(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None
     arcs = _checked(emissions, lengths, scores, arcs)
     steps, exists = _clean(emissions, lengths)
     T = steps.shape[1]
+    if not T:
+        return _Sums(steps, steps, steps, np.empty(0, dtype=steps.dtype), arcs.score)
     sentence, start, end, first, last, score = arcs
     opened = _by_character(start, T)
     closed = _by_character(end - 1, T)
@@ -71,7 +73,7 @@ def _checked(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | N
     check(emissions, lengths, scores)
     if arcs is None:
         nothing = np.empty(0, dtype=np.int64)
-        return Arcs(*[nothing] * 5, np.empty(0, dtype=emissions.dtype))
+        return Arcs(nothing, nothing, nothing, nothing, nothing, np.empty(0, dtype=emissions.dtype))
     check_arcs(emissions, lengths, arcs)
     return arcs._replace(score=np.asarray(arcs.score, dtype=scores.start.dtype))
 
@@ -105,9 +107,7 @@ def _tag_marginals(sums: _Sums, exists: npt.NDArray[np.bool_]) -> Array:
     return found
 
 
-def viterbi(
-    emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def viterbi(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
 
     The characters of an arc a have −1 − a instead of a tag.
@@ -123,9 +123,7 @@ class _Ways(NamedTuple):
     begins: Ints  # the rank among a tag's own ways, or n · (1 + arc) + rank among those after the arc
 
 
-def nbest(
-    emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None
-) -> tuple[Ints, Array]:
+def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None) -> tuple[Ints, Array]:
     """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order.
 
     The maxima run from right to left: the tags are then read from left to right, where the first of equals is taken.
@@ -133,6 +131,7 @@ def nbest(
     arcs = _checked(emissions, lengths, scores, arcs)
     steps, exists = _clean(emissions, lengths)
     B, T, K = steps.shape
+    check_n(n, K)
     if not T:
         return np.empty((B, n, 0), dtype=np.int64), np.empty((B, n), dtype=steps.dtype)
     opened = _by_character(arcs.start, T)

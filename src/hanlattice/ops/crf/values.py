@@ -15,6 +15,8 @@ Values = Any  # arrays of numpy, or tensors
 # float32 and float64 beside anything legal; and so far from the largest float32 that the worst path of a sentence of a
 # hundred thousand characters stays finite.
 FORBIDDEN = -1e6
+# C counts the ways on from all tags of a character in 32 bits.
+_MOST_WAYS = 2**31 - 1
 
 
 class CRFScores(NamedTuple):
@@ -118,6 +120,14 @@ def check_arcs(emissions: Values, lengths: Values, arcs: Arcs) -> None:
         raise IndexError(f"the tags of arcs must be from 0 to {K - 1}")
     if not np.isfinite(arcs.score).all():
         raise ValueError("the scores of arcs must be finite")
+
+
+def check_n(n: int, K: int) -> None:
+    """Refuse an n of no taggings, or of more than C can count."""
+    if n < 1:
+        raise ValueError(f"n must be 1 or more, not {n}")
+    if n * K > _MOST_WAYS:
+        raise ValueError(f"{n} taggings with {K} tags are too many: n may be {_MOST_WAYS // K:,} at most")
 
 
 def check_tags(emissions: Values, tags: Values) -> None:

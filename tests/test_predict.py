@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.predict import LABEL_TRUST, LIMIT, TRUST, Document, Predictor, load
 from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.boundaries import pieces
+from hanlattice.text.dictionary import Entry
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import tag_set, tags_to_spans
@@ -205,6 +207,39 @@ def test_one_text_of_many_groups_of_pieces(model, monkeypatch):
     monkeypatch.setattr("hanlattice.predict.CHUNK", 60)
     assert_alike(Predictor(model.model, limit=30)(text), whole)
     assert len(whole.spans) == 80
+
+
+def test_words_inside_words_are_read_in_parts_of_bounded_size(lattice_folder, monkeypatch):
+    """Hundreds of words a character: fewer texts are matched at once, and what is found is the same."""
+    tagger = load(lattice_folder)
+    tagger.lexicon.update(["王" * size for size in range(2, 40)])
+    tagger.lexicon.update([Entry("明" * size, "PER", 1.0) for size in range(1, 30)])
+    given_texts = ["王小明在青石镇工作。", "王" * 60, "", "明" * 50, "王小明去了南湖！" * 30, "王" * 59]
+    read, held = type(tagger.model.indexer)._part, []
+
+    def watched(*given_to: object) -> object:
+        examples = read(*given_to)
+        rulings = 0 if examples.rulings is None else len(examples.rulings.label)
+        held.append(max(len(examples.matches.word), rulings))
+        return examples
+
+    monkeypatch.setattr(type(tagger.model.indexer), "_part", watched)
+    whole = tagger(given_texts), list(tagger.pipe(given_texts, candidates=3)), tagger.readings(given_texts[4], 3)
+    most = max(held)
+    assert most > 2000
+    monkeypatch.setattr("hanlattice.batch.indexer.MATCHES", most // 2)
+    held.clear()
+    again = tagger(given_texts), list(tagger.pipe(given_texts, candidates=3)), tagger.readings(given_texts[4], 3)
+    assert len(held) > 3
+    assert max(held) <= most // 2
+    for one, other in zip(chain(*again), chain(*whole), strict=True):
+        assert_alike(one, other)
+        assert one.score == pytest.approx(other.score)
+    monkeypatch.setattr("hanlattice.batch.indexer.MATCHES", 100)
+    with pytest.raises(InputError, match="60 characters that are read at once, have more than 100 words of the dict"):
+        tagger(["王小明", "王" * 60])
+    with pytest.raises(InputError, match="50 characters that are read at once, have more than 100 words of the dict"):
+        tagger(["王小明", "明" * 50])
 
 
 def test_nothing_in_nothing_out(model):

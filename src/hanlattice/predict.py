@@ -8,12 +8,13 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise, tee
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard, overload
 
 import numpy as np
 
+from hanlattice.batch import Examples
 from hanlattice.checks import brief, check_count, check_number
 from hanlattice.document import Document, keep_names
 from hanlattice.errors import ModelError
@@ -21,6 +22,7 @@ from hanlattice.models import find_model
 from hanlattice.models.decode import (
     LIMIT,
     Decoded,
+    Reading,
     find_candidates,
     find_readings,
     find_spans,
@@ -201,7 +203,9 @@ class Predictor:
         """The n most probable ways to tag the whole text, the best first; the `score` of each is its probability."""
         n, model, cuts = check_count(n, _MANY), self.model, pieces(check_text(text), self.limit)
         parts = [text[start:end] for start, end in cuts]
-        rows = find_readings(model.tagger, model.indexer, model.indexer.read(parts), parts, n, self.trust)
+        rows: list[list[Reading]] = []
+        for low, high, examples in model.indexer.parts(parts, characters=CHUNK):
+            rows += find_readings(model.tagger, model.indexer, examples, parts[low:high], n, self.trust)
         best = join_readings(zip((start for start, _ in cuts), rows, strict=True), n)
         return [self._document(text, spans, score=math.exp(log_probability)) for log_probability, spans in best]
 
@@ -230,25 +234,23 @@ class Predictor:
 
     def _tag(self, texts: Sequence[str], request: Request) -> list[Document]:
         cuts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, self.limit)]
-        sizes = np.array([end - start for _, start, end in cuts], dtype=np.int64)
-        edges = np.flatnonzero(np.diff(np.cumsum(sizes) // CHUNK)) + 1
         spans: list[list[Span]] = [[] for _ in texts]
         candidates: list[list[Span]] = [[] for _ in texts]
-        for low, high in pairwise([0, *edges.tolist(), len(cuts)]):
-            found, others = self._find(texts, cuts[low:high], request)
-            self._extend(spans, found, texts, request.scores)
+        parts = [texts[at][start:end] for at, start, end in cuts]
+        for low, high, examples in self.model.indexer.parts(parts, characters=CHUNK):
+            found, others = self._find(examples, cuts[low:high], request)
+            _extend(spans, make_spans(found, texts, examples.labels, request.scores))
             if others is not None:
-                self._extend(candidates, others, texts)
+                _extend(candidates, make_spans(others, texts, examples.labels))
         n = request.candidates
         best = [tuple(sorted(row, key=by_score)[:n]) if n else None for row in candidates]
         return [self._document(text, tuple(row), each) for text, row, each in zip(texts, spans, best, strict=True)]
 
     def _find(
-        self, texts: Sequence[str], cuts: Sequence[tuple[int, int, int]], request: Request
+        self, examples: Examples, cuts: Sequence[tuple[int, int, int]], request: Request
     ) -> tuple[Decoded, Decoded | None]:
         """Spans and candidates of pieces (text, start, end), counted in their texts."""
         tagger, indexer = self.model.tagger, self.model.indexer
-        examples = indexer.read([texts[at][start:end] for at, start, end in cuts])
         text, by, _ = np.array(cuts, dtype=np.int64).reshape(-1, 3).T
         n, least, others = request.candidates, request.min_score, None
         if n:
@@ -258,9 +260,10 @@ class Predictor:
             found = find_spans(tagger, indexer, examples, request.scores, self.trust, self.bar)
         return (found.at_least(least) if least else found).moved(text, by), others
 
-    def _extend(self, rows: list[list[Span]], found: Decoded, texts: Sequence[str], scores: bool = True) -> None:
-        for row, new in zip(rows, make_spans(found, texts, self.model.indexer.labels, scores), strict=True):
-            row += new
+
+def _extend(rows: list[list[Span]], others: list[list[Span]]) -> None:
+    for row, new in zip(rows, others, strict=True):
+        row += new
 
 
 _loading = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -233,3 +234,26 @@ def test_vectors_that_half_precision_cannot_hold_stay():
     table.append(torch.ones(1, DIM).half())
     table.append(made)
     assert torch.equal(table.rows(torch.tensor([len(words) + 1])), made)
+
+
+def test_words_inside_words_cost_no_more_memory_than_others():
+    """Each is the beginning and the end of the next, so n of them have n³ / 6 places in each other."""
+    words = ["甲" * size for size in range(2, 202)]
+    lexicon = Lexicon(words)
+    lexicon.match(words[0])  # makes the matcher, which is not what is measured
+    tracemalloc.start()
+    prefix, suffix = find_ends(words, lexicon, len(words))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert prefix.tolist() == suffix.tolist() == [-1, *range(len(words) - 1)]
+    assert peak < 500 * sum(map(len, words))  # bytes; with all places at once several thousand
+
+
+@given(words=few_words, known=few_words, most=st.integers(1, 9))
+def test_the_ends_of_words_that_are_looked_for_in_parts(words: list[str], known: list[str], most: int) -> None:
+    lexicon = Lexicon(known)
+    at_once = find_ends(words, lexicon, len(known))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hanlattice.models.compose.AT_ONCE", most)
+        in_parts = find_ends(words, lexicon, len(known))
+    assert [each.tolist() for each in in_parts] == [each.tolist() for each in at_once]

@@ -74,17 +74,17 @@ def test_threads_that_add_and_tag_give_each_word_one_vector(tagger):
 @pytest.mark.parametrize("ask", ["__call__", "candidates", "readings", "explain"])
 def test_a_word_that_joins_while_a_text_is_read_has_its_vector(tagger, monkeypatch, ask):
     """Between the look at the lexicon and the look at the text: as another thread might do it."""
-    table, read = tagger.model.tagger.lexicon, Indexer.read
+    table, read = tagger.model.tagger.lexicon, Indexer._part
     seen: list[tuple[int, int]] = []
 
-    def reading(self: Indexer, texts: list[str]) -> Examples:
+    def reading(self: Indexer, texts: list[str], words: None) -> Examples:
         self.lexicon.add("青石镇工")
-        examples = read(self, texts)
+        examples = read(self, texts, words)
         seen.append((self.lexicon.id("青石镇工"), int(examples.batch([0]).words.max())))
         return examples
 
     emissions = tagger.model.tagger.emissions
-    monkeypatch.setattr(Indexer, "read", reading)
+    monkeypatch.setattr(Indexer, "_part", reading)
     monkeypatch.setattr(
         tagger.model.tagger, "emissions", lambda batch: (seen.append((len(table), -1)), emissions(batch))[1]
     )
@@ -205,16 +205,6 @@ def test_a_borrowed_word_of_the_model_counts_only_while_it_is_borrowed(segmenter
     with segmenter.lexicon.borrowed([word]):
         assert segmenter.lexicon.is_chosen(at).all()
     assert not segmenter.lexicon.is_chosen(at).any()
-
-
-def test_other_threads_wait_until_words_are_given_back(tagger):
-    lexicon = tagger.lexicon
-    with ThreadPoolExecutor(1) as pool:
-        with lexicon.borrowed(["他在云栖"]):
-            found = pool.submit(lexicon.match, "他在云栖小镇")
-            time.sleep(0.05)
-            assert not found.done()
-        assert found.result(timeout=10) == []
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])

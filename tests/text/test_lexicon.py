@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from hanlattice.errors import InputError
 from hanlattice.predict import LIMIT
 from hanlattice.text import matcher as growing
+from hanlattice.text.contents import Marks
 from hanlattice.text.dictionary import read_entries, read_words, write_dictionary
-from hanlattice.text.lexicon import LONGEST, Lexicon, Marks, merged_matches
+from hanlattice.text.lexicon import LONGEST, Lexicon, merged_matches
 from hanlattice.text.matcher import Matches, TableMatcher
 from hanlattice.text.normal import fold
 from tests.strategies import any_character, any_text, shares_folder
@@ -511,7 +512,7 @@ def test_what_fails_as_it_grows_is_done_again(error: type[BaseException]) -> Non
         if len(asked) == 2:
             raise error
 
-    lexicon.on_growth = fail_once
+    lexicon.vocabulary = mock.Mock(grow=fail_once)
     assert len(lexicon.match("南京市长江")) == 1
     lexicon.add("长江")
     with pytest.raises(error):

@@ -49,6 +49,7 @@ class Batch:
     counts: Values | None = None  # [B]: how many these are
     share: Share | None = None  # of which larger batch this is a part
     shares: Values | None = None  # [B, T, K]: of the tags of each character, where teachers were not sure of some
+    added: tuple[Values, ...] | None = None  # [n, E] each: see Examples
 
     def __post_init__(self) -> None:
         B, T = self.chars.shape
@@ -122,6 +123,10 @@ class Examples:
     rulings: Rulings | None = None  # what a user's dictionary says of spans
     offsets: Ints | None = None  # [N]: the position of each character in its text, if white space was removed
     doubts: Doubts | None = None  # what is learnt in place of some of the tags
+    # [n, E] each: the vectors of words that joined the model's own, as its tagger keeps them. With them ids mean the
+    # same whatever happens to the lexicon meanwhile. None where the lexicon has no vectors.
+    added: tuple[Any, ...] | None = None
+    labels: tuple[str, ...] = ()  # of spans by their numbers: the model's, then those of the dictionary
 
     def __post_init__(self) -> None:
         counts, *words = self.matches
@@ -228,6 +233,7 @@ class Examples:
             counts=None if segments is None else segments.counts.copy(),
             share=share,
             shares=None if self.doubts is None or tags is None else self._shares(self.doubts, at, tags),
+            added=self.added,
         )
 
     def _shares(self, doubts: Doubts, at: Ints, tags: Ints) -> npt.NDArray[np.float32]:

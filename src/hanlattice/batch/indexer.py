@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,9 @@ from hanlattice.text.boundaries import (
     without_space,
 )
 from hanlattice.text.forks import cached_property
-from hanlattice.text.lattice import Ints, Lattice, cells
+from hanlattice.text.lattice import Ints, Lattice, cells, runs
 from hanlattice.text.lexicon import Lexicon, merged_matches
-from hanlattice.text.matcher import Matches
+from hanlattice.text.matcher import Matches, TooManyMatchesError
 from hanlattice.text.normal import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
 from hanlattice.text.pieces import Pieces
 from hanlattice.text.rules import CUT_BEFORE, Rulings
@@ -58,10 +58,13 @@ def chosen(lattice: Lattice, own: Ints | None) -> Places | None:
 
 def which_are_apart(places: Places) -> list[int]:
     sentence, start, end = places
-    taken = np.zeros((int(sentence.max(initial=-1)) + 1, int(end.max(initial=0))), dtype=bool)
+    widths = np.zeros(int(sentence.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(widths, sentence, end)
+    first = (np.cumsum(widths) - widths)[sentence]  # of each span's sentence, among all characters
+    taken = np.zeros(int(widths.sum()), dtype=bool)
     kept = []
     for at in np.lexsort((start, start - end, sentence)).tolist():
-        room = taken[sentence[at], start[at] : end[at]]
+        room = taken[first[at] + start[at] : first[at] + end[at]]
         if not room.any():
             room[:] = True
             kept.append(at)
@@ -77,7 +80,20 @@ def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
     return matches.where((cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1)))
 
 
+class _Known(NamedTuple):
+    """What a lexicon knows of texts."""
+
+    matches: Matches
+    own: Ints | None  # the ids of the user's own words among them
+    rulings: Rulings | None
+    labels: tuple[str, ...]
+    added: tuple[Any, ...] | None
+
+
 PART = 1 << 19  # characters that are matched at a time: bounds the memory of matching
+# Words of the lattice, and rulings of the dictionary, that are found at a time. Texts have one to three words a
+# character; with words inside words they have hundreds, and then fewer texts are matched at once.
+MATCHES = 1 << 21
 BICHARS, POSITIONS, POS, JOINTS, PIECES = "bichars", "positions", "pos", "joints", "pieces"  # extra ids of a character
 
 GoldWords = tuple[Span, ...] | None
@@ -165,7 +181,38 @@ class Indexer:
 
         Each text is segmented by itself. White space is not read, but by a model of words.
         """
-        return _joined([self._part(texts[low:high], words and words[low:high]) for low, high in _parts(texts, PART)])
+
+        def read_all() -> list[Examples]:
+            return [examples for _, _, examples in self.parts(texts, words)]
+
+        return _joined(read_all() if self.lexicon is None else self.lexicon.with_same_ids(read_all))
+
+    def parts(
+        self, texts: Sequence[str], words: Sequence[GoldWords] | None = None, characters: int = PART
+    ) -> Iterator[tuple[int, int, Examples]]:
+        """`read` in parts that are bounded whatever the texts and the dictionary are.
+
+        Args:
+            texts: Texts of bounded length.
+            words: The gold words, for a model that needs them.
+            characters: About how many characters a part has at most; of a dictionary with words inside words
+                it has fewer. A single text with too many words is an InputError.
+
+        Yields:
+            The place of a part's first text, the place after its last, and the part.
+        """
+        left = [*runs(texts, characters)][::-1]
+        while left:
+            low, high = left.pop()
+            try:
+                examples = self._part(texts[low:high], words and words[low:high])
+            except TooManyMatchesError:
+                if high - low < 2:
+                    raise _too_many_matches(texts[low]) from None
+                middle = (low + high) // 2
+                left += [(middle, high), (low, middle)]
+                continue
+            yield low, high, examples
 
     def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
         given, solid = texts, self._solid(texts)
@@ -183,30 +230,31 @@ class Indexer:
             extra |= self._softwords(cuts)
         if solid.gaps is not None:
             extra[JOINTS] = solid.gaps
-        matches, own, rulings = self._known(given, codes, lengths, solid)
+        known = self._known(given, codes, lengths, solid)
         return Examples(
             lengths,
             self._char_ids(plain).astype(np.int64),
-            matches,
+            known.matches,
             tags=None,
-            own=own,
+            own=known.own,
             symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
             extra_ids=extra,
             segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
             offsets=solid.offsets,
-            rulings=rulings,
+            rulings=known.rulings,
+            added=known.added,
+            labels=known.labels,
         )
 
-    def _known(
-        self, given: Sequence[str], codes: Codes, lengths: Ints, solid: Unspaced
-    ) -> tuple[Matches, Ints | None, Rulings | None]:
-        """The lexicon's words in texts, which of them are the user's own, and what it says of them, at one moment."""
+    def _known(self, given: Sequence[str], codes: Codes, lengths: Ints, solid: Unspaced) -> _Known:
+        """What the lexicon knows of texts at one moment."""
         if self.lexicon is None:
             nothing = np.empty(0, dtype=np.int64)
-            return Matches(np.zeros_like(lengths), nothing, nothing, nothing), None, None
+            matches = Matches(np.zeros_like(lengths), nothing, nothing, nothing)
+            return _Known(matches, None, None, self.tag_ids.labels, None)
         lexicon, folded = self.lexicon, fold_code_points(codes)
 
-        def read() -> tuple[Matches, Ints | None, Rulings | None]:
+        def read() -> _Known:
             matches = self._matches(lexicon, folded, lengths)
             if solid.gaps is not None:
                 matches = within_cuts(matches, lengths, solid.gaps)
@@ -216,7 +264,8 @@ class Indexer:
                 stays = np.ones(len(own), dtype=bool)
                 stays[own] = cuts_nothing(given, matches.where(own), lengths, solid.offsets)
                 matches = matches.where(stays)
-            return matches, ids, self._rulings(lexicon, given, folded, lengths, solid)
+            rulings, labels = self._rulings(lexicon, given, folded, lengths, solid)
+            return _Known(matches, ids, rulings, labels, lexicon.vectors())
 
         return lexicon.steadily(read)
 
@@ -228,19 +277,22 @@ class Indexer:
 
     def _matches(self, lexicon: Lexicon, folded: str, lengths: Ints) -> Matches:
         """Those of the lexicon and of the subwords."""
-        words = lexicon.match_joined(folded, lengths)
+        words = lexicon.match_joined(folded, lengths, MATCHES)
         if self.subwords is None:
             return words
         words = words._replace(word=words.word + len(self.subwords))
-        return merged_matches(self.subwords.match_joined(folded, lengths), words)
+        return merged_matches(self.subwords.match_joined(folded, lengths, MATCHES), words)
 
     def _rulings(
         self, lexicon: Lexicon, given: Sequence[str], folded: str, lengths: Ints, solid: Unspaced
-    ) -> Rulings | None:
-        """What the user's dictionary says of spans in texts; None if nothing. No Latin word or number is cut by it."""
+    ) -> tuple[Rulings | None, tuple[str, ...]]:
+        """What the user's dictionary says of spans in texts, None if nothing; and all labels by their numbers.
+
+        No Latin word or number is cut by it.
+        """
         if not lexicon.rules:
-            return None
-        rules, found = lexicon.match_rules(folded, lengths)
+            return None, self.tag_ids.labels
+        rules, found = lexicon.match_rules(folded, lengths, MATCHES)
         if solid.gaps is not None:
             found = within_cuts(found, lengths, solid.gaps)
         found = found.where(cuts_nothing(given, found, lengths, solid.offsets))
@@ -249,18 +301,19 @@ class Indexer:
         kept = which_are_apart(Places(text[commands], found.start[commands], found.end[commands]))
         found = found.where(~np.isin(order, np.delete(commands, kept)))
         new = rules.labels if "O" in self.tags else []
-        numbers = {label: at for at, label in enumerate(_with_new(self.tag_ids.labels, new))}
-        rulings = rules.rulings(found, numbers, len(self.tag_ids.labels))
+        labels = _with_new(self.tag_ids.labels, new)
+        numbers = {label: at for at, label in enumerate(labels)}
+        rulings = rules.rulings(found, numbers, len(self.tag_ids.labels), MATCHES)
         cuts = rulings.label == CUT_BEFORE
         if cuts.any():
             edges = Matches(np.bincount(rulings.sentence, minlength=len(lengths)), *rulings[1:4])
             edges = edges._replace(end=np.where(cuts, edges.start, edges.end))
             rulings = rulings.at(cuts_nothing(given, edges, lengths, solid.offsets))
-        return rulings if len(rulings.label) else None
+        return (rulings if len(rulings.label) else None), labels
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of spans by their numbers: those learnt, then the dictionary's."""
+        """The labels that spans can have just now; for the numbers of labels, take those of `Examples`."""
         return _with_new(self.tag_ids.labels, () if self.lexicon is None else self.lexicon.rules.labels)
 
     @property
@@ -340,11 +393,11 @@ def count_crossing(spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, e
     return sum(map(len, spans)) - sum(map(len, spans_of_words(spans, counts, start, end)))
 
 
-def _parts(texts: Sequence[str], characters: int) -> Iterator[tuple[int, int]]:
-    """(first, the one after the last) of runs of texts of about so many characters; at least one run."""
-    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
-    return pairwise([0, *cuts.tolist(), len(texts)])
+def _too_many_matches(text: str) -> InputError:
+    return InputError(
+        f"{text[:20]!r} and what follows, {len(text):,} characters that are read at once, have more than {MATCHES:,} "
+        "words of the dictionary in them: read shorter texts, or remove words that stand inside other words"
+    )
 
 
 def _joined(parts: Sequence[Examples]) -> Examples:
@@ -366,6 +419,8 @@ def _joined(parts: Sequence[Examples]) -> Examples:
         segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
         offsets=_joined_offsets(parts),
         rulings=_joined_rulings(parts),
+        added=parts[-1].added,  # the last has those of words that joined while others were read
+        labels=parts[-1].labels,
     )
 
 

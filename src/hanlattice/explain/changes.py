@@ -38,7 +38,7 @@ def without_each(
 
     A batch at a time, so that memory stays bounded; where there is a `pause` between them, a small one.
     """
-    tagger, names = model.tagger, model.indexer.labels
+    tagger, names = model.tagger, examples.labels
     made: list[Without] = []
     most, characters = BOUNDS[tagger.device_kind]
     characters = characters if pause is None else min(characters, PART)

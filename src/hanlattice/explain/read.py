@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.batch import Batch
+from hanlattice.batch import Batch, Examples
 from hanlattice.errors import ModelError
 from hanlattice.explain.changes import without_each
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
@@ -53,7 +53,7 @@ def _piece(
 ) -> Explanation:
     """The explanation of a text that is short enough to be read whole."""
     indexer, place = model.indexer, np.zeros(1, dtype=np.int64)
-    examples = model.indexer.read([text])
+    examples, spellings = _read(model, text)
     batch = model.tagger.batch(examples, place)
     every = np.arange(examples.lengths[0]) if examples.offsets is None else examples.offsets
     offsets: list[int] = every.tolist()  # where each character that the model reads stands in the text
@@ -69,8 +69,8 @@ def _piece(
         found, scores = running.read(True)
         names = running.tag_ids.names
         decoded = Decoded(examples.in_characters(found), on_host(scores))
-        (spans,) = make_spans(decoded, [text], indexer.labels)
-        there = make_spans(Decoded(found, decoded.scores), [""], indexer.labels)  # in characters that are read
+        (spans,) = make_spans(decoded, [text], examples.labels)
+        there = make_spans(Decoded(found, decoded.scores), [""], examples.labels)  # in characters that are read
         best = running.tags()[0] if bar is None else running.tag_ids.tags(there, examples.lengths)
         tags = [names[tag] for tag in best.tolist()]
         fewer = without_each(model, text, examples, there, trust, bar, pause) if without else ()
@@ -78,7 +78,7 @@ def _piece(
         text=text,
         spans=tuple(spans),
         tags=_spread(tags, offsets, len(text)),
-        words=_words(model, batch, offsets),
+        words=_words(model, batch, examples, spellings, offsets),
         layers=tuple(_layer(both, batch, offsets, len(text)) for both in _traced(model, batch)),
         tag_names=tuple(names),
         marginals=_spread(chances, offsets, len(text)),
@@ -86,6 +86,14 @@ def _piece(
         has_lattice=indexer.lexicon is not None,
         without=fewer,
     )
+
+
+def _read(model: Model, text: str) -> tuple[Examples, Sequence[str]]:
+    """The text as numbers, and the lexicon's words by their ids in it."""
+    indexer, lexicon = model.indexer, model.indexer.lexicon
+    if lexicon is None:
+        return indexer.read([text]), ()
+    return lexicon.with_same_ids(lambda: (indexer.read([text]), lexicon.words))
 
 
 def _spread(values: Sequence[Thing], offsets: Sequence[int], length: int) -> tuple[Thing | None, ...]:
@@ -96,21 +104,22 @@ def _spread(values: Sequence[Thing], offsets: Sequence[int], length: int) -> tup
     return tuple(places)
 
 
-def _words(model: Model, batch: Batch, offsets: Sequence[int]) -> tuple[Word, ...]:
+def _words(
+    model: Model, batch: Batch, examples: Examples, spellings: Sequence[str], offsets: Sequence[int]
+) -> tuple[Word, ...]:
     """The lattice's words, in its order: by start and then by end."""
     lexicon, subwords, lattice = model.indexer.lexicon, model.indexer.subwords, batch.lattice
     if lexicon is None:
         return ()
     first = 0 if subwords is None else len(subwords)
-    chosen = lattice.word >= first
-    chosen[chosen] = lexicon.is_chosen(lattice.word[chosen] - first)
+    chosen = np.isin(lattice.word, () if examples.own is None else examples.own)
     found = []
     columns = (array.tolist() for array in (lattice.start, lattice.end, lattice.word, chosen))
     for start, end, number, own in zip(*columns, strict=True):
         if subwords is not None and number < first:
             word, source = subwords.words[number], model.config.subwords.called
         else:
-            word, source = lexicon.words[number - first], model.config.lattice_sources[0].called
+            word, source = spellings[number - first], model.config.lattice_sources[0].called
         found.append(Word(offsets[start], offsets[end - 1] + 1, word, source, own))
     return tuple(found)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.text.lattice import Ints, cells
+from hanlattice.text.lattice import Ints, cells, runs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import Codes, code_points
 
@@ -26,7 +26,7 @@ LEAST = 5  # words that a character must stand in to have rows of its own
 RIDGE = 5.0  # what a character's row must be worth: so many words pull it to nothing
 STEPS = 12  # of conjugate gradients: more change the third digit of a cosine by nothing
 MOST = 500_000  # words that are learnt from, first those that training met: bounds memory, as does the next
-AT_ONCE = 1 << 16  # words that are composed at a time: bounds memory
+AT_ONCE = 1 << 17  # characters of words that are composed at a time: bounds memory
 MANY, FEW = 64, 1 << 12  # numbers in a long row of a sparse matrix; short rows that are multiplied at a time
 
 Array = npt.NDArray[Any]
@@ -39,8 +39,11 @@ class Vectors(Protocol):
     def known(self) -> int: ...  # how many, without those that joined
     def __len__(self) -> int: ...
     def vectors(self, words: Ints) -> Array: ...
+    @property
+    def added(self) -> Any: ...  # the rows of words that joined
     def append(self, vectors: Array) -> None: ...
-    def truncate(self, count: int) -> None: ...
+    def joined(self, before: Any, vectors: Array) -> Any: ...  # rows like `added`, after those before, if any
+    def keep(self, words: Ints) -> None: ...  # of those that joined
 
 
 class Bags(NamedTuple):
@@ -175,15 +178,30 @@ def solve(bags: Bags, columns: int, dense: Array, wanted: Array, ridge: float) -
 
 def find_ends(words: Sequence[str], lexicon: Lexicon, known: int) -> Ends:
     """Which of the lexicon's first `known` words folded words begin and end with, the words themselves apart."""
-    counts, start, end, found = lexicon.match_many(words)
-    text = np.repeat(np.arange(len(words)), counts)
-    length = np.fromiter(map(len, words), dtype=np.int64, count=len(words))[text]
-    inside = (found < known) & (end - start < length)
-    prefix, suffix = (np.full(len(words), -1, dtype=np.int64) for _ in range(2))
-    begins, ends = np.flatnonzero(inside & (start == 0)), np.flatnonzero(inside & (end == length))
-    prefix[text[begins]] = found[begins]  # the last one stays, and it is the longest
-    suffix[text[ends[::-1]]] = found[ends[::-1]]
-    return Ends(prefix, suffix)
+    parts = [_ends_at_once(words[low:high], lexicon, known) for low, high in runs(words, AT_ONCE)]
+    return Ends(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _ends_at_once(words: Sequence[str], lexicon: Lexicon, known: int) -> Ends:
+    """`find_ends` of words that are looked for together.
+
+    Words of one length after the other: a word of n characters can have n²/2 others inside, and only two are asked for.
+    """
+    lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+    first = np.cumsum(lengths + 1) - (lengths + 1)
+    begins, ends = (np.full(int(lengths.sum()) + len(words) + 1, -1, dtype=np.int64) for _ in range(2))
+    begins[first] = np.arange(len(words))  # character → the word that begins there
+    ends[first + lengths] = np.arange(len(words))
+    found = Ends(*(np.full(len(words), -1, dtype=np.int64) for _ in range(2)))
+    longest = Ends(*(np.zeros(len(words), dtype=np.int64) for _ in range(2)))
+    for start, end, other in lexicon.by_length("\n".join(words)):
+        for side, word in enumerate((begins[start], ends[end])):
+            size = end - start
+            here = np.flatnonzero((word >= 0) & (other < known))
+            here = here[(size[here] < lengths[word[here]]) & (size[here] > longest[side][word[here]])]
+            found[side][word[here]] = other[here]
+            longest[side][word[here]] = size[here]
+    return found
 
 
 def known_ends(words: Sequence[str], lexicon: Lexicon, table: Vectors) -> Array:
@@ -204,7 +222,7 @@ def learn_from(lexicon: Lexicon, table: Vectors) -> Composer:
 
 def compose(new: Sequence[str], lexicon: Lexicon, table: Vectors, composer: Composer) -> Array:
     """[W, E]: vectors for folded words, in half precision where it can hold them."""
-    parts = [new[first : first + AT_ONCE] for first in range(0, len(new), AT_ONCE)]
+    parts = [new[low:high] for low, high in runs(new, AT_ONCE)]
     return np.concatenate([_small(composer(part, known_ends(part, lexicon, table))) for part in parts])
 
 

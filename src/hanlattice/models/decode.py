@@ -79,7 +79,7 @@ def decode(
 ) -> list[list[Span]]:
     """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
     found = find_spans(tagger, indexer, examples, scores, trust, bar)
-    return make_spans(found, [""] * len(examples), indexer.labels, scores)
+    return make_spans(found, [""] * len(examples), examples.labels, scores)
 
 
 def find_spans(
@@ -136,7 +136,7 @@ def find_readings(
         places = np.repeat(batch.places, n)
         flat = examples.in_characters(flat._replace(text=places[flat.text]))._replace(text=flat.text)
         each = [texts[at] for at in places.tolist()]
-        spans = make_spans(Decoded(flat, np.empty(0)), each, indexer.labels, scores=False)
+        spans = make_spans(Decoded(flat, np.empty(0)), each, examples.labels, scores=False)
         readings = [Reading(*pair) for pair in zip(log_probability, map(tuple, spans), strict=True)]
         for nth, place in enumerate(batch.places.tolist()):
             row = readings[nth * n : (nth + 1) * n]
@@ -201,7 +201,7 @@ class Running:
         self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
         self.tag_ids = indexer.tag_ids
         if rulings := examples.rulings_at(places):
-            self._rule(rulings, indexer.labels, trust)
+            self._rule(rulings, examples.labels, trust)
         if bar is None:
             self.tags: Callable[[], Ints] = self.crf.decoding(self.emissions, self.there)
 

@@ -123,7 +123,7 @@ class Tagger(nn.Module):
         model and the transformer.
         """
         batch = self._here(batch)
-        rows = None if self.words is None else self.words.rows(batch.words)
+        rows = None if self.words is None else self.words.rows(batch.words, batch.added)
         word_x = None if rows is None or self.words is None else self.words.drop(rows)
         parts: list[Tensor] = [] if self.chars is None else [self.chars(batch.chars)]
         for name, table in self.beside.items():

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hanlattice.batch import Indexer
+from hanlattice.batch.indexer import PART
 from hanlattice.config import Config
 from hanlattice.models.segmenter import make_segmenter
-from hanlattice.text.lattice import Ints
+from hanlattice.text.lattice import Ints, runs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.pieces import Pieces
 from hanlattice.text.sentence import Sentence
@@ -59,7 +60,10 @@ def make_indexer(
 def met_first(lexicon: Lexicon, train: Sequence[Sentence]) -> tuple[Ints, Ints]:
     """The ids of a lexicon with those first that occur in the training text, the most frequent first of all; and how
     often these occur."""
-    counts = np.bincount(lexicon.match_many([sentence.folded for sentence in train]).word, minlength=len(lexicon))
+    counts = np.zeros(len(lexicon), dtype=np.int64)
+    for low, high in runs([sentence.text for sentence in train], PART):
+        for found in lexicon.by_length("\n".join(sentence.folded for sentence in train[low:high])):
+            counts += np.bincount(found.word, minlength=len(lexicon))
     met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
     return order, counts[met].astype(np.int32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -68,11 +70,14 @@ class WordEmbedding(nn.Module):
         """The rows of words that joined later."""
         return self._room[: self._count]
 
-    def rows(self, words: Tensor) -> Tensor:
-        """The vectors of these words, [W] → [W, E], or of any other shape."""
+    def rows(self, words: Tensor, added: Sequence[Tensor] | None = None) -> Tensor:
+        """The vectors of these words, [W] → [W, E], or of any other shape.
+
+        `added` are those of words that joined, if not the table's own.
+        """
         found = self.trained.new_zeros(*words.shape, self.dim)
         first = 0
-        for table in (self.trained, self.fixed, self.added):
+        for table in (self.trained, self.fixed, *((self.added,) if added is None else added)):
             if len(table):
                 here = F.embedding((words - first).clamp(0, len(table) - 1), table).to(found.dtype)
                 found = torch.where((words >= first)[..., None], here, found) if first else here
@@ -120,9 +125,19 @@ class WordEmbedding(nn.Module):
         self._room[len(there) : count] = vectors
         self._count = count  # last: another thread may be reading
 
-    def truncate(self, count: int) -> None:
-        """Forget the rows from this one on, as far as they joined later."""
-        self._count = max(0, min(self._count, count - len(self.trained) - len(self.fixed)))
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def joined(self, before: Tensor | None, vectors: npt.NDArray[np.floating]) -> Tensor:
+        """Rows like those of `added`, after those before if there are any."""
+        rows = torch.as_tensor(vectors).to(self.trained.device)
+        return rows if before is None else torch.cat([before, rows])
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def keep(self, words: Ints) -> None:
+        """Forget the other rows that joined later. Who has them as `added` keeps them."""
+        self._room = self.added[torch.from_numpy(words - self.known).to(self.trained.device)]
+        self._count = len(self._room)
 
 
 class TwoSources(nn.Module):
@@ -140,11 +155,11 @@ class TwoSources(nn.Module):
     def dim(self) -> int:
         return self.words.dim + self.subwords.dim
 
-    def rows(self, words: Tensor) -> Tensor:
+    def rows(self, words: Tensor, added: Sequence[Tensor] | None = None) -> Tensor:
         """[W] → [W, E]."""
         first = len(self.subwords)
         is_word = (words >= first)[..., None]
-        left = self.words.rows((words - first).clamp(min=0)).masked_fill(~is_word, 0.0)
+        left = self.words.rows((words - first).clamp(min=0), added).masked_fill(~is_word, 0.0)
         right = self.subwords.rows(words.clamp(max=first - 1)).masked_fill(is_word, 0.0)
         return torch.cat([left, right], dim=-1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -78,10 +79,11 @@ class WordTable:
         """The rows of words that joined later."""
         return self._room[: self._count]
 
-    def rows(self, words: Ints) -> Floats:
-        """The vectors of these words, […] → […, E]."""
+    def rows(self, words: Ints, added: Sequence[Array] | None = None) -> Floats:
+        """The vectors of these words, […] → […, E]. `added` are those of words that joined, if not the table's own."""
         found, first = np.zeros((*words.shape, self.dim), dtype=np.float32), 0
-        for table in (self.trained, self.fixed, Table(self.added, half=True)):
+        joined = [Table(each, half=True) for each in ((self.added,) if added is None else added)]
+        for table in (self.trained, self.fixed, *joined):
             here = (words >= first) & (words < first + len(table))
             if here.any():
                 found[here] = table.rows(words[here] - first)
@@ -104,9 +106,14 @@ class WordTable:
         self._room[self._count : count] = vectors
         self._count = count  # last: another thread may be reading
 
-    def truncate(self, count: int) -> None:
-        """Forget the rows from this one on, as far as they joined later."""
-        self._count = max(0, min(self._count, count - len(self.trained) - len(self.fixed)))
+    def joined(self, before: Array | None, vectors: Array) -> Array:
+        """Rows like those of `added`, after those before if there are any."""
+        return vectors if before is None else np.concatenate([before, vectors])
+
+    def keep(self, words: Ints) -> None:
+        """Forget the other rows that joined later. Who has them as `added` keeps them."""
+        self._room = self.added[words - self.known]
+        self._count = len(self._room)
 
 
 class TwoSources:
@@ -122,10 +129,10 @@ class TwoSources:
     def dim(self) -> int:
         return self.words.dim + self.subwords.dim
 
-    def rows(self, words: Ints) -> Floats:
+    def rows(self, words: Ints, added: Sequence[Array] | None = None) -> Floats:
         first, found = len(self.subwords), np.zeros((len(words), self.dim), dtype=np.float32)
         is_word = words >= first
-        found[is_word, : self.words.dim] = self.words.rows(words[is_word] - first)
+        found[is_word, : self.words.dim] = self.words.rows(words[is_word] - first, added)
         found[~is_word, self.words.dim :] = self.subwords.rows(words[~is_word])
         return found
 

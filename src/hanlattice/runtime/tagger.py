@@ -65,7 +65,7 @@ class ArrayTagger:
 
     def inputs(self, batch: Batch) -> tuple[Floats | None, Floats | None]:
         """What the encoder reads of characters, [B, T, D], and of words, [W, E]."""
-        word_x = None if self.words is None else self.words.rows(batch.words)
+        word_x = None if self.words is None else self.words.rows(batch.words, batch.added)
         if self.chars is None:
             return None, word_x
         parts: list[Any] = [self.chars.rows(batch.chars)]

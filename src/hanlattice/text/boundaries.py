@@ -266,14 +266,14 @@ def cuts_nothing(texts: Sequence[str], matches: Matches, lengths: Ints, offsets:
 
     The texts are given with their white space, `lengths` are without it; `offsets` are those of `Unspaced`.
     """
-    text = np.repeat(np.arange(len(lengths)), matches.counts)
-    whole, first = np.ones(len(text), dtype=bool), np.cumsum(lengths) - lengths
+    whole, first = np.ones(len(matches.word), dtype=bool), np.cumsum(lengths) - lengths
+    ends = np.cumsum(matches.counts)
     for at in np.flatnonzero(matches.counts).tolist():
         gaps = joints(texts[at])
         if offsets is not None:
             gaps = gaps[offsets[first[at] : first[at] + lengths[at]]]
         inside = np.append(gaps == JOIN, False)
-        here = text == at
+        here = slice(ends[at] - matches.counts[at], ends[at])
         whole[here] = ~(inside[matches.start[here]] | inside[matches.end[here]])
     return whole
 

@@ -48,7 +48,7 @@ def new_lock() -> RLock:
 
 
 def _before() -> None:
-    """A child has no other thread: what one of them is changing, or has borrowed, would stay so there.
+    """A child has no other thread: what one of them is changing would stay half changed there.
 
     They are waited for, but not without end: one may wait for what another such hook holds.
     """

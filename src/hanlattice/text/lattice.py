@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,6 +50,13 @@ def cells(lengths: Ints) -> tuple[Ints, Ints]:
     """(row, column) of everything in rows of these lengths, row by row."""
     row = np.repeat(np.arange(len(lengths)), lengths)
     return row, np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
+
+
+def runs(texts: Sequence[str], characters: int) -> Iterator[tuple[int, int]]:
+    """(first, the one after the last) of runs of texts of about so many characters; at least one run."""
+    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
+    return pairwise([0, *cuts.tolist(), len(texts)])
 
 
 _OF_LATTICE = ("lengths", "sentence", "start", "end", "word")

@@ -2,9 +2,9 @@
 
 Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and so are
 traditional and simplified ones; and without white space, which no lattice has. Words have two characters or more;
-shorter ones are skipped, and so are those of more than `LONGEST`. An id is a word's place in the order of arrival and
-never changes, so that a table of vectors can stand beside the lexicon. What a dictionary says of words beyond that they
-are words is in `rules`.
+shorter ones are skipped, and so are those of more than `LONGEST`. An id is a word's place in the order of arrival, so
+that a table of vectors can stand beside the lexicon. It changes only when the lexicon forgets words that were removed,
+and never for a word that came with a model. What a dictionary says of words beyond that they are words is in `rules`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
-from itertools import chain, islice
+from contextvars import ContextVar
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,22 @@ from hanlattice.checks import brief
 from hanlattice.errors import InputError
 from hanlattice.files import read_text
 from hanlattice.text.boundaries import remove_space
+from hanlattice.text.contents import Contents, Marks
 from hanlattice.text.dictionary import SPLIT, Entry, is_plain, read_dictionary, write_dictionary
 from hanlattice.text.display import counted
 from hanlattice.text.forks import new_lock
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Matches, Occurrences, Part, Parts, TableMatcher, by_text, extend, find
+from hanlattice.text.matcher import (
+    Matches,
+    Occurrences,
+    Part,
+    Parts,
+    TableMatcher,
+    by_length,
+    by_text,
+    extend,
+    find,
+)
 from hanlattice.text.normal import LONE_SURROGATE, code_points, fold, fold_codes
 from hanlattice.text.rules import Rules
 
@@ -41,53 +52,33 @@ Found = TypeVar("Found")
 LONGEST = 512  # characters of a word: by default a tagger reads no longer piece of text at once
 
 
-class Marks:
-    """Which ids of a growing list are marked, as a table, for look-ups of many ids at once."""
+class Grows(Protocol):
+    """Vectors of words that join a lexicon: `models.vocabulary.Vocabulary`. Always called with the lexicon's lock."""
 
-    def __init__(self) -> None:
-        self._table = np.zeros(0, dtype=bool)
-        self._count = 0
+    def grow(self, lexicon: Lexicon) -> None: ...  # before words of its contents are found that have no vector yet
+    def keep(self, before: Contents, after: Contents, kept: Ints) -> None: ...  # `Contents.compacted`
+    def of(self, contents: Contents) -> tuple[Any, ...]: ...  # tables of the words that joined
 
-    def __len__(self) -> int:
-        return self._count
 
-    def put(self, ids: Ints, marked: bool) -> None:
-        """Mark these, or take their marks away."""
-        if ids.size and (size := int(ids.max()) + 1) > len(self._table):
-            self._table = np.append(self._table, np.zeros(max(size, len(self._table)), dtype=bool))
-        new = np.unique(ids[self._table[ids] != marked])
-        self._table[new] = marked
-        self._count += len(new) if marked else -len(new)
+class _Loan:
+    """A block that words are borrowed for; `lexicon` is None when it has ended."""
 
-    def of(self, ids: Ints) -> npt.NDArray[np.bool_]:
-        """Whether each of these is marked."""
-        there = ids < len(self._table)
-        if there.all():
-            return self._table[ids]
-        found = np.zeros(len(ids), dtype=bool)
-        found[there] = self._table[ids[there]]
-        return found
+    def __init__(self, lexicon: Lexicon, contents: Contents) -> None:
+        self.lexicon: Lexicon | None = lexicon
+        self.contents = contents
 
-    def __contains__(self, at: int) -> bool:
-        return at < len(self._table) and bool(self._table[at])
+
+# The blocks that a thread or task is in, the innermost last. A context and not an attribute of the lexicon, so that
+# tasks that take turns in a thread have each its own words, and `asyncio.to_thread` takes them along.
+_loans: ContextVar[tuple[_Loan, ...]] = ContextVar("hanlattice.lexicon", default=())
 
 
 class Lexicon:
     """Words with stable ids. Threads may share one: what a thread adds, others find from their next text on."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
-        self._text, self._lines = "", 0  # a file's words, a line each, which are not in the next two yet
-        self._keys = ""  # the same lines as they are matched
-        self._words: list[str] = []
-        self._places: dict[str, int] = {}  # by the folded word, in the order of ids
-        self._removed = Marks()
-        self._chosen: Marks | None = None  # those named since `settle`
-        self._parts: Parts = ()  # what matches the words that were there when they were last looked for
-        self.on_growth: Callable[[Lexicon], None] | None = (
-            None  # called before new words are found, and when they leave
-        )
-        self.rules = Rules()
-        self._changes = 0
+        self._everybodys = Contents()
+        self.vocabulary: Grows | None = None
         self._lock = new_lock()
         self.update(words)
 
@@ -100,50 +91,57 @@ class Lexicon:
     def __repr__(self) -> str:
         return f"<Lexicon: {counted(len(self), 'word')}>"
 
+    @property
+    def contents(self) -> Contents:
+        """What this thread or task sees: what it has borrowed, else what everybody sees."""
+        loan = self._loan
+        return self._everybodys if loan is None else loan.contents
+
+    @property
+    def _loan(self) -> _Loan | None:
+        """The innermost block that this thread or task is in."""
+        return next((loan for loan in reversed(_loans.get()) if loan.lexicon is self), None)
+
+    def _unfolded(self) -> Contents:
+        with self._lock:
+            return self.contents.unfolded()
+
     def __len__(self) -> int:
-        return self.size - len(self._removed)
+        return len(self.contents)
 
     @property
     def size(self) -> int:
         """How many ids there are: the words, and those that were removed."""
-        return len(self._words) or self._lines
+        return self.contents.size
+
+    @property
+    def rules(self) -> Rules:
+        """What is said of words beyond that they are words."""
+        return self.contents.rules
 
     @property
     def words(self) -> list[str]:
         """The words by their ids, removed ones included."""
-        return self._unfolded()._words
-
-    @property
-    def _ids(self) -> dict[str, int]:
-        return self._unfolded()._places
-
-    def _unfolded(self) -> Lexicon:
-        """With a list and a dict of a file's words: matching needs neither, and they take longer to make."""
-        if self._text:
-            with self._lock:
-                if text := self._text:
-                    words = text.split("\n")[:-1]
-                    keys = words if self._keys == text else self._keys.split("\n")[:-1]
-                    self._places = dict(zip(keys, range(len(keys)), strict=True))
-                    self._words = words
-                    self._text = self._keys = ""
-        return self
+        return self._unfolded().words
 
     def __iter__(self) -> Iterator[str]:
-        return (word for at, word in enumerate(self.words) if at not in self._removed)
+        contents = self._unfolded()
+        return (word for at, word in enumerate(contents.words) if at not in contents.removed)
 
     def __contains__(self, word: str) -> bool:
         return self.id(word) is not None
 
     def id(self, word: str) -> int | None:
         """The word's id, or None when it is not in the lexicon."""
-        at = self._ids.get(_key(word))
-        return None if at is None or at in self._removed else at
+        contents, key = self._unfolded(), _key(word)
+        at = contents.place(key)
+        return None if at is None or at in contents.removed else at
 
     def folded(self, first: int = 0) -> list[str]:
         """The words from this id on as they are matched, removed ones included."""
         with self._lock:
-            return self._last(self.size - first) if self.size > first else []
+            contents = self.contents
+            return contents.folded(first, contents.size)
 
     def add(self, word: str, label: str = "", trust: float | None = None) -> bool:
         """Add a word; False when it is there already, has fewer than two characters, or more than `LONGEST`.
@@ -174,101 +172,133 @@ class Lexicon:
         cleaned = zip(*_cleaned(_stripped(stored)), strict=True)
         with self._lock:
             added = self._add([each.lattice_word if isinstance(each, Entry) else each for each in words])
+            contents = self.contents
+            rules = contents.own_rules()
             for (at, entry), (word, key) in zip(said.items(), cleaned, strict=True):
-                added[at] |= not entry.is_plain and self.rules.put(entry, word, key)
+                added[at] |= not entry.is_plain and rules.put(entry, word, key)
+            contents.tidy_rules()
         return added
 
     def _add(self, words: Iterable[str]) -> list[bool]:
         cleaned, folded = _cleaned(_stripped(words))
         with self._lock:
-            self._changes += 1
-            ids, kept, added, at = self._ids, self.words, [], []
-            if not kept and _are_all_new(folded):  # such as those of a model's file: nothing to look up
-                kept += cleaned
-                ids.update(zip(folded, range(len(folded)), strict=True))
+            contents = self._unfolded()
+            contents.changes += 1
+            if not contents.size and _are_all_new(folded):  # such as those of a model's file: nothing to look up
+                contents.take([*cleaned], dict(zip(folded, range(len(folded)), strict=True)))
                 added = [True] * len(folded)
-                self._name(np.arange(len(folded)), added)
+                contents.name(np.arange(len(folded)), added)
                 return added
+            at: list[int] = []
+            added = []
             for word, key in zip(cleaned, folded, strict=True):
-                place = ids.setdefault(key, len(kept)) if 1 < len(key) <= LONGEST else -1
-                at.append(place)
-                added.append(place == len(kept))
-                if place == len(kept):
-                    kept.append(word)
-            self._name(np.array(at, dtype=np.int64), added)
+                size = contents.size
+                at.append(contents.join(word, key) if 1 < len(key) <= LONGEST else -1)
+                added.append(contents.size > size)
+            contents.name(np.array(at, dtype=np.int64), added)
         return added
-
-    def _name(self, at: Ints, added: list[bool]) -> None:
-        """Removed words are restored, and all of these count as the user's own from now on; −1 is skipped."""
-        there = np.flatnonzero(at >= 0)
-        if len(self._removed):
-            back = there[self._removed.of(at[there])]
-            for nth in back[np.unique(at[back], return_index=True)[1]].tolist():
-                added[nth] = True  # and not where the same word comes once more
-            self._removed.put(at[back], False)
-        if self._chosen is not None:
-            self._chosen.put(at[there], True)
 
     def update(self, words: Iterable[str | Entry]) -> int:
         """Add many words, or entries with labels; how many of them were new."""
         return sum(self.add_many(words))
 
     def remove(self, word: str) -> bool:
-        """Take a word out, and all that was said of it; False when it was not there."""
+        """Take a word out, and all that was said of it; False when it was not there.
+
+        Once more words were removed than are left, nothing of them stays: the others get new ids, but for the words
+        of a model.
+        """
+        key = _key(word)
         with self._lock:
-            self._changes += 1
-            at, was_ruled = self.id(word), self.rules.drop(_key(word))
-            if at is None:
+            contents = self._unfolded()
+            contents.changes += 1
+            was_ruled = contents.rules.says(key) and contents.own_rules().drop(key)
+            contents.tidy_rules()
+            at = contents.place(key)
+            if at is None or at in contents.removed:
                 return was_ruled
-            self._removed.put(np.array([at]), True)
-            if self._chosen is not None:
-                self._chosen.put(np.array([at]), False)
+            contents.drop(at)
+            if contents.is_wasteful:
+                self._compact(contents)
             return True
+
+    def _compact(self, contents: Contents) -> None:
+        """Forget removed words. Whoever reads a text just now has the contents, and the vectors, from before."""
+        made, kept = contents.compacted()
+        if self.vocabulary is not None:
+            self.vocabulary.keep(contents, made, kept)
+        if (loan := self._loan) is not None:
+            loan.contents = made
+        else:
+            self._everybodys = made
 
     @contextmanager
     def borrowed(self, words: Iterable[str | Entry] = (), without: Iterable[str] = ()) -> Iterator[None]:
         """Inside a `with` block these words are added and those `without` taken out; then all is as it was before.
 
-        Nothing of them stays, no id and no vector. Other threads that look for words wait until the block ends.
+        Only the thread or the asyncio task that is in the block sees the change, and what it starts there with
+        `asyncio.to_thread` or as a task; nobody waits for it. It does not see what others change meanwhile, and what
+        it adds or removes itself ends with the block. In a generator a block also counts for who asks for its values.
         """
+        words, without = list(words), list(without)
         with self._lock:
-            parts, count = self._ready(), len(self.words)
-            removed, chosen = deepcopy(self._removed), deepcopy(self._chosen)
-            words, without, rules = list(words), list(without), self.rules
-            if without or any(isinstance(word, Entry) for word in words):
-                self.rules = rules.copy()
-            try:
-                self.add_many(words)
-                for word in without:
-                    self.remove(word)
-                yield
-            finally:
-                self._changes += 1
-                while len(self.words) > count:
-                    self.words.pop()
-                    self._ids.popitem()
-                self._parts, self._removed, self._chosen, self.rules = parts, removed, chosen, rules
-                if self.on_growth is not None:
-                    self.on_growth(self)  # forgets their vectors
+            self._ready()
+            below = self.contents
+            contents = below.above()
+            if self.vocabulary is not None:
+                contents.vectors_below = self.vocabulary.of(below)
+        loan = _Loan(self, contents)
+        _loans.set((*_loans.get(), loan))
+        try:
+            self.add_many(words)
+            for word in without:
+                self.remove(word)
+            yield
+        finally:
+            _loans.set(tuple(each for each in _loans.get() if each is not loan))
+            with self._lock:
+                loan.lexicon = None  # also for tasks and threads that started in the block and go on
 
     def settle(self) -> None:
         """From now on words that are added, also those that are here already, are a user's own: `is_chosen`."""
-        self._chosen = Marks()
+        with self._lock:
+            contents = self.contents
+            contents.chosen = Marks()
+            contents.fixed = contents.size
+            contents.gone = 0
 
     def steadily(self, read: Callable[[], Found]) -> Found:
         """What `read` returns if nobody changes the lexicon meanwhile: it is called again if somebody did."""
         for _ in range(_TRIES):
             with self._lock:
-                before = self._changes
+                contents = self.contents
+                before = contents.changes
             found = read()
-            if self._changes == before:
+            if self.contents is contents and contents.changes == before:
                 return found
         with self._lock:
             return read()
 
+    def with_same_ids(self, read: Callable[[], Found]) -> Found:
+        """What `read` returns if ids mean the same all the while: it is called again if words got other ids."""
+        for _ in range(_TRIES):
+            contents = self.contents
+            found = read()
+            if self.contents is contents:
+                return found
+        with self._lock:
+            return read()
+
+    def vectors(self) -> tuple[Any, ...] | None:
+        """The vectors of words that joined a model, in the order of ids; None if words have none."""
+        with self._lock:
+            self._ready()
+            return None if self.vocabulary is None else self.vocabulary.of(self.contents)
+
     def is_chosen(self, words: Ints) -> npt.NDArray[np.bool_]:
         """Whether each of these ids is a word that was added since `settle`."""
-        return self._chosen.of(words) if self._chosen is not None else np.zeros(len(words), dtype=bool)
+        chosen = self.contents.chosen
+        return chosen.of(words) if chosen is not None else np.zeros(len(words), dtype=bool)
 
     def match(self, text: str) -> list[tuple[int, int, str]]:
         """Every (start, end, word) in the text, overlapping ones too, by start and then by end.
@@ -278,48 +308,58 @@ class Lexicon:
         if not isinstance(text, str):
             raise _no_str("a text", text)
         places = [at for at, character in enumerate(text) if not character.isspace()]
-        found = self.match_ids(fold(remove_space(text)))
-        return [(places[start], places[end - 1] + 1, self.words[at]) for start, end, at in found]
+        contents, found = self._find(fold(remove_space(text)))
+        rows = zip(*(array.tolist() for array in found), strict=True)
+        with self._lock:
+            contents.unfolded()
+        return [(places[start], places[end - 1] + 1, contents.word(at)) for start, end, at in rows]
 
     def match_ids(self, folded: str) -> list[tuple[int, int, int]]:
         """`match` on text that is folded already and has no white space, with ids for words."""
-        return list(zip(*(array.tolist() for array in self._find(folded)), strict=True))
+        return list(zip(*(array.tolist() for array in self._find(folded)[1]), strict=True))
 
     def match_many(self, folded: Sequence[str]) -> Matches:
         """`match_ids` of many texts at once, as flat arrays."""
         return self.match_joined("\n".join(folded), np.fromiter(map(len, folded), dtype=np.int64, count=len(folded)))
 
-    def match_joined(self, folded: str, lengths: Ints) -> Matches:
-        """`match_many` on texts of these lengths that are joined by line ends, which no word contains."""
-        return by_text(self._find(folded), lengths)
+    def match_joined(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> Matches:
+        """`match_many` on texts of these lengths that are joined by line ends, which no word contains.
 
-    def match_rules(self, folded: str, lengths: Ints) -> tuple[Rules, Matches]:
+        TooManyMatchesError if they have more than `most` words.
+        """
+        return by_text(self._find(folded, most)[1], lengths)
+
+    def match_rules(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> tuple[Rules, Matches]:
         """The rules, and where their words stand in texts that are joined by line ends."""
         with self._lock:
-            return self.rules, self.rules.match_joined(folded, lengths)
+            rules = self.contents.rules
+            return rules, rules.match_joined(folded, lengths, most)
 
-    def _find(self, folded: str) -> Occurrences:
-        found = find(self._ready(), folded)
-        if len(self._removed):
-            stays = ~self._removed.of(found.word)
-            found = Occurrences(*(array[stays] for array in found))
-        return found
+    def by_length(self, folded: str) -> Iterator[Occurrences]:
+        """Where words stand in folded text, words of one length after the other: memory is linear in the text."""
+        contents, parts = self._ready()
+        yield from (_living(contents, found) for found in by_length(parts, folded))
 
-    def _ready(self) -> Parts:
-        """Matchers of the words that are there now, made when they are first needed."""
+    def _find(self, folded: str, most: int = sys.maxsize) -> tuple[Contents, Occurrences]:
+        contents, parts = self._ready()
+        return contents, _living(contents, find(parts, folded, most))
+
+    def _ready(self) -> tuple[Contents, Parts]:
+        """The contents, with matchers and vectors of all words, made when they are first needed."""
         with self._lock:
-            before, self._parts = self._parts, extend(self._parts, self.size, self._last)
-            if self.on_growth is not None and self._parts is not before:
+            contents = self.contents
+            parts, grown = contents.parts, contents.grown
+            contents.parts = extend(parts, contents.size, contents.last)
+            size = contents.parts[-1].end if contents.parts else 0
+            if self.vocabulary is not None and grown < size:
+                contents.grown = size
                 try:
-                    self.on_growth(self)  # which may match words itself
+                    self.vocabulary.grow(self)  # which may match words itself
                 except BaseException:
-                    self._parts = before
+                    contents.parts = parts
+                    contents.grown = grown
                     raise
-            return self._parts
-
-    def _last(self, count: int) -> list[str]:
-        """So many folded words, without a walk through those before them."""
-        return list(islice(reversed(self._ids), count))[::-1]
+            return contents, contents.parts
 
     def save(self, path: str | Path) -> None:
         """One word a line, UTF-8, then what is said of some; a TAB follows where a line could be jieba's form."""
@@ -359,7 +399,7 @@ class Lexicon:
             places.setdefault(word if word != key and (key in plain or key in places) else key, at)
         if len(places) < len(words) or not all(1 < len(key) <= LONGEST for key in folded):
             return False
-        self._words, self._places = words, places
+        self.contents.take(words, places)
         return True
 
     def _take(self, text: str, keys: str) -> bool:
@@ -367,11 +407,18 @@ class Lexicon:
         if (matcher := _plain_words(keys)) is None:
             return False
         with self._lock:
-            self._text, self._keys, self._lines = text, keys, text.count("\n")
-            self._parts = (Part(0, self._lines, matcher),)
-            if self._chosen is not None:
-                self._chosen.put(np.arange(self.size), True)
+            contents = self.contents
+            contents.changes += 1
+            contents.take_lines(text, keys, (Part(0, text.count("\n"), matcher),))
         return True
+
+
+def _living(contents: Contents, found: Occurrences) -> Occurrences:
+    """Without the words that were removed."""
+    if not len(contents.removed):
+        return found
+    stays = ~contents.removed.of(found.word)
+    return Occurrences(*(array[stays] for array in found))
 
 
 def merged_matches(left: Matches, right: Matches) -> Matches:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,10 @@ SHORT = 200  # characters up to which walking costs less than some dozens of cal
 _BITS = 21  # of a code point
 _LINE_END = 10
 _FACTOR, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: 2^64 over the golden ratio
+
+
+class TooManyMatchesError(Exception):
+    """Some texts have more words in them than the caller has memory for: it asks again for fewer texts."""
 
 
 class Occurrences(NamedTuple):
@@ -89,26 +93,43 @@ class TableMatcher:
         self._first[roots] = np.arange(1, len(roots) + 1)
         return bool((self._end[last] == count).all())
 
-    def find(self, text: str) -> Occurrences:
-        return self._walk(text) if len(text) <= SHORT else self._sweep(text)
+    def find(self, text: str, most: int = sys.maxsize) -> Occurrences:
+        """Where patterns occur in a text; TooManyMatchesError if there are more than `most` places."""
+        found = self._walk(text) if len(text) <= SHORT else self._sweep(text, most)
+        if len(found.word) > most:
+            raise TooManyMatchesError
+        return found
 
-    def _sweep(self, text: str) -> Occurrences:
-        """From every position one character further at a time, with those positions that still lead somewhere."""
+    def _sweep(self, text: str, most: int = sys.maxsize) -> Occurrences:
+        """All of `by_length`, in order; it gives up once there are more than `most`."""
+        nothing = np.zeros(0, dtype=np.int64)
+        found, count = [Occurrences(nothing, nothing, nothing)], 0
+        for each in self.by_length(text):
+            count += len(each.word)
+            if count > most:
+                raise TooManyMatchesError
+            found.append(each)
+        start, end, word = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.argsort(start, kind="stable")  # the shorter of those that start together came first
+        return Occurrences(start[order], end[order], word[order])
+
+    def by_length(self, text: str) -> Iterator[Occurrences]:
+        """Where patterns of one character occur, then those of two, and so on.
+
+        From every position one character further at a time, with those positions that still lead somewhere. So
+        memory is linear in the text, also where words stand inside words and each position has hundreds.
+        """
         codes = np.append(code_points(text), np.int32(sys.maxunicode + 1))
         node = self._first[codes]
         at = np.flatnonzero(node)
         node, depth = node[at], 1
-        found = [(at[:0], at[:0], node[:0])]
         while at.size:
             ending = self._end[node]
             here = np.flatnonzero(ending >= 0)
-            found.append((at[here], at[here] + depth, ending[here]))
+            yield Occurrences(at[here], at[here] + depth, ending[here].astype(np.int64))
             node = self._children(node, codes[at + depth])
             here = np.flatnonzero(node)
             at, node, depth = at[here], node[here], depth + 1
-        start, end, word = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        order = np.argsort(start, kind="stable")  # the shorter of those that start together came first
-        return Occurrences(start[order], end[order], word[order].astype(np.int64))
 
     def _children(self, node: Nodes, code: Nodes) -> Nodes:
         """The node behind each (node, code point), or 0."""
@@ -236,9 +257,12 @@ def extend(parts: Parts, count: int, last: Callable[[int], Sequence[str]]) -> Pa
     return (*parts, Part(first, count, TableMatcher(last(count - first))))
 
 
-def find(parts: Parts, text: str) -> Occurrences:
-    """What all of them find in a text. A place has one pattern, so no two are equal."""
-    found = [part.matcher.find(text) for part in parts]
+def find(parts: Parts, text: str, most: int = sys.maxsize) -> Occurrences:
+    """What all of them find in a text. A place has one pattern, so no two are equal.
+
+    TooManyMatchesError if one of them finds more than `most` places.
+    """
+    found = [part.matcher.find(text, most) for part in parts]
     found = [each._replace(word=each.word + part.first) for part, each in zip(parts, found, strict=True)]
     some = [each for each in found if len(each.word)] or found[:1]
     if len(some) == 1:
@@ -246,3 +270,9 @@ def find(parts: Parts, text: str) -> Occurrences:
     start, end, word = (np.concatenate(columns) for columns in zip(*some, strict=True))
     order = np.lexsort((end, start))
     return Occurrences(start[order], end[order], word[order])
+
+
+def by_length(parts: Parts, text: str) -> Iterator[Occurrences]:
+    """`find` in memory that is linear in the text: for each part the shortest patterns first."""
+    for part in parts:
+        yield from (each._replace(word=each.word + part.first) for each in part.matcher.by_length(text))

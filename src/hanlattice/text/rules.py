@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -11,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.text.dictionary import LONGEST_LABELLED, SPLIT, Entry
-from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Matches, Parts, by_text, extend, find
+from hanlattice.text.lattice import Ints, cells
+from hanlattice.text.matcher import Matches, Parts, TooManyMatchesError, by_text, extend, find
 
+FEW_GONE = 1000  # words that were removed, or of which nothing is said any more: so many cost next to nothing
 ANY, CUT_BEFORE = -1, -2  # instead of a label: every one; no span goes on at this character
 Trusts = dict[str, float]  # by label; NaN is the predictor's; "" is every label
 Cuts = tuple[int, ...]  # inside a word
@@ -37,11 +40,18 @@ class Rules:
     """By the word as it is matched: without white space, and folded."""
 
     def __init__(self) -> None:
-        self.labels: list[str] = []  # in the order of their arrival; none ever leaves, so that numbers stay
+        self._uses: Counter[str] = Counter()  # how many words have a label, in the order of their arrival
+        self._unused = 0  # labels that no word has any more
         self._ids: dict[str, int] = {}
         self._words: list[str] = []  # as given
         self._said: list[Trusts | Cuts] = []  # by id; nothing for a word that was removed
+        self._gone = 0  # words of which nothing is said any more
         self._parts: Parts = ()
+
+    @property
+    def labels(self) -> list[str]:
+        """In the order of their arrival. None leaves these rules, so that numbers stay; see `compacted`."""
+        return list(self._uses)
 
     def __bool__(self) -> bool:
         return bool(self._ids)
@@ -62,12 +72,10 @@ class Rules:
 
     def copy(self) -> Rules:
         other = copy(self)
-        other.labels, other._words, other._said, other._ids = (
-            self.labels[:],
-            self._words[:],
-            self._said[:],
-            self._ids.copy(),
-        )
+        other._uses = self._uses.copy()
+        other._words = self._words[:]
+        other._said = self._said[:]
+        other._ids = self._ids.copy()
         return other
 
     def put(self, entry: Entry, word: str, key: str) -> bool:
@@ -78,10 +86,10 @@ class Rules:
         if at == len(self._said):
             self._said.append({})
             self._words.append(word)
-        before, self._said[at] = self._said[at], self._added(entry, self._said[at], key)
+            self._gone += 1
+        before = self._said[at]
+        self._say(at, self._added(entry, before, key))
         self._words[at] = "".join(word.split()) if entry.is_split else word
-        if entry.label and not entry.is_split and entry.label not in self.labels:
-            self.labels.append(entry.label)
         return not _same(before, self._said[at])
 
     @staticmethod
@@ -96,48 +104,97 @@ class Rules:
         kept.pop("", None)
         return kept | {entry.label: trust}
 
+    def says(self, key: str) -> bool:
+        """Whether something is said of a word, which may be given with its cuts."""
+        return key in self or key.replace(SPLIT, "") in self
+
     def drop(self, key: str) -> bool:
         """Say nothing more of a word; False when nothing was said."""
         key = key if key in self else key.replace(SPLIT, "")
         if key not in self:
             return False
-        self._said[self._ids[key]] = {}
+        self._say(self._ids[key], {})
         return True
 
-    def match_joined(self, folded: str, lengths: Ints) -> Matches:
+    def _say(self, at: int, said: Trusts | Cuts) -> None:
+        """Say this of a word and nothing else."""
+        before, self._said[at] = self._said[at], said
+        self._gone += bool(before) - bool(said)
+        for label in _labels_of(said):
+            self._unused -= label in self._uses and not self._uses[label]
+            self._uses[label] += 1
+        for label in _labels_of(before):
+            self._uses[label] -= 1
+            self._unused += not self._uses[label]
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether most words say nothing any more, or most labels are on no word."""
+        words, labels = len(self._said) - self._gone, len(self._uses) - self._unused
+        return self._gone > max(FEW_GONE, words) or self._unused > max(FEW_GONE, labels)
+
+    def compacted(self) -> Rules:
+        """The same without them. Words and labels have other numbers."""
+        made = Rules()
+        for key, word, said in zip(self._ids, self._words, self._said, strict=True):
+            if said:
+                made._ids[key] = len(made._said)
+                made._words.append(word)
+                made._said.append({})
+                made._gone += 1
+                made._say(len(made._said) - 1, said)
+        made._uses = Counter({label: count for label, count in self._uses.items() if count})  # in their order
+        return made
+
+    def match_joined(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> Matches:
         """Where words of which something is said stand in texts of these lengths, joined by line ends."""
         self._parts = extend(self._parts, len(self._ids), lambda count: list(self._ids)[-count:])
-        found = by_text(find(self._parts, folded), lengths)
-        return found.where(np.array([bool(self._said[at]) for at in found.word.tolist()], dtype=bool))
+        found = by_text(find(self._parts, folded, most), lengths)
+        return found.where(self._of_each(found.word, bool))
 
     def is_command(self, words: Ints) -> npt.NDArray[np.bool_]:
         """Whether each word is cut, or forced: of two that overlap only one can be."""
-        return np.array([_commands(self._said[at]) for at in words.tolist()], dtype=bool)
+        return self._of_each(words, _commands)
 
-    def rulings(self, matches: Matches, numbers: Mapping[str, int], learnt: int) -> Rulings:
-        """What is said of these places. A label that has no number says nothing; those from `learnt` on are new."""
+    def _of_each(self, words: Ints, is_so: Callable[[Trusts | Cuts], bool]) -> npt.NDArray[np.bool_]:
+        """Whether something is true of what is said of each of these words."""
+        different, which = np.unique(words, return_inverse=True)
+        return np.array([is_so(self._said[at]) for at in different.tolist()], dtype=bool)[which]
+
+    def rulings(self, matches: Matches, numbers: Mapping[str, int], learnt: int, most: int = sys.maxsize) -> Rulings:
+        """What is said of these places; TooManyMatchesError where that is more than `most` rulings.
+
+        A label that has no number says nothing; those from `learnt` on are new.
+        """
         text = np.repeat(np.arange(len(matches.counts)), matches.counts)
-        rows: list[tuple[int, int, int, int]] = []
-        bonuses: list[float] = []
-        places = (column.tolist() for column in (text, matches.start, matches.end, matches.word))
-        for at, start, end, word in zip(*places, strict=True):
-            for each, bonus in _rows(at, start, end, self._said[word], numbers, learnt):
-                rows.append(each)
-                bonuses.append(bonus)
-        sentence, begin, stop, label = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-        return Rulings(sentence, begin, stop, label, np.array(bonuses, dtype=np.float64))
+        different, which = np.unique(matches.word, return_inverse=True)
+        rows = [_rows(self._said[at], numbers, learnt) for at in different.tolist()]
+        sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        if sizes[which].sum() > most:
+            raise TooManyMatchesError
+        place, nth = cells(sizes[which])  # [R]: the match, and which of the rulings on its word
+        flat = np.array([row for each in rows for row in each], dtype=np.float64).reshape(-1, 4)
+        low, high, label, bonus = flat[(np.cumsum(sizes) - sizes)[which][place] + nth].T
+        start, end = matches.start[place], matches.end[place]
+        begin = start + low.astype(np.int64)
+        stop = np.where(high > 0, start + high.astype(np.int64), end)
+        return Rulings(text[place], begin, stop, label.astype(np.int64), np.ascontiguousarray(bonus))
 
 
-def _rows(
-    text: int, start: int, end: int, said: Trusts | Cuts, numbers: Mapping[str, int], learnt: int
-) -> Iterator[tuple[tuple[int, int, int, int], float]]:
+def _rows(said: Trusts | Cuts, numbers: Mapping[str, int], learnt: int) -> list[tuple[int, int, int, float]]:
+    """(start, end, label, bonus) of each ruling on a word, counted from its start; an end of 0 is the word's."""
     if isinstance(said, tuple):
-        yield from (((text, start + cut, start + cut + 1, CUT_BEFORE), 0.0) for cut in said)
-        return
-    for label, trust in said.items():
-        number = numbers.get(label) if label else ANY
-        if number is not None and not (number >= learnt and trust == -math.inf):
-            yield (text, start, end, number), trust
+        return [(cut, cut + 1, CUT_BEFORE, 0.0) for cut in said]
+    numbered = ((numbers.get(label) if label else ANY, trust) for label, trust in said.items())
+    return [
+        (0, 0, number, trust)
+        for number, trust in numbered
+        if number is not None and not (number >= learnt and trust == -math.inf)
+    ]
+
+
+def _labels_of(said: Trusts | Cuts) -> list[str]:
+    return [] if isinstance(said, tuple) else [label for label in said if label]
 
 
 def _commands(said: Trusts | Cuts) -> bool:

@@ -27,9 +27,10 @@ from hanlattice.events import Listener
 from hanlattice.files import hold
 from hanlattice.output import as_jsonl
 from hanlattice.predict import load
-from tests.cli.command import ENVIRONMENT, start
+from tests.cli.command import ENVIRONMENT, hanlattice, start
 from tests.cli.command import run as command
 from tests.made import SHAPES, sentence
+from tests.permissions import obeyed_permissions
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -336,3 +337,60 @@ def test_a_full_disk_is_a_clear_error_and_nothing_is_lost(corpus, settings, tmp_
     assert command("corpus", "tag", corpus, *arguments, out).code == 0
     assert command("corpus", "tag", corpus, *arguments, tmp_path / "calm", "--workers", "2").code == 0
     assert content(out) == content(tmp_path / "calm")
+
+
+def test_a_folder_that_may_not_be_read_fails_and_keeps_its_outputs(corpus, settings, tmp_path):
+    """The others are done, the exit code says it, and when the folder can be read nothing is made again."""
+    out = tmp_path / "out"
+    arguments = ("corpus", "tag", corpus, "-m", settings.model, "--shard-size", "0.001", "--out", out)
+    assert hanlattice(*arguments).code == 0
+    whole = content(out)
+    (corpus / "new.txt").write_text("王小明\n", encoding="utf-8")
+    for closed in (corpus / "more", corpus):
+        closed.chmod(0)
+        try:
+            with obeyed_permissions():
+                outcome = hanlattice(*arguments)
+        finally:
+            closed.chmod(0o700)
+        assert outcome.code == 2
+        assert f"1 failed; {out} has the others" in outcome.err
+        assert f"{closed}: cannot read: permission denied" in outcome.err
+        assert "Traceback" not in outcome.err
+        now = content(out)
+        assert {name: now[name] for name in whole if name != "manifest.jsonl"} == {
+            name: whole[name] for name in whole if name != "manifest.jsonl"
+        }
+        assert sum("new.txt" in name for name in now) == 1
+    assert run([str(corpus)], out, settings).made == 0
+
+
+def test_an_output_folder_that_may_not_be_read_is_refused(corpus, settings, tmp_path):
+    out = tmp_path / "out"
+    run([str(corpus)], out, settings)
+    (out / "more").chmod(0)
+    try:
+        with obeyed_permissions(), pytest.raises(OutputError, match="more: cannot read: permission denied"):
+            run([str(corpus)], out, settings)
+    finally:
+        (out / "more").chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "p.parquet"])
+def test_a_file_that_vanishes_after_the_plan_fails_and_the_others_are_done(corpus, settings, tmp_path, name):
+    parquet.write_table(arrow.table({"text": ["王小明"]}), corpus / "p.parquet")
+    whole = run([str(corpus)], tmp_path / "whole", settings)
+
+    def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+        (corpus / name).rename(tmp_path / name)
+        yield from on_this_machine(1)(plan, listen)
+
+    summary = run([str(corpus)], tmp_path / "out", settings, engine=engine)
+    assert summary.failures
+    for output, reason in summary.failures.items():
+        assert output.startswith(name)
+        assert reason == f"{corpus / name}: cannot read: there is no such file or folder"
+    assert summary.made == whole.shards - len(summary.failures)
+    (tmp_path / name).rename(corpus / name)
+    assert run([str(corpus)], tmp_path / "out", settings).made == len(summary.failures)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")

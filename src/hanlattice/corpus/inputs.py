@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import glob
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from pathlib import Path, PurePath
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 from hanlattice.charset import AUTO, MARKS, UTF8, called, guess, is_wide
+from hanlattice.corpus.walk import ANY_DEPTH, Entry, Kind, look, match, walk
 from hanlattice.data.raw import DAMAGE, unpacked
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
@@ -25,6 +27,7 @@ FORMATS = {
 PACKED = (".gz", ".xz", ".zst")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 BLOCK = 1 << 20  # bytes read at a time
+NO_FILE = "it is a pipe or a device; a corpus is read several times, so give a file"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Source:
 class Found(NamedTuple):
     sources: list[Source]  # by their names
     passed_over: list[Path]  # files of folders that have no format known here
-    failures: dict[str, str]  # by the names of files that cannot be read: why
+    failures: dict[str, str]  # by the names of files and folders that cannot be read: why
+    unlisted: list[Path]  # the inputs among these: which files they have nobody knows
+    notices: list[str]  # of folders that are not read under the name at which they were met
 
 
 def find_sources(
@@ -51,9 +56,14 @@ def find_sources(
 
     CSV and Parquet have a column `field`, and none of `added`, which the output has beside theirs.
     """
-    found, paths = Found([], [], {}), dict[str, Path]()
+    found, paths = Found([], [], {}, [], []), dict[str, Path]()
     for given in inputs:
-        for name, path in sorted(_files(given)):
+        for name, entry in sorted(_entries(given), key=itemgetter(0)):
+            path = entry.path
+            if entry.kind in (Kind.folder, Kind.repeated):
+                if entry.message:
+                    found.notices.append(str(InputError(entry.message, path)))
+                continue
             if name in paths:
                 message = (
                     f"this file and {paths[name]} are both called {name}; give each once, or the folder above them"
@@ -61,16 +71,20 @@ def find_sources(
                 raise InputError(message, path)
             paths[name] = path
             kind = format or _format(path)
-            if kind is None and Path(given).is_dir():
+            if kind is None and entry.kind in (Kind.file, Kind.special) and Path(given).is_dir():
                 found.passed_over.append(path)
                 continue
             try:
+                if entry.kind is not Kind.file:
+                    raise InputError(entry.message or NO_FILE, path)
                 source = Source(name, path, kind or "txt")
                 if source.format != "parquet":
                     source = replace(source, encoding=_encoding(path, encoding))
                 found.sources.append(_with_columns(source, field, added))
             except InputError as error:
                 found.failures[name] = str(error)
+                if name == str(path):
+                    found.unlisted.append(path)
     if not found.sources and not found.failures:
         known = f"{', '.join(FORMATS)}, plain or packed as {', '.join(PACKED)}"
         raise InputError(f"there is no file to read in {', '.join(inputs)}: expected {known}")
@@ -78,28 +92,46 @@ def find_sources(
     return found
 
 
-def _files(given: str) -> Iterator[tuple[str, Path]]:
-    """(name, path) of what an argument stands for; hidden files of a folder are left out."""
-    path = Path(given)
-    if path.is_dir():
-        inside = ((each.relative_to(path), each) for each in path.rglob("*") if each.is_file())
-        yield from ((name.as_posix(), each) for name, each in inside if not _is_hidden(name))
-    elif path.exists():
-        if not path.is_file():
-            raise InputError("it is a pipe or a device; a corpus is read several times, so give a file", path)
-        yield path.name, path
+def _entries(given: str) -> Iterator[tuple[str, Entry]]:
+    """Yield (name, entry) of the files that an argument stands for, and of what cannot be read.
+
+    Hidden files of a folder are left out. Folders are among the entries where their message says something.
+    """
+    path, entry = Path(given), look(Path(given))
+    if entry.kind is Kind.folder:
+        yield from _named(path, walk(path))
+    elif entry.kind is Kind.special:
+        raise InputError(NO_FILE, path)
+    elif entry.kind is not Kind.missing:
+        yield path.name, entry
     elif glob.has_magic(given):
         fixed = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
-        matches = [each for each in fixed.glob(str(path.relative_to(fixed))) if each.is_file()]
-        if not matches:
+        pattern = path.relative_to(fixed).parts
+        if ".." in pattern:
+            raise InputError(".. may not come after a wildcard", given)
+        entries = dict(_named(fixed, match(fixed, pattern)))
+        if all(each.kind is Kind.folder for each in entries.values()):
             raise InputError("no file has a name like this", given)
-        yield from ((each.relative_to(fixed).as_posix(), each) for each in matches)
+        yield from _with_folders_named(entries, is_deep=ANY_DEPTH in pattern)
     else:
-        raise InputError("there is no such file or folder", given)
+        raise InputError(entry.message.removeprefix("cannot read: "), given)
 
 
-def _is_hidden(path: PurePath) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _named(top: Path, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+    """Yield entries with their paths below `top`; of what cannot be listed, the path itself."""
+    for entry in entries:
+        name = entry.path.relative_to(top).as_posix()
+        yield (str(top) if entry.path == top else name), entry
+
+
+def _with_folders_named(entries: Mapping[str, Entry], is_deep: bool) -> Iterator[tuple[str, Entry]]:
+    """Yield what fits a pattern; a folder that fits one without `**` has a message instead of its files."""
+    message = "it is a folder, and its files are not read; a pattern ending in /**/* has them"
+    for name, entry in entries.items():
+        if entry.kind is not Kind.folder:
+            yield name, entry
+        elif not is_deep:
+            yield name, entry._replace(message=message)
 
 
 def _format(path: Path) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from hanlattice.charset import UTF8, called, is_wide
 from hanlattice.corpus.inputs import BLOCK, DELIMITERS, Source, Stream, byte_order_mark, open_parquet
 from hanlattice.errors import InputError
-from hanlattice.files import sha256
+from hanlattice.files import reason, sha256
 from hanlattice.text.normal import LONE_SURROGATE
 
 ROWS = 1 << 13  # rows of Parquet that are read, and written, at a time
@@ -231,7 +231,10 @@ class Reader:
 
     def _parquet(self, shard: Shard) -> Iterator[Row]:
         path, number = shard.source.path, shard.line
-        status = path.stat()
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
         if _parquet_digest(path, status.st_size, status.st_mtime_ns) != shard.sha256:
             raise InputError(_CHANGED, path)
         try:

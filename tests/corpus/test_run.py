@@ -394,3 +394,49 @@ def test_a_file_that_vanishes_after_the_plan_fails_and_the_others_are_done(corpu
     (tmp_path / name).rename(corpus / name)
     assert run([str(corpus)], tmp_path / "out", settings).made == len(summary.failures)
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+LONG_NAMES = ["长" * 83 + ".txt", "x" * 251 + ".txt", "y" * 180 + ".txt", "/".join(["d" * 200] * 6) + "/z.txt"]
+
+
+def test_names_as_long_as_a_disk_allows(settings, tmp_path):
+    folder = tmp_path / "in"
+    for at, name in enumerate([*LONG_NAMES, "a.txt"]):
+        assert len(Path(name).name.encode()) <= 255
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"王小明在南湖{at}\n李伟\n", encoding="utf-8")
+    summary = run([str(folder)], tmp_path / "out", replace(settings, shard_size=20), workers=2)
+    assert (summary.rows, summary.failures) == (10, {})
+    records = read_manifest(tmp_path / "out")[1]
+    assert {record["input"]["path"] for record in records.values()} == {*LONG_NAMES, "a.txt"}
+    assert run([str(folder)], tmp_path / "out", replace(settings, shard_size=20)).made == 0
+    (tmp_path / "out" / min(records)).unlink()
+    assert run([str(folder)], tmp_path / "out", replace(settings, shard_size=20)).made == 1
+
+
+def test_a_name_made_to_look_like_that_of_a_long_one_is_another(settings, tmp_path):
+    """Two inputs with the same content never share an output, whatever they are called."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / ("x" * 251 + ".txt")).write_text("王小明\n", encoding="utf-8")
+    run([str(folder)], tmp_path / "out", settings)
+    (output,) = read_manifest(tmp_path / "out")[1]
+    stem = output.rsplit(".", 3)[0]
+    (folder / f"{stem}.txt").write_text("王小明\n", encoding="utf-8")
+    (folder / stem).write_text("王小明\n", encoding="utf-8")
+    summary = run([f"{folder}/*"], tmp_path / "out", settings)
+    assert (summary.shards, summary.made, summary.failures) == (3, 2, {})
+    assert len(set(read_manifest(tmp_path / "out")[1])) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_output_that_cannot_be_written_does_not_stop_the_others(corpus, settings, tmp_path, workers):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "more").write_text("a file where a folder is needed")
+    summary = run([str(corpus)], out, settings, workers=workers)
+    (failure,) = summary.failures.values()
+    assert failure.startswith(f"cannot write {out}/more/b.txt.")
+    assert summary.made == summary.shards - 1 > 3
+    (out / "more").unlink()
+    assert run([str(corpus)], out, settings).made == 1

@@ -9,6 +9,7 @@ import io
 import json
 import lzma
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from unittest.mock import patch
 
@@ -285,3 +286,25 @@ def test_lines_that_do_not_fit_their_encoding(tmp_path):
     assert [row.error.partition(":")[0] for row in rows_of(b, 1)] == ["", "not UTF-16-LE"]
     with pytest.raises(InputError, match="not UTF-16-LE"):
         list(cut(c, 100))
+
+
+def test_damaged_parquet_is_an_input_error_that_names_the_file(tmp_path):
+    """Also where the schema has a type that pyarrow knows and cannot do."""
+    table = arrow.table({"text": ["好" * at for at in range(30)], "n": list(range(30))})
+    parquet.write_table(table, tmp_path / "whole", row_group_size=7, compression="zstd")
+    whole = (tmp_path / "whole").read_bytes()
+    path = tmp_path / "a.parquet"
+    seen = 0
+    for place, value in product(range(1, 900, 3), (50, 65, 120)):  # the end has the schema
+        damaged = bytearray(whole)
+        damaged[-place] = value
+        path.write_bytes(damaged)
+        found = find_sources([str(path)], None, "text", ("spans",))
+        try:
+            for source in found.sources:
+                rows_of(source, 50)
+        except InputError as error:
+            found.failures[""] = str(error)
+        seen += len(found.failures)
+        assert all(each.startswith(f"{path}:") for each in found.failures.values())
+    assert seen > 30

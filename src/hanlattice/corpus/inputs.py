@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import glob
 import io
@@ -167,12 +168,14 @@ def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
     return replace(source, columns=columns)
 
 
-def open_parquet(path: Path) -> Any:
-    """A ParquetFile of pyarrow."""
+@contextlib.contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """Open a ParquetFile of pyarrow; what it raises inside a `with` is an InputError."""
     parquet = extra("pyarrow", "parquet")
     try:
-        return parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:  # errors of pyarrow's own are ValueErrors
+        with parquet.ParquetFile(path) as file:
+            yield file
+    except (OSError, ValueError, extra("pyarrow").ArrowException) as error:
         raise InputError(f"cannot be read as Parquet: {error}", path) from None
 
 

@@ -17,7 +17,7 @@ from hanlattice.corpus.outputs import added_columns
 from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Shard, cut
 from hanlattice.corpus.walk import Kind, walk
-from hanlattice.corpus.work import Outcome, Task, Worker, output_name
+from hanlattice.corpus.work import Outcome, Task, Worker, output_name, output_stem
 from hanlattice.errors import HanlatticeError, InputError, OutputError
 from hanlattice.events import Listener, ignore
 from hanlattice.files import hold, remove, sha256
@@ -183,7 +183,7 @@ def _tidy(plan: Plan, records: dict[str, Record], is_blind: bool) -> None:
     """
     _remove_parts(plan.out)
     expected, strangers = {task.output for task in plan.tasks}, []
-    failed = tuple(f"{name}{end}" for name in plan.failures for end in "./")
+    failed = tuple(f"{stem}{end}" for stem in map(output_stem, plan.failures) for end in "./")
     for path in _files(plan.out):
         name = path.relative_to(plan.out).as_posix()
         if not _OUTPUT.fullmatch(path.name) or name in expected:

@@ -244,8 +244,8 @@ class Reader:
                     for text, fields in zip(batch.column(self.field).to_pylist(), records, strict=True):
                         yield Row(number, b"", *self._checked(text), fields, batch)
                         number += 1
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot be read as Parquet: {error}", path, number) from None
+        except InputError as error:
+            raise InputError(error.message, path, number) from None
 
 
 _CHANGED = "it is not what it was when this run began; run again when nobody writes to it"

@@ -1,4 +1,4 @@
-"""What lies in folders and fits patterns. An entry that cannot be read is yielded with the reason, never left out."""
+"""What lies in folders and fits patterns; what cannot be read comes with the reason."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _unreadable(path: Path, error: OSError) -> Entry:
 
 
 def walk(top: Path, *, hidden: bool = False) -> Iterator[Entry]:
-    """Yield everything below a folder, folders too, and the folder itself where it cannot be listed.
+    """Yield everything below a folder, and the folder itself where it cannot be listed.
 
-    Each folder is read once. Links to folders are followed after everything that can be reached without them, so
-    the real name of a folder comes before those of links to it. A link to a folder above it is unreadable, because
-    it leads out of what was asked for.
+    Each folder is read once. Links to folders are followed after everything that can be reached
+    without them, so the real name of a folder comes before those of links to it. A link to a folder
+    above it is unreadable, because it leads out of what was asked for.
     """
     seen: dict[tuple[int, int], Path] = {}
     folders = [top]
@@ -71,10 +71,12 @@ def walk(top: Path, *, hidden: bool = False) -> Iterator[Entry]:
             status = folder.stat()
             first = seen.setdefault((status.st_dev, status.st_ino), folder)
             if first != folder:
-                yield Entry(folder, Kind.repeated, f"it leads to {first}, which is read under that name")
+                message = f"it leads to {first}, which is read under that name"
+                yield Entry(folder, Kind.repeated, message)
                 continue
             if folder != top and _leads_above(folder):
-                yield Entry(folder, Kind.unreadable, "it is a link to a folder above it, which is not read")
+                message = "it is a link to a folder above it, which is not read"
+                yield Entry(folder, Kind.unreadable, message)
                 continue
             with os.scandir(folder) as listing:
                 children = sorted((child.name, child.is_symlink()) for child in listing)
@@ -103,8 +105,8 @@ def _leads_above(folder: Path) -> bool:
 def match(top: Path, pattern: Sequence[str]) -> Iterator[Entry]:
     """Yield what fits a pattern below a folder, and what could not be read on the way to it.
 
-    `**` stands for folders of any depth, and at the end of a pattern for everything in them. Wildcards fit hidden
-    names, too.
+    `**` stands for folders of any depth, and at the end of a pattern for everything in them.
+    Wildcards fit hidden names, too.
     """
     *parts, last = [*pattern, "*"] if pattern[-1] == ANY_DEPTH else pattern
     folders = [top]

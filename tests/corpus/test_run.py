@@ -440,3 +440,67 @@ def test_one_output_that_cannot_be_written_does_not_stop_the_others(corpus, sett
     assert summary.made == summary.shards - 1 > 3
     (out / "more").unlink()
     assert run([str(corpus)], out, settings).made == 1
+
+
+def _places(tmp_path: Path) -> dict[str, tuple[str, Path]]:
+    """Patterns and folders that reach --out, and the --out of each."""
+    d = tmp_path / "d"
+    (tmp_path / "link").symlink_to(d / "out")
+    (tmp_path / "linked").symlink_to(d)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.jsonl").write_text('{"text": "李伟"}\n', encoding="utf-8")
+    (tmp_path / "other" / "deep").symlink_to(d)
+    return {
+        "pattern": (f"{d}/**/*.jsonl", d / "out"),
+        "out is a link": (f"{d}/**/*.jsonl", tmp_path / "link"),
+        "pattern is a link": (f"{tmp_path}/linked/**/*.jsonl", d / "out"),
+        "dots": (f"{d}/**/*.jsonl", d / "x" / ".." / "out"),
+        "folder with a link": (str(tmp_path / "other"), d / "out"),
+    }
+
+
+@pytest.mark.parametrize("how", ["pattern", "out is a link", "pattern is a link", "dots", "folder with a link"])
+def test_outputs_are_never_inputs(settings, tmp_path, how):
+    (tmp_path / "d" / "x").mkdir(parents=True)
+    (tmp_path / "d" / "out").mkdir()
+    for name in ("a", "x/b"):
+        line = f'{{"text": "王小明在{name}"}}\n'
+        (tmp_path / "d" / f"{name}.jsonl").write_text(line, encoding="utf-8")
+    given, out = _places(tmp_path)[how]
+    first = run([given], out, settings)
+    whole = content(tmp_path / "d")
+    for _ in range(2):
+        events: list[dict[str, Any]] = []
+        again = run([given], out, settings, listen=events.append)
+        assert (again.shards, again.made, again.failures) == (first.shards, 0, {})
+        assert content(tmp_path / "d") == whole
+        (notice,) = [each["text"] for each in events if each["event"] == "notice"]
+        assert "are not read, because --out has them" in notice
+
+
+def test_a_file_of_ones_own_in_out_is_refused(settings, tmp_path):
+    """Outputs, the manifest and half files are passed over; anything else there was meant as an input."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.jsonl").write_text('{"text": "王小明"}\n', encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"text": "王小明"}\n', encoding="utf-8")
+    (tmp_path / "b.jsonl.link").symlink_to(out / "a.jsonl")
+    for given in (f"{tmp_path}/**/*.jsonl", str(out / "a.jsonl"), str(tmp_path / "b.jsonl.link")):
+        with pytest.raises(InputError, match="it lies in --out: choose another folder for the outputs"):
+            run([given], out, settings)
+    run([str(tmp_path / "b.jsonl")], out, settings)
+    (output,) = read_manifest(out)[1]
+    for given in (str(out / output), str(out), f"{out}/b*", f"{out}/manifest.jsonl"):
+        with pytest.raises(InputError, match=r"--out"):
+            run([given], out, settings)
+    assert sorted(content(out)) == sorted([".lock", "a.jsonl", output, "manifest.jsonl"])
+
+
+@pytest.mark.parametrize("way", [".", "..", "link", "link/..", "new"])
+def test_an_out_inside_a_folder_that_is_read_is_refused_however_it_is_called(corpus, settings, tmp_path, way):
+    (tmp_path / "link").symlink_to(corpus / "more")
+    out = {"link": tmp_path / "link", "link/..": tmp_path / "link" / ".." / "o"}.get(way, corpus / "more" / way)
+    before = content(corpus)
+    with pytest.raises(InputError, match="--out lies in"):
+        run([str(corpus)], out, settings)
+    assert content(corpus) == before

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import glob
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from operator import itemgetter
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 from hanlattice.charset import AUTO, MARKS, UTF8, called, guess, is_wide
+from hanlattice.corpus.manifest import is_own
 from hanlattice.corpus.walk import ANY_DEPTH, Entry, Kind, look, match, walk
 from hanlattice.data.raw import DAMAGE, unpacked
 from hanlattice.errors import InputError
@@ -47,23 +48,35 @@ class Found(NamedTuple):
     passed_over: list[Path]  # files of folders that have no format known here
     failures: dict[str, str]  # by the names of files and folders that cannot be read: why
     unlisted: list[Path]  # the inputs among these: which files they have nobody knows
+    outputs: list[Path]  # files of an earlier run in the output folder, which are not read
     notices: list[str]  # of folders that are not read under the name at which they were met
 
 
 def find_sources(
-    inputs: Sequence[str], format: str | None, field: str, added: Sequence[str], encoding: str = AUTO
+    inputs: Sequence[str],
+    format: str | None,
+    field: str,
+    added: Sequence[str],
+    encoding: str = AUTO,
+    is_in_out: Callable[[Path], bool] = lambda path: False,
 ) -> Found:
     """All files of the inputs. A file has the format that its name says, or `format`.
 
     CSV and Parquet have a column `field`, and none of `added`, which the output has beside theirs.
+    Of the files for which `is_in_out` says yes, outputs of a run are not read, and others refused.
     """
-    found, paths = Found([], [], {}, [], []), dict[str, Path]()
+    found, paths = Found([], [], {}, [], [], []), dict[str, Path]()
     for given in inputs:
         for name, entry in sorted(_entries(given), key=itemgetter(0)):
             path = entry.path
             if entry.kind in (Kind.folder, Kind.repeated):
                 if entry.message:
                     found.notices.append(str(InputError(entry.message, path)))
+                continue
+            if entry.kind is Kind.file and is_in_out(path):
+                if path == Path(given) or not is_own(path.resolve().name):
+                    raise InputError("it lies in --out: choose another folder for the outputs", path)
+                found.outputs.append(path)
                 continue
             if name in paths:
                 message = (
@@ -87,6 +100,8 @@ def find_sources(
                 if name == str(path):
                     found.unlisted.append(path)
     if not found.sources and not found.failures:
+        if found.outputs:
+            raise InputError(f"only the outputs in --out fit {', '.join(inputs)}: name other inputs")
         known = f"{', '.join(FORMATS)}, plain or packed as {', '.join(PACKED)}"
         raise InputError(f"there is no file to read in {', '.join(inputs)}: expected {known}")
     found.sources.sort(key=lambda source: source.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,20 +11,28 @@ from typing import Any
 from hanlattice.charset import UTF8, called, check_encoding
 from hanlattice.corpus import local
 from hanlattice.corpus.inputs import find_sources
-from hanlattice.corpus.manifest import FORMAT, NAME, Record, append_record, read_manifest, write_manifest
+from hanlattice.corpus.manifest import (
+    FORMAT,
+    NAME,
+    OUTPUT,
+    PART,
+    Record,
+    append_record,
+    read_manifest,
+    write_manifest,
+)
 from hanlattice.corpus.outputs import added_columns
 from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Shard, cut
-from hanlattice.corpus.walk import Kind, walk
+from hanlattice.corpus.walk import Kind, is_inside, look, walk
 from hanlattice.corpus.work import Outcome, Task, Worker, output_name, output_stem
 from hanlattice.errors import HanlatticeError, InputError, OutputError
 from hanlattice.events import Listener, ignore
 from hanlattice.files import hold, remove, sha256
 from hanlattice.models.device import device_kind
+from hanlattice.text.display import counted
 
 WAIT = 3.0  # seconds that the processes of a run that was killed may need to end
-_OUTPUT = re.compile(r".+\.\d{12,}-\d{12,}\.[0-9a-f]{8}-[0-9a-f]{8}\.(jsonl|parquet)")
-_PART = re.compile(rf"\.({_OUTPUT.pattern}|{re.escape(NAME)})\.[0-9a-f]{{8}}\.part")
 _WARM = "2024年，张三在New York说：你好。"  # makes what is made at its first use, so that processes share it
 
 Engine = Callable[["Plan", Listener], Iterator[tuple[int, Outcome]]]
@@ -79,6 +86,7 @@ def run(
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
+    _check_apart(inputs, folder)
     with hold(folder, "corpus", WAIT):
         plan = make_plan(inputs, folder, settings, listen)
         plan.save()
@@ -111,12 +119,15 @@ def make_plan(inputs: Sequence[str], out: Path, settings: Settings, listen: List
     head, records = read_manifest(out)
     if head is not None and records:  # a run that failed before its first output binds nobody
         _check_same(out, head, identity)
-    _check_apart(inputs, out)
     added = added_columns(settings.format, settings.into)
-    found = find_sources(inputs, settings.input_format, settings.field, added, check_encoding(settings.encoding))
+    encoding = check_encoding(settings.encoding)
+    found = find_sources(inputs, settings.input_format, settings.field, added, encoding, is_inside(out))
     if found.passed_over:
         first, count = found.passed_over[0], len(found.passed_over)
         listen({"event": "notice", "text": f"{count} files of other formats are passed over, such as {first}"})
+    if found.outputs:
+        text = f"{counted(len(found.outputs), 'file')} such as {found.outputs[0]} are not read"
+        listen({"event": "notice", "text": f"{text}, because --out has them"})
     for notice in found.notices:
         listen({"event": "notice", "text": notice})
     plan = Plan(settings, out, {}, digest_of(identity), [], {}, failures=found.failures)
@@ -155,15 +166,17 @@ def _check_same(out: Path, head: Record, identity: Record) -> None:
 
 
 def _check_apart(inputs: Sequence[str], out: Path) -> None:
+    """Refuse to write into a folder that is read, by whatever names the two are called."""
     for given in inputs:
-        if Path(given).is_dir() and out.resolve().is_relative_to(Path(given).resolve()):
+        folder = Path(given)
+        if look(folder).kind is Kind.folder and is_inside(folder)(out / NAME):
             raise InputError(f"--out lies in {given}, which is read: choose another folder", out)
 
 
 def _remove_parts(out: Path) -> None:
     """Remove what killed processes were writing."""
     for path in _files(out):
-        if _PART.fullmatch(path.name):
+        if PART.fullmatch(path.name):
             remove(path)
 
 
@@ -186,7 +199,7 @@ def _tidy(plan: Plan, records: dict[str, Record], is_blind: bool) -> None:
     failed = tuple(f"{stem}{end}" for stem in map(output_stem, plan.failures) for end in "./")
     for path in _files(plan.out):
         name = path.relative_to(plan.out).as_posix()
-        if not _OUTPUT.fullmatch(path.name) or name in expected:
+        if not OUTPUT.fullmatch(path.name) or name in expected:
             continue
         record = records.get(name)
         is_known = record is not None and _has_failed(record["input"]["path"], plan.failures)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import functools
 import glob
 import heapq
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
@@ -136,3 +137,20 @@ def _step(folders: Sequence[Path], part: str) -> Iterator[Entry]:
             yield from (look(child) for child in children if fnmatch.fnmatch(child.name, part))
         elif os.path.lexists(folder / part):
             yield look(folder / part)
+
+
+def is_inside(folder: Path) -> Callable[[Path], bool]:
+    """Return a function that tells of files whether they lie in a folder, by whatever names."""
+    try:
+        place = folder.stat()
+    except OSError:
+        return lambda path: False
+
+    @functools.cache
+    def is_it(other: Path) -> bool:
+        try:
+            return os.path.samestat(other.stat(), place)
+        except OSError:
+            return False
+
+    return lambda path: any(map(is_it, path.resolve().parents))

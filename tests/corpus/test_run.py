@@ -241,7 +241,36 @@ def test_dates_of_parquet_are_for_parquet(settings, tmp_path):
     table = arrow.table({"day": [datetime.date(2024, 1, 1)], "text": ["好"]})
     parquet.write_table(table, tmp_path / "a.parquet")
     summary = run([str(tmp_path / "a.parquet")], tmp_path / "out", settings)
-    assert "use --format parquet" in next(iter(summary.failures.values()))
+    (reason,) = summary.failures.values()
+    assert reason.startswith(f"{tmp_path / 'a.parquet'}:1: JSON cannot have the column 'day' of this row (")
+    assert reason.endswith("); use --format parquet")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, float("nan")], {"x": float("-inf")}])
+def test_numbers_of_parquet_that_are_none_are_for_parquet(settings, tmp_path, value):
+    """Null in their place would be a silent loss, and NaN is not JSON."""
+    ones: list[Any] = [None, value]
+    table = arrow.table({"text": ["好", "王小明"], "n": ones})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    summary = run([str(tmp_path / "a.parquet")], tmp_path / "out", settings)
+    (reason,) = summary.failures.values()
+    assert reason.startswith(f"{tmp_path / 'a.parquet'}:2: JSON cannot have the column 'n' of this row (")
+    assert not read_manifest(tmp_path / "out")[1]
+    given = replace(settings, format="parquet")
+    run([str(tmp_path / "a.parquet")], tmp_path / "parquet", given)
+    (output,) = read_manifest(tmp_path / "parquet")[1]
+    written = parquet.read_table(tmp_path / "parquet" / output)
+    assert str(written["n"].to_pylist()) == str(table["n"].to_pylist())  # nan is not equal to itself
+
+
+def test_lines_with_numbers_that_are_none_become_broken_rows_of_json(settings, tmp_path):
+    lines = ['{"text": "王小明", "n": NaN}', '{"n": 1e999, "text": "王小明"}', '{"text": [Infinity]}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert run([str(tmp_path / "a.jsonl")], tmp_path / "out", settings).broken == 2
+    refuse = pytest.fail
+    found = [json.loads(line, parse_constant=refuse) for line in outputs(tmp_path / "out").splitlines()]
+    assert [found[0]["broken"]["content"], found[2]["broken"]["content"]] == [lines[0], lines[2]]
+    assert outputs(tmp_path / "out").splitlines()[1].startswith(lines[1].encode()[:-1])
 
 
 class Dies:

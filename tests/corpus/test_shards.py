@@ -138,9 +138,8 @@ def test_parquet_is_cut_between_row_groups(tmp_path):
 
 
 def test_broken_lines_of_json_say_what_is_wrong(tmp_path):
-    good = {"text": "好", "id": [1, {"a": 1e400}]}
     lines = [
-        json.dumps(good),
+        '{"text": "好", "id": [1, {"a": 1e400, "b": 1}], "b": {"a": 1}}',
         '{"text": 3}',
         "{",
         "[]",
@@ -148,16 +147,24 @@ def test_broken_lines_of_json_say_what_is_wrong(tmp_path):
         "",
         '{"text": "", "spans": 1}',
         '{"text": "\\ud800"}',
+        '{"text": "好", "id": [NaN]}',
+        '{"text": "好", "id": -Infinity}',
+        '{"text": "好", "text": "坏"}',
+        '{"text": "好", "id": [{"a": 1, "a": 1}]}',
     ]
     (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode() + b'\n{"text": "\xff"}\n')
     rows = rows_of(*find(tmp_path), size=10)
-    assert [row.text for row in rows] == ["好", *[None] * 6, "\ud800", None]
+    assert [row.text for row in rows] == ["好", *[None] * 6, "\ud800", *[None] * 5]
     errors = [row.error for row in rows]
     assert errors[1] == "its field 'text' is int, not a string"
     assert errors[2].startswith("not JSON: ")
     assert errors[3:5] == ["expected an object with a field 'text'", "it has no field 'text'"]
     assert errors[6] == "it has a field 'spans' already, which the output adds"
-    assert errors[8] == "not UTF-8: byte 0xff at byte 11 of the line"
+    assert errors[8] == "not JSON: NaN is no number in JSON"
+    assert errors[9] == "not JSON: -Infinity is no number in JSON"
+    assert errors[10] == "not JSON: the key 'text' comes twice"
+    assert errors[11] == "not JSON: the key 'a' comes twice"
+    assert errors[12] == "not UTF-8: byte 0xff at byte 11 of the line"
     assert rows[0].content == lines[0].encode()
 
 
@@ -206,7 +213,9 @@ def test_inputs_that_are_refused(tmp_path, inputs, message):
     [
         ("a.csv", b"id,words\n", "no column is called 'text'; --field may be id, words"),
         ("a.csv", b"", "expected a header"),
-        ("a.csv", b"text,text\n", "expected a header with a name for each column"),
+        ("a.csv", b"text,text\n", "two columns are called 'text': rename one"),
+        ("a.csv", b"n,text,n\n1,a,2\n", "two columns are called 'n': rename one"),
+        ("a.tsv", b"text\tn\tn\n", "two columns are called 'n': rename one"),
         ("a.csv", b"text,spans\n", "it has a column 'spans' already"),
         ("a.csv", b"\xff,text\n", "its header cannot be read"),
         ("a.parquet", b"nothing", "cannot be read as Parquet"),
@@ -308,3 +317,19 @@ def test_damaged_parquet_is_an_input_error_that_names_the_file(tmp_path):
         seen += len(found.failures)
         assert all(each.startswith(f"{path}:") for each in found.failures.values())
     assert seen > 30
+
+
+def test_two_columns_of_parquet_with_one_name(tmp_path):
+    one, two = arrow.array(["a"]), arrow.array(["b"])
+    parquet.write_table(arrow.Table.from_arrays([one, two], names=["text", "text"]), tmp_path / "a.parquet")
+    parquet.write_table(arrow.Table.from_arrays([one, two, two], names=["text", "x", "x"]), tmp_path / "b.parquet")
+    found = find_sources([str(tmp_path)], None, "text", ("spans",))
+    assert found.failures == {
+        "a.parquet": f"{tmp_path}/a.parquet: two columns are called 'text': rename one",
+        "b.parquet": f"{tmp_path}/b.parquet: two columns are called 'x': rename one",
+    }
+    twins = arrow.StructArray.from_arrays([one, two], names=["x", "x"])
+    parquet.write_table(arrow.table({"text": one, "s": twins}), tmp_path / "c.parquet")
+    (source,) = find(tmp_path / "c.parquet")
+    with pytest.raises(InputError, match=r"c\.parquet:1: .*duplicate field names"):
+        rows_of(source, 10)

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import glob
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -176,6 +177,8 @@ def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
             columns = tuple(file.schema_arrow.names)
     else:
         columns = _header(source)
+    if twins := [name for name, count in Counter(columns).items() if count > 1]:
+        raise InputError(f"two columns are called {twins[0]!r}: rename one", source.path)
     if field not in columns:
         raise InputError(f"no column is called {field!r}; --field may be {', '.join(columns)}", source.path)
     if there := [name for name in added if name in columns]:
@@ -205,8 +208,8 @@ def _header(source: Source) -> tuple[str, ...]:
         columns = tuple(next(csv.reader(lines, delimiter=DELIMITERS[source.format]), ()))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"its header cannot be read: {error}", source.path, 1) from None
-    if not columns or len(set(columns)) < len(columns):
-        raise InputError(f"expected a header with a name for each column, not {columns}", source.path, 1)
+    if not columns:
+        raise InputError("expected a header with a name for each column", source.path, 1)
     return columns
 
 

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import functools
 import hashlib
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from hanlattice.charset import UTF8, called, is_wide
 from hanlattice.corpus.inputs import BLOCK, DELIMITERS, Source, Stream, byte_order_mark, open_parquet
+from hanlattice.data.jsonl import read_json
 from hanlattice.errors import InputError
 from hanlattice.files import reason, sha256
 from hanlattice.text.normal import LONE_SURROGATE
@@ -169,7 +169,7 @@ class Reader:
 
     def _json_row(self, number: int, content: bytes) -> Row:
         try:
-            record = json.loads(content.decode("utf-8"))
+            record = read_json(content.decode("utf-8"))
         except UnicodeDecodeError as error:
             return Row(number, content, None, _undecodable(content, error, self._codec))
         except (ValueError, RecursionError) as error:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -27,7 +27,7 @@ from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Corpus, Doubt, Sentence, check_words, cover_space
 from hanlattice.text.spans import WORD, Span
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _CONTROLS = re.compile("[\x7f-\x9f]")  # JSON allows them unescaped, but terminals obey them
 
 
@@ -105,8 +105,20 @@ _label_json = lru_cache(text_json)  # there are few labels, and many spans
 
 
 def to_json(record: object, indent: int | None = None) -> str:
-    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it ASCII escapes."""
-    text = _encode(record) if indent is None else json.dumps(record, ensure_ascii=False, indent=indent)
+    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it ASCII escapes.
+
+    NaN and infinity are an InputError, because JSON does not have them.
+    """
+    try:
+        if indent is None:
+            text = _encode(record)
+        else:
+            text = json.dumps(record, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        for place, number in _not_finite(record):
+            where = ", ".join(map(to_json, place))
+            raise InputError(f"JSON has no number {number}{where and f': in {where}'}") from None
+        raise
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -114,10 +126,31 @@ def to_json(record: object, indent: int | None = None) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def _not_finite(value: object, place: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], float]]:
+    """Yield the numbers in a record that JSON does not have, with the keys that lead to them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _not_finite(inner, (*place, key))
+    elif isinstance(value, list | tuple):
+        for key, inner in enumerate(value):
+            yield from _not_finite(inner, (*place, key))
+
+
+def read_json(line: str) -> Any:
+    """The value of a line of JSON without keys that come twice and numbers that are none; else a ValueError."""
+    return json.loads(line, object_pairs_hook=no_twins, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
+
+
 def from_json_line(line: str) -> Sentence:
     """The checked Sentence of one line; an invalid line is an InputError."""
     try:
-        record = json.loads(line, object_pairs_hook=no_twins)
+        record = read_json(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}") from None
     text = record.get("text", record.get("data")) if isinstance(record, dict) else None
@@ -172,8 +205,11 @@ def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """For `json`: an object, none of whose keys may come twice."""
     record = dict(pairs)
     if len(record) != len(pairs):
-        twin = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
-        raise ValueError(f"the key {twin!r} comes twice")
+        seen = set[str]()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {str(key)!r} comes twice")
+            seen.add(key)
     return record
 
 

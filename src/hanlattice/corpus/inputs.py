@@ -6,6 +6,7 @@ import contextlib
 import csv
 import glob
 import io
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ FORMATS = {
 PACKED = (".gz", ".xz", ".zst")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 BLOCK = 1 << 20  # bytes read at a time
+LONGEST_RECORD = 1 << 26  # bytes of a record of CSV with several lines, in case a quote is not closed
 NO_FILE = "it is a pipe or a device; a corpus is read several times, so give a file"
 
 
@@ -199,18 +201,83 @@ def open_parquet(path: Path) -> Iterator[Any]:
 
 def _header(source: Source) -> tuple[str, ...]:
     with Stream(source.path, source.encoding) as stream:
-        line = stream.readline()
-        while line.count(b'"') % 2 and (more := stream.readline()):
-            line += more
-    try:
-        codec = UTF8 if is_wide(source.encoding) else source.encoding
-        lines = line.removeprefix(byte_order_mark(source.encoding)).decode(codec).splitlines(keepends=True)
-        columns = tuple(next(csv.reader(lines, delimiter=DELIMITERS[source.format]), ()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"its header cannot be read: {error}", source.path, 1) from None
-    if not columns:
+        lines = csv_lines(iter(stream.readline, b""), source.encoding)
+        header = next(csv_records(lines, DELIMITERS[source.format]), None)
+    if header is None or not (header.cells or header.error):
         raise InputError("expected a header with a name for each column", source.path, 1)
-    return columns
+    error = header.error
+    try:
+        header.content.decode()
+    except UnicodeDecodeError as problem:
+        error = str(problem)
+    if error:
+        raise InputError(f"its header cannot be read: {error}", source.path, 1)
+    return tuple(header.cells)
+
+
+class CsvRecord(NamedTuple):
+    """A record of CSV or TSV, with the number of its first line and what is wrong with it."""
+
+    line: int
+    content: bytes  # in UTF-8, where it can be decoded; lines end in LF
+    cells: list[str]
+    error: str
+
+
+def csv_records(lines: Iterator[tuple[int, bytes]], delimiter: str) -> Iterator[CsvRecord]:
+    """The records of lines; the only place that says where a record ends.
+
+    A file is cut into shards where these records end, and each shard is read as these records, so
+    what is found does not depend on the size of the shards. No line is taken before it is needed.
+    """
+    csv.field_size_limit(sys.maxsize)  # a text may be long
+    taken: list[tuple[int, bytes]] = []
+    length = 0
+    is_cut = False  # whether the reader was left without a line that it asked for
+
+    def decoded() -> Iterator[str]:
+        nonlocal length, is_cut
+        while length <= LONGEST_RECORD and (line := next(lines, None)) is not None:
+            taken.append(line)
+            length += len(line[1]) + 1
+            yield line[1].decode(UTF8, "surrogateescape") + "\n"
+        is_cut = True
+
+    reader = csv.reader(decoded(), delimiter=delimiter)
+    while True:
+        taken.clear()
+        length = 0
+        try:
+            cells, error = next(reader), ""
+        except StopIteration:
+            return
+        except csv.Error as problem:
+            cells, error = [], f"not CSV: {problem}"
+        if is_cut:
+            most = f" within {LONGEST_RECORD:,} bytes" if length > LONGEST_RECORD else ""
+            error = f"a quote in it is not closed{most}"
+            is_cut = False
+            reader = csv.reader(decoded(), delimiter=delimiter)
+        content = b"\n".join([content for _, content in taken])
+        yield CsvRecord(taken[0][0], content, cells, error)
+
+
+def csv_lines(lines: Iterable[bytes], codec: str) -> Iterator[tuple[int, bytes]]:
+    """The numbers of all lines of a file, and the lines without their ends, in UTF-8 if they are text."""
+    for number, line in enumerate(lines, start=1):
+        if line.endswith(b"\n"):
+            line = line.removesuffix(b"\r\n" if line.endswith(b"\r\n") else b"\n")
+        yield number, line_content(line, number, codec)
+
+
+def line_content(line: bytes, number: int, codec: str) -> bytes:
+    """A line as text in UTF-8, without a byte order mark; bytes that are not text stay."""
+    if number == 1:
+        line = line.removeprefix(byte_order_mark(codec))
+    if codec != UTF8 and not is_wide(codec):
+        with contextlib.suppress(UnicodeDecodeError):
+            return line.decode(codec).encode(UTF8)
+    return line
 
 
 class Stream:

@@ -18,7 +18,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.errors import InputError, OutputError
-from hanlattice.files import decode_lines, keep_first, opening, read_lines, read_text, reason, sha256, shown, writing
+from hanlattice.files import (
+    decode_lines,
+    keep_first,
+    opening,
+    read_lines,
+    read_text,
+    reason,
+    remove_parts,
+    sha256,
+    shown,
+    writing,
+)
 from tests.patience import PATIENCE
 from tests.strategies import any_text, shares_folder
 
@@ -327,3 +338,17 @@ def test_a_pipe_is_written_not_replaced(tmp_path):
 def test_a_path_is_shown_in_utf8_whatever_its_bytes():
     assert shown("南京.txt") == "南京.txt"
     assert shown(Path(os.fsdecode("南京".encode("gbk")))).encode("utf-8")
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "长" * 85, "y" * 241, "z" * 240, "z" * 100])
+def test_a_name_as_long_as_a_disk_allows(tmp_path, name):
+    path = tmp_path / name
+    with writing(path) as file:
+        part = next(tmp_path.iterdir()).name
+        assert len(os.fsencode(part)) <= 255
+        file.write("whole")
+    assert path.read_text() == "whole"
+    (tmp_path / part).write_text("what a killed process left")
+    (tmp_path / f".other.{part[-13:]}").write_text("of another file")
+    remove_parts(path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, f".other.{part[-13:]}"])

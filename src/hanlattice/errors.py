@@ -38,7 +38,11 @@ class InputWarning(UserWarning):
 
 
 class OutputError(HanlatticeError):
-    pass
+    """`errno` is the operating system's number of the error, where there is one."""
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno
 
 
 class ConfigError(HanlatticeError):

@@ -22,6 +22,7 @@ from hanlattice.errors import InputError, InputWarning, OutputError
 
 BOM = codecs.BOM_UTF8
 LOCK = ".lock"  # a file of a folder that one process works in
+_LONGEST = 223  # bytes of a name that a checksum and the marks of a half file fit beside: 255 in all
 _SHOWN = 3  # unreadable lines of a file that are named one by one
 _default = AUTO
 
@@ -216,13 +217,13 @@ def writing(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
         with _open(path, "w", binary) if straight else _replacing(Path(os.path.realpath(path)), binary) as file:
             yield file
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {reason(error)}") from None
+        raise OutputError(f"cannot write {path}: {reason(error)}", error.errno) from None
 
 
 @contextlib.contextmanager
 def _replacing(path: Path, binary: bool) -> Iterator[IO[Any]]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+    beside = path.parent / f".{bounded_name(path.name, _LONGEST)}.{secrets.token_hex(4)}.part"
     try:
         with _open(beside, "x", binary) as file:
             yield file
@@ -235,8 +236,25 @@ def _replacing(path: Path, binary: bool) -> Iterator[IO[Any]]:
 
 def remove_parts(path: Path) -> None:
     """Remove what a killed process left of writing this file. Nobody else may be writing it."""
-    for part in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
+    name = glob.escape(bounded_name(path.name, _LONGEST))
+    for part in path.parent.glob(f".{name}.{'[0-9a-f]' * 8}.part"):
         remove(part)
+
+
+def bounded_name(name: str, most: int) -> str:
+    """Shorten a name of more than `most` bytes to its beginning, `~` and 16 digits of its checksum.
+
+    The result has at most 17 bytes more than `most`, and always more than `most`: no name that is
+    short enough to stay as it is equals that of a long one.
+    """
+    content = os.fsencode(name)
+    if len(content) <= most:
+        return name
+    end = most
+    # Do not cut a character of UTF-8: its later bytes begin with the bits 10.
+    while end > most - 4 and content[end] & 0xC0 == 0x80:
+        end -= 1
+    return f"{os.fsdecode(content[:end])}~{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def remove(path: Path) -> None:

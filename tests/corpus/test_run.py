@@ -27,10 +27,11 @@ from hanlattice.events import Listener
 from hanlattice.files import hold
 from hanlattice.output import as_jsonl
 from hanlattice.predict import load
-from tests.cli.command import ENVIRONMENT, start
+from tests.cli.command import ENVIRONMENT, hanlattice, start
 from tests.cli.command import run as command
 from tests.made import SHAPES, sentence
 from tests.patience import PATIENCE
+from tests.permissions import obeyed_permissions
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -241,7 +242,36 @@ def test_dates_of_parquet_are_for_parquet(settings, tmp_path):
     table = arrow.table({"day": [datetime.date(2024, 1, 1)], "text": ["好"]})
     parquet.write_table(table, tmp_path / "a.parquet")
     summary = run([str(tmp_path / "a.parquet")], tmp_path / "out", settings)
-    assert "use --format parquet" in next(iter(summary.failures.values()))
+    (reason,) = summary.failures.values()
+    assert reason.startswith(f"{tmp_path / 'a.parquet'}:1: JSON cannot have the column 'day' of this row (")
+    assert reason.endswith("); use --format parquet")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, float("nan")], {"x": float("-inf")}])
+def test_numbers_of_parquet_that_are_none_are_for_parquet(settings, tmp_path, value):
+    """Null in their place would be a silent loss, and NaN is not JSON."""
+    ones: list[Any] = [None, value]
+    table = arrow.table({"text": ["好", "王小明"], "n": ones})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    summary = run([str(tmp_path / "a.parquet")], tmp_path / "out", settings)
+    (reason,) = summary.failures.values()
+    assert reason.startswith(f"{tmp_path / 'a.parquet'}:2: JSON cannot have the column 'n' of this row (")
+    assert not read_manifest(tmp_path / "out")[1]
+    given = replace(settings, format="parquet")
+    run([str(tmp_path / "a.parquet")], tmp_path / "parquet", given)
+    (output,) = read_manifest(tmp_path / "parquet")[1]
+    written = parquet.read_table(tmp_path / "parquet" / output)
+    assert str(written["n"].to_pylist()) == str(table["n"].to_pylist())  # nan is not equal to itself
+
+
+def test_lines_with_numbers_that_are_none_become_broken_rows_of_json(settings, tmp_path):
+    lines = ['{"text": "王小明", "n": NaN}', '{"n": 1e999, "text": "王小明"}', '{"text": [Infinity]}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert run([str(tmp_path / "a.jsonl")], tmp_path / "out", settings).broken == 2
+    refuse = pytest.fail
+    found = [json.loads(line, parse_constant=refuse) for line in outputs(tmp_path / "out").splitlines()]
+    assert [found[0]["broken"]["content"], found[2]["broken"]["content"]] == [lines[0], lines[2]]
+    assert outputs(tmp_path / "out").splitlines()[1].startswith(lines[1].encode()[:-1])
 
 
 class Dies:
@@ -337,3 +367,170 @@ def test_a_full_disk_is_a_clear_error_and_nothing_is_lost(corpus, settings, tmp_
     assert command("corpus", "tag", corpus, *arguments, out).code == 0
     assert command("corpus", "tag", corpus, *arguments, tmp_path / "calm", "--workers", "2").code == 0
     assert content(out) == content(tmp_path / "calm")
+
+
+def test_a_folder_that_may_not_be_read_fails_and_keeps_its_outputs(corpus, settings, tmp_path):
+    """The others are done, the exit code says it, and when the folder can be read nothing is made again."""
+    out = tmp_path / "out"
+    arguments = ("corpus", "tag", corpus, "-m", settings.model, "--shard-size", "0.001", "--out", out)
+    assert hanlattice(*arguments).code == 0
+    whole = content(out)
+    (corpus / "new.txt").write_text("王小明\n", encoding="utf-8")
+    for closed in (corpus / "more", corpus):
+        closed.chmod(0)
+        try:
+            with obeyed_permissions():
+                outcome = hanlattice(*arguments)
+        finally:
+            closed.chmod(0o700)
+        assert outcome.code == 2
+        assert f"1 failed; {out} has the others" in outcome.err
+        assert f"{closed}: cannot read: permission denied" in outcome.err
+        assert "Traceback" not in outcome.err
+        now = content(out)
+        assert {name: now[name] for name in whole if name != "manifest.jsonl"} == {
+            name: whole[name] for name in whole if name != "manifest.jsonl"
+        }
+        assert sum("new.txt" in name for name in now) == 1
+    assert run([str(corpus)], out, settings).made == 0
+
+
+def test_an_output_folder_that_may_not_be_read_is_refused(corpus, settings, tmp_path):
+    out = tmp_path / "out"
+    run([str(corpus)], out, settings)
+    (out / "more").chmod(0)
+    try:
+        with obeyed_permissions(), pytest.raises(OutputError, match="more: cannot read: permission denied"):
+            run([str(corpus)], out, settings)
+    finally:
+        (out / "more").chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "p.parquet"])
+def test_a_file_that_vanishes_after_the_plan_fails_and_the_others_are_done(corpus, settings, tmp_path, name):
+    parquet.write_table(arrow.table({"text": ["王小明"]}), corpus / "p.parquet")
+    whole = run([str(corpus)], tmp_path / "whole", settings)
+
+    def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+        (corpus / name).rename(tmp_path / name)
+        yield from on_this_machine(1)(plan, listen)
+
+    summary = run([str(corpus)], tmp_path / "out", settings, engine=engine)
+    assert summary.failures
+    for output, reason in summary.failures.items():
+        assert output.startswith(name)
+        assert reason == f"{corpus / name}: cannot read: there is no such file or folder"
+    assert summary.made == whole.shards - len(summary.failures)
+    (tmp_path / name).rename(corpus / name)
+    assert run([str(corpus)], tmp_path / "out", settings).made == len(summary.failures)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+LONG_NAMES = ["长" * 83 + ".txt", "x" * 251 + ".txt", "y" * 180 + ".txt", "/".join(["d" * 200] * 6) + "/z.txt"]
+
+
+def test_names_as_long_as_a_disk_allows(settings, tmp_path):
+    folder = tmp_path / "in"
+    for at, name in enumerate([*LONG_NAMES, "a.txt"]):
+        assert len(Path(name).name.encode()) <= 255
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"王小明在南湖{at}\n李伟\n", encoding="utf-8")
+    summary = run([str(folder)], tmp_path / "out", replace(settings, shard_size=20), workers=2)
+    assert (summary.rows, summary.failures) == (10, {})
+    records = read_manifest(tmp_path / "out")[1]
+    assert {record["input"]["path"] for record in records.values()} == {*LONG_NAMES, "a.txt"}
+    assert run([str(folder)], tmp_path / "out", replace(settings, shard_size=20)).made == 0
+    (tmp_path / "out" / min(records)).unlink()
+    assert run([str(folder)], tmp_path / "out", replace(settings, shard_size=20)).made == 1
+
+
+def test_a_name_made_to_look_like_that_of_a_long_one_is_another(settings, tmp_path):
+    """Two inputs with the same content never share an output, whatever they are called."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / ("x" * 251 + ".txt")).write_text("王小明\n", encoding="utf-8")
+    run([str(folder)], tmp_path / "out", settings)
+    (output,) = read_manifest(tmp_path / "out")[1]
+    stem = output.rsplit(".", 3)[0]
+    (folder / f"{stem}.txt").write_text("王小明\n", encoding="utf-8")
+    (folder / stem).write_text("王小明\n", encoding="utf-8")
+    summary = run([f"{folder}/*"], tmp_path / "out", settings)
+    assert (summary.shards, summary.made, summary.failures) == (3, 2, {})
+    assert len(set(read_manifest(tmp_path / "out")[1])) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_output_that_cannot_be_written_does_not_stop_the_others(corpus, settings, tmp_path, workers):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "more").write_text("a file where a folder is needed")
+    summary = run([str(corpus)], out, settings, workers=workers)
+    (failure,) = summary.failures.values()
+    assert failure.startswith(f"cannot write {out}/more/b.txt.")
+    assert summary.made == summary.shards - 1 > 3
+    (out / "more").unlink()
+    assert run([str(corpus)], out, settings).made == 1
+
+
+def _places(tmp_path: Path) -> dict[str, tuple[str, Path]]:
+    """Patterns and folders that reach --out, and the --out of each."""
+    d = tmp_path / "d"
+    (tmp_path / "link").symlink_to(d / "out")
+    (tmp_path / "linked").symlink_to(d)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.jsonl").write_text('{"text": "李伟"}\n', encoding="utf-8")
+    (tmp_path / "other" / "deep").symlink_to(d)
+    return {
+        "pattern": (f"{d}/**/*.jsonl", d / "out"),
+        "out is a link": (f"{d}/**/*.jsonl", tmp_path / "link"),
+        "pattern is a link": (f"{tmp_path}/linked/**/*.jsonl", d / "out"),
+        "dots": (f"{d}/**/*.jsonl", d / "x" / ".." / "out"),
+        "folder with a link": (str(tmp_path / "other"), d / "out"),
+    }
+
+
+@pytest.mark.parametrize("how", ["pattern", "out is a link", "pattern is a link", "dots", "folder with a link"])
+def test_outputs_are_never_inputs(settings, tmp_path, how):
+    (tmp_path / "d" / "x").mkdir(parents=True)
+    (tmp_path / "d" / "out").mkdir()
+    for name in ("a", "x/b"):
+        line = f'{{"text": "王小明在{name}"}}\n'
+        (tmp_path / "d" / f"{name}.jsonl").write_text(line, encoding="utf-8")
+    given, out = _places(tmp_path)[how]
+    first = run([given], out, settings)
+    whole = content(tmp_path / "d")
+    for _ in range(2):
+        events: list[dict[str, Any]] = []
+        again = run([given], out, settings, listen=events.append)
+        assert (again.shards, again.made, again.failures) == (first.shards, 0, {})
+        assert content(tmp_path / "d") == whole
+        (notice,) = [each["text"] for each in events if each["event"] == "notice"]
+        assert "are not read, because --out has them" in notice
+
+
+def test_a_file_of_ones_own_in_out_is_refused(settings, tmp_path):
+    """Outputs, the manifest and half files are passed over; anything else there was meant as an input."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.jsonl").write_text('{"text": "王小明"}\n', encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"text": "王小明"}\n', encoding="utf-8")
+    (tmp_path / "b.jsonl.link").symlink_to(out / "a.jsonl")
+    for given in (f"{tmp_path}/**/*.jsonl", str(out / "a.jsonl"), str(tmp_path / "b.jsonl.link")):
+        with pytest.raises(InputError, match="it lies in --out: choose another folder for the outputs"):
+            run([given], out, settings)
+    run([str(tmp_path / "b.jsonl")], out, settings)
+    (output,) = read_manifest(out)[1]
+    for given in (str(out / output), str(out), f"{out}/b*", f"{out}/manifest.jsonl"):
+        with pytest.raises(InputError, match=r"--out"):
+            run([given], out, settings)
+    assert sorted(content(out)) == sorted([".lock", "a.jsonl", output, "manifest.jsonl"])
+
+
+@pytest.mark.parametrize("way", [".", "..", "link", "link/..", "new"])
+def test_an_out_inside_a_folder_that_is_read_is_refused_however_it_is_called(corpus, settings, tmp_path, way):
+    (tmp_path / "link").symlink_to(corpus / "more")
+    out = {"link": tmp_path / "link", "link/..": tmp_path / "link" / ".." / "o"}.get(way, corpus / "more" / way)
+    before = content(corpus)
+    with pytest.raises(InputError, match="--out lies in"):
+        run([str(corpus)], out, settings)
+    assert content(corpus) == before

@@ -9,11 +9,13 @@ import io
 import json
 import lzma
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hanlattice.corpus.inputs import BLOCK, Source, Stream, find_sources
@@ -122,6 +124,102 @@ def test_records_of_csv_may_have_line_ends_in_them(tmp_path, records, size, kind
     assert all(not row.error for row in rows)
 
 
+pieces = ['"', '""', ",", "\t", "\n", "\r\n", "\r", "中", "a", " ", "\x85"]
+odd_cells = ['"a\nb"', '"a,b"', 'a"b', '""', '"a""b"', '"a"b', '"a', "a\r", "", "中"]
+odd_rows = st.lists(st.sampled_from(odd_cells), min_size=1, max_size=3).map(",".join)
+body = st.lists(st.sampled_from(pieces), max_size=25).map("".join) | st.lists(odd_rows, max_size=8).map("\n".join)
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body,
+    st.sampled_from(["id,text", '"id",text', 'id,"te""xt"', '"i\nd","text"', 'i"d,text', "text"]),
+    st.sampled_from([("csv", ","), ("tsv", "\t")]),
+    st.sampled_from(["", "\ufeff"]),
+    st.integers(1, 30),
+)
+def test_any_csv_has_the_same_rows_whatever_the_size_of_its_shards(tmp_path, text, header, kind, mark, size):
+    """Stray quotes, quotes that are never closed, lone CRs: the rows are those of one shard."""
+    format, delimiter = kind
+    header = header.replace(",", delimiter)
+    text = text.replace(",", delimiter)
+    path = tmp_path / f"a.{format}"
+    path.write_bytes(f"{mark}{header}\n{text}".encode())
+    field = 'te"xt' if 'te""xt' in header else "text"
+    (source,) = find(path, field=field)
+    whole = _csv_rows(source, field, 1 << 20)
+    for backward in (False, True):
+        assert _csv_rows(source, field, size, backward) == whole
+    good = [cells for _, cells, error in whole if not error]
+    assert good == _plain_records(f"{header}\n{text}", delimiter, len(source.columns))
+
+
+def _csv_rows(source: Source, field: str, size: int, backward: bool = False) -> list[tuple[Any, ...]]:
+    shards, reader = list(cut(source, size)), Reader(field, "spans")
+    read = {shard.start: list(reader.rows(shard)) for shard in (shards[::-1] if backward else shards)}
+    reader.close()
+    found = [row for start in sorted(read) for row in read[start]]
+    return [(row.line, row.fields and [*row.fields.values()], row.error) for row in found]
+
+
+def _plain_records(text: str, delimiter: str, columns: int) -> list[list[str]]:
+    """The records of the right size by Python's reader alone, but one that is not closed at the end."""
+    lines = [*text.replace("\r\n", "\n").removesuffix("\n").split("\n"), "the end"]
+    reader = csv.reader([f"{line}\n" for line in lines], delimiter=delimiter)
+    found: list[list[str]] = []
+    while True:
+        try:
+            found.append(next(reader))
+        except csv.Error:
+            continue
+        except StopIteration:
+            break
+    found.pop()  # the end, by itself or inside a field
+    return [cells for cells in found[1:] if len(cells) == columns]
+
+
+def test_a_quote_that_is_never_closed_is_a_broken_row_of_bounded_length(tmp_path, monkeypatch):
+    rows = "".join(f"{at},好{at}\n" for at in range(3, 100))
+    (tmp_path / "a.csv").write_text(f'id,text\n1,a\n2,"b\n{rows}', encoding="utf-8")
+    (source,) = find(tmp_path)
+    for size in (1, 1 << 20):
+        first, broken = rows_of(source, size)
+        assert (first.text, first.error) == ("a", "")
+        assert broken == Row(3, f'2,"b\n{rows}'.rstrip().encode(), None, "a quote in it is not closed")
+    monkeypatch.setattr("hanlattice.corpus.inputs.LONGEST_RECORD", 100)
+    for size in (1, 200, 1 << 20):
+        first, broken, *others = rows_of(source, size)
+        assert broken.error == "a quote in it is not closed within 100 bytes"
+        assert 100 < len(broken.content) < 120
+        ended = 3 + broken.content.count(b"\n")
+        assert [(row.line, row.text) for row in others] == [(at, f"好{at - 1}") for at in range(ended + 1, 101)]
+
+
+@shares_folder
+@given(
+    st.lists(
+        st.sampled_from(["\n", "\r\n", "\r", '{"text": "a"}', '{"text": "\x85"}', "{", "中", '"']), max_size=12
+    ).map("".join),
+    st.sampled_from(["txt", "jsonl"]),
+    st.integers(1, 30),
+)
+def test_any_lines_have_the_same_rows_whatever_the_size_of_their_shards(tmp_path, text, format, size):
+    (tmp_path / f"a.{format}").write_bytes(text.encode())
+    (source,) = find(tmp_path / f"a.{format}")
+    whole = rows_of(source, 1 << 20)
+    assert rows_of(source, size) == rows_of(source, size, backward=True) == whole
+
+
+@pytest.mark.parametrize("groups", [1, 3, 7])
+def test_parquet_has_the_same_rows_whatever_the_size_of_its_shards(tmp_path, groups):
+    table = arrow.table({"text": ["天" * at if at % 4 else None for at in range(20)]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=groups)
+    (source,) = find(tmp_path)
+    whole = [row._replace(batch=None) for row in rows_of(source, 1 << 20)]
+    for size in range(1, 400, 30):
+        assert [row._replace(batch=None) for row in rows_of(source, size)] == whole
+
+
 def test_parquet_is_cut_between_row_groups(tmp_path):
     table = arrow.table({"id": list(range(10)), "text": ["天" * at if at != 4 else None for at in range(10)]})
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=3)
@@ -137,9 +235,8 @@ def test_parquet_is_cut_between_row_groups(tmp_path):
 
 
 def test_broken_lines_of_json_say_what_is_wrong(tmp_path):
-    good = {"text": "好", "id": [1, {"a": 1e400}]}
     lines = [
-        json.dumps(good),
+        '{"text": "好", "id": [1, {"a": 1e400, "b": 1}], "b": {"a": 1}}',
         '{"text": 3}',
         "{",
         "[]",
@@ -147,16 +244,24 @@ def test_broken_lines_of_json_say_what_is_wrong(tmp_path):
         "",
         '{"text": "", "spans": 1}',
         '{"text": "\\ud800"}',
+        '{"text": "好", "id": [NaN]}',
+        '{"text": "好", "id": -Infinity}',
+        '{"text": "好", "text": "坏"}',
+        '{"text": "好", "id": [{"a": 1, "a": 1}]}',
     ]
     (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode() + b'\n{"text": "\xff"}\n')
     rows = rows_of(*find(tmp_path), size=10)
-    assert [row.text for row in rows] == ["好", *[None] * 6, "\ud800", None]
+    assert [row.text for row in rows] == ["好", *[None] * 6, "\ud800", *[None] * 5]
     errors = [row.error for row in rows]
     assert errors[1] == "its field 'text' is int, not a string"
     assert errors[2].startswith("not JSON: ")
     assert errors[3:5] == ["expected an object with a field 'text'", "it has no field 'text'"]
     assert errors[6] == "it has a field 'spans' already, which the output adds"
-    assert errors[8] == "not UTF-8: byte 0xff at byte 11 of the line"
+    assert errors[8] == "not JSON: NaN is no number in JSON"
+    assert errors[9] == "not JSON: -Infinity is no number in JSON"
+    assert errors[10] == "not JSON: the key 'text' comes twice"
+    assert errors[11] == "not JSON: the key 'a' comes twice"
+    assert errors[12] == "not UTF-8: byte 0xff at byte 11 of the line"
     assert rows[0].content == lines[0].encode()
 
 
@@ -205,7 +310,9 @@ def test_inputs_that_are_refused(tmp_path, inputs, message):
     [
         ("a.csv", b"id,words\n", "no column is called 'text'; --field may be id, words"),
         ("a.csv", b"", "expected a header"),
-        ("a.csv", b"text,text\n", "expected a header with a name for each column"),
+        ("a.csv", b"text,text\n", "two columns are called 'text': rename one"),
+        ("a.csv", b"n,text,n\n1,a,2\n", "two columns are called 'n': rename one"),
+        ("a.tsv", b"text\tn\tn\n", "two columns are called 'n': rename one"),
         ("a.csv", b"text,spans\n", "it has a column 'spans' already"),
         ("a.csv", b"\xff,text\n", "its header cannot be read"),
         ("a.parquet", b"nothing", "cannot be read as Parquet"),
@@ -285,3 +392,41 @@ def test_lines_that_do_not_fit_their_encoding(tmp_path):
     assert [row.error.partition(":")[0] for row in rows_of(b, 1)] == ["", "not UTF-16-LE"]
     with pytest.raises(InputError, match="not UTF-16-LE"):
         list(cut(c, 100))
+
+
+def test_damaged_parquet_is_an_input_error_that_names_the_file(tmp_path):
+    """Also where the schema has a type that pyarrow knows and cannot do."""
+    table = arrow.table({"text": ["好" * at for at in range(30)], "n": list(range(30))})
+    parquet.write_table(table, tmp_path / "whole", row_group_size=7, compression="zstd")
+    whole = (tmp_path / "whole").read_bytes()
+    path = tmp_path / "a.parquet"
+    seen = 0
+    for place, value in product(range(1, 900, 3), (50, 65, 120)):  # the end has the schema
+        damaged = bytearray(whole)
+        damaged[-place] = value
+        path.write_bytes(damaged)
+        found = find_sources([str(path)], None, "text", ("spans",))
+        try:
+            for source in found.sources:
+                rows_of(source, 50)
+        except InputError as error:
+            found.failures[""] = str(error)
+        seen += len(found.failures)
+        assert all(each.startswith(f"{path}:") for each in found.failures.values())
+    assert seen > 30
+
+
+def test_two_columns_of_parquet_with_one_name(tmp_path):
+    one, two = arrow.array(["a"]), arrow.array(["b"])
+    parquet.write_table(arrow.Table.from_arrays([one, two], names=["text", "text"]), tmp_path / "a.parquet")
+    parquet.write_table(arrow.Table.from_arrays([one, two, two], names=["text", "x", "x"]), tmp_path / "b.parquet")
+    found = find_sources([str(tmp_path)], None, "text", ("spans",))
+    assert found.failures == {
+        "a.parquet": f"{tmp_path}/a.parquet: two columns are called 'text': rename one",
+        "b.parquet": f"{tmp_path}/b.parquet: two columns are called 'x': rename one",
+    }
+    twins = arrow.StructArray.from_arrays([one, two], names=["x", "x"])
+    parquet.write_table(arrow.table({"text": one, "s": twins}), tmp_path / "c.parquet")
+    (source,) = find(tmp_path / "c.parquet")
+    with pytest.raises(InputError, match=r"c\.parquet:1: .*duplicate field names"):
+        rows_of(source, 10)

@@ -136,3 +136,19 @@ def test_outputs_that_were_changed_are_refused(lattice_folder: Path, tmp_path: P
         count(tmp_path / "out")
     with pytest.raises(InputError, match="not a manifest"):
         run([str(tmp_path / "in.txt")], tmp_path / "out", replace(Settings(lattice_folder)))
+
+
+@pytest.mark.parametrize("verb", ["count", "words"])
+def test_results_never_replace_what_they_were_counted_from(lattice_folder, tmp_path, verb):
+    (tmp_path / "in.txt").write_text("王小明在南湖\n", encoding="utf-8")
+    run([str(tmp_path / "in.txt")], tmp_path / "out", Settings(lattice_folder))
+    (tmp_path / "known.txt").write_text("南湖\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "out" / "manifest.jsonl")
+    files = [*(tmp_path / "out").iterdir(), tmp_path / "link"]
+    more = ["--model", lattice_folder, "--lexicon", tmp_path / "known.txt"] if verb == "words" else []
+    for file in [*files, *([tmp_path / "known.txt"] if more else [])]:
+        before = file.read_bytes()
+        outcome = hanlattice("corpus", verb, tmp_path / "out", *more, "--out", file)
+        outcome.refused(f"{file}: the output is one of the files to read; give it another name")
+        assert file.read_bytes() == before
+    assert hanlattice("corpus", verb, tmp_path / "out", *more, "--out", tmp_path / "new").code == 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanlattice.checks import no_twins
 from hanlattice.data.jsonl import from_json_line, read_jsonl, spans_json, to_json, to_json_line, write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.text.display import rounded
@@ -19,7 +22,8 @@ from tests.text.words import segmented_sentences
 # JSON escapes make one character of a high and a low surrogate, so of the two only the high ones are drawn.
 CHARACTERS = any_character.filter(lambda character: not "\udc00" <= character <= "\udfff")
 LABELS = st.text(label_character, min_size=1, max_size=3)
-SCORES = st.none() | st.floats(0, 1) | st.floats() | st.integers()
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+SCORES = st.none() | st.floats(0, 1) | FINITE | st.integers()
 
 
 @shares_folder
@@ -39,9 +43,65 @@ def test_round_trip_of_any_text(tmp_path, items):
 def test_spans_of_a_corpus_are_the_same_json(spans):
     written = spans_json(spans)
     same = to_json([span.as_dict() for span in spans])
-    assert str(json.loads(written)) == str(json.loads(same))  # as text, for nan is not equal to itself
+    assert json.loads(written) == json.loads(same)
     if "\\ud" not in written:  # of lone surrogates, only the string that has one is escaped
         assert written == same
+
+
+def _refuse(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _numbers(value: object) -> list[float]:
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [number for part in parts for number in _numbers(part)]
+    return [value] if isinstance(value, float) else []
+
+
+@given(values, st.sampled_from([None, 1]))
+def test_what_is_written_is_json_or_refused(value, indent):
+    """NaN and Infinity, which Python writes, are not in RFC 8259."""
+    bad = [number for number in _numbers(value) if not math.isfinite(number)]
+    if bad:
+        with pytest.raises(InputError, match=f"JSON has no number {bad[0]}"):
+            to_json(value, indent)
+    else:
+        assert json.loads(to_json(value, indent), parse_constant=_refuse) == value
+
+
+def test_a_number_that_json_has_not_is_named_with_its_place():
+    with pytest.raises(InputError, match=re.escape('JSON has no number inf: in "b", 1, "c"')):
+        to_json({"a": 1, "b": [0, {"c": math.inf}]})
+    with pytest.raises(InputError, match=re.escape("JSON has no number nan")):
+        to_json(math.nan)
+
+
+class Counted(str):
+    """A key that counts how often it is put into a dict or a set."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        Counted.hashed += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("twin", [0, 5000, 9999])
+def test_a_key_that_comes_twice_is_found_in_one_pass(twin):
+    keys = [Counted(at) for at in range(10_000)]
+    Counted.hashed = 0
+    with pytest.raises(ValueError, match=f"the key '{twin}' comes twice"):
+        no_twins([(key, None) for key in [*keys, Counted(twin)]])
+    assert Counted.hashed < 5 * len(keys)
+    assert no_twins([("a", 1), ("b", 2)]) == {"a": 1, "b": 2}
 
 
 def test_scores_of_a_corpus_are_rounded_as_all_others():
@@ -135,7 +195,7 @@ BAD = {
     **{
         f"only {name} {value:.40} {len(value)}": (
             json_with(name, value),
-            '"start"|"score"|"text"|does not lie|thousands of digits',
+            '"start"|"score"|"text"|does not lie|thousands of digits|is no number in JSON',
         )
         for name in ("start", "end", "score", "text")
         for value in ("{}", "[]", '"x"', "true", "1.5", "-1", "1e999", "NaN", "9" * 400, "-" + "9" * 400, "9" * 5000)
@@ -148,7 +208,15 @@ BAD = {
         '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "text": "京"}]}',
         "is '京', but its offsets give '南'",
     ),
-    "score nan": ('{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": NaN}]}', '"score"'),
+    "score nan": (
+        '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": NaN}]}',
+        "not JSON: NaN is no",
+    ),
+    "score inf": ('{"text": "南京", "spans": [], "x": [-Infinity]}', "not JSON: -Infinity is no"),
+    "score too large": (
+        '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": 1e999}]}',
+        '"score"',
+    ),
     "score a string": ('{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": "1"}]}', '"score"'),
     "twice": (
         '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A"}, {"start": 0, "end": 1, "label": "A"}]}',

@@ -158,10 +158,11 @@ def count(
 ) -> None:
     """Count what was found by label: the most frequent strings, their mean probability, and examples."""
     from hanlattice.cli.console import show_tables
-    from hanlattice.corpus.statistics import tables
+    from hanlattice.corpus.statistics import files_of, tables
     from hanlattice.data.jsonl import to_json
-    from hanlattice.files import writing
+    from hanlattice.files import check_output, writing
 
+    check_output(out, files_of(folder))
     tally = _count(folder, workers)
     found = tally.ranked(least)
     if out is not None:
@@ -186,11 +187,14 @@ def words(
 
     One a line, the likeliest first: word, count, mean probability, an example, with TABs between. --lexicon reads it.
     """
-    from hanlattice.corpus.statistics import check_model, new_words
+    from hanlattice.corpus.statistics import check_model, files_of, new_words
+    from hanlattice.files import check_output
+    from hanlattice.models import model_files
     from hanlattice.models.folder import load_model
     from hanlattice.text.lexicon import Lexicon
 
     model_folder = find_named(model)
+    check_output(out, [*files_of(folder), *(lexicon or ()), *model_files(model_folder)])
     check_model(folder, model_folder)
     known = load_model(model_folder).indexer.lexicon or Lexicon()
     for path in lexicon or ():

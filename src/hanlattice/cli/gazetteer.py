@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from hanlattice.cli.console import Encoding, note
 from hanlattice.cli.texts import CorpusFormat
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
+from hanlattice.data.jsonl import to_json
 from hanlattice.data.raw import RawText
 from hanlattice.evaluation.report import Table, percent
 from hanlattice.events import Event
@@ -54,7 +54,7 @@ def gazetteer(
     write_gazetteer(out, made)
     facts = _facts(made, shown(vectors), source.stat().st_size, out)
     if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        typer.echo(to_json(facts, indent=2))
     else:
         _show(facts)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -16,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hanlattice.cli.console import Encoding
+from hanlattice.data.jsonl import to_json
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.files import decode_lines
@@ -84,7 +84,7 @@ def score(
         raise InputError("there is no text to score: give a text, --file FILE, or - for standard input")
     totals = {name: mean_score(total, *counts).as_dict() for name, total in bits.items()}
     if as_json:
-        typer.echo(json.dumps({"total": totals}))
+        typer.echo(to_json({"total": totals}))
         return
     unit = "character" if found.cutter is None else "word"
     for name, total in totals.items():
@@ -173,7 +173,7 @@ def _write_lines(texts: Sequence[str], pieces: Sequence[Sequence[str]], each: di
         for name, surprises in each.items():
             *inside, end = (round(float(bits), 4) for bits in surprises[at])
             record[name] = {"bits": inside, "end": end}
-        typer.echo(json.dumps(record, ensure_ascii=False))
+        typer.echo(to_json(record))
 
 
 def _show_lines(texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]) -> None:

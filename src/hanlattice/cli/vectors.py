@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from rich.console import Console
 from hanlattice.cli.console import Encoding, note
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
+from hanlattice.data.jsonl import to_json
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.evaluation.report import Table
@@ -51,7 +51,7 @@ def neighbours(
         raise InputError("none of these words has a vector")
     if as_json:
         plain = {query: [row._asdict() for row in rows] for query, rows in found.items()}
-        typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
+        typer.echo(to_json(plain, indent=2))
         return
     for asked, rows in found.items():
         typer.echo(f"{asked}: " + "  ".join(f"{row.word} {row.cosine:.3f}" for row in rows))
@@ -79,7 +79,7 @@ def check(
     report, vectors = check_vectors(resolve(file))
     facts = {**report, "corpora": [cover(vectors, name, _sentences(path, format)) for name, path in named]}
     if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        typer.echo(to_json(facts, indent=2))
         return
     _show(_report_rows(facts), shown(file))
     for coverage in facts["corpora"]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import glob
 import io
-from collections.abc import Iterator, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from pathlib import Path, PurePath
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 from hanlattice.charset import AUTO, MARKS, UTF8, called, guess, is_wide
+from hanlattice.corpus.manifest import is_own
+from hanlattice.corpus.walk import ANY_DEPTH, Entry, Kind, look, match, walk
 from hanlattice.data.raw import DAMAGE, unpacked
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
@@ -25,6 +31,8 @@ FORMATS = {
 PACKED = (".gz", ".xz", ".zst")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 BLOCK = 1 << 20  # bytes read at a time
+LONGEST_RECORD = 1 << 26  # bytes of a record of CSV with several lines, in case a quote is not closed
+NO_FILE = "it is a pipe or a device; a corpus is read several times, so give a file"
 
 
 @dataclass(frozen=True)
@@ -41,19 +49,38 @@ class Source:
 class Found(NamedTuple):
     sources: list[Source]  # by their names
     passed_over: list[Path]  # files of folders that have no format known here
-    failures: dict[str, str]  # by the names of files that cannot be read: why
+    failures: dict[str, str]  # by the names of files and folders that cannot be read: why
+    unlisted: list[Path]  # the inputs among these: which files they have nobody knows
+    outputs: list[Path]  # files of an earlier run in the output folder, which are not read
+    notices: list[str]  # of folders that are not read under the name at which they were met
 
 
 def find_sources(
-    inputs: Sequence[str], format: str | None, field: str, added: Sequence[str], encoding: str = AUTO
+    inputs: Sequence[str],
+    format: str | None,
+    field: str,
+    added: Sequence[str],
+    encoding: str = AUTO,
+    is_in_out: Callable[[Path], bool] = lambda path: False,
 ) -> Found:
     """All files of the inputs. A file has the format that its name says, or `format`.
 
     CSV and Parquet have a column `field`, and none of `added`, which the output has beside theirs.
+    Of the files for which `is_in_out` says yes, outputs of a run are not read, and others refused.
     """
-    found, paths = Found([], [], {}), dict[str, Path]()
+    found, paths = Found([], [], {}, [], [], []), dict[str, Path]()
     for given in inputs:
-        for name, path in sorted(_files(given)):
+        for name, entry in sorted(_entries(given), key=itemgetter(0)):
+            path = entry.path
+            if entry.kind in (Kind.folder, Kind.repeated):
+                if entry.message:
+                    found.notices.append(str(InputError(entry.message, path)))
+                continue
+            if entry.kind is Kind.file and is_in_out(path):
+                if path == Path(given) or not is_own(path.resolve().name):
+                    raise InputError("it lies in --out: choose another folder for the outputs", path)
+                found.outputs.append(path)
+                continue
             if name in paths:
                 message = (
                     f"this file and {paths[name]} are both called {name}; give each once, or the folder above them"
@@ -61,45 +88,69 @@ def find_sources(
                 raise InputError(message, path)
             paths[name] = path
             kind = format or _format(path)
-            if kind is None and Path(given).is_dir():
+            if kind is None and entry.kind in (Kind.file, Kind.special) and Path(given).is_dir():
                 found.passed_over.append(path)
                 continue
             try:
+                if entry.kind is not Kind.file:
+                    raise InputError(entry.message or NO_FILE, path)
                 source = Source(name, path, kind or "txt")
                 if source.format != "parquet":
                     source = replace(source, encoding=_encoding(path, encoding))
                 found.sources.append(_with_columns(source, field, added))
             except InputError as error:
                 found.failures[name] = str(error)
+                if name == str(path):
+                    found.unlisted.append(path)
     if not found.sources and not found.failures:
+        if found.outputs:
+            raise InputError(f"only the outputs in --out fit {', '.join(inputs)}: name other inputs")
         known = f"{', '.join(FORMATS)}, plain or packed as {', '.join(PACKED)}"
         raise InputError(f"there is no file to read in {', '.join(inputs)}: expected {known}")
     found.sources.sort(key=lambda source: source.name)
     return found
 
 
-def _files(given: str) -> Iterator[tuple[str, Path]]:
-    """(name, path) of what an argument stands for; hidden files of a folder are left out."""
-    path = Path(given)
-    if path.is_dir():
-        inside = ((each.relative_to(path), each) for each in path.rglob("*") if each.is_file())
-        yield from ((name.as_posix(), each) for name, each in inside if not _is_hidden(name))
-    elif path.exists():
-        if not path.is_file():
-            raise InputError("it is a pipe or a device; a corpus is read several times, so give a file", path)
-        yield path.name, path
+def _entries(given: str) -> Iterator[tuple[str, Entry]]:
+    """Yield (name, entry) of the files that an argument stands for, and of what cannot be read.
+
+    Hidden files of a folder are left out. Folders are among the entries where their message says something.
+    """
+    path, entry = Path(given), look(Path(given))
+    if entry.kind is Kind.folder:
+        yield from _named(path, walk(path))
+    elif entry.kind is Kind.special:
+        raise InputError(NO_FILE, path)
+    elif entry.kind is not Kind.missing:
+        yield path.name, entry
     elif glob.has_magic(given):
         fixed = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
-        matches = [each for each in fixed.glob(str(path.relative_to(fixed))) if each.is_file()]
-        if not matches:
+        pattern = path.relative_to(fixed).parts
+        if ".." in pattern:
+            raise InputError(".. may not come after a wildcard", given)
+        entries = dict(_named(fixed, match(fixed, pattern)))
+        if all(each.kind is Kind.folder for each in entries.values()):
             raise InputError("no file has a name like this", given)
-        yield from ((each.relative_to(fixed).as_posix(), each) for each in matches)
+        yield from _with_folders_named(entries, is_deep=ANY_DEPTH in pattern)
     else:
-        raise InputError("there is no such file or folder", given)
+        raise InputError(entry.message.removeprefix("cannot read: "), given)
 
 
-def _is_hidden(path: PurePath) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _named(top: Path, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+    """Yield entries with their paths below `top`; of what cannot be listed, the path itself."""
+    for entry in entries:
+        name = entry.path.relative_to(top).as_posix()
+        yield (str(top) if entry.path == top else name), entry
+
+
+def _with_folders_named(entries: Mapping[str, Entry], is_deep: bool) -> Iterator[tuple[str, Entry]]:
+    """Yield what fits a pattern; a folder that fits one without `**` has a message instead of its files."""
+    message = "it is a folder, and its files are not read; a pattern ending in /**/* has them"
+    for name, entry in entries.items():
+        if entry.kind is not Kind.folder:
+            yield name, entry
+        elif not is_deep:
+            yield name, entry._replace(message=message)
 
 
 def _format(path: Path) -> str | None:
@@ -128,6 +179,8 @@ def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
             columns = tuple(file.schema_arrow.names)
     else:
         columns = _header(source)
+    if twins := [name for name, count in Counter(columns).items() if count > 1]:
+        raise InputError(f"two columns are called {twins[0]!r}: rename one", source.path)
     if field not in columns:
         raise InputError(f"no column is called {field!r}; --field may be {', '.join(columns)}", source.path)
     if there := [name for name in added if name in columns]:
@@ -135,29 +188,96 @@ def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
     return replace(source, columns=columns)
 
 
-def open_parquet(path: Path) -> Any:
-    """A ParquetFile of pyarrow."""
+@contextlib.contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """Open a ParquetFile of pyarrow; what it raises inside a `with` is an InputError."""
     parquet = extra("pyarrow", "parquet")
     try:
-        return parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:  # errors of pyarrow's own are ValueErrors
+        with parquet.ParquetFile(path) as file:
+            yield file
+    except (OSError, ValueError, extra("pyarrow").ArrowException) as error:
         raise InputError(f"cannot be read as Parquet: {error}", path) from None
 
 
 def _header(source: Source) -> tuple[str, ...]:
     with Stream(source.path, source.encoding) as stream:
-        line = stream.readline()
-        while line.count(b'"') % 2 and (more := stream.readline()):
-            line += more
+        lines = csv_lines(iter(stream.readline, b""), source.encoding)
+        header = next(csv_records(lines, DELIMITERS[source.format]), None)
+    if header is None or not (header.cells or header.error):
+        raise InputError("expected a header with a name for each column", source.path, 1)
+    error = header.error
     try:
-        codec = UTF8 if is_wide(source.encoding) else source.encoding
-        lines = line.removeprefix(byte_order_mark(source.encoding)).decode(codec).splitlines(keepends=True)
-        columns = tuple(next(csv.reader(lines, delimiter=DELIMITERS[source.format]), ()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"its header cannot be read: {error}", source.path, 1) from None
-    if not columns or len(set(columns)) < len(columns):
-        raise InputError(f"expected a header with a name for each column, not {columns}", source.path, 1)
-    return columns
+        header.content.decode()
+    except UnicodeDecodeError as problem:
+        error = str(problem)
+    if error:
+        raise InputError(f"its header cannot be read: {error}", source.path, 1)
+    return tuple(header.cells)
+
+
+class CsvRecord(NamedTuple):
+    """A record of CSV or TSV, with the number of its first line and what is wrong with it."""
+
+    line: int
+    content: bytes  # in UTF-8, where it can be decoded; lines end in LF
+    cells: list[str]
+    error: str
+
+
+def csv_records(lines: Iterator[tuple[int, bytes]], delimiter: str) -> Iterator[CsvRecord]:
+    """The records of lines; the only place that says where a record ends.
+
+    A file is cut into shards where these records end, and each shard is read as these records, so
+    what is found does not depend on the size of the shards. No line is taken before it is needed.
+    """
+    csv.field_size_limit(sys.maxsize)  # a text may be long
+    taken: list[tuple[int, bytes]] = []
+    length = 0
+    is_cut = False  # whether the reader was left without a line that it asked for
+
+    def decoded() -> Iterator[str]:
+        nonlocal length, is_cut
+        while length <= LONGEST_RECORD and (line := next(lines, None)) is not None:
+            taken.append(line)
+            length += len(line[1]) + 1
+            yield line[1].decode(UTF8, "surrogateescape") + "\n"
+        is_cut = True
+
+    reader = csv.reader(decoded(), delimiter=delimiter)
+    while True:
+        taken.clear()
+        length = 0
+        try:
+            cells, error = next(reader), ""
+        except StopIteration:
+            return
+        except csv.Error as problem:
+            cells, error = [], f"not CSV: {problem}"
+        if is_cut:
+            most = f" within {LONGEST_RECORD:,} bytes" if length > LONGEST_RECORD else ""
+            error = f"a quote in it is not closed{most}"
+            is_cut = False
+            reader = csv.reader(decoded(), delimiter=delimiter)
+        content = b"\n".join([content for _, content in taken])
+        yield CsvRecord(taken[0][0], content, cells, error)
+
+
+def csv_lines(lines: Iterable[bytes], codec: str) -> Iterator[tuple[int, bytes]]:
+    """The numbers of all lines of a file, and the lines without their ends, in UTF-8 if they are text."""
+    for number, line in enumerate(lines, start=1):
+        if line.endswith(b"\n"):
+            line = line.removesuffix(b"\r\n" if line.endswith(b"\r\n") else b"\n")
+        yield number, line_content(line, number, codec)
+
+
+def line_content(line: bytes, number: int, codec: str) -> bytes:
+    """A line as text in UTF-8, without a byte order mark; bytes that are not text stay."""
+    if number == 1:
+        line = line.removeprefix(byte_order_mark(codec))
+    if codec != UTF8 and not is_wide(codec):
+        with contextlib.suppress(UnicodeDecodeError):
+            return line.decode(codec).encode(UTF8)
+    return line
 
 
 class Stream:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError, OutputError
-from hanlattice.files import reason, writing
+from hanlattice.files import LOCK, reason, writing
 
 NAME = "manifest.jsonl"
 FORMAT = 1
+OUTPUT = re.compile(r".+\.\d{12,}-\d{12,}\.[0-9a-f]{8}-[0-9a-f]{8}\.(jsonl|parquet)", re.S | re.A)
+PART = re.compile(rf"\.({OUTPUT.pattern}|{re.escape(NAME)})\.[0-9a-f]{{8}}\.part", re.S | re.A)
 Record = dict[str, Any]
+
+
+def is_own(name: str) -> bool:
+    """Whether a file of the output folder has a name that only a run gives."""
+    return name in (NAME, LOCK) or bool(OUTPUT.fullmatch(name) or PART.fullmatch(name))
 
 
 def read_manifest(folder: Path) -> tuple[Record | None, dict[str, Record]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from hanlattice.corpus.inputs import BLOCK, open_parquet
@@ -98,12 +99,22 @@ class JsonWriter:
     def _json(self, record: dict[str, Any], row: Row) -> bytes:
         try:
             return to_json(record).encode()
-        except (TypeError, ValueError) as error:  # a column of dates, say
-            message = f"JSON cannot have what is in this row ({error}); use --format parquet"
-            raise InputError(message, self._source.path, row.line) from None
+        except (InputError, TypeError, ValueError):
+            for name, value in (row.fields or {}).items():
+                _check_json(name, value, self._source.path, row.line)
+            raise
 
     def close(self) -> None:
         pass
+
+
+def _check_json(column: str, value: object, path: Path, row: int) -> None:
+    """Refuse a value that JSON cannot have: a date, say, or NaN, for which null would be a silent loss."""
+    try:
+        to_json(value)
+    except (InputError, TypeError, ValueError) as error:
+        message = f"JSON cannot have the column {column!r} of this row ({error}); use --format parquet"
+        raise InputError(message, path, row) from None
 
 
 def _as_text(content: bytes) -> str:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hanlattice.charset import UTF8, called, check_encoding
 from hanlattice.corpus import local
 from hanlattice.corpus.inputs import find_sources
-from hanlattice.corpus.manifest import FORMAT, NAME, Record, append_record, read_manifest, write_manifest
+from hanlattice.corpus.manifest import (
+    FORMAT,
+    NAME,
+    OUTPUT,
+    PART,
+    Record,
+    append_record,
+    read_manifest,
+    write_manifest,
+)
 from hanlattice.corpus.outputs import added_columns
 from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Shard, cut
-from hanlattice.corpus.work import Outcome, Task, Worker, output_name
+from hanlattice.corpus.walk import Kind, is_inside, look, walk
+from hanlattice.corpus.work import Outcome, Task, Worker, output_name, output_stem
 from hanlattice.errors import HanlatticeError, InputError, OutputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import hold, sha256
+from hanlattice.files import hold, remove, sha256
 from hanlattice.models.device import device_kind
+from hanlattice.text.display import counted
 
 WAIT = 3.0  # seconds that the processes of a run that was killed may need to end
-_OUTPUT = re.compile(r".+\.\d{12,}-\d{12,}\.[0-9a-f]{8}-[0-9a-f]{8}\.(jsonl|parquet)")
-_PART = re.compile(rf"\.({_OUTPUT.pattern}|{re.escape(NAME)})\.[0-9a-f]{{8}}\.part")
 _WARM = "2024年，张三在New York说：你好。"  # makes what is made at its first use, so that processes share it
 
 Engine = Callable[["Plan", Listener], Iterator[tuple[int, Outcome]]]
@@ -40,6 +48,7 @@ class Plan:
     digest: str  # of model, dictionaries and options, as in the names of the outputs
     tasks: list[Task]
     records: dict[str, Record]  # of the outputs that are there, by name
+    kept: list[Record] = field(default_factory=list)  # of outputs whose inputs cannot be read now
     failures: dict[str, str] = field(default_factory=dict)  # by the name of a file, or output: why
 
     @property
@@ -47,9 +56,9 @@ class Plan:
         return [task for task in self.tasks if task.output not in self.records]
 
     def save(self) -> None:
-        """The manifest with its records in the order of the shards."""
-        there = (self.records[task.output] for task in self.tasks if task.output in self.records)
-        write_manifest(self.out, self.head, there)
+        """The manifest with its records in the order of the shards, and then those that are kept."""
+        there = [self.records[task.output] for task in self.tasks if task.output in self.records]
+        write_manifest(self.out, self.head, [*there, *self.kept])
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,7 @@ def run(
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
+    _check_apart(inputs, folder)
     with hold(folder, "corpus", WAIT):
         plan = make_plan(inputs, folder, settings, listen)
         plan.save()
@@ -109,13 +119,18 @@ def make_plan(inputs: Sequence[str], out: Path, settings: Settings, listen: List
     head, records = read_manifest(out)
     if head is not None and records:  # a run that failed before its first output binds nobody
         _check_same(out, head, identity)
-    _check_apart(inputs, out)
     added = added_columns(settings.format, settings.into)
-    found = find_sources(inputs, settings.input_format, settings.field, added, check_encoding(settings.encoding))
+    encoding = check_encoding(settings.encoding)
+    found = find_sources(inputs, settings.input_format, settings.field, added, encoding, is_inside(out))
     if found.passed_over:
         first, count = found.passed_over[0], len(found.passed_over)
         listen({"event": "notice", "text": f"{count} files of other formats are passed over, such as {first}"})
-    plan = Plan(settings, out, {}, digest_of(identity), [], {}, found.failures)
+    if found.outputs:
+        text = f"{counted(len(found.outputs), 'file')} such as {found.outputs[0]} are not read"
+        listen({"event": "notice", "text": f"{text}, because --out has them"})
+    for notice in found.notices:
+        listen({"event": "notice", "text": notice})
+    plan = Plan(settings, out, {}, digest_of(identity), [], {}, failures=found.failures)
     for source in found.sources:
         try:
             shards = list(cut(source, settings.shard_size))
@@ -130,7 +145,7 @@ def make_plan(inputs: Sequence[str], out: Path, settings: Settings, listen: List
     if settings.strict and plan.failures:
         raise InputError(next(iter(plan.failures.values())))
     plan.head = {"format": FORMAT, **identity, "shards": len(plan.tasks), "unreadable": sorted(plan.failures)}
-    _tidy(plan)
+    _tidy(plan, records, bool(found.unlisted))
     for task in plan.tasks:
         record = records.get(task.output)
         if record is not None and _is_whole(out / task.output, record, task.shard):
@@ -151,30 +166,55 @@ def _check_same(out: Path, head: Record, identity: Record) -> None:
 
 
 def _check_apart(inputs: Sequence[str], out: Path) -> None:
+    """Refuse to write into a folder that is read, by whatever names the two are called."""
     for given in inputs:
-        if Path(given).is_dir() and out.resolve().is_relative_to(Path(given).resolve()):
+        folder = Path(given)
+        if look(folder).kind is Kind.folder and is_inside(folder)(out / NAME):
             raise InputError(f"--out lies in {given}, which is read: choose another folder", out)
 
 
 def _remove_parts(out: Path) -> None:
     """Remove what killed processes were writing."""
-    for path in out.rglob(".*.part"):
-        if _PART.fullmatch(path.name):
-            path.unlink()
+    for path in _files(out):
+        if PART.fullmatch(path.name):
+            remove(path)
 
 
-def _tidy(plan: Plan) -> None:
-    """Remove what a killed run was writing; refuse outputs that no input of this run has."""
+def _files(out: Path) -> Iterator[Path]:
+    """All files of the output folder, which has to be readable if it is there."""
+    for entry in walk(out, hidden=True) if out.exists() else ():
+        if entry.kind is Kind.unreadable:
+            raise OutputError(f"{entry.path}: {entry.message}")
+        if entry.kind is Kind.file:
+            yield entry.path
+
+
+def _tidy(plan: Plan, records: dict[str, Record], is_blind: bool) -> None:
+    """Remove what a killed run was writing; refuse outputs that no input of this run has.
+
+    Outputs whose inputs cannot be read now stay, with their records. `is_blind`: those may be any.
+    """
     _remove_parts(plan.out)
     expected, strangers = {task.output for task in plan.tasks}, []
-    for path in plan.out.rglob("*"):
+    failed = tuple(f"{stem}{end}" for stem in map(output_stem, plan.failures) for end in "./")
+    for path in _files(plan.out):
         name = path.relative_to(plan.out).as_posix()
-        if _OUTPUT.fullmatch(path.name) and name not in expected:
+        if not OUTPUT.fullmatch(path.name) or name in expected:
+            continue
+        record = records.get(name)
+        is_known = record is not None and _has_failed(record["input"]["path"], plan.failures)
+        if record is not None and (is_known or is_blind):
+            plan.kept.append(record)
+        elif not is_blind and not name.startswith(failed):
             strangers.append(name)
-    strangers = [name for name in strangers if not any(name.startswith(f"{failed}.") for failed in plan.failures)]
     if strangers:
         message = f"{len(strangers)} outputs there are of other inputs, or of inputs that have changed, such as"
         raise InputError(f"{message} {min(strangers)}: remove them, or choose another --out", plan.out)
+
+
+def _has_failed(name: str, failures: Container[str]) -> bool:
+    """Whether an input could not be read, or a folder that it lies in."""
+    return any(str(path) in failures for path in (name, *PurePosixPath(name).parents))
 
 
 def _is_whole(path: Path, record: Record, shard: Shard) -> bool:

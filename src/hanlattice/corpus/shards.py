@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import functools
 import hashlib
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hanlattice.charset import UTF8, called, is_wide
-from hanlattice.corpus.inputs import BLOCK, DELIMITERS, Source, Stream, byte_order_mark, open_parquet
+from hanlattice.charset import UTF8, called
+from hanlattice.checks import read_json
+from hanlattice.corpus.inputs import (
+    BLOCK,
+    DELIMITERS,
+    Source,
+    Stream,
+    byte_order_mark,
+    csv_lines,
+    csv_records,
+    line_content,
+    open_parquet,
+)
 from hanlattice.errors import InputError
-from hanlattice.files import sha256
+from hanlattice.files import reason, sha256
 from hanlattice.text.normal import LONE_SURROGATE
 
 ROWS = 1 << 13  # rows of Parquet that are read, and written, at a time
@@ -63,11 +70,14 @@ def cut(source: Source, size: int) -> Iterator[Shard]:
     if source.format == "parquet":
         yield from _cut_parquet(source, size)
         return
+    if source.format in DELIMITERS:
+        yield from _cut_csv(source, size)
+        return
     start, line = 0, 1
     with Stream(source.path, source.encoding) as stream:
         while True:
             digest, lines = hashlib.sha256(), 0
-            for block in _blocks(stream, size, source.format in DELIMITERS):
+            for block in _blocks(stream, size):
                 digest.update(block)
                 lines += block.count(b"\n")
             end = stream.position
@@ -78,16 +88,37 @@ def cut(source: Source, size: int) -> Iterator[Shard]:
             start, line = end, line + lines
 
 
-def _blocks(stream: Stream, size: int, is_quoted: bool) -> Iterator[bytes]:
-    """So many bytes, and what is left of their last line; quoted fields may have line ends in them."""
-    last, quotes = b"", 0
+def _blocks(stream: Stream, size: int) -> Iterator[bytes]:
+    """So many bytes, and what is left of their last line."""
+    last = b""
     while size > 0 and (block := stream.read(min(BLOCK, size))):
-        last, size, quotes = block, size - len(block), quotes + is_quoted * block.count(b'"')
+        last, size = block, size - len(block)
         yield block
-    while last and (quotes % 2 or not last.endswith(b"\n")):
-        last = stream.readline()
-        quotes += is_quoted * last.count(b'"')
-        yield last
+    if last and not last.endswith(b"\n"):
+        yield stream.readline()
+
+
+def _cut_csv(source: Source, size: int) -> Iterator[Shard]:
+    """Shards of whole records."""
+    start, line, lines, digest = 0, 1, 0, hashlib.sha256()
+
+    def read() -> Iterator[bytes]:
+        nonlocal lines
+        while raw := stream.readline():
+            digest.update(raw)
+            lines += raw.endswith(b"\n")
+            yield raw
+
+    with Stream(source.path, source.encoding) as stream:
+        records = csv_records(csv_lines(read(), source.encoding), DELIMITERS[source.format])
+        while True:
+            is_last = next(records, None) is None
+            end = stream.position
+            if end - start >= size or (is_last and (end > start or not start)):
+                yield Shard(source, start, end, line, digest.hexdigest(), end - start)
+                start, line, lines, digest = end, line + lines, 0, hashlib.sha256()
+            if is_last:
+                return
 
 
 def _whole_lines(stream: Stream, end: int) -> bytes:
@@ -138,7 +169,7 @@ class Reader:
     def _lines(self, shard: Shard) -> Lines:
         """The numbers of the lines, and their bytes without the line end, in UTF-8 if they are text."""
         codec = shard.source.encoding
-        mark, is_narrow = byte_order_mark(codec), codec != UTF8 and not is_wide(codec)
+        mark = byte_order_mark(codec)
         if self._stream is None or self._stream.path != shard.source.path:
             self.close()
             self._stream = Stream(shard.source.path, codec)
@@ -151,11 +182,7 @@ class Reader:
             if last and (number > 1 or block != mark):  # a byte order mark and nothing else is no line
                 lines.append(last)
             for line in lines:
-                content = line.removeprefix(mark) if number == 1 else line
-                if is_narrow:
-                    with contextlib.suppress(UnicodeDecodeError):
-                        content = content.decode(codec).encode(UTF8)
-                yield number, content
+                yield number, line_content(line, number, codec)
                 number += 1
         if digest.hexdigest() != shard.sha256:
             self.close()
@@ -169,11 +196,11 @@ class Reader:
 
     def _json_row(self, number: int, content: bytes) -> Row:
         try:
-            record = json.loads(content.decode("utf-8"))
+            record = read_json(content.decode("utf-8"))
         except UnicodeDecodeError as error:
             return Row(number, content, None, _undecodable(content, error, self._codec))
-        except (ValueError, RecursionError) as error:
-            return Row(number, content, None, f"not JSON: {error}")
+        except ValueError as error:
+            return Row(number, content, None, str(error))
         if not isinstance(record, dict):
             return Row(number, content, None, f"expected an object with a field {self.field!r}")
         if self.added in record:
@@ -193,31 +220,14 @@ class Reader:
 
     def _records(self, shard: Shard, lines: Lines) -> Iterator[Row]:
         """Records of CSV, which may have several lines; the header is left out."""
-        taken: list[tuple[int, bytes]] = []
-
-        def decoded() -> Iterator[str]:
-            for number, content in lines:
-                taken.append((number, content))
-                yield content.decode("utf-8", "surrogateescape") + "\n"
-
-        csv.field_size_limit(sys.maxsize)  # a text may be long
-        reader = csv.reader(decoded(), delimiter=DELIMITERS[shard.source.format])
         is_header = not shard.start
-        while True:
-            taken.clear()
-            try:
-                cells, error = next(reader), ""
-            except StopIteration:
-                return
-            except csv.Error as problem:
-                cells, error = [], f"not CSV: {problem}"
-            if is_header:
-                is_header = False
-                continue
-            number, content = taken[0][0], b"\n".join(content for _, content in taken)
-            yield self._record_row(shard.source.columns, number, content, cells, error)
+        for record in csv_records(lines, DELIMITERS[shard.source.format]):
+            if not is_header:
+                yield self._record_row(shard.source.columns, *record)
+            is_header = False
 
     def _record_row(self, columns: tuple[str, ...], number: int, content: bytes, cells: list[str], error: str) -> Row:
+        """The row of a record."""
         if not error and len(cells) != len(columns):
             error = f"expected {len(columns)} columns, not {len(cells)}"
         try:
@@ -231,7 +241,10 @@ class Reader:
 
     def _parquet(self, shard: Shard) -> Iterator[Row]:
         path, number = shard.source.path, shard.line
-        status = path.stat()
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise InputError(f"cannot read: {reason(error)}", path) from None
         if _parquet_digest(path, status.st_size, status.st_mtime_ns) != shard.sha256:
             raise InputError(_CHANGED, path)
         try:
@@ -241,8 +254,8 @@ class Reader:
                     for text, fields in zip(batch.column(self.field).to_pylist(), records, strict=True):
                         yield Row(number, b"", *self._checked(text), fields, batch)
                         number += 1
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot be read as Parquet: {error}", path, number) from None
+        except InputError as error:
+            raise InputError(error.message, path, number) from None
 
 
 _CHANGED = "it is not what it was when this run began; run again when nobody writes to it"

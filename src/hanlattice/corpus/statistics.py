@@ -18,6 +18,7 @@ from hanlattice.corpus.work import Outcome
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.report import NONE, Table
 from hanlattice.events import Listener, ignore
+from hanlattice.files import LOCK
 
 MOST = 500_000  # strings that are counted at a time; the rarest are forgotten when there are more
 EXAMPLES, AROUND = 2, 12  # examples of a string, and the characters that each has on both sides
@@ -110,6 +111,11 @@ def count(folder: Path, workers: int = 1, listen: Listener = ignore) -> Tally:
             done += 1
             listen({"event": "counted", "shards": done, "of": len(names)})
     return tally
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a folder that `count` reads."""
+    return [folder / name for name in (NAME, LOCK, *read_manifest(folder)[1])]
 
 
 def check_model(folder: Path, model: Path) -> None:

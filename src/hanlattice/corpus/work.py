@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,11 +16,18 @@ from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Reader, Row, Shard
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.events import Listener
-from hanlattice.files import writing
+from hanlattice.files import bounded_name, writing
 from hanlattice.predict import TEXTS, Predictor, chunks
 
 PAUSE = 0.5  # seconds between two reports of how far a shard is
 TOLD = 10  # broken rows of a shard that are reported one by one
+LONGEST_NAME = 140  # bytes of a file's name that its outputs have in full, beside place and checksums
+LONGEST_PATH = 1024  # bytes of the path below an input of which outputs have the folders
+# What is wrong with one output, while others may well be written.
+_OF_ONE_OUTPUT = {
+    *(errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ELOOP),
+    *(errno.EACCES, errno.EPERM, errno.EILSEQ, errno.EINVAL),
+}
 
 
 class Task(NamedTuple):
@@ -34,9 +43,17 @@ class Outcome(NamedTuple):
     is_final: bool = False  # whether there is no point in doing other shards
 
 
+def output_stem(name: str) -> str:
+    """The name of an input as its outputs have it: of bounded length, and no other input's."""
+    if len(os.fsencode(name)) > LONGEST_PATH:
+        return bounded_name(name, LONGEST_NAME).replace("/", "_")
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{bounded_name(last, LONGEST_NAME)}"
+
+
 def output_name(shard: Shard, settings: Settings, digest: str) -> str:
     place = f"{shard.start:012d}-{shard.end:012d}"
-    return f"{shard.source.name}.{place}.{shard.sha256[:8]}-{digest}.{settings.format}"
+    return f"{output_stem(shard.source.name)}.{place}.{shard.sha256[:8]}-{digest}.{settings.format}"
 
 
 class Worker:
@@ -58,8 +75,8 @@ class Worker:
         try:
             return Outcome(self.do(task, tell))
         except HanlatticeError as error:
-            is_final = isinstance(error, OutputError | ModelError) or self.settings.strict
-            return Outcome(None, str(error), is_final)
+            stops = isinstance(error, ModelError) or _stops_all(error) or self.settings.strict
+            return Outcome(None, str(error), stops)
         except Exception as error:  # whatever it is, other shards may do
             return Outcome(None, f"{task.shard.source.path}: {type(error).__name__}: {error}")
 
@@ -99,6 +116,11 @@ class Worker:
                 batch.append((row, document.spans))
             yield batch
         yield [(row, None) for row in waiting]
+
+
+def _stops_all(error: HanlatticeError) -> bool:
+    """Whether no output can be written any more, as on a full disk."""
+    return isinstance(error, OutputError) and error.errno not in _OF_ONE_OUTPUT
 
 
 class _Counts:

@@ -13,9 +13,10 @@ The exports of doccano are read as well: "label" or "labels" with a list [start,
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -29,7 +30,7 @@ from hanlattice.text.sentence import Corpus, Doubt, Sentence, check_words, cover
 from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import check_label, split_tag
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _DOUBTS_EXPECTED = (
     '"doubts" must be a list of characters with the shares of their tags: [[3, {"O": 0.6, "S-LOC": 0.4}]]'
 )
@@ -110,13 +111,37 @@ _label_json = lru_cache(text_json)  # there are few labels, and many spans
 
 
 def to_json(record: object, indent: int | None = None) -> str:
-    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it ASCII escapes."""
-    text = _encode(record) if indent is None else json.dumps(record, ensure_ascii=False, indent=indent)
+    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it ASCII escapes.
+
+    NaN and infinity are an InputError, because JSON does not have them.
+    """
+    try:
+        if indent is None:
+            text = _encode(record)
+        else:
+            text = json.dumps(record, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        for place, number in _not_finite(record):
+            where = ", ".join(map(to_json, place))
+            raise InputError(f"JSON has no number {number}{where and f': in {where}'}") from None
+        raise
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return json.dumps(record, indent=indent)
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _not_finite(value: object, place: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], float]]:
+    """Yield the numbers in a record that JSON does not have, with the keys that lead to them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _not_finite(inner, (*place, key))
+    elif isinstance(value, list | tuple):
+        for key, inner in enumerate(value):
+            yield from _not_finite(inner, (*place, key))
 
 
 def from_json_line(line: str) -> Sentence:
@@ -201,7 +226,7 @@ def _span(item: Any, text: str, default: str | None = None) -> Span:
         found = f"{brief(start)} and {brief(end)}"
         raise InputError(f'"start" and "end" of a span must be whole numbers, not {found}')
     try:
-        check_label(label, '"label" of a span')
+        label = check_label(label, '"label" of a span')
     except (TypeError, ValueError) as error:
         raise InputError(str(error)) from None
     if not 0 <= start < end <= len(text):

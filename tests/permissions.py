@@ -1,0 +1,35 @@
+"""Permissions that hold for the tests, too, where root runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+_VERSION_3 = 0x20080522  # of the kernel's record of capabilities
+_OVERRIDE, _READ_SEARCH = 1, 2  # capabilities that ignore the permissions of files
+
+
+@contextlib.contextmanager
+def obeyed_permissions() -> Iterator[None]:
+    """Make this thread, and processes that it forks, obey the modes of files; root ignores them."""
+    if os.geteuid():
+        yield
+        return
+    if sys.platform != "linux":
+        pytest.skip("root ignores permissions: needs an ordinary user, or Linux's capabilities")
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
+    before, without = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, before) == 0, os.strerror(ctypes.get_errno())
+    without[:] = before[:]
+    without[0] &= ~(1 << _OVERRIDE | 1 << _READ_SEARCH)
+    assert libc.capset(header, without) == 0, os.strerror(ctypes.get_errno())
+    try:
+        yield
+    finally:
+        assert libc.capset(header, before) == 0, os.strerror(ctypes.get_errno())

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, overload
 from urllib.parse import urlsplit
 
+from hanlattice.checks import brief
 from hanlattice.document import Document
 from hanlattice.errors import ServerError
 from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Word
@@ -104,6 +105,9 @@ class Client:
         self.url, self.lexicon = url, Words()
         self.trust: float | None = None  # the server's, unless set
         every = {each["name"]: each for each in self._send("GET", "/v1/models")["models"]}
+        if not (model is None or isinstance(model, str)):
+            kind = type(model).__name__
+            raise TypeError(f"model must be the name of a model of the server, not {kind}: {brief(model)}")
         if model is not None and model not in every:
             raise ServerError(404, f"there is no model {model!r}: expected {', '.join(every)}")
         self.about = every[model] if model is not None else next(iter(every.values()))
@@ -177,6 +181,9 @@ class Client:
         min_score: float = 0.0,
     ) -> Iterator[Document]:
         """`analyse` for any number of texts, `batch_size` in a request."""
+        if not (segmenter is None or isinstance(segmenter, str)):
+            kind = type(segmenter).__name__
+            raise TypeError(f"segmenter must be the name of a model of the server, not {kind}: {brief(segmenter)}")
         options: dict[str, Any] = {"scores": scores, "min_score": min_score, "whole_names": whole_names}
         options |= {} if segmenter is None else {"segmenter": segmenter}
         for chunk in chunks(texts, batch_size, CHARACTERS):

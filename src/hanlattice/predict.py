@@ -89,6 +89,9 @@ class Predictor:
     def __init__(
         self, model: Model, limit: int = LIMIT, trust: float | None = None, decode: str | float | None = None
     ) -> None:
+        if not isinstance(model, Model):
+            message = "a Predictor is made of what load_model returns; for a name or a folder take"
+            raise TypeError(f"{message} hanlattice.load, not {type(model).__name__}: {brief(model)}")
         self.model = model
         self.limit = check_count(limit, "limit")
         self.bar = model.bar(decode)
@@ -181,6 +184,8 @@ class Predictor:
     ) -> Iterator[Document]:
         """`analyse` for any number of texts in bounded memory, with the arguments of `pipe`."""
         by = bundled("seg") if segmenter is None else segmenter
+        if not isinstance(by, Predictor):
+            raise TypeError(f"segmenter must be {_LOADED % 'seg'}, not {type(by).__name__}: {brief(by)}")
         if self.model.indexer.cuts or not by.model.indexer.cuts:
             raise ModelError("analyse is a method of a model that finds entities; `segmenter` is one that cuts words")
         first, second = tee(_check_texts(texts))
@@ -323,6 +328,7 @@ def chunks(texts: Iterable[str], batch_size: int, characters: int | None = None)
         yield chunk
 
 
+_LOADED = 'a loaded model, such as hanlattice.load("%s")'
 _MANY = "the number of candidates or readings"
 
 

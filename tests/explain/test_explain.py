@@ -275,3 +275,28 @@ def test_numbers_of_the_record(two_layers):
     assert shown == {name: round(getattr(first, name), 6) for name in ("mean", "spread", "low", "high")}
     assert set(record["characters"][3]["marginals"]) == set(explanation.tag_names)
     assert np.isclose(sum(record["characters"][3]["marginals"].values()), 1, atol=1e-4)
+
+
+def test_labels_of_the_dictionary_that_stand_in_some_pieces_only(made, tmp_path_factory):
+    """The tags of all pieces are in the table of each character, with 0 where the piece has no such label."""
+    tagger = models.tagger(made, tmp_path_factory.mktemp("labels"))
+    tagger.lexicon.add("天气", label="NEW", trust=2.0)
+    tagger.lexicon.add("说话", label="OTHER", trust=2.0)
+    pieces = ["王小明在青石镇工作。", "今天天气很好。", "白沙市没人说话。", "王小明在青石镇。"]
+    tagger.limit = 10
+    for order in (pieces, pieces[::-1], pieces[1:3]):
+        text = "".join(order)
+        whole, alone = tagger.explain(text), [tagger.explain(piece) for piece in order]
+        assert [text[start:end] for start, end in whole.pieces] == order
+        assert set(whole.tag_names) == {name for each in alone for name in each.tag_names}
+        assert len(set(whole.tag_names)) == len(whole.tag_names)
+        assert any("NEW" in name for name in whole.tag_names)
+        wanted = [
+            {name: chances.get(name, 0.0) for name in whole.tag_names}
+            for each in alone
+            for row in each.to_dict()["characters"]
+            if (chances := row["marginals"]) is not None
+        ]
+        found = [row["marginals"] for row in whole.to_dict()["characters"]]
+        assert found == [pytest.approx(row, abs=1e-5) for row in wanted]
+        assert all(sum(row.values()) == pytest.approx(1, abs=1e-4) for row in found)

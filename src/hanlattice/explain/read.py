@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.batch import Batch, Examples
+from hanlattice.checks import brief
 from hanlattice.errors import ModelError
 from hanlattice.explain.changes import without_each
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
@@ -42,6 +43,9 @@ def explain(
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
+    if not isinstance(model, Model):
+        message = "explain takes the `model` of a loaded Predictor"
+        raise TypeError(f"{message}, not {type(model).__name__}: {brief(model)}")
     if model.tagger.reads_words:
         raise ModelError("this model reads words, not characters with a lattice over them: it has no shares to show")
     cuts = pieces(text, limit)

@@ -145,6 +145,7 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
         spans += (span.shifted(by) for span in part.spans)
         words += (replace(word, start=word.start + by, end=word.end + by) for word in part.words)
     layers = zip(*(part.layers for part in parts), strict=True)
+    names = tuple(dict.fromkeys(name for part in parts for name in part.tag_names))
     return Explanation(
         text=text,
         spans=tuple(spans),
@@ -153,12 +154,21 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
         layers=tuple(
             Layer(_direction([x.forward for x in row]), _direction([x.backward for x in row])) for row in layers
         ),
-        tag_names=parts[0].tag_names,
-        marginals=tuple(row for part in parts for row in part.marginals),
+        tag_names=names,
+        marginals=tuple(row for part in parts for row in _in_order(part, names)),
         pieces=tuple(pieces),
         has_lattice=parts[0].has_lattice,
         without=tuple(without),
     )
+
+
+def _in_order(part: Explanation, names: tuple[str, ...]) -> Sequence[tuple[float, ...] | None]:
+    """The probabilities of these tags at each character, 0 for a label of the dictionary that the piece has not."""
+    if part.tag_names == names:
+        return part.marginals
+    places = {name: at for at, name in enumerate(part.tag_names)}
+    order = [places.get(name, -1) for name in names]
+    return [None if row is None else tuple(row[at] if at >= 0 else 0.0 for at in order) for row in part.marginals]
 
 
 def _direction(parts: Sequence[Direction]) -> Direction:

@@ -12,6 +12,7 @@ from hanlattice.files import read_small
 SHIPPED = ("ner", "seg")
 LEAST_BAR = 0.05
 Bar = float | None  # what the score of a span must exceed to be found; None: the best tagging is decoded
+_LONGEST = 4096  # characters of a path
 _FOLDER = Path(__file__).resolve().parents[1] / "shipped"
 _EXPECTED = f"{' and '.join(SHIPPED)} are bundled with the package; name any other model by its folder"
 
@@ -23,12 +24,23 @@ def find_model(name: str | Path) -> Path:
     """
     if isinstance(name, str) and name in SHIPPED:
         return _FOLDER / name
+    if not isinstance(name, (str, Path)):
+        raise TypeError(f"a model must be a str or a Path, not {type(name).__name__}: {brief(name)}; {_EXPECTED}")
     if name == "":
         raise ModelError(f"the model's name is empty: {_EXPECTED}")
     folder = Path(name)
-    if folder.name == name and not folder.is_dir():
+    if len(str(name)) > _LONGEST:
+        raise ModelError(f"{brief(str(name))}: no folder has a name of {len(str(name)):,} characters; {_EXPECTED}")
+    if folder.name == name and not _is_folder(folder):
         raise ModelError(f"{name}: there is no such model folder; {_EXPECTED}")
     return folder
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # no name can be that long
+        return False
 
 
 def check_decode(value: str | float) -> str | float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hanlattice.checks import brief
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
 from hanlattice.ops.threads import use as use_threads
@@ -17,6 +18,8 @@ __all__ = ["device_kind", "find_device", "use_threads"]
 
 def device_kind(name: str) -> str:
     """cpu or cuda, whether or not this machine has it."""
+    if not isinstance(name, str):
+        raise TypeError(f"a device must be a str such as cpu or cuda:0, not {type(name).__name__}: {brief(name)}")
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
         raise InputError(f"no device is called {name!r}: expected cpu, cuda, or cuda:0 and so on")
     return name.partition(":")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+from collections import Counter
 from numbers import Real
 from reprlib import Repr
 from typing import Any
@@ -34,12 +35,13 @@ def check_number(value: object, name: str, least: float = 0.0, most: float = 1.0
     """
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}: {brief(value)}")
-    is_infinite = value in (math.inf, -math.inf)
-    if not (least <= value <= most or (or_infinite and is_infinite)):
+    number: Any = value
+    is_infinite = number in (math.inf, -math.inf)
+    if not (least <= number <= most or (or_infinite and is_infinite)):
         infinite = ", inf or -inf" if or_infinite else ""
         expected = f"from {least:g} to {most:g}{infinite}"
         raise ValueError(f"{name} must be {expected}, not {brief(value)}")
-    return float(value)
+    return float(number)
 
 
 def check_count(value: object, name: str, least: int = 1, most: int = WHOLE_MOST) -> int:
@@ -89,8 +91,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object, none of whose keys may come twice."""
     record = dict(pairs)
     if len(record) != len(pairs):
-        seen = set[str]()
-        twin = next(key for key, _ in pairs if key in seen or seen.add(key))
+        twin = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"the key {brief(twin)} comes twice")
     return record
 

@@ -201,7 +201,7 @@ def _span(item: Any, text: str, default: str | None = None) -> Span:
         found = f"{brief(start)} and {brief(end)}"
         raise InputError(f'"start" and "end" of a span must be whole numbers, not {found}')
     try:
-        check_label(label, '"label" of a span')
+        label = check_label(label, '"label" of a span')
     except (TypeError, ValueError) as error:
         raise InputError(str(error)) from None
     if not 0 <= start < end <= len(text):

@@ -53,6 +53,9 @@ def test_it_answers_what_the_library_finds(server, library):
     assert server.ask("/v1/tag", {"texts": []})[1] == {"documents": []}
     assert server.ask("/v1/tag", {"text": ""})[1] == {"text": "", "spans": []}
     assert server.ask("/v1/tag", {"text": "\ud800王小明\x00"})[0] == 200
+    for word in ("\ud800王小", {"word": "\ud800王", "label": "PER"}, {"word": "王\udfff", "trust": "-inf"}):
+        asked = {"text": "\ud800王小明\x00", "dictionary": [word], "exclude": ["\ud800明"]}
+        assert server.ask("/v1/tag", asked)[0] == 200
 
 
 def test_options_are_those_of_the_library(server, library):
@@ -138,6 +141,14 @@ def test_a_dictionary_is_seen_by_no_other_request(server, library):
         ("tag", {"text": "a", "candidates": 101}, 422, "candidates"),
         ("tag", {"text": "a", "candidates": 1, "readings": 1}, 422, "readings"),
         ("tag", {"text": "a", "trust": 1001}, 422, "trust"),
+        ("tag", {"text": "a", "trust": 10**400}, 422, "trust"),
+        ("tag", b'{"text": "a", "trust": ' + b"9" * 5000 + b"}", 400, None),
+        ("tag", {"text": "a", "min_score": 10**400}, 422, "min_score"),
+        ("tag", {"text": "a", "candidates": 10**400}, 422, "candidates"),
+        ("explain", {"text": "a", "width": 10**400}, 422, "width"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": 10**400}]}, 422, "dictionary"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "\ud800"}]}, 422, "dictionary"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "x" * 257}]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": [{"label": "ORG"}]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A B"}]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": "much"}]}, 422, "dictionary"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import math
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hanlattice.client import connect
+from hanlattice.client import Client, connect
 from hanlattice.errors import ServerError
 from hanlattice.predict import Predictor, load
 from hanlattice.serve.limits import Limits
@@ -24,6 +25,7 @@ from tests.cli.command import hanlattice
 from tests.documents import ROOT
 from tests.made import sentences
 from tests.serve.running import Server, running
+from tests.test_checks import HOSTILE
 
 TEXTS = [each.text for each in sentences(12, 5)]
 SMALL = ("--max-text", "2000", "--max-texts", "50", "--max-words", "5", "--max-explain", "40", "--max-body", "20000")
@@ -321,6 +323,55 @@ def test_the_client_is_like_a_loaded_model(server, library):
         connect("http://127.0.0.1:9", retries=1)
     with pytest.raises(ValueError, match="expected the address of a server"):
         connect("ftp://host")
+
+
+CLIENT: dict[str, Callable[[Client, Any], object]] = {
+    "trust": lambda client, value: (setattr(client, "trust", value), client("好")),
+    "min_score": lambda client, value: client("好", min_score=value),
+    "pipe(batch_size)": lambda client, value: list(client.pipe(["好"], value)),
+    "pipe(min_score)": lambda client, value: list(client.pipe(["好"], min_score=value)),
+    "pipe(candidates)": lambda client, value: list(client.pipe(["好"], candidates=value)),
+    "candidates(n)": lambda client, value: client.candidates("好", value),
+    "candidates(min_score)": lambda client, value: client.candidates("好", 1, value),
+    "readings(n)": lambda client, value: client.readings("好", value),
+    "analyse(min_score)": lambda client, value: client.analyse("好", min_score=value),
+    "analyse_pipe(batch_size)": lambda client, value: list(client.analyse_pipe(["好"], value)),
+    "lexicon.add(trust)": lambda client, value: client.lexicon.add("南湖", "LOC", value),
+    "connect(timeout)": lambda client, value: connect(client.url, timeout=value),
+    "connect(retries)": lambda client, value: connect(client.url, retries=value),
+}
+
+
+@pytest.mark.parametrize("wrong", [*HOSTILE.values(), -1], ids=[*HOSTILE.keys(), "-1"])
+@pytest.mark.parametrize("name", CLIENT)
+def test_no_number_of_the_client_takes_it(server: Server, name: str, wrong: object) -> None:
+    if name == "lexicon.add(trust)" and isinstance(wrong, int) and wrong == -1:
+        return
+    client = connect(server.url)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        CLIENT[name](client, wrong)
+    assert "must be" in str(caught.value)
+    client.close()
+
+
+def test_an_answer_that_is_none(tmp_path):
+    """A proxy's page, say."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(bodies.pop(0))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as page, ThreadPoolExecutor(1) as pool:
+        bodies = [b"<html>", b"", b"[]", b"{}", b'{"models": 3}', b'{"models": []}', b"\xff", b"[" * 10**5]
+        for _ in range(len(bodies)):
+            pool.submit(page.handle_request)
+            with pytest.raises(ServerError, match="the answer is not one of hanlattice serve"):
+                connect(f"http://127.0.0.1:{page.server_port}", retries=0)
 
 
 def test_words_and_entities_together(server, library):

@@ -125,6 +125,19 @@ def test_damaged_utf16(body):
     assert line.endswith("\ufffd")
 
 
+@pytest.mark.parametrize("code", ["00001100", "ffffffff", "00000001", "00d80000", "61", "610000"])
+@pytest.mark.parametrize("mark", ["fffe0000", "0000feff"])
+def test_damaged_utf32(code, mark):
+    """Numbers that are no characters, lone surrogates, and a part of one."""
+    name = "utf-32-le" if mark == "fffe0000" else "utf-32-be"
+    damage = bytes.fromhex(code) if mark == "fffe0000" else bytes.fromhex(code)[::-1]
+    body = bytes.fromhex(mark) + "a\n".encode(name) + damage
+    with pytest.raises(InputError, match=rf"^f:2: not {name.upper()}; convert"):
+        lines_of(body)
+    with pytest.warns(InputWarning, match=rf"^f:2: not {name.upper()}; convert"):
+        assert next(iter([*decode_lines(io.BytesIO(body), "f", strict=False)])) == (1, "a")
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [

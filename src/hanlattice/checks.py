@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+from collections import Counter
 from numbers import Real
 from reprlib import Repr
 from typing import Any
@@ -90,11 +91,8 @@ def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object, none of whose keys may come twice."""
     record = dict(pairs)
     if len(record) != len(pairs):
-        seen = set[str]()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {brief(key)} comes twice")
-            seen.add(key)
+        twin = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {brief(twin)} comes twice")
     return record
 
 

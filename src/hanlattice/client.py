@@ -11,17 +11,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, overload
 from urllib.parse import urlsplit
 
-from hanlattice.checks import brief
+from hanlattice.checks import brief, check_count, check_number, read_json
 from hanlattice.document import Document
 from hanlattice.errors import ServerError
 from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Word
 from hanlattice.predict import Texts, check_text, chunks, is_many
-from hanlattice.text.dictionary import Entry
+from hanlattice.text.dictionary import TRUST_MOST, Entry
 from hanlattice.text.display import counted
 from hanlattice.text.spans import Span
 
 TEXTS = 64  # of a request
 CHARACTERS = 20_000
+LONGEST = 1e6  # seconds of a timeout
 WAITS = 5.0  # seconds: the longest pause before another try
 
 
@@ -100,17 +101,23 @@ class Client:
         self._connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        self._timeout, self._retries, self._local = timeout, retries, threading.local()
+        self._timeout = check_number(timeout, "timeout", 0.001, LONGEST)
+        self._retries = check_count(retries, "retries", 0)
+        self._local = threading.local()
         self._open: list[http.client.HTTPConnection] = []  # a thread has its own
         self.url, self.lexicon = url, Words()
         self.trust: float | None = None  # the server's, unless set
-        every = {each["name"]: each for each in self._send("GET", "/v1/models")["models"]}
         if not (model is None or isinstance(model, str)):
             kind = type(model).__name__
             raise TypeError(f"model must be the name of a model of the server, not {kind}: {brief(model)}")
+        try:
+            every = {each["name"]: each for each in self._send("GET", "/v1/models")["models"]}
+            first = next(iter(every.values()))
+        except (LookupError, TypeError, StopIteration):
+            raise self._no_answer() from None
         if model is not None and model not in every:
             raise ServerError(404, f"there is no model {model!r}: expected {', '.join(every)}")
-        self.about = every[model] if model is not None else next(iter(every.values()))
+        self.about = every[model] if model is not None else first
         self.model: str = self.about["name"]
         self._verb = "segment" if self.about["kind"] == "words" else "tag"
 
@@ -150,17 +157,19 @@ class Client:
     ) -> Iterator[Document]:
         """Tag any number of texts, `batch_size` in a request; documents come in the order of the texts."""
         options = {"scores": scores, "min_score": min_score, "candidates": candidates}
-        for chunk in chunks(texts, batch_size, CHARACTERS):
+        for chunk in chunks(texts, check_count(batch_size, "batch_size"), CHARACTERS):
             found = self._post(self._verb, {"texts": chunk, **options})["documents"]
             yield from map(self._document, found)
 
     def candidates(self, text: str, n: int = 10, min_score: float = 0.0) -> tuple[Span, ...]:
         """The n most probable spans of a text, the best first."""
+        n = check_count(n, "the number of candidates")
         asked = {"text": text, "candidates": n, "min_score": min_score}
         return self._document(self._post(self._verb, asked)).candidates or ()
 
     def readings(self, text: str, n: int = 10) -> list[Document]:
         """The n most probable ways to tag the whole text, the best first."""
+        n = check_count(n, "the number of readings")
         found = self._post(self._verb, {"text": text, "readings": n})["readings"]
         return [self._document({"text": text, **each}) for each in found]
 
@@ -186,7 +195,7 @@ class Client:
             raise TypeError(f"segmenter must be the name of a model of the server, not {kind}: {brief(segmenter)}")
         options: dict[str, Any] = {"scores": scores, "min_score": min_score, "whole_names": whole_names}
         options |= {} if segmenter is None else {"segmenter": segmenter}
-        for chunk in chunks(texts, batch_size, CHARACTERS):
+        for chunk in chunks(texts, check_count(batch_size, "batch_size"), CHARACTERS):
             found = self._post("analyse", {"texts": chunk, **options})["documents"]
             yield from (Document(each["text"], _spans(each["spans"]), words=_spans(each["words"])) for each in found)
 
@@ -201,12 +210,16 @@ class Client:
 
     def _post(self, verb: str, record: dict[str, Any]) -> dict[str, Any]:
         record["model"] = self.model
+        if "min_score" in record:
+            record["min_score"] = check_number(record["min_score"], "min_score")
+        if "candidates" in record:
+            record["candidates"] = check_count(record["candidates"], "the number of candidates", 0)
         if self._verb == "segment" and not record.get("min_score"):
             record.pop("min_score", None)
         own = {"dictionary": self.lexicon.sent(), "exclude": list(self.lexicon.removed)}
         record |= {name: words for name, words in own.items() if words}
         if self.trust is not None:
-            record["trust"] = self.trust
+            record["trust"] = check_number(self.trust, "trust", 0.0, TRUST_MOST)
         return self._send("POST", f"/v1/{verb}", json.dumps(record).encode())
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
@@ -221,13 +234,25 @@ class Client:
                     raise ServerError(0, f"{self.url}: no answer from the server ({what})") from None
             else:
                 if status == 200:
-                    return json.loads(content)  # type: ignore[no-any-return]
+                    return self._answer(content)
                 if status not in (429, 503) or not left:
                     raise ServerError(status, _message(content))
                 given = headers.get("Retry-After", "")
                 pause = float(given) if given.isdecimal() else pause
             time.sleep(min(pause, WAITS))
         raise AssertionError
+
+    def _answer(self, content: bytes) -> dict[str, Any]:
+        try:
+            found = read_json(content.decode("utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._no_answer()
+        return found
+
+    def _no_answer(self) -> ServerError:
+        return ServerError(0, f"{self.url}: the answer is not one of hanlattice serve; is this its address?")
 
     def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
         """One request, over the thread's own connection."""

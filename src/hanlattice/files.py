@@ -124,18 +124,27 @@ def _raw_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]
 
 
 def _narrow_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]:
-    """Lone surrogates, and half a code unit at the end, become bytes that are not UTF-8."""
-    decoder, rest, chunk = codecs.getincrementaldecoder(codec)("surrogatepass"), b"", head or file.read1(SAMPLE)
+    """What is no character, and half a code unit at the end, become bytes that are not UTF-8."""
+    decoder, rest, chunk = codecs.getincrementaldecoder(codec)(_NO_TEXT), b"", head or file.read1(SAMPLE)
     while chunk:
         *whole, rest = (rest + decoder.decode(chunk).encode(UTF8, "surrogatepass")).split(b"\n")
         yield from (line + b"\n" for line in whole)
         chunk = file.read1(SAMPLE)
-    try:
-        rest += decoder.decode(b"", final=True).encode(UTF8, "surrogatepass")
-    except UnicodeDecodeError:
-        rest += b"\xff"
+    rest += decoder.decode(b"", final=True).encode(UTF8, "surrogatepass")
     if rest:
         yield rest
+
+
+def _no_text(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Decode what is no character as a lone surrogate, which strict UTF-8 refuses later."""
+    try:
+        return codecs.lookup_error("surrogatepass")(error)
+    except UnicodeDecodeError as too_large:  # UTF-32 beyond U+10FFFF, or half a code unit
+        return "\udcff", too_large.end
+
+
+_NO_TEXT = "hanlattice.no_text"
+codecs.register_error(_NO_TEXT, _no_text)
 
 
 def _unreadable(error: UnicodeDecodeError, codec: str) -> str:

@@ -33,6 +33,7 @@ def refused(path: Path, *parts: str, line: int | None = None) -> None:
     with pytest.raises(InputError) as caught:
         read_corpus(path)
     assert caught.value.line == line, caught.value
+    assert len(caught.value.message) < 500
     for part in parts:
         assert part in str(caught.value), caught.value
 
@@ -124,12 +125,41 @@ def test_label_studio_leaves_out_what_nobody_annotated(tmp_path):
         ({"id": 5, "data": {"text": "x"}, "annotations": 3}, '"annotations" must be a list'),
         ({"id": 5, "data": {"text": "x"}, "annotations": [{"result": 3}]}, '"result" of an annotation'),
         ({"id": 5}, 'expected "data" and "annotations"'),
+        ({"id": 5, "data": {"text": 5, "name": "x"}, "annotations": []}, 'must have a string "text"'),
+        (task([{"type": 0, "value": {"start": 0, "end": 1, "labels": ["A"]}}]), '"type" of a result must be a string'),
+        (task([{"value": {"start": 0, "end": 1, "labels": ["A"]}}]), '"type" of a result must be a string'),
+        ({**task([]), "annotations": [{"was_cancelled": "no", "result": []}]}, '"was_cancelled" must be true or false'),
+        ({"id": "x" * 9999, "data": 3, "annotations": []}, 'must have a string "text"'),
+        *(
+            (
+                task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": ["A"], "text": "x", name: value}}]),
+                said,
+            )
+            for name, said in (("start", "whole numbers"), ("end", "whole numbers"))
+            for value in ({}, [], "0", None, True, 1.0, 1e400)
+        ),
+        (task([region(0, 10**400)]), "does not lie in the text of 8 characters"),
+        (task([region(0, 3, "\ud800")]), "lone surrogate"),
+        (task([region(0, 3, "x" * 257)]), "has 257 characters"),
+        *(
+            (task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": [label]}}]), '"label"')
+            for label in (0, "")
+        ),
         (3, "a task must be an object"),
     ],
 )
 def test_label_studio_with_something_wrong(tmp_path: Path, wrong: object, said: str) -> None:
     path = write(tmp_path / "export.json", f"[{json.dumps(task([]))},\n\n{json.dumps(wrong)}\n]")
     refused(path, "export.json", said, line=3)
+
+
+def test_label_studio_says_what_it_leaves_out(tmp_path):
+    others = [{"type": "choices", "value": {"choices": ["a"]}}, {"type": "relation"}, {"type": "relation"}]
+    corpus = read_corpus(write(tmp_path / "export.json", [task([*others, region(0, 3)]), task(others)]))
+    assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [1, 0]
+    assert corpus.notices == (
+        f"{tmp_path / 'export.json'}: results that are no labels were left out: choices 2, relation 4",
+    )
 
 
 @pytest.mark.parametrize(("content", "line"), [("[{]", 1), ("[{}\n{}]", 1), ("[\n", 2), ("[3", 1)])
@@ -194,6 +224,12 @@ def test_without_spacy_it_says_what_to_install(tmp_path, monkeypatch):
 # ---- CoNLL-U
 
 
+def test_a_word_of_conllu_may_end_with_a_space(tmp_path):
+    path = write(tmp_path / "a.conllu", "\n".join([word("1", "好 "), "", word("1", "好 ", misc="_")]))
+    first, second = read_corpus(path).sentences
+    assert (first.text, second.text) == ("好 ", "好 ")
+
+
 def word(number: str, form: str, label: str = "NOUN", misc: str = "SpaceAfter=No") -> str:
     return "\t".join([number, form, "_", label, "_", "_", "0", "_", "_", misc])
 
@@ -229,6 +265,14 @@ def test_conllu(tmp_path):
         ([word("x", "好")], "ten columns", 1),
         ([word("1", "")], "ten columns", 1),
         (["# a", "# b", "", word("1", "好")], "remarks and no word", 2),
+        ([word("1", "好"), word("9" * 5000, "好")], "ten columns", 2),
+        ([word("1-" + "9" * 5000, "好")], "ten columns", 1),
+        ([word("1." + "9" * 5000, "好")], "ten columns", 1),
+        ([word("1-2-3", "好")], "ten columns", 1),
+        ([word("1-x", "好")], "ten columns", 1),
+        ([word("3-2", "好")], "ten columns", 1),
+        ([word("1", "好", "x" * 257)], "a label has 257 characters", 1),
+        ([word("1", "好", "")], "a label must be a string that is not empty", 1),
     ],
 )
 def test_conllu_with_something_wrong(tmp_path: Path, rows: list[str], said: str, line: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hanlattice.client import connect
+from hanlattice.client import Client, connect
 from hanlattice.errors import ServerError
 from hanlattice.predict import Predictor, load
 from hanlattice.serve.limits import Limits
@@ -24,6 +25,7 @@ from tests.documents import ROOT
 from tests.made import sentences
 from tests.patience import PATIENCE
 from tests.serve.running import Server, running, wait_for
+from tests.test_checks import HOSTILE
 
 TEXTS = [each.text for each in sentences(12, 5)]
 SMALL = ("--max-text", "2000", "--max-texts", "50", "--max-words", "5", "--max-explain", "40", "--max-body", "20000")
@@ -60,6 +62,9 @@ def test_it_answers_what_the_library_finds(server, library):
     assert server.ask("/v1/tag", {"texts": []})[1] == {"documents": []}
     assert server.ask("/v1/tag", {"text": ""})[1] == {"text": "", "spans": []}
     assert server.ask("/v1/tag", {"text": "\ud800王小明\x00"})[0] == 200
+    for word in ("\ud800王小", {"word": "\ud800王", "label": "PER"}, {"word": "王\udfff", "trust": "-inf"}):
+        asked = {"text": "\ud800王小明\x00", "dictionary": [word], "exclude": ["\ud800明"]}
+        assert server.ask("/v1/tag", asked)[0] == 200
 
 
 def test_options_are_those_of_the_library(server, library):
@@ -145,6 +150,14 @@ def test_a_dictionary_is_seen_by_no_other_request(server, library):
         ("tag", {"text": "a", "candidates": 101}, 422, "candidates"),
         ("tag", {"text": "a", "candidates": 1, "readings": 1}, 422, "readings"),
         ("tag", {"text": "a", "trust": 1001}, 422, "trust"),
+        ("tag", {"text": "a", "trust": 10**400}, 422, "trust"),
+        ("tag", b'{"text": "a", "trust": ' + b"9" * 5000 + b"}", 400, None),
+        ("tag", {"text": "a", "min_score": 10**400}, 422, "min_score"),
+        ("tag", {"text": "a", "candidates": 10**400}, 422, "candidates"),
+        ("explain", {"text": "a", "width": 10**400}, 422, "width"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": 10**400}]}, 422, "dictionary"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "\ud800"}]}, 422, "dictionary"),
+        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "x" * 257}]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": [{"label": "ORG"}]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A B"}]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": "much"}]}, 422, "dictionary"),
@@ -315,6 +328,55 @@ def test_the_client_is_like_a_loaded_model(server, library):
         connect("http://127.0.0.1:9", retries=1)
     with pytest.raises(ValueError, match="expected the address of a server"):
         connect("ftp://host")
+
+
+CLIENT: dict[str, Callable[[Client, Any], object]] = {
+    "trust": lambda client, value: (setattr(client, "trust", value), client("好")),
+    "min_score": lambda client, value: client("好", min_score=value),
+    "pipe(batch_size)": lambda client, value: list(client.pipe(["好"], value)),
+    "pipe(min_score)": lambda client, value: list(client.pipe(["好"], min_score=value)),
+    "pipe(candidates)": lambda client, value: list(client.pipe(["好"], candidates=value)),
+    "candidates(n)": lambda client, value: client.candidates("好", value),
+    "candidates(min_score)": lambda client, value: client.candidates("好", 1, value),
+    "readings(n)": lambda client, value: client.readings("好", value),
+    "analyse(min_score)": lambda client, value: client.analyse("好", min_score=value),
+    "analyse_pipe(batch_size)": lambda client, value: list(client.analyse_pipe(["好"], value)),
+    "lexicon.add(trust)": lambda client, value: client.lexicon.add("南湖", "LOC", value),
+    "connect(timeout)": lambda client, value: connect(client.url, timeout=value),
+    "connect(retries)": lambda client, value: connect(client.url, retries=value),
+}
+
+
+@pytest.mark.parametrize("wrong", [*HOSTILE.values(), -1], ids=[*HOSTILE.keys(), "-1"])
+@pytest.mark.parametrize("name", CLIENT)
+def test_no_number_of_the_client_takes_it(server: Server, name: str, wrong: object) -> None:
+    if name == "lexicon.add(trust)" and isinstance(wrong, int) and wrong == -1:
+        return
+    client = connect(server.url)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        CLIENT[name](client, wrong)
+    assert "must be" in str(caught.value)
+    client.close()
+
+
+def test_an_answer_that_is_none(tmp_path):
+    """A proxy's page, say."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(bodies.pop(0))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as page, ThreadPoolExecutor(1) as pool:
+        bodies = [b"<html>", b"", b"[]", b"{}", b'{"models": 3}', b'{"models": []}', b"\xff", b"[" * 10**5]
+        for _ in range(len(bodies)):
+            pool.submit(page.handle_request)
+            with pytest.raises(ServerError, match="the answer is not one of hanlattice serve"):
+                connect(f"http://127.0.0.1:{page.server_port}", retries=0)
 
 
 def test_words_and_entities_together(server, library):

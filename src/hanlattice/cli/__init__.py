@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import signal
 import sys
@@ -11,12 +12,16 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, cast
 
 import typer
+from typer.main import get_command
 
 from hanlattice import __version__
+from hanlattice.checks import brief
 from hanlattice.cli.console import note
 from hanlattice.errors import HanlatticeError, InputWarning
 from hanlattice.extras import how_to_install
@@ -63,6 +68,30 @@ def make_app(only: str = "") -> typer.Typer:
         else:
             app.command()(getattr(module, name))
     return app
+
+
+def check_numbers(command: Any) -> None:
+    """Make every option of a command, and of those below it, refuse NaN, infinities and huge numbers.
+
+    Typer takes them where an option has no bounds, and older ones take NaN within bounds too.
+    """
+    for each in getattr(command, "commands", {}).values():
+        check_numbers(each)
+    for option in command.params:
+        if option.type.name.startswith(("int", "float")):
+            kind = copy(option.type)
+            kind.convert = partial(_convert, option.type)
+            option.type = kind
+
+
+def _convert(kind: Any, text: Any, option: Any, context: Any) -> Any:
+    """Return the number that a text is, or fail as the type of the option does."""
+    number = kind.convert(text, option, context)
+    if isinstance(number, float) and not math.isfinite(number):
+        kind.fail(f"{text!r} is not a finite number.", option, context)
+    if isinstance(number, int) and abs(number) > sys.maxsize:
+        kind.fail(f"{brief(text)} is too large a number.", option, context)
+    return number
 
 
 def __getattr__(name: str) -> Any:
@@ -161,8 +190,9 @@ def _run() -> int:
     """The exit code of the verb. A broken pipe, which rich and typer turn into exit code 1, is raised again."""
     try:
         first = sys.argv[1] if len(sys.argv) > 1 else ""
-        app = make_app(first if first in (*GROUPS, *VERBS) else "")
-        return app(prog_name="hanlattice", standalone_mode=False) or 0
+        command = get_command(make_app(first if first in (*GROUPS, *VERBS) else ""))
+        check_numbers(command)
+        return command(prog_name="hanlattice", standalone_mode=False) or 0
     except _USAGE_ERROR as error:
         error.show()
         return error.exit_code

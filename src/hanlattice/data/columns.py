@@ -21,6 +21,7 @@ from hanlattice.text.sentence import Corpus, Sentence, check_words
 from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import (
     EXPECTED,
+    LONGEST_LABEL,
     SCHEMES,
     check_prefix,
     detect_scheme,
@@ -181,6 +182,7 @@ def _words(blocks: Sequence[_Block], path: str | Path) -> tuple[Sequence[tuple[S
 def _word_tag(between: str) -> str:
     """The tag of a character in its word: `B-ns` as it is, `B` as `B-WORD`, and `O` for anything else."""
     prefix, hyphen, part = between.partition("-")
-    if prefix not in tuple("BMES") or " " in between or (hyphen and not part):
+    is_label = len(part) <= LONGEST_LABEL and (part or not hyphen)
+    if prefix not in tuple("BMES") or " " in between or not is_label:
         return "O"
     return f"{prefix}-{part or WORD}"

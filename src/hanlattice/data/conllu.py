@@ -5,6 +5,7 @@ Read are the form, the universal part of speech and `SpaceAfter=No`; other colum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -13,8 +14,11 @@ from hanlattice.errors import InputError
 from hanlattice.files import read_lines
 from hanlattice.text.sentence import Corpus, Sentence, cover_space
 from hanlattice.text.spans import WORD, Span
+from hanlattice.text.tags import check_label
 
 _COLUMNS = 10
+# A word, several of them (3-4), or an empty node (2.1). Words are fewer than a number of nine digits.
+_NUMBER = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})|\.([0-9]{1,9}))?")
 
 
 def read_conllu(path: str | Path, encoding: str | None = None) -> Corpus:
@@ -29,17 +33,25 @@ def _sentence(lines: Iterable[tuple[int, str]], path: str | Path) -> Sentence:
         if line.startswith("#"):
             continue
         columns = line.split("\t")
-        place, _, last = columns[0].partition("-")
-        if len(columns) != _COLUMNS or not columns[1] or not place.partition(".")[0].isdecimal():
-            message = f"expected a word as ten columns with TABs between: number, form, …, not {line[:40]!r}"
+        place = _NUMBER.fullmatch(columns[0])
+        if place is None or len(columns) != _COLUMNS or not columns[1]:
+            message = "expected a word as ten columns with TABs between: number, form, …"
+            raise InputError(f"{message}, not {line[:40]!r}", path, number)
+        first, last, nested = place.groups()
+        if last and int(last) < int(first):
+            message = f"expected ten columns that begin with numbers in order, not {columns[0]}"
             raise InputError(message, path, number)
-        if "." in place or (not last and int(place) <= until):  # an empty node, or a part of the word before
+        if nested or (not last and int(first) <= until):  # an empty node, or a part of the word before
             continue
-        until = int(last) if last.isdecimal() else 0
+        until = int(last) if last else 0
         label = WORD if columns[3] == "_" else columns[3]
+        try:
+            check_label(label)
+        except ValueError as error:
+            raise InputError(str(error), path, number) from None
         words.append(Span(len(text), len(text) + len(columns[1]), label, None, columns[1]))
         text += columns[1] + ("" if "SpaceAfter=No" in columns[9].split("|") else " ")
     if not words:
         raise InputError("the block that ends here has remarks and no word", path, number)
-    text = text.removesuffix(" ")
+    text = text[: words[-1].end]
     return Sentence(text, (), tuple(cover_space(words, text)))

@@ -8,11 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from hanlattice.checks import brief
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
 from hanlattice.files import opening, writing
 from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.spans import WORD, Span
+from hanlattice.text.tags import check_label
 
 _CHUNK = 1 << 20  # bytes
 
@@ -26,8 +28,15 @@ def read_docbin(path: str | Path) -> Corpus:
         _check_whole(content)
         docs = list(tokens.DocBin().from_bytes(content).get_docs(vocab))
     except Exception as error:  # zlib, msgpack and spaCy have each their own
-        raise InputError(f"it is not a DocBin of spaCy, or a damaged one: {error}", path) from None
-    return Corpus(tuple(_sentence(doc) for doc in docs if doc.text))
+        raise InputError(f"it is not a DocBin of spaCy, or a damaged one: {brief(str(error))}", path) from None
+    sentences = []
+    for number, doc in enumerate(docs, start=1):
+        try:
+            if doc.text:
+                sentences.append(_sentence(doc))
+        except ValueError as error:
+            raise InputError(f"document {number}: {error}", path) from None
+    return Corpus(tuple(sentences))
 
 
 def _check_whole(content: bytes) -> None:
@@ -47,7 +56,8 @@ def _check_whole(content: bytes) -> None:
 
 
 def _sentence(doc: Any) -> Sentence:
-    return Sentence(doc.text, tuple(Span(e.start_char, e.end_char, e.label_, None, e.text) for e in doc.ents))
+    spans = [Span(e.start_char, e.end_char, check_label(e.label_), None, e.text) for e in doc.ents]
+    return Sentence(doc.text, tuple(spans))
 
 
 def write_docbin(path: str | Path, sentences: Iterable[Sentence]) -> None:

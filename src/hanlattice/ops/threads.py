@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from hanlattice.errors import InputError
 from hanlattice.ops import library
 
 OPENMP = ("libgomp*", "libiomp5*", "libomp*")  # GNU's, Intel's and LLVM's; all have GOMP_parallel
@@ -27,6 +28,7 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = Lock()
 _is_fork = False
 _asked = 0  # by `use`
+MOST = 4096
 
 
 def use(count: int) -> None:
@@ -36,6 +38,8 @@ def use(count: int) -> None:
     for its slowest thread. More threads are faster on an idle machine; one is faster where other programs run.
     """
     global _asked
+    if not 0 <= count <= MOST:
+        raise InputError(f"threads must be from 0 to {MOST:,}, not {count}")
     _asked = count
     if count and (torch := _torch()):
         torch.set_num_threads(count)

@@ -225,12 +225,11 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     if not isinstance(word, str) or not set(record) <= {"word", "label", "trust"}:
         raise RequestError(422, "an object of dictionary has word, and may have label and trust", "dictionary")
     try:
-        if trust == "inf" or trust == "-inf":
-            trust = float(trust)
-        elif trust is not None:
-            # 1e999 is no way to write infinity.
-            check_number(trust, "trust", -TRUST_MOST, TRUST_MOST)
-        entry = Entry(word, "" if label is None else label, trust).checked()
+        if isinstance(trust, str) and trust in ("inf", "-inf"):
+            much: Any = float(trust)
+        else:  # 1e999 is no way to write infinity
+            much = trust if trust is None else check_number(trust, "trust", -TRUST_MOST, TRUST_MOST)
+        entry = Entry(word, "" if label is None else label, much).checked()
     except (ValueError, TypeError) as error:
         raise RequestError(422, str(error), "dictionary") from None
     if len(word) > LONGEST_LABELLED and not entry.is_plain:

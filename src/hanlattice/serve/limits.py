@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from hanlattice.checks import check_count, check_number
 from hanlattice.errors import InputError
+
+_LONGEST = 1e9  # seconds, or milliseconds
 
 
 class RequestError(Exception):
@@ -51,9 +54,14 @@ class Limits:
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least = getattr(self, each.name), 0 if each.name == "batch_ms" else 1
-            if not math.isfinite(value) or value < least:
-                option = each.name.replace("_", "-")
-                raise InputError(f"--{option} must be {least} or more, not {value:g}")
+            option = f"--{each.name.replace('_', '-')}"
+            try:
+                if type(each.default) is int:
+                    check_count(value, option, least, sys.maxsize)
+                else:
+                    check_number(value, option, least, _LONGEST)
+            except (TypeError, ValueError) as error:
+                raise InputError(str(error)) from None
 
     def as_dict(self) -> dict[str, float]:
         return asdict(self)

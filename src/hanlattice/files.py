@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from hanlattice.charset import AUTO, ENOUGH, MARKS, SAMPLE, UTF8, called, check_encoding, guess, is_wide
-from hanlattice.errors import InputError, InputWarning, OutputError
+from hanlattice.errors import InputError, InputWarning, OutputError, one_line
 
 BOM = codecs.BOM_UTF8
 LOCK = ".lock"  # a file of a folder that one process works in
@@ -196,7 +196,7 @@ def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
     if output is None:
         return
     if output.is_dir():
-        raise OutputError(f"cannot write {output}: it is a folder, not a file")
+        raise OutputError(f"cannot write {one_line(output)}: it is a folder, not a file")
     for file in inputs:
         if output.is_file() and file.is_file() and output.samefile(file):
             raise InputError("the output is one of the files to read; give it another name", output)
@@ -217,7 +217,7 @@ def writing(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
         with _open(path, "w", binary) if straight else _replacing(Path(os.path.realpath(path)), binary) as file:
             yield file
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {reason(error)}", error.errno) from None
+        raise OutputError(f"cannot write {one_line(path)}: {reason(error)}", error.errno) from None
 
 
 @contextlib.contextmanager
@@ -262,7 +262,7 @@ def remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot remove {path}: {reason(error)}") from None
+        raise OutputError(f"cannot remove {one_line(path)}: {reason(error)}") from None
 
 
 def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
@@ -283,9 +283,9 @@ def hold(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
         lock = FileLock(folder / LOCK)
         lock.acquire(timeout=patience)
     except Timeout:
-        raise OutputError(f"another `hanlattice {verb}` is running in {folder}: wait for its end") from None
+        raise OutputError(f"another `hanlattice {verb}` is running in {one_line(folder)}: wait for its end") from None
     except OSError as error:
-        raise OutputError(f"cannot write {folder / LOCK}: {reason(error)}") from None
+        raise OutputError(f"cannot write {one_line(folder / LOCK)}: {reason(error)}") from None
     try:
         yield
     finally:

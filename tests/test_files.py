@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,7 @@ from hanlattice.files import (
     writing,
 )
 from tests.patience import PATIENCE
+from tests.permissions import obeyed_permissions
 from tests.strategies import any_text, shares_folder
 
 BOM = "\ufeff".encode()
@@ -290,10 +292,9 @@ def test_what_cannot_be_written_says_why(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: needs an ordinary user")
 def test_a_folder_without_permission(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match="permission denied"), writing(tmp_path / "f.txt"):
+    with obeyed_permissions(), pytest.raises(OutputError, match="permission denied"), writing(tmp_path / "f.txt"):
         pytest.fail("it was opened")
 
 
@@ -352,3 +353,82 @@ def test_a_name_as_long_as_a_disk_allows(tmp_path, name):
     (tmp_path / f".other.{part[-13:]}").write_text("of another file")
     remove_parts(path)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, f".other.{part[-13:]}"])
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o000, 0o640, 0o604, 0o664, 0o666, 0o755])
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o000])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode, mask, binary):
+    path = tmp_path / "f.txt"
+    path.write_text("old")
+    path.chmod(mode)
+    before = os.umask(mask)
+    try:
+        with writing(path, binary=binary) as file:
+            (part,) = [each for each in tmp_path.iterdir() if each != path]
+            assert part.stat().st_mode & 0o777 & ~mode == 0, "nobody may read it who may not read the old"
+            file.write(b"new" if binary else "new")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o7777 == mode
+    path.chmod(0o600)
+    assert path.read_text() == "new"
+
+
+def test_the_mode_behind_a_link_is_kept(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "real").chmod(0o600)
+    (tmp_path / "link").symlink_to("real")
+    with writing(tmp_path / "link") as file:
+        file.write("new")
+    assert (tmp_path / "real").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "real").read_text() == "new"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_that_is_replaced_keeps_its_owner_where_that_is_permitted(tmp_path, monkeypatch):
+    path = tmp_path / "f.txt"
+    path.write_text("old")
+    os.chown(path, 65534, 65533)
+    path.chmod(0o660)
+    with writing(path) as file:
+        file.write("new")
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (65534, 65533, 0o660)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with writing(path) as file:
+        file.write("newer")
+    status = path.stat()
+    # Another group must not get what was for the first one.
+    assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o600)
+    assert path.read_text() == "newer"
+
+
+def test_no_moment_at_which_a_private_file_is_open_to_others(tmp_path, monkeypatch):
+    """Each system call that makes or changes the new file leaves it no more open than the old one."""
+    path = tmp_path / "f.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    seen: list[int] = []
+
+    def watched(name: str) -> None:
+        call = getattr(os, name)
+
+        def wrapped(*given: Any, **named: Any) -> Any:
+            result = call(*given, **named)
+            seen.extend(each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each != path)
+            return result
+
+        monkeypatch.setattr(os, name, wrapped)
+
+    for name in ("open", "fchown", "fchmod", "fsync", "replace"):
+        watched(name)
+    with writing(path) as file:
+        file.write("new")
+    assert seen
+    assert all(mode & ~0o640 == 0 for mode in seen)
+    assert path.stat().st_mode & 0o777 == 0o640

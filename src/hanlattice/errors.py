@@ -16,6 +16,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
+def one_line(path: str | Path) -> str:
+    """A path for a message: line ends, control characters and bytes that are no text as escapes."""
+    name = str(path)
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() or c == "\u3000" else ascii(c)[1:-1] for c in name)
+
+
 class HanlatticeError(Exception):
     pass
 
@@ -25,7 +33,8 @@ class InputError(HanlatticeError):
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
         self.message, self.path, self.line = message, path, line
-        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        name = None if path is None else one_line(path)
+        place = "" if name is None else f"{name}: " if line is None else f"{name}:{line}: "
         super().__init__(place + message)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from hanlattice.charset import AUTO, ENOUGH, MARKS, SAMPLE, UTF8, called, check_encoding, guess, is_wide
-from hanlattice.errors import InputError, InputWarning, OutputError
+from hanlattice.errors import InputError, InputWarning, OutputError, one_line
 
 BOM = codecs.BOM_UTF8
 LOCK = ".lock"  # a file of a folder that one process works in
@@ -205,7 +205,7 @@ def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
     if output is None:
         return
     if output.is_dir():
-        raise OutputError(f"cannot write {output}: it is a folder, not a file")
+        raise OutputError(f"cannot write {one_line(output)}: it is a folder, not a file")
     for file in inputs:
         if output.is_file() and file.is_file() and output.samefile(file):
             raise InputError("the output is one of the files to read; give it another name", output)
@@ -215,6 +215,7 @@ def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
 def writing(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
     """Open a file beside `path` for writing and rename it to `path` at the end; after any error `path` is as it was.
 
+    A file that is replaced keeps its mode, and its owner where that is permitted; a new one has the umask's mode.
     Where `path` is a link, the file that it leads to is replaced. A pipe or a device (/dev/null) must not be replaced:
     it is written straight.
     """
@@ -226,21 +227,45 @@ def writing(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
         with _open(path, "w", binary) if straight else _replacing(Path(os.path.realpath(path)), binary) as file:
             yield file
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {reason(error)}", error.errno) from None
+        raise OutputError(f"cannot write {one_line(path)}: {reason(error)}", error.errno) from None
 
 
 @contextlib.contextmanager
 def _replacing(path: Path, binary: bool) -> Iterator[IO[Any]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.parent / f".{bounded_name(path.name, _LONGEST)}.{secrets.token_hex(4)}.part"
+    old = path.stat() if path.exists() else None
     try:
-        with _open(beside, "x", binary) as file:
+        with _open(beside, "x", binary, 0o666 if old is None else old.st_mode & 0o600) as file:
             yield file
             file.flush()
+            if old is not None:
+                _keep_mode(file.fileno(), old)
             os.fsync(file.fileno())
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _keep_mode(file: int, old: os.stat_result) -> None:
+    """Give an open file the owner, group and mode of the file that it replaces, if permitted."""
+    if not hasattr(os, "fchown"):
+        return
+    mode = old.st_mode & 0o777
+    new = os.fstat(file)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(file, old.st_uid, old.st_gid)
+        except OSError:
+            try:
+                os.fchown(file, -1, old.st_gid)
+            except OSError:
+                # Nobody may get more than before: who is in the group now was none of it, and
+                # who was in it is none now.
+                both = (mode >> 3) & mode & 0o007
+                mode = mode & 0o700 | both << 3 | both
+    with contextlib.suppress(OSError):  # a file system without modes
+        os.fchmod(file, mode)
 
 
 def remove_parts(path: Path) -> None:
@@ -271,11 +296,18 @@ def remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot remove {path}: {reason(error)}") from None
+        raise OutputError(f"cannot remove {one_line(path)}: {reason(error)}") from None
 
 
-def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
-    return path.open(mode + "b") if binary else path.open(mode, encoding="utf-8", newline="\n")
+def _open(path: Path, flag: str, binary: bool, mode: int = 0o666) -> IO[Any]:
+    """Open a file for writing; a new one gets this mode, less what the umask takes away."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
+    if binary:
+        return open(path, flag + "b", opener=opener)
+    return open(path, flag, encoding="utf-8", newline="\n", opener=opener)
 
 
 @contextlib.contextmanager
@@ -292,9 +324,9 @@ def hold(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
         lock = FileLock(folder / LOCK)
         lock.acquire(timeout=patience)
     except Timeout:
-        raise OutputError(f"another `hanlattice {verb}` is running in {folder}: wait for its end") from None
+        raise OutputError(f"another `hanlattice {verb}` is running in {one_line(folder)}: wait for its end") from None
     except OSError as error:
-        raise OutputError(f"cannot write {folder / LOCK}: {reason(error)}") from None
+        raise OutputError(f"cannot write {one_line(folder / LOCK)}: {reason(error)}") from None
     try:
         yield
     finally:

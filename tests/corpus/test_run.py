@@ -21,10 +21,11 @@ from hanlattice.corpus import local
 from hanlattice.corpus.manifest import read_manifest
 from hanlattice.corpus.run import Plan, make_plan, on_this_machine, run
 from hanlattice.corpus.settings import Settings
+from hanlattice.corpus.statistics import count
 from hanlattice.corpus.work import Outcome
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.events import Listener
-from hanlattice.files import hold
+from hanlattice.files import bounded_name, hold
 from hanlattice.output import as_jsonl
 from hanlattice.predict import load
 from tests.cli.command import ENVIRONMENT, hanlattice, start
@@ -534,3 +535,67 @@ def test_an_out_inside_a_folder_that_is_read_is_refused_however_it_is_called(cor
     with pytest.raises(InputError, match="--out lies in"):
         run([str(corpus)], out, settings)
     assert content(corpus) == before
+
+
+ODD_NAMES = [
+    "a\nb.txt",
+    "\n.txt",
+    "c\r\n\x1b[2J\x85\u2028.txt",
+    os.fsdecode("南京".encode("gbk")) + ".txt",
+    os.fsdecode(b"\xff" * 200) + ".txt",
+    "sub\nfolder/*[?].txt",
+    "~/d e'\"\\.txt",
+]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_names_with_line_ends_control_characters_and_other_encodings(settings, tmp_path, format):
+    """They are kept, resumed, refused when their input changes, and cleared of half files, as all others."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for at, name in enumerate(ODD_NAMES):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(f"王小明在南湖{at}\n".encode() + b"\xff\n")
+    given = replace(settings, format=format)
+    summary = run([str(folder)], out, given, workers=2)
+    assert (summary.shards, summary.broken, summary.failures) == (len(ODD_NAMES), len(ODD_NAMES), {})
+    records = read_manifest(out)[1]
+    assert {record["input"]["path"] for record in records.values()} == set(ODD_NAMES)
+    assert count(out).rows == len(ODD_NAMES)
+    whole = content(out)
+    assert set(whole) == {*records, "manifest.jsonl", ".lock"}
+    for name in records:
+        path = out / name
+        (path.parent / f".{bounded_name(path.name, 223)}.0123abcd.part").write_bytes(b"half")
+    assert run([str(folder)], out, given).made == 0
+    assert content(out) == whole
+
+    for name in ODD_NAMES:
+        before = (folder / name).read_bytes()
+        (folder / name).write_text("另一个\n", encoding="utf-8")
+        with pytest.raises(InputError, match="1 outputs there are of other inputs") as refused:
+            run([str(folder)], out, given)
+        assert "\n" not in str(refused.value)
+        (folder / name).write_bytes(before)
+    assert content(out) == whole
+
+
+def test_messages_about_odd_names_stay_on_their_lines(settings, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    odd = folder / "x\nerror: all is lost\x1b[2J.jsonl"
+    odd.write_text('{"text": 1}\n', encoding="utf-8")
+    (folder / "y\n- z.csv").write_text("no,such,column\n", encoding="utf-8")
+    (folder / "z\n.md").write_text("")
+    (folder / "link\n.txt").symlink_to("nothing\n")
+    outcome = hanlattice("corpus", "tag", folder, "-m", settings.model, "--out", tmp_path / "o\nut")
+    assert outcome.code == 2
+    lines = outcome.err.splitlines()
+    assert sum(line.startswith("error: ") for line in lines) == 1
+    assert sum(line.startswith("  - ") for line in lines) == 2
+    assert "\x1b" not in outcome.err
+    assert any(f"{folder}/x\\nerror: all is lost\\x1b[2J.jsonl:1: its field" in line for line in lines)
+    strict = ("corpus", "tag", odd, "-m", settings.model, "--strict", "--out", tmp_path / "strict")
+    refused = hanlattice(*strict)
+    assert refused.code == 2
+    (line,) = [line for line in refused.err.splitlines() if line.startswith("error: ")]
+    assert line.startswith(f"error: {folder}/x\\nerror: all is lost\\x1b[2J.jsonl:1: its field")

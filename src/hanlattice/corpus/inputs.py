@@ -6,6 +6,7 @@ import contextlib
 import csv
 import glob
 import io
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from hanlattice.charset import AUTO, MARKS, UTF8, called, guess, is_wide
 from hanlattice.corpus.manifest import is_own
 from hanlattice.corpus.walk import ANY_DEPTH, Entry, Kind, look, match, walk
 from hanlattice.data.raw import DAMAGE, unpacked
-from hanlattice.errors import InputError
+from hanlattice.errors import InputError, one_line
 from hanlattice.extras import extra
 from hanlattice.files import BOM, reason
 
@@ -83,7 +84,8 @@ def find_sources(
                 continue
             if name in paths:
                 message = (
-                    f"this file and {paths[name]} are both called {name}; give each once, or the folder above them"
+                    f"this file and {one_line(paths[name])} are both called {one_line(name)}; "
+                    "give each once, or the folder above them"
                 )
                 raise InputError(message, path)
             paths[name] = path
@@ -104,9 +106,9 @@ def find_sources(
                     found.unlisted.append(path)
     if not found.sources and not found.failures:
         if found.outputs:
-            raise InputError(f"only the outputs in --out fit {', '.join(inputs)}: name other inputs")
+            raise InputError(f"only the outputs in --out fit {', '.join(map(one_line, inputs))}: name other inputs")
         known = f"{', '.join(FORMATS)}, plain or packed as {', '.join(PACKED)}"
-        raise InputError(f"there is no file to read in {', '.join(inputs)}: expected {known}")
+        raise InputError(f"there is no file to read in {', '.join(map(one_line, inputs))}: expected {known}")
     found.sources.sort(key=lambda source: source.name)
     return found
 
@@ -191,11 +193,12 @@ def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
 @contextlib.contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
     """Open a ParquetFile of pyarrow; what it raises inside a `with` is an InputError."""
-    parquet = extra("pyarrow", "parquet")
+    arrow, parquet = extra("pyarrow"), extra("pyarrow", "parquet")
     try:
-        with parquet.ParquetFile(path) as file:
-            yield file
-    except (OSError, ValueError, extra("pyarrow").ArrowException) as error:
+        # A path as a string must be UTF-8 for pyarrow; as bytes it may be anything.
+        with arrow.OSFile(os.fsencode(path)) as file, parquet.ParquetFile(file) as opened:
+            yield opened
+    except (OSError, ValueError, arrow.ArrowException) as error:
         raise InputError(f"cannot be read as Parquet: {error}", path) from None
 
 

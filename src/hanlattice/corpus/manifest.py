@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.data.jsonl import to_json
-from hanlattice.errors import InputError, OutputError
+from hanlattice.errors import InputError, OutputError, one_line
 from hanlattice.files import LOCK, reason, writing
 
 NAME = "manifest.jsonl"
@@ -56,4 +56,4 @@ def append_record(folder: Path, record: Record) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise OutputError(f"cannot write {folder / NAME}: {reason(error)}") from None
+        raise OutputError(f"cannot write {one_line(folder / NAME)}: {reason(error)}") from None

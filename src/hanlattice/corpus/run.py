@@ -26,11 +26,11 @@ from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Shard, cut
 from hanlattice.corpus.walk import Kind, is_inside, look, walk
 from hanlattice.corpus.work import Outcome, Task, Worker, output_name, output_stem
-from hanlattice.errors import HanlatticeError, InputError, OutputError
+from hanlattice.errors import HanlatticeError, InputError, OutputError, one_line
 from hanlattice.events import Listener, ignore
 from hanlattice.files import hold, remove, sha256
 from hanlattice.models.device import device_kind
-from hanlattice.text.display import counted
+from hanlattice.text.display import counted, visible
 
 WAIT = 3.0  # seconds that the processes of a run that was killed may need to end
 _WARM = "2024年，张三在New York说：你好。"  # makes what is made at its first use, so that processes share it
@@ -85,7 +85,7 @@ def run(
     """Tag a corpus. Called again it checks what is there, and does what is missing; `engine` says who does it."""
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
+        raise OutputError(f"{one_line(folder)} is a file; --out must name a folder, old or new")
     _check_apart(inputs, folder)
     with hold(folder, "corpus", WAIT):
         plan = make_plan(inputs, folder, settings, listen)
@@ -170,7 +170,7 @@ def _check_apart(inputs: Sequence[str], out: Path) -> None:
     for given in inputs:
         folder = Path(given)
         if look(folder).kind is Kind.folder and is_inside(folder)(out / NAME):
-            raise InputError(f"--out lies in {given}, which is read: choose another folder", out)
+            raise InputError(f"--out lies in {one_line(given)}, which is read: choose another folder", out)
 
 
 def _remove_parts(out: Path) -> None:
@@ -184,7 +184,7 @@ def _files(out: Path) -> Iterator[Path]:
     """All files of the output folder, which has to be readable if it is there."""
     for entry in walk(out, hidden=True) if out.exists() else ():
         if entry.kind is Kind.unreadable:
-            raise OutputError(f"{entry.path}: {entry.message}")
+            raise OutputError(f"{one_line(entry.path)}: {entry.message}")
         if entry.kind is Kind.file:
             yield entry.path
 
@@ -209,7 +209,7 @@ def _tidy(plan: Plan, records: dict[str, Record], is_blind: bool) -> None:
             strangers.append(name)
     if strangers:
         message = f"{len(strangers)} outputs there are of other inputs, or of inputs that have changed, such as"
-        raise InputError(f"{message} {min(strangers)}: remove them, or choose another --out", plan.out)
+        raise InputError(f"{message} {one_line(min(strangers))}: remove them, or choose another --out", plan.out)
 
 
 def _has_failed(name: str, failures: Container[str]) -> bool:
@@ -291,7 +291,7 @@ def _summary(plan: Plan, made: int) -> Summary:
 def raise_failures(summary: Summary, out: Path) -> None:
     """One error for all that failed, if anything did."""
     if summary.failures:
-        lines = [f"  - {reason}" for reason in summary.failures.values()]
+        lines = [f"  - {visible(reason)}" for reason in summary.failures.values()]
         more = [f"  - and {len(lines) - 20} others"] if len(lines) > 20 else []
-        head = f"{len(lines)} failed; {out} has the others, and the same command tries these again:"
+        head = f"{len(lines)} failed; {one_line(out)} has the others, and the same command tries these again:"
         raise HanlatticeError("\n".join([head, *lines[:20], *more]))

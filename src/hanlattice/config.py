@@ -30,11 +30,12 @@ GROUPS = ("embeddings", "encoder", "output")  # of weights, each with a rate of 
 BASE, VARIANTS = "base", "variants"  # a key and a section of files; a Config has neither
 TYPES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 NAMES = dict[str, str]  # the one kind of setting that is a table
+WIDEST, MOST_LAYERS = 1 << 16, 64  # numbers of a vector or state, and layers: bound what a folder can ask for
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "positive": (lambda v: 0 < v < float("inf"), "above 0"),
-    "size": (lambda v: 0 < v <= 1 << 16, "from 1 to 65,536"),
-    "layers": (lambda v: 0 < v <= 64, "from 1 to 64"),
-    "even": (lambda v: 0 < v <= 1 << 16 and v % 2 == 0, "an even number from 2 to 65,536"),
+    "size": (lambda v: 0 < v <= WIDEST, f"from 1 to {WIDEST:,}"),
+    "layers": (lambda v: 0 < v <= MOST_LAYERS, f"from 1 to {MOST_LAYERS}"),
+    "even": (lambda v: 0 < v <= WIDEST and v % 2 == 0, f"an even number from 2 to {WIDEST:,}"),
     "count": (lambda v: 0 <= v < float("inf"), "0 or more"),
     "share": (lambda v: 0 <= v < 1, "at least 0 and below 1"),
     "factor": (lambda v: 0 < v <= 1, "above 0 and at most 1"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import OutputError
-from hanlattice.files import reason
+from hanlattice.files import dump_json, reason
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -44,7 +43,7 @@ class Log:
     def keep(self, event: str, **facts: Any) -> None:
         """An event for the listener and the file."""
         if self.path:
-            self._append(json.dumps({"event": event, **facts}, ensure_ascii=False))
+            self._append(dump_json({"event": event, **facts}))
         self.tell(event, **facts)
 
     def _append(self, line: str) -> None:

@@ -8,7 +8,9 @@ import errno
 import glob
 import hashlib
 import io
+import json
 import os
+import re
 import secrets
 import stat
 import warnings
@@ -25,6 +27,7 @@ LOCK = ".lock"  # a file of a folder that one process works in
 _LONGEST = 223  # bytes of a name that a checksum and the marks of a half file fit beside: 255 in all
 _SHOWN = 3  # unreadable lines of a file that are named one by one
 _default = AUTO
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def use_encoding(name: str) -> str:
@@ -198,6 +201,12 @@ def read_small(path: Path, most: int) -> bytes:
 def keep_first(text: str) -> str:
     """The beginning of a file, so that `read_lines` gives back a first U+FEFF and does not drop it as the BOM."""
     return "\ufeff" + text if text.startswith("\ufeff") else text
+
+
+def dump_json(value: Any, indent: int | None = None) -> str:
+    """JSON in which lone surrogates, as names of files and labels can have them, are escaped: they are not UTF-8."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def check_output(output: Path | None, inputs: Iterable[Path]) -> None:

@@ -456,11 +456,13 @@ def test_a_composer_comes_back_with_the_weights(lattice_folder, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"mixing": None}, "the tables for new words lack 'mixing'"),
-        ({"table": torch.zeros(3, 8, dtype=torch.int8)}, "do not fit each other"),
-        ({"scale": torch.zeros(1)}, "do not fit each other"),
-        ({"characters": torch.tensor(5, dtype=torch.int32)}, "unsized"),
-        ({"characters": torch.full((1,), -1, dtype=torch.int32)}, "do not fit|that there is not"),
+        ({"mixing": None}, "missing composer.mixing"),
+        ({"table": torch.zeros(3, 8, dtype=torch.int8)}, r"composer\.table must be \[\d+, 8\], not \[3, 8\]"),
+        ({"table": torch.zeros(3, 8)}, "composer.table must be of int8, not float32"),
+        ({"scale": torch.zeros(1)}, "composer.scale must be"),
+        ({"more": torch.zeros(1)}, "unexpected composer.more"),
+        ({"characters": torch.tensor(5, dtype=torch.int32)}, r"composer\.characters must be \[1\], not \[\]"),
+        ({"characters": torch.full((1,), -1, dtype=torch.int32)}, "must be"),
         (
             {
                 "characters": torch.zeros(0, dtype=torch.int32),
@@ -468,7 +470,16 @@ def test_a_composer_comes_back_with_the_weights(lattice_folder, tmp_path):
                 "scale": torch.zeros(3, 1),
                 "mixing": torch.zeros(13, 5),
             },
-            "new words would get 5 numbers, and the others have 8",
+            r"composer\.table must be \[3, 8\], not \[3, 5\]",
+        ),
+        (
+            {
+                "characters": torch.full((1,), -1, dtype=torch.int32),
+                "table": torch.zeros(6, 8, dtype=torch.int8),
+                "scale": torch.zeros(6, 1),
+                "mixing": torch.zeros(19, 8),
+            },
+            "a character that there is not",
         ),
     ],
 )
@@ -484,7 +495,7 @@ def test_a_composer_for_a_model_without_words_is_refused(lattice_folder, char_fo
     save_frame(tmp_path / "model", model.config, model.indexer, model.data)
     made = learn_from(lattice.indexer.lexicon, lattice.tagger.lexicon)
     save_weights(tmp_path / "model", model.tagger.state_dict(), {}, made)
-    with pytest.raises(ModelError, match="new words would get 8 numbers, and the others have None"):
+    with pytest.raises(ModelError, match=r"unexpected composer\.characters"):
         load_model(tmp_path / "model")
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hanlattice.errors import ModelError
+from hanlattice.models.checksums import load_tensors, save_tensors
 from hanlattice.models.language_model import (
     BREAK,
     language_model_digest,
@@ -65,6 +66,15 @@ def test_weights_of_another_shape_are_refused(folder: Path, tmp_path: Path) -> N
     other = write_language_model(tmp_path / "other", hidden=7)
     shutil.copy(other / "forward.safetensors", folder)
     with pytest.raises(ModelError, match=r"do not fit lm\.json"):
+        load_language_model(folder)
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int8, torch.float64])
+def test_weights_of_another_type_are_refused(folder: Path, kind: torch.dtype) -> None:
+    path = folder / "forward.safetensors"
+    tensors, metadata = load_tensors(path)
+    save_tensors(path, tensors | {"bias": tensors["bias"].to(kind)}, metadata)
+    with pytest.raises(ModelError, match=r"do not fit lm\.json: bias must be of float16 or float32"):
         load_language_model(folder)
 
 

@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError
 from hanlattice.explain import Explanation
 from hanlattice.models.build import build
+from hanlattice.models.checksums import write_record
 from hanlattice.models.folder import load_model
-from hanlattice.models.transformer import find_transformer, load_weights, make_transformer, read_transformer
+from hanlattice.models.transformer import find_transformer, make_transformer, read_transformer
 from hanlattice.nn.transformer import windows
 from hanlattice.predict import Predictor, load
 from hanlattice.training.pack import pack
@@ -172,11 +173,35 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
         weights(folder)
     path.unlink()
     with pytest.raises(ModelError, match=r"no model\.safetensors, and no pytorch_model\.bin"):
-        load_weights(make_transformer(folder).model, folder)
+        weights(folder)
     with (folder / "vocab.txt").open("a", encoding="utf-8") as file:
         file.write("界\n")
     with pytest.raises(ModelError, match="87 pieces in its vocabulary, and vectors for 86"):
         make_transformer(folder)
+
+
+def test_sizes_are_compared_before_memory_is_taken(made: Path, folder: Path, tmp_path: Path) -> None:
+    """A transformer of these sizes would take 800 GB, from its own folder and from that of a tagger."""
+    config = made_config(made, transformer__model=str(folder), transformer__overlap=8, model__hidden=2)
+    tagger = write_untrained(tmp_path / "m", config, sentences(4, 0))
+    large = {"hidden_size": 1 << 14, "intermediate_size": 1 << 14, "num_hidden_layers": 64}
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps(settings | large), "utf-8")
+    with pytest.raises(ModelError, match=r"tensors are missing|in it, and by config\.json"):
+        read_transformer(folder)
+    (tagger / "transformer" / "config.json").write_text(json.dumps(settings | large), "utf-8")
+    record = json.loads((tagger / "config.json").read_text("utf-8"))
+    del record["sha256"]
+    write_record(tagger / "config.json", record, record.pop("files"))
+    with pytest.raises(ModelError, match=r"do not fit transformer/config\.json"):
+        load_model(tagger)
+
+
+def test_the_library_is_told_only_of_sizes_that_were_checked(folder: Path) -> None:
+    """It would make a name for each of so many labels."""
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps(settings | {"num_labels": 777}), "utf-8")
+    assert make_transformer(folder).model.config.num_labels == 2
 
 
 @pytest.mark.parametrize(

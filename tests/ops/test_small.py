@@ -43,6 +43,13 @@ def eight_bits(matrix: Floats) -> Floats:
     return (np.rint(matrix / np.where(scale, scale, 1)) * scale).astype(np.float32)
 
 
+def test_rows_without_numbers_have_scales() -> None:
+    """C reads one for each row."""
+    rounded = small.round_rows(np.empty((3, 5, 0), dtype=np.float32))
+    assert rounded.scale is not None
+    assert rounded.scale.shape == (15,)
+
+
 def make_weights(D: int, E: int, H: int, coupled: bool, seed: int = 0) -> tuple[LatticeLSTMWeights, ...]:
     rng, shapes = np.random.default_rng(seed), weight_shapes(D, E, H, coupled)
     scale = min(1.0, 2 / H**0.5)

@@ -79,6 +79,25 @@ def test_legal_is_what_comes_back(scheme):
     assert legal > 3**3  # O, and a single of either label, at every place
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("without", [(), ("O",)])
+def test_legal_transitions_are_those_of_every_pair(scheme, without):
+    tags = [tag for tag in tag_set(["X", "Y", "x", "y"], scheme) if tag not in without][::-1]
+    start, between, end = legal_transitions(tags, scheme)
+    assert between.tolist() == [[may_follow(left, right, scheme) for right in tags] for left in tags]
+    assert start.tolist() == [may_follow(None, tag, scheme) for tag in tags]
+    assert end.tolist() == [may_follow(tag, None, scheme) for tag in tags]
+
+
+def test_of_thousands_of_tags_few_pairs_are_asked_about(monkeypatch):
+    """A model of 4,096 tags took half a minute to load: every pair of names was taken apart."""
+    asked = []
+    monkeypatch.setattr("hanlattice.text.tags.may_follow", lambda *pair: asked.append(pair) or may_follow(*pair))
+    tags = tag_set([f"L{n}" for n in range(1000)], "BMES")
+    legal_transitions(tags, "BMES")
+    assert len(asked) <= 2 * len(tags) + 2 * 5 * 5
+
+
 def test_tag_set_has_every_tag_once():
     assert tag_set(["X", "Y"], "BIO") == ["O", "B-X", "I-X", "B-Y", "I-Y"]
     assert tag_set(["X"], "BMES") == ["O", "B-X", "M-X", "E-X", "S-X"]

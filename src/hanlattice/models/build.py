@@ -19,7 +19,8 @@ from hanlattice.config import Config, EmbeddingConfig, WordsConfig, missing_word
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.models.language_model import load_language_model
-from hanlattice.models.modules import Tables, assemble
+from hanlattice.models.layout import check_tags
+from hanlattice.models.modules import Tables, assemble, check_tagger
 from hanlattice.models.segmenter import make_segmenter
 from hanlattice.models.start import Cut, carried_tables, carry_weights, load_source
 from hanlattice.models.tagger import Tagger
@@ -77,6 +78,10 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
         vocabs.pieces = transformer.pieces
     indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm, config.train.device)
     tagger = assemble(config, indexer, tables, lm, config.train.backend, transformer=transformer)
+    try:
+        check_tagger(config, indexer, tagger)
+    except LookupError as error:
+        raise InputError(f"a model of this configuration could not be loaded again: {error}") from None
     if source is not None:
         carry_weights(source, tagger, config.start, notices)
     return Built(tagger, indexer, tuple(notices))
@@ -85,11 +90,12 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
 def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
     """Every tag of the labels. Words cover a text, so a model that finds words has no tag for outside."""
     tags = tuple(tag_set(labels, config.model.scheme))
-    if labels != [WORD] and config.data.learn != "words":
-        return tags
-    if config.model.encoder == "word":
-        raise ConfigError(["model.encoder=word reads words and cannot find them: choose lattice or char"])
-    return tuple(tag for tag in tags if tag != "O")
+    if labels == [WORD] or config.data.learn == "words":
+        if config.model.encoder == "word":
+            raise ConfigError(["model.encoder=word reads words and cannot find them: choose lattice or char"])
+        tags = tuple(tag for tag in tags if tag != "O")
+    check_tags(tags, config.model.scheme)
+    return tags
 
 
 def _tables(

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
 import re
 import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.errors import ModelError
-from hanlattice.extras import extra
-from hanlattice.files import read_small, reason, sha256, writing
+from hanlattice.errors import InputError, ModelError
+from hanlattice.files import dump_json, read_small, reason, sha256, writing
 from hanlattice.models.schema import check, load_json
 
 if TYPE_CHECKING:
@@ -27,15 +29,27 @@ _AT_ONCE, _FLOAT = 1 << 20, float(np.finfo(np.float32).max)
 # The types of numbers by their names in a safetensors file.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
 _KINDS |= {"BOOL": "?", "U16": "<u2", "U32": "<u4", "U64": "<u8"}
+_NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
 MOST = 1 << 24  # bytes of a record, and of the header of a safetensors file
 
 
-def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str]) -> None:
-    """Write a JSON record with the checksums of these files of its folder and of itself."""
+def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str], kind: type | None = None) -> None:
+    """Write a JSON record with the checksums of these files of its folder and of itself.
+
+    What `read_record` would refuse, of records of this kind, is an InputError.
+    """
     record = {**record, "files": {name: sha256(path.parent / name) for name in files}}
+    text = dump_json(record | {"sha256": record_digest(record)}, indent=2)
+    try:
+        if len(text.encode()) > MOST:
+            raise ValueError(f"it would have more than {MOST:,} bytes")
+        load_json(text)
+        if kind is not None:
+            check(record, kind)
+    except ValueError as error:
+        raise InputError(f"this record could not be read again: {error}", path) from None
     with writing(path) as file:
-        json.dump(record | {"sha256": record_digest(record)}, file, ensure_ascii=False, indent=2)
-        file.write("\n")
+        file.write(text + "\n")
 
 
 def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, Any]:
@@ -83,44 +97,74 @@ def record_digest(record: Mapping[str, Any]) -> str:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-    """Write arrays, or tensors, as a safetensors file.
+    """Write arrays, or tensors, as a safetensors file, which is the same bytes for the same content.
 
-    Its metadata has a checksum over names, shapes, values and all other metadata.
+    Its metadata has a checksum over names, shapes, values and all other metadata. The library of safetensors would
+    write metadata in an order that is random in each process.
     """
-    save = extra("safetensors", "numpy").save  # with the extras that write: what reads needs no library
     plain = {name: _array(tensor) for name, tensor in tensors.items()}
+    facts = {**metadata, "sha256": _digest(plain, metadata)}
+    header: dict[str, Any] = {"__metadata__": dict(sorted(facts.items()))}
+    # The widest numbers come first, so that each array begins at a multiple of its numbers' size.
+    order = sorted(plain, key=lambda name: (-plain[name].itemsize, name))
+    end = 0
+    for name in order:
+        array, start = plain[name], end
+        end = start + array.nbytes
+        kind = _NAMES[array.dtype]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > MOST:
+        raise InputError(f"this file could not be read again: its header would have more than {MOST:,} bytes", path)
     with writing(path, binary=True) as file:
-        file.write(save(plain, {**metadata, "sha256": _digest(plain, metadata)}))
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            file.write(plain[name].reshape(-1).view(np.uint8).data)
 
 
 def _array(tensor: Any) -> Array:
-    return np.asarray(tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy(), order="C")
+    array = np.asarray(tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy(), order="C")
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays and metadata of a file of `save_tensors`; one that is missing, cut short or changed is a ModelError.
 
-    The arrays are the file itself, mapped into memory: they cannot be written to, and what is never read is not loaded.
-    (The library of safetensors copies every array that it is asked for.)
+    The arrays cannot be written to. They are this process's own: of a file that is mapped, weights would change while
+    they are used if somebody overwrites it, and a page that is no longer there ends a process. A server forks its
+    workers after loading, so they share these arrays too.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for when it is opened
             raise OSError(None, "it is not a regular file")
-        content = np.memmap(path, dtype=np.uint8, mode="r")
+        with path.open("rb") as file:
+            content = np.empty(_expected_size(file), dtype=np.uint8)
+            size = file.readinto(content.data)
     except FileNotFoundError:
         raise ModelError(f"{path}: there is no such file") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot read: {reason(error)}") from None
-    except ValueError:  # nothing can be mapped of an empty file
-        raise ModelError(f"{path}: cut short or not a safetensors file (it is empty); copy it again") from None
+    except MemoryError:
+        raise ModelError(f"{path}: there is not enough memory for it") from None
+    content = content[:size]
+    content.flags.writeable = False
     try:
-        arrays, metadata = _parse(np.asarray(content))
+        arrays, metadata = _parse(content)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path}: cut short or not a safetensors file ({error}); copy it again") from None
     expected = metadata.pop("sha256", None)
     if expected != _digest(arrays, metadata):
         raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
     return arrays, metadata
+
+
+def _expected_size(file: BufferedReader) -> int:
+    """The bytes of a file, or of its beginning if that says that there is no more to read."""
+    size = os.fstat(file.fileno()).st_size
+    header = int.from_bytes(file.read(8), "little")
+    file.seek(0)
+    return size if header <= MOST else min(size, 8)
 
 
 def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
@@ -136,8 +180,8 @@ def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
         if (
             low != end
             or high > len(data)
-            or min(shape, default=0) < 0
-            or high - low != np.prod([kind.itemsize, *shape])
+            or not all(type(size) is int and size >= 0 for size in shape)
+            or high - low != math.prod([kind.itemsize, *shape])
         ):
             raise ValueError(f"{name} is not where the header says")
         part = data[low:high]

@@ -6,8 +6,8 @@ vectors, one for each column of a matrix. The scales are stored under the tensor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,17 @@ import numpy.typing as npt
 from hanlattice.runtime.tables import Table
 
 Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
 
 PRECISIONS = ("small", "half", "full")
 SCALE = ".scale"
 _FIXED = ".fixed"
 _TABLES = (".vectors", ".trained", _FIXED, "_embeddings.weight")  # the endings of the names of tables of vectors
-_WHOLE = ("pools.counts",)  # numbers that are no weights
+COMPOSER = "composer."  # begins the names of the arrays that give new words their vectors
+COUNTS = "pools.counts"
+# Arrays that are not weights, with the types that they may have.
+_KINDS = {COUNTS: ("int32", "int64"), f"{COMPOSER}characters": ("int32",), f"{COMPOSER}table": ("int8",)}
+_FLOATS = ("float16", "float32")
 _BYTE, _NIBBLE = 127, 7
 _LARGEST = 2.0**15  # a tensor with larger numbers, or NaN, is not compressed: half precision might not hold it
 _TRIES = (1.0, 0.9, 0.8, 0.7)  # shares of the largest number: clipping a few numbers can reduce the total error
@@ -55,19 +60,62 @@ def expand(tensors: Mapping[str, Array], name: str) -> Array:
     return table(tensors, name).rows(slice(None))
 
 
-def check_types(tensors: Mapping[str, Array]) -> None:
-    """A LookupError unless all are floats, or bytes with a scale whose products half precision can hold."""
+class Typed(Protocol):
+    """Whatever has a type and a shape: an array of numpy, or a tensor of torch."""
+
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+
+def is_small(tensors: Mapping[str, Typed], name: str) -> bool:
+    """Whether a tensor is stored as bytes with a scale."""
+    return name not in _KINDS and _kind(tensors[name]) in ("int8", "uint8")
+
+
+def stored_shape(tensors: Mapping[str, Typed], name: str) -> Shape:
+    """The shape that a tensor has once it is expanded. A LookupError says why it cannot be.
+
+    Only types and shapes are looked at: numbers and scales that do not belong together could grow to any size when
+    they are multiplied.
+    """
+    if name not in tensors:
+        raise LookupError(f"missing {name}")
+    shape, kind = tuple(tensors[name].shape), _kind(tensors[name])
+    if not is_small(tensors, name):
+        wanted = _KINDS.get(name, _FLOATS)
+        if kind not in wanted:
+            raise LookupError(f"{name} must be of {' or '.join(wanted)}, not {kind}")
+        return shape
+    is_paired = kind == "uint8"
+    if name.startswith("crf.") or len(shape) != 2 or (is_paired and not name.endswith(_FIXED)):
+        raise LookupError(f"{name} must be of {' or '.join(_FLOATS)}, not {kind} of shape {list(shape)}")
+    if name + SCALE not in tensors:
+        raise LookupError(f"missing {name}{SCALE}")
+    scale = tensors[name + SCALE]
+    fitting = (shape[0], 1) if name.endswith(_TABLES) else (1, shape[1])
+    if tuple(scale.shape) != fitting:
+        raise LookupError(f"{name}{SCALE} must be {list(fitting)}, not {list(scale.shape)}")
+    if _kind(scale) not in _FLOATS:
+        raise LookupError(f"{name}{SCALE} must be of {' or '.join(_FLOATS)}, not {_kind(scale)}")
+    return (shape[0], 2 * shape[1]) if is_paired else shape
+
+
+def _kind(tensor: Typed) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def check_values(tensors: Mapping[str, Array]) -> None:
+    """A LookupError unless counts are counts, and half precision can hold the products of bytes and scales."""
     for name, tensor in tensors.items():
-        scale = tensors.get(name + SCALE)
-        wanted = ("float16", "float32") if scale is None else ("int8", "uint8")
-        if name in _WHOLE:
-            if tensor.dtype.kind not in "iu" or tensor.ndim != 1 or tensor.min(initial=0) < 0:
-                raise LookupError(f"{name} must be a row of counts")
-        elif tensor.dtype.name not in wanted:
-            raise LookupError(f"{name} must be of {' or '.join(wanted)}, not {tensor.dtype}")
-        most = _LARGEST / (_NIBBLE if tensor.dtype == np.uint8 else _BYTE) * 1.01  # with room for rounding
-        if scale is not None and scale.size and float(np.abs(scale).max()) > most:
-            raise LookupError(f"{name}{SCALE} has numbers above {most:,.0f}")
+        if name == COUNTS and tensor.min(initial=0) < 0:
+            raise LookupError(f"{name} must be 0 or more")
+        if name + SCALE in tensors:
+            scale = tensors[name + SCALE]
+            most = _LARGEST / (_NIBBLE if tensor.dtype == np.uint8 else _BYTE) * 1.01  # with room for rounding
+            if scale.size and float(np.abs(scale).max()) > most:
+                raise LookupError(f"{name}{SCALE} has numbers above {most:,.0f}")
 
 
 def table(tensors: Mapping[str, Array], name: str) -> Table:

@@ -5,35 +5,33 @@ Training replaces only the weights, in one rename, so the folder is complete at 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hanlattice.batch import Indexer
 from hanlattice.config import Config, as_saved, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.evaluation.platt import AS_IT_IS, Curve, Curves
 from hanlattice.extras import extra
-from hanlattice.files import opening, writing
+from hanlattice.files import dump_json, opening, writing
 from hanlattice.models import LEAST_BAR, Bar, check_decode
 from hanlattice.models.arrays import Array, restore_arrays
 from hanlattice.models.checksums import check_numbers, load_arrays, read_record, save_tensors, write_record
 from hanlattice.models.compose import Composer
-from hanlattice.models.compress import check_types
+from hanlattice.models.compress import COMPOSER
 from hanlattice.models.decode import AnyTagger
 from hanlattice.models.device import device_kind, find_device
-from hanlattice.models.schema import TAGS, ModelRecord, Scores, parse
+from hanlattice.models.layout import check_tags
+from hanlattice.models.schema import ModelRecord, Scores, parse
 from hanlattice.models.segmenter import segmenter_version
 from hanlattice.models.vocabs import Vocabs, make_indexer
 from hanlattice.models.vocabulary import Vocabulary
 from hanlattice.runtime.tagger import ArrayTagger
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.tags import SCHEMES, TagIds
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
@@ -41,7 +39,6 @@ EXACT, FAST = "auto-fp32", "auto"  # how a loaded model computes its lattice LST
 CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
 TRANSFORMER = "transformer"
 WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
-_COMPOSER = "composer."  # the prefix of the names of its tensors
 BEFORE = "before_packing"  # among a packed model's scores, those of the model as trained
 USUAL_BAR = 0.4  # of a model without scores
 # What does not change while the model trains.
@@ -143,28 +140,27 @@ def save_frame(
     record: dict[str, Any] = {
         "format": FORMAT,
         "config": config.as_dict(),
-        "tags": indexer.tags,
+        "tags": [*indexer.tags],
         "scheme": indexer.scheme,
         "data": data,
     }
     if indexer.segmenter is not None:
         now = {"name": config.segment.by, "version": segmenter_version(config.segment.by)}
         record["segmenter"] = segmenter or now
-    write_record(folder / CONFIG, record, names)
+    write_record(folder / CONFIG, record, names, ModelRecord)
 
 
 def save_weights(
     folder: Path, tensors: Mapping[str, Any], scores: Mapping[str, Any], composer: Composer | None = None
 ) -> None:
     """Write the weights, their scores and, if given, the composer of vectors for new words into one file."""
-    more = {} if composer is None else {_COMPOSER + name: tensor for name, tensor in composer.tensors().items()}
-    save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": json.dumps(scores, ensure_ascii=False)})
+    more = {} if composer is None else {COMPOSER + name: tensor for name, tensor in composer.tensors().items()}
+    save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": dump_json(scores)})
 
 
 def save_scores(folder: Path, scores: Mapping[str, Any], out: Path | None = None) -> None:
     """Write other scores beside the weights that are there; with `out`, the weights of `folder` into that folder."""
-    arrays = {name: np.array(array) for name, array in load_arrays(folder / WEIGHTS)[0].items()}  # no longer mapped
-    save_tensors((out or folder) / WEIGHTS, arrays, {"scores": json.dumps(scores, ensure_ascii=False)})
+    save_tensors((out or folder) / WEIGHTS, load_arrays(folder / WEIGHTS)[0], {"scores": dump_json(scores)})
 
 
 def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modules: bool = False) -> Model:
@@ -180,15 +176,18 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     try:
         config = make_config(as_saved(record["config"]), CONFIG)
         tags, scheme = tuple(record["tags"]), record["scheme"]
-        _check_tags(tags, scheme)
+        check_tags(tags, scheme)
         _check_files(folder, config, record["files"])
         vocabs = _load_vocabs(folder, record["files"])
+        arrays, metadata = load_arrays(folder / WEIGHTS)
+        check_numbers(arrays, folder / WEIGHTS)
         lm = transformer = None
         if config.transformer.model:
             extra("torch")
+            from hanlattice.models.modules import check_transformer
             from hanlattice.models.transformer import make_transformer
 
-            transformer = make_transformer(folder / TRANSFORMER)
+            transformer = make_transformer(folder / TRANSFORMER, partial(check_transformer, arrays))
             vocabs.pieces = transformer.pieces
         if config.lm.model:
             extra("torch")
@@ -197,30 +196,26 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
             lm = load_language_model(folder / LM)
     except (ConfigError, InputError) as error:
         raise ModelError(f"{folder}: {error}") from None
+    except LookupError as error:
+        raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {TRANSFORMER}/{CONFIG}: {error}") from None
     if fast and not (config.runs_lattice or (transformer is not None and place is not None)):
         raise InputError("fast is for lattice models, and for transformers on a GPU, and this is neither", folder)
-    arrays, metadata = load_arrays(folder / WEIGHTS)
-    check_numbers(arrays, folder / WEIGHTS)
-    composer = _take_composer(arrays, folder)
     indexer = make_indexer(config, vocabs, tags, scheme, lm, device)
     tagger: AnyTagger
     try:
-        check_types(arrays)
         if place is None and lm is None and transformer is None and not modules:
-            tagger = restore_arrays(config, indexer, arrays, folder, fast)
+            tagger = restore_arrays(config, indexer, arrays, fast)
         else:
             extra("torch")
             from hanlattice.models.modules import restore
 
-            tagger = restore(config, indexer, arrays, folder, lm, FAST if fast else EXACT, transformer)
+            tagger = restore(config, indexer, arrays, lm, FAST if fast else EXACT, transformer)
             tagger = tagger.to(place or "cpu").eval()
             if tagger.transformer is not None:
                 tagger.transformer.bf16 = fast
+        composer = _composer(arrays)
     except (LookupError, RuntimeError, ValueError) as error:
         raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
-    width = None if tagger.lexicon is None else tagger.lexicon.dim
-    if composer is not None and composer.dim != width:
-        raise ModelError(f"{folder / WEIGHTS}: new words would get {composer.dim} numbers, and the others have {width}")
     try:
         scores = parse(metadata.get("scores", "{}"), Scores, "scores")
         tagger.curves = _curves(scores, indexer.tag_ids.labels)
@@ -239,27 +234,14 @@ def _curves(scores: Mapping[str, Any], labels: Sequence[str]) -> Curves | None:
     return Curves([Curve(**given[label]) if label in given else AS_IT_IS for label in labels])
 
 
-def _take_composer(tensors: dict[str, Array], folder: Path) -> Composer | None:
-    """The composer, if there is one; its tensors are removed from `tensors`."""
-    parts = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_COMPOSER)}
-    if not parts:
-        return None
-    try:
-        return Composer.from_tensors({name.removeprefix(_COMPOSER): tensor for name, tensor in parts.items()})
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"{folder / WEIGHTS}: {error}") from None
-
-
-def _check_tags(tags: tuple[str, ...], scheme: str) -> None:
-    if scheme not in SCHEMES:
-        raise InputError(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}", CONFIG)
-    if not 0 < len(tags) <= TAGS or len({*tags}) < len(tags):
-        raise InputError(f"tags must be from 1 to {TAGS:,} different ones, not {len(tags):,}", CONFIG)
-    TagIds(tags, scheme)
+def _composer(arrays: Mapping[str, Array]) -> Composer | None:
+    """The composer among the arrays of a file, if there is one; a ValueError says what is wrong with it."""
+    parts = {name.removeprefix(COMPOSER): array for name, array in arrays.items() if name.startswith(COMPOSER)}
+    return Composer.from_tensors(parts) if parts else None
 
 
 def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
-    """Whether all vocabularies that a model with this configuration needs are listed."""
+    """Whether the vocabularies that a model with this configuration needs are listed, and no others."""
     model = config.model
     wanted = {
         CHARS: True,
@@ -273,6 +255,8 @@ def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
     for name, is_wanted in wanted.items():
         if is_wanted and name not in names:
             raise ModelError(f"{folder / CONFIG}: a model by its configuration has {name}, and its files lack it")
+        if name in names and not is_wanted:
+            raise ModelError(f"{folder / CONFIG}: its files have {name}, which a model by its configuration has not")
 
 
 def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,10 +17,11 @@ import torch
 from torch import Tensor
 
 from hanlattice.errors import InputError, ModelError
-from hanlattice.files import opening, sha256, shown, writing
+from hanlattice.files import dump_json, opening, sha256, shown, writing
 from hanlattice.models.checksums import check_numbers, load_tensors, read_record, save_tensors, write_record
 from hanlattice.models.device import find_device
-from hanlattice.models.schema import check_fit, parse
+from hanlattice.models.layout import check_names, check_shapes
+from hanlattice.models.schema import parse
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.text.vocab import Vocab
 
@@ -93,13 +93,13 @@ def save_language_model_frame(folder: Path, vocab: Vocab, settings: Settings, cu
                 shutil.copyfileobj(file, copy)
             names.append(LEXICON)
             record["cutter"]["path"] = LEXICON
-    write_record(folder / RECORD, record, names)
+    write_record(folder / RECORD, record, names, Record)
 
 
 def save_direction(folder: Path, direction: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write the weights of one direction, in half precision."""
     half = {name: tensor.detach().to(torch.float16) for name, tensor in tensors.items()}
-    save_tensors(folder / weights_file(direction), half, {"facts": json.dumps(facts, ensure_ascii=False)})
+    save_tensors(folder / weights_file(direction), half, {"facts": dump_json(facts)})
 
 
 def load_language_model(
@@ -152,7 +152,10 @@ def _with_weights(path: Path, symbols: int, settings: Settings, tensors: Mapping
 
     check_numbers({name: tensor.numpy() for name, tensor in tensors.items()}, path)
     try:
-        check_fit(make, tensors)
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            wanted = make().state_dict()
+        check_shapes({name: tuple(tensor.shape) for name, tensor in wanted.items()}, tensors)
+        check_names(wanted, tensors)
     except LookupError as error:
         raise ModelError(f"{path}: its tensors do not fit {RECORD}: {error}") from None
     model = make()

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hanlattice.batch import Indexer
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS
 from hanlattice.config import Config, ModelConfig
-from hanlattice.models.arrays import Array, check_rows
-from hanlattice.models.compress import expanded
+from hanlattice.models.arrays import Array
+from hanlattice.models.compress import COMPOSER, COUNTS, check_values, expanded
 from hanlattice.models.language_model import BREAK, DIRECTIONS, LanguageModel
-from hanlattice.models.schema import check_fit
+from hanlattice.models.layout import check_arrays, check_shapes
 from hanlattice.models.tagger import Encoder, Tagger
 from hanlattice.models.transformer import Transformer
 from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, NoEncoder, WordLSTM
@@ -28,6 +27,7 @@ from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import CoupledLSTM, LatticeLSTM, Layer, Stack
+from hanlattice.nn.transformer import TransformerStates
 
 
 @dataclass
@@ -56,15 +56,8 @@ def assemble(
     if tables.chars is not None:
         chars = CharEmbedding(tables.chars, config.chars.fine_tune, config.chars.dropout)
         dim += chars.dim
-    states = None
-    if lm is not None:
-        ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
-        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
-        dim += config.lm.dim
-    read = None
-    if transformer is not None:
-        read = transformer.states(config.transformer)
-        dim += read.dim
+    pretrained = _pretrained(config, lm, transformer)
+    dim += pretrained.width
     words: WordEmbedding | TwoSources | None = tables.words
     if tables.words is not None and tables.subwords is not None:
         words = TwoSources(tables.words, tables.subwords)
@@ -76,7 +69,52 @@ def assemble(
         dim += pools.dim
     encoder = _encoder(config, dim, words, backend, fresh)
     crf = CRF(indexer.tags, indexer.scheme)
-    return Tagger(chars, words, encoder, crf, model.dropout, states, tables.beside, pools, read)
+    lm_states, transformer_states = pretrained
+    return Tagger(chars, words, encoder, crf, model.dropout, lm_states, tables.beside, pools, transformer_states)
+
+
+class _Pretrained(NamedTuple):
+    """The inputs that a language model and a transformer are to a tagger."""
+
+    lm: LanguageModelStates | None
+    transformer: TransformerStates | None
+
+    @property
+    def width(self) -> int:
+        """How many numbers they add to each character."""
+        lm = 0 if self.lm is None else self.lm.project.out_features
+        return lm + (0 if self.transformer is None else self.transformer.dim)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Those of their weights, by the names that they have in a tagger."""
+        return {
+            f"{part}.{name}": tuple(tensor.shape)
+            for part, module in self._asdict().items()
+            if module is not None
+            for name, tensor in module.state_dict().items()
+        }
+
+
+def _pretrained(config: Config, lm: LanguageModel | None, transformer: Transformer | None) -> _Pretrained:
+    states = None
+    if lm is not None:
+        ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
+        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
+    return _Pretrained(states, None if transformer is None else transformer.states(config.transformer))
+
+
+def check_tagger(config: Config, indexer: Indexer, tagger: Tagger) -> None:
+    """Raise a LookupError unless a folder with the weights of this tagger can be loaded."""
+    pretrained = _Pretrained(tagger.lm, tagger.transformer)
+    check_arrays(config, indexer, tagger.state_dict(), pretrained.shapes, pretrained.width)
+
+
+def check_transformer(arrays: Mapping[str, Array], outline: nn.Module) -> None:
+    """Raise a LookupError unless the arrays of a tagger have the weights of this transformer."""
+    check_shapes(
+        {f"transformer.model.{name}": tuple(each.shape) for name, each in outline.state_dict().items()}, arrays
+    )
 
 
 def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool) -> Encoder:
@@ -108,28 +146,22 @@ def restore(
     config: Config,
     indexer: Indexer,
     arrays: Mapping[str, Array],
-    folder: Path,
     lm: LanguageModel | None,
     backend: str,
     transformer: Transformer | None = None,
 ) -> Tagger:
     """The tagger of a folder's weights. A LookupError or RuntimeError says what does not fit."""
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in expanded(arrays).items()}
-    tables = _tables(config, indexer, tensors)
-    check_rows(_counts(tables), indexer, folder)
-    make = partial(assemble, config, indexer, tables, lm, backend, fresh=False, transformer=transformer)
-    check_fit(make, tensors)
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training do not depend on when this happens
-        tagger = make()
+        with torch.device("meta"):
+            pretrained = _pretrained(config, lm, transformer)
+        check_arrays(config, indexer, arrays, pretrained.shapes, pretrained.width)
+        check_values(arrays)
+        weights = {name: array for name, array in arrays.items() if not name.startswith(COMPOSER)}
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in expanded(weights).items()}
+        tables = _tables(config, indexer, tensors)
+        tagger = assemble(config, indexer, tables, lm, backend, fresh=False, transformer=transformer)
     tagger.load_state_dict(tensors)
     return tagger
-
-
-def _counts(tables: Tables) -> dict[str, int]:
-    """How many rows each table has."""
-    named = {"chars": tables.chars, "words": tables.words, "subwords": tables.subwords, **tables.beside}
-    there = {name: table.vectors if isinstance(table, CharEmbedding) else table for name, table in named.items()}
-    return {name: len(table) for name, table in there.items() if table is not None}
 
 
 def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> Tables:
@@ -143,7 +175,7 @@ def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> 
         tables.words = _word_embedding(tensors, "words", source.dropout)
     if indexer.bichars is not None:
         tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
-    tables.counts = tensors["pools.counts"] if config.model.pools else None
+    tables.counts = tensors[COUNTS] if config.model.pools else None
     for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
         if there:
             tables.beside[name] = CharEmbedding(tensors[f"beside.{name}.vectors"], dropout=config.softwords.dropout)

@@ -9,19 +9,15 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, get_args, get_origin
+from typing import Any, NotRequired, TypedDict, get_args, get_origin
 
 from hanlattice.config import CHECKS, TYPES
 from hanlattice.evaluation.platt import Curve
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
 DEEPEST, LARGEST = 32, 1 << 63
-TAGS = 1024  # their transitions are a square
 
 
 class Part(TypedDict):
@@ -225,22 +221,3 @@ def _check_kind(value: Any, kind: type, place: str) -> None:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def check_fit(make: Callable[[], nn.Module], tensors: Mapping[str, Tensor]) -> None:
-    """A LookupError unless the module that `make` gives has the tensors' shapes, before any memory is taken for it."""
-    import torch
-
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):
-        wanted = make().state_dict()
-    for what in _differences(wanted, tensors):
-        raise LookupError(what)
-
-
-def _differences(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Iterator[str]:
-    for name, tensor in wanted.items():
-        if name not in found:
-            yield f"missing {name}"
-        elif found[name].shape != tensor.shape:
-            yield f"{name} must be {list(tensor.shape)}, not {list(found[name].shape)}"
-    yield from (f"unexpected {name}" for name in found if name not in wanted)

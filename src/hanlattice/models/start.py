@@ -55,6 +55,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "transformer": ("lr", "warmup", "layer_decay", "window", "overlap", "dropout", "bf16"),
     "model": ("dropout", "decode", "paper_vocab"),
 }
+GENERATIONS = 16  # of models whose beginnings a record keeps: it may not be nested without end
 BESIDE = (LM, TRANSFORMER)  # sections, and folders in a model's folder
 LOWER = 1.0  # how much lower a label scores that begins as a mixture of others beside it: what was found stays so
 _MADE = ("chars.", "words.", "beside.", "pools.counts", "output.", "crf.")  # weights that are not copied as they are
@@ -100,8 +101,16 @@ def start_facts(config: Config) -> dict[str, Any]:
     """What the folder of the new model says of the one that it began with."""
     name = config.start.model
     data = read_record(find_model(name) / CONFIG, FORMAT, ModelRecord, "model")["data"]
-    before = {"before": data["start"]} if "start" in data else {}
+    before = {"before": _younger(data["start"], GENERATIONS)} if "start" in data else {}
     return {"vectors": data.get("vectors", {}), "start": {"model": name, "version": model_version(name), **before}}
+
+
+def _younger(start: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """What a record says of a beginning and so many before it."""
+    kept = {key: value for key, value in start.items() if key != "before"}
+    if "before" in start and count > 1:
+        kept["before"] = _younger(start["before"], count - 1)
+    return kept
 
 
 # ---- vocabularies and their vectors

@@ -6,11 +6,12 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hanlattice.config import TransformerConfig
@@ -28,6 +29,21 @@ FILES = (CONFIG, VOCAB, SETTINGS)  # in a model's folder; the weights are with a
 # The largest sizes that are believed: a folder may be made by somebody else.
 _LARGEST = {"num_hidden_layers": 64, "max_position_embeddings": 1 << 16, "vocab_size": 1 << 20}
 _LARGEST |= dict.fromkeys(("hidden_size", "embedding_size", "intermediate_size", "type_vocab_size"), 1 << 14)
+_LARGEST["task_type_vocab_size"] = 1 << 14
+# All that the library is told of a folder's settings: others (`num_labels`) can make it take any memory.
+_SETTINGS = (
+    *_LARGEST,
+    "num_attention_heads",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+    "position_embedding_type",
+    "task_id",
+    "use_task_id",
+)
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -79,13 +95,22 @@ def find_transformer(name: str) -> Path:
 
 def read_transformer(folder: Path) -> Transformer:
     """A folder's transformer with its weights, to begin a training with."""
-    found = make_transformer(folder)
-    load_weights(found.model, folder)
+    path = _safe_weights(folder)
+    tensors = _read_tensors(path)
+
+    def check(outline: nn.Module) -> None:
+        _fitting(outline, tensors, path)
+
+    found = make_transformer(folder, check)
+    found.model.load_state_dict(_fitting(found.model, tensors, path))
     return found
 
 
-def make_transformer(folder: Path) -> Transformer:
-    """The transformer that a folder describes, without its weights."""
+def make_transformer(folder: Path, check: Callable[[nn.Module], None] | None = None) -> Transformer:
+    """The transformer that a folder describes, without its weights.
+
+    `check` is called with the same one without memory, and raises an error if its shapes are not those of the weights.
+    """
     record, pieces = _read_config(folder / CONFIG), Pieces.load(folder)
     kind = record.pop("model_type", None)
     if kind not in KINDS:
@@ -94,27 +119,42 @@ def make_transformer(folder: Path) -> Transformer:
         size = record.get(name, 1)
         if type(size) is not int or not 0 < size <= most:
             raise ModelError(f"{folder / CONFIG}: {name} must be from 1 to {most}, not {size!r}")
-    library = extra("transformers")
-    try:
-        with quiet("transformers"):
-            settings = library.AutoConfig.for_model(kind, **record)
-            model: Any = library.AutoModel.from_config(settings).float()
-    except Exception as error:  # whatever the library says of settings that contradict each other
-        raise ModelError(f"{folder / CONFIG}: no {kind} can be made by it: {error}") from None
+    if check is not None:
+        with torch.device("meta"):
+            outline = _from_settings(kind, record, folder)
+        check(outline)
+    model = _from_settings(kind, record, folder)
+    settings: Any = model.config
     if len(pieces) > settings.vocab_size:
         raise ModelError(f"{folder}: {len(pieces)} pieces in its vocabulary, and vectors for {settings.vocab_size}")
-    if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # it is for whole texts
     return Transformer(model, pieces)
 
 
-def load_weights(model: nn.Module, folder: Path) -> None:
-    """Put the weights of a folder into the transformer; what it has beside, such as heads, is passed over."""
-    path = _safe_weights(folder)
+def _from_settings(kind: str, record: Mapping[str, Any], folder: Path) -> nn.Module:
+    """The library's model of these settings, without its layer for whole texts."""
+    library = extra("transformers")
+    try:
+        with quiet("transformers"):
+            settings = library.AutoConfig.for_model(kind, **{key: record[key] for key in _SETTINGS if key in record})
+            model: Any = library.AutoModel.from_config(settings).float()
+    except Exception as error:  # whatever the library says of settings that contradict each other
+        raise ModelError(f"{folder / CONFIG}: no {kind} can be made by it: {error}") from None
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    made: nn.Module = model
+    return made
+
+
+def _read_tensors(path: Path) -> Mapping[str, Tensor]:
     try:
         tensors: Mapping[str, Tensor] = extra("safetensors", "torch").load_file(path)
     except (OSError, extra("safetensors").SafetensorError) as error:
         raise ModelError(f"{path}: cut short or not a safetensors file ({error}); copy it again") from None
+    return tensors
+
+
+def _fitting(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The model's weights among the tensors of a file; what there is beside, such as heads, is passed over."""
     prefix, wanted = f"{model.base_model_prefix}.", model.state_dict()
     found = {_modern(name.removeprefix(prefix)): tensor.float() for name, tensor in tensors.items()}
     if missing := sorted(wanted.keys() - found.keys()):
@@ -123,7 +163,7 @@ def load_weights(model: nn.Module, folder: Path) -> None:
         if found[name].shape != tensor.shape:
             sizes = f"{list(found[name].shape)} in it, and by {CONFIG} {list(tensor.shape)}"
             raise ModelError(f"{path}: {name} is {sizes}")
-    model.load_state_dict({name: found[name] for name in wanted})
+    return {name: found[name] for name in wanted}
 
 
 def _modern(name: str) -> str:
@@ -138,8 +178,6 @@ def _safe_weights(folder: Path) -> Path:
     pickled = folder / PICKLED
     if not pickled.is_file():
         raise ModelError(f"{folder}: it has no {SAFE}, and no {PICKLED}")
-    import torch
-
     converted = cache_folder() / "transformers" / f"{sha256(pickled)}.safetensors"
     if not converted.is_file():
         try:

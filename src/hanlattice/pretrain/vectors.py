@@ -240,12 +240,12 @@ def save_state(path: Path, state: VectorState, identity: str) -> None:
 
 
 def load_state(path: Path, identity: str) -> VectorState:
-    mapped, metadata = load_arrays(path)
+    loaded, metadata = load_arrays(path)
     if metadata.get("identity") != identity:
         raise ModelError(
             f"{path} belongs to a run with other settings or other text; resume with the same, or delete it"
         )
-    arrays = {name: np.array(array) for name, array in mapped.items()}  # training goes on in them
+    arrays = {name: np.array(array) for name, array in loaded.items()}  # training goes on in them
     words = tuple(arrays.pop("words").tobytes().decode("utf-8").split("\n"))
     numbers = json.loads(metadata["numbers"])
     return VectorState(words, arrays["counts"], inputs=arrays.get("inputs"), outputs=arrays.get("outputs"), **numbers)

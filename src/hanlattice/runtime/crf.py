@@ -25,7 +25,7 @@ class TagRules:
     def set_tags(self, tags: Sequence[str], scheme: str) -> None:
         self.tags, self.scheme = tuple(tags), scheme
         self.ids = {tag: k for k, tag in enumerate(self.tags)}
-        start, between, end = self.legal = [np.array(each, dtype=bool) for each in legal_transitions(self.tags, scheme)]
+        start, between, end = self.legal = legal_transitions(self.tags, scheme)
         self.has_middle = not bool((start | end).all())  # a tag that neither begins nor ends
         # [last, next]: whether the next tag makes a span with this last one longer: it may follow, but not begin a text
         self.goes_on = between & ~start

@@ -441,7 +441,8 @@ def _end_in_twins(spans: SpanArcs, crf: CRF) -> tuple[SpanArcs, Ints]:
     The twin has the tag's scores, but nothing that makes the span longer may follow it. Only BIO needs that.
     """
     last = spans.arcs.last
-    closes = ~spans.runs_on & crf.goes_on.any(axis=1)[last]
+    may_go_on: Bools = np.any(crf.goes_on, axis=1)
+    closes = ~spans.runs_on & may_go_on[last]
     twins = np.unique(last[closes])
     last = np.where(closes, len(crf.tags) + np.searchsorted(twins, last), last)
     return spans._replace(arcs=spans.arcs._replace(last=last)), twins

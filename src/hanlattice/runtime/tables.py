@@ -1,4 +1,4 @@
-"""Tables of vectors, of which only the rows that a text needs are ever expanded: they may lie in a mapped file."""
+"""Tables of vectors, of which only the rows that a text needs are ever expanded."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ from hanlattice.text.lattice import Ints
 from hanlattice.text.normal import LONE_SURROGATE
 from hanlattice.text.spans import Span
 
+Bools = npt.NDArray[np.bool_]
+
 SCHEMES = ("BIO", "BMES", "BIOES")
 _PREFIXES = {"BIO": "BI", "IOB1": "BI", "BMES": "BMES", "BIOES": "BIES"}
 _INSIDE = {"BIO": "I", "IOB1": "I", "BMES": "M", "BIOES": "I"}
@@ -148,11 +150,31 @@ def illegal_places(tags: Sequence[str], scheme: str) -> list[int]:
     return [min(at, len(tags) - 1) for at, (left, right) in pairs if not may_follow(left, right, scheme)]
 
 
-def legal_transitions(tags: Sequence[str], scheme: str) -> tuple[list[bool], list[list[bool]], list[bool]]:
-    """(may begin a text, [from][to] may follow, may end a text) for a list of tags."""
-    start = [may_follow(None, tag, scheme) for tag in tags]
-    between = [[may_follow(left, right, scheme) for right in tags] for left in tags]
-    return start, between, [may_follow(tag, None, scheme) for tag in tags]
+def legal_transitions(tags: Sequence[str], scheme: str) -> tuple[Bools, Bools, Bools]:
+    """Return which tags may begin a text, [K], which may follow which, [from, to], and which may end a text, [K].
+
+    Of two tags only the prefixes count, and whether the labels are the same: thousands of tags have few such pairs.
+    """
+    parts = [split_tag(tag) for tag in tags]
+    prefixes, labels = (list(dict.fromkeys(column)) for column in zip(*parts, strict=True)) if parts else ([], [])
+    prefix = np.array([prefixes.index(each) for each, _ in parts], dtype=np.int64)
+    numbers = {label: number for number, label in enumerate(labels)}
+    label = np.array([numbers[each] for _, each in parts], dtype=np.int64)
+
+    def table(left: str, right: str) -> Bools:
+        """[prefix, prefix]: whether tags with these labels may follow each other."""
+        pairs = [[may_follow(_tag(a, left), _tag(b, right), scheme) for b in prefixes] for a in prefixes]
+        return np.array(pairs, dtype=bool).reshape(len(prefixes), len(prefixes))
+
+    at = prefix[:, None], prefix
+    between = np.where(label[:, None] == label, table("x", "x")[at], table("x", "y")[at])
+    start = np.array([may_follow(None, tag, scheme) for tag in tags], dtype=bool)
+    end = np.array([may_follow(tag, None, scheme) for tag in tags], dtype=bool)
+    return start, between, end
+
+
+def _tag(prefix: str, label: str) -> str:
+    return prefix if prefix == "O" else f"{prefix}-{label}"
 
 
 def check_prefix(tag: str, prefix: str, scheme: str) -> None:
@@ -189,7 +211,8 @@ class TagIds:
         wanted = tag_set(labels, scheme)[1 if labels else 0 :]
         known = {tag: number for number, tag in enumerate(tags)}
         if missing := [tag for tag in wanted if tag not in known]:
-            raise TagError(f"the list of {scheme} tags lacks {', '.join(missing)}: expected all of every label, or O")
+            first = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more" if len(missing) > 3 else "")
+            raise TagError(f"the list of {scheme} tags lacks {first}: expected all of every label, or O")
         numbers = {label: number for number, label in enumerate(labels)}
         self.scheme = scheme
         self.names = tuple(tags)

@@ -25,9 +25,11 @@ _WORDS = (
 def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
     """What the model is, what it was trained on and what it scores; and its maker's own text, if it has one."""
     about = about_of(model)
+    text = "\n".join(
+        [*_head(folder, model), "", *_data(model), "", *_scores(model, scores), "", *([about, ""] if about else [])]
+    )
     with writing(folder / CARD) as file:
-        file.write("\n".join([*_head(folder, model), "", *_data(model), "", *_scores(model, scores), ""]))
-        file.write(f"\n{about}\n" if about else "")
+        file.write(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))  # names may not be UTF-8
 
 
 def about_of(model: Model) -> str:

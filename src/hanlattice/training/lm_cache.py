@@ -65,7 +65,8 @@ def _cached(path: Path, shape: tuple[int, int]) -> States | None:
         states = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return states if states.shape == shape and states.dtype == np.float16 else None
+    is_whole = states.shape == shape and states.dtype == np.float16 and states.flags.c_contiguous
+    return states if is_whole else None
 
 
 def _write(path: Path, examples: Examples, lm: LanguageModelStates) -> None:

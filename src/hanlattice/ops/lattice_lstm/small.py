@@ -8,6 +8,7 @@ form for the layer above.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -78,7 +79,8 @@ def with_states(word_x: Floats, x: Floats, lattice: Lattice) -> Floats:
 def round_rows(values: Floats) -> Rows:
     """[…, K]: every row by itself."""
     values = np.ascontiguousarray(values)
-    count, kinds = values.size // max(1, values.shape[-1]), (ctypes.c_void_p, ctypes.c_int64)
+    kinds = (ctypes.c_void_p, ctypes.c_int64)
+    count = math.prod(values.shape[:-1])  # also of rows without numbers: C writes and reads the scale of each
     round_ = library.function("small_round", values.dtype, *kinds, kinds[1], kinds[0], kinds[0])
     numbers = np.empty(values.size * number_bytes() + SLACK, dtype=np.uint8)
     scale = np.empty(count, dtype=np.float32)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hanlattice.config import MOST_LAYERS, WIDEST
 from hanlattice.errors import InputError
 from hanlattice.files import shown
 
@@ -48,7 +49,7 @@ RESUME = (
 )
 _MANY = (1 << 31) - 1
 _WHOLE = {
-    "embedding": (1, 1 << 20), "hidden": (1, 1 << 20), "layers": (1, 1000), "batch_size": (1, _MANY),
+    "embedding": (1, WIDEST), "hidden": (1, WIDEST), "layers": (1, MOST_LAYERS), "batch_size": (1, _MANY),
     "length": (1, _MANY), "epochs": (1, _MANY), "evaluate": (1, _MANY), "min_count": (1, _MANY),
     "seed": (0, (1 << 63) - 1), "threads": (0, 4096), "vocab": (1, _MANY),
 }  # fmt: skip

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 
 import pytest
 from hypothesis import example, given, settings
 
+from hanlattice.errors import InputError
 from hanlattice.explain import Without
 from hanlattice.explain.changes import changes, others
 from hanlattice.explain.html import section
@@ -20,6 +22,7 @@ from tests.explain import models
 from tests.explain.explanations import nanjing
 from tests.strategies import any_text
 
+changes_module = importlib.import_module("hanlattice.explain.changes")
 TEXT = "昨天王小明和李芳到白沙市开会，青石镇的人在云门山工作"
 
 
@@ -175,3 +178,28 @@ def test_words_that_stand_there_twice_are_told_apart():
     again = dataclasses.replace(told(), words=twice)
     shown = ["".join(piece.text for piece in line) for line in lines(again, width=200)]
     assert any(line.startswith("without 长江 at 3: ") for line in shown)
+
+
+def test_a_text_of_words_without_end_is_refused_at_once(two_layers, monkeypatch):
+    """Each of the words would be left out once: the cost is their number times that of a reading."""
+    monkeypatch.setattr(changes_module, "Running", lambda *_: pytest.fail("it must not compute"))
+    with two_layers.lexicon.borrowed("江" * length for length in range(2, 60)):
+        with pytest.raises(InputError, match=r"has [\d,]+ words in these 300 characters, .*: explain a shorter text"):
+            two_layers.explain("江" * 300, without=True)
+
+
+def test_words_inside_words_are_left_out_in_small_batches(two_layers, monkeypatch):
+    """A batch is counted in characters and in words."""
+    sizes = []
+
+    class Counted(changes_module.Running):
+        def __init__(self, tagger, indexer, examples, *rest):
+            sizes.append(int(examples.lengths.sum() + examples.matches.counts.sum()))
+            super().__init__(tagger, indexer, examples, *rest)
+
+    monkeypatch.setattr(changes_module, "Running", Counted)
+    monkeypatch.setattr(changes_module, "BOUNDS", {"cpu": (128, 1000)})
+    with two_layers.lexicon.borrowed("江" * length for length in range(2, 12)):
+        explanation = two_layers.explain("江" * 20, without=True)
+    assert len(explanation.without) == len(explanation.words) > 100
+    assert max(sizes) <= 1000

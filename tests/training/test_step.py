@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,11 @@ ODD_STATES = {
     "a slot of no weight": {"optimizer.9.exp_avg": torch.zeros(1)},
     "a slot without a number": {"optimizer.x.y": torch.zeros(1)},
     "a slot of another shape": {"optimizer.0.exp_avg": torch.zeros(2, 9)},
+    "a slot of integers": {"optimizer.0.exp_avg": torch.zeros(4, 3, dtype=torch.int64)},
+    "a slot of another optimiser": {"optimizer.0.momentum_buffer": torch.zeros(4, 3)},
+    "a weight of integers": {"model.0.bias": torch.ones(4, dtype=torch.int32)},
+    "an average in double precision": {"average.0": torch.zeros(4, 3, dtype=torch.float64)},
+    "an array of nothing": {"other": torch.zeros(1)},
     "random numbers that are none": {"rng.cpu": torch.zeros(3)},
 }
 
@@ -125,8 +131,41 @@ def test_a_state_that_somebody_else_made_is_refused(tmp_path, tensors):
     training.save(path, "me")
     there, metadata = load_tensors(path)
     save_tensors(path, {**there, **tensors}, metadata)
-    with pytest.raises(ModelError, match="not a state of this run"):
+    with pytest.raises(ModelError, match="does not fit|not a state of this run"):
         make().load(path, "me")
+
+
+@pytest.mark.parametrize("kind", ["adamw", "momentum"])
+def test_a_state_without_one_slot_of_the_optimizer_is_refused(tmp_path, kind):
+    def fresh() -> Training:
+        training = make()
+        if kind == "momentum":
+            parameters = training.model.parameters()
+            training.optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+        return training
+
+    training, path = fresh(), tmp_path / "state"
+    take(training, 1)
+    training.save(path, "me")
+    tensors, metadata = load_tensors(path)
+    fresh().load(path, "me")
+    slots = [name for name in tensors if name.startswith("optimizer.")]
+    assert len(slots) == {"adamw": 12, "momentum": 4}[kind]
+    for slot in slots:
+        save_tensors(path, {n: t for n, t in tensors.items() if n != slot}, metadata)
+        with pytest.raises(ModelError, match="not a state of this run"):
+            fresh().load(path, "me")
+
+
+@pytest.mark.parametrize("field", ["epoch", "batch", "step", "counted", "characters", "best_at", "seconds", "log_size"])
+def test_progress_is_never_negative(tmp_path, field):
+    training, path = make(), tmp_path / "state"
+    training.save(path, "me")
+    tensors, metadata = load_tensors(path)
+    progress = json.loads(metadata["progress"]) | {field: -1}
+    save_tensors(path, tensors, {**metadata, "progress": json.dumps(progress)})
+    with pytest.raises(ModelError, match=f"not a state of this run .*{field} must be 0 or more, not -1"):
+        training.load(path, "me")
 
 
 @pytest.mark.parametrize("progress", ["", "[]", "null", '{"epoch": "1"}', '{"colour": 1}', '{"loss": NaN}', "[" * 5000])

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hanlattice.batch import Examples
+from hanlattice.checks import brief
+from hanlattice.errors import InputError
 from hanlattice.explain.values import Explanation, Without, chance
 from hanlattice.models import Bar
 from hanlattice.models.decode import BOUNDS, Decoded, Running, make_spans
@@ -21,6 +23,8 @@ from hanlattice.text.matcher import Matches
 from hanlattice.text.rules import Rulings
 from hanlattice.text.spans import WORD, Span
 
+# Words times characters, words and labels of the dictionary in one piece of a text. Half a minute on a slow CPU.
+MOST = 1 << 20
 PART = 2048  # characters that are read between two pauses
 LEAST = 0.01  # a smaller change of a probability is not reported
 
@@ -40,10 +44,19 @@ def without_each(
     """
     tagger, names = model.tagger, examples.labels
     made: list[Without] = []
+    count, length = int(examples.matches.counts[0]), int(examples.lengths[0])
+    rulings = 0 if examples.rulings is None else len(examples.rulings.start)
+    # Reading a sentence once takes time and memory for its characters, its words and what the dictionary says of them.
+    once = length + count + rulings
+    if count * once > MOST:
+        raise InputError(
+            f"the dictionary has {count:,} words in these {length:,} characters, which are too many to read the text "
+            f"again without each: explain a shorter text, or the shares alone (--shares, without=False): {brief(text)}"
+        )
     most, characters = BOUNDS[tagger.device_kind]
     characters = characters if pause is None else min(characters, PART)
-    size = max(1, min(most, characters // max(1, int(examples.lengths[0]))))  # words at a time, a sentence each
-    for low in range(0, count := int(examples.matches.counts[0]), size):
+    size = max(1, min(most, characters // once))  # words at a time, a sentence each
+    for low in range(0, count, size):
         if low and pause is not None:
             pause()
         words = np.arange(low, min(low + size, count))

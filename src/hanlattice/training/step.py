@@ -42,6 +42,12 @@ class Progress:
         self.counted += counted
         self.characters += characters
 
+    def check(self) -> None:
+        """Raise a ValueError if a number is negative that cannot be."""
+        for name, number in asdict(self).items():
+            if name not in ("loss", "best") and number < 0:
+                raise ValueError(f"{name} must be 0 or more, not {number}")
+
     @property
     def mean_loss(self) -> float:
         return self.loss / max(1, self.counted)
@@ -100,7 +106,12 @@ class Training:
         tensors["rng.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
-        metadata = {"format": FORMAT, "identity": identity, "progress": json.dumps(asdict(self.progress))}
+        metadata = {
+            "format": FORMAT,
+            "identity": identity,
+            "progress": json.dumps(asdict(self.progress)),
+            "slots": str(sum(name.startswith("optimizer.") for name in tensors)),
+        }
         save_tensors(path, tensors, metadata)
 
     def load(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
@@ -115,40 +126,73 @@ class Training:
             raise ModelError(
                 f"{path.parent}: its stopped run had another configuration or other data; resume with the same ones"
             )
-        with torch.no_grad():
-            for name, tensor in self._tensors(carried).items():
-                if name not in tensors or tensors[name].shape != tensor.shape:
-                    raise ModelError(f"{path}: {name} does not fit the model; start again with another --out")
-                tensor.copy_(tensors[name])
+        mine = self._tensors(carried)
+        for name, tensor in mine.items():
+            if name not in tensors or not _is_like(tensors[name], tensor):
+                raise ModelError(f"{path}: {name} does not fit the model; start again with another --out")
         try:
-            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": self._slots(tensors)})
+            progress = Progress(**parse(metadata.get("progress", "{}"), Progress, "progress"))
+            progress.check()
+            self._check_names(tensors, mine)
+            slots = self._slots(tensors, metadata["slots"])
+            with torch.no_grad():
+                for name, tensor in mine.items():
+                    tensor.copy_(tensors[name])
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
             torch.set_rng_state(tensors["rng.cpu"])
             if self.device.type == "cuda" and "rng.cuda" in tensors:
                 torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
-            self.progress = Progress(**parse(metadata.get("progress", "{}"), Progress, "progress"))
+            self.progress = progress
         except (LookupError, ValueError, TypeError, RuntimeError) as error:
             raise ModelError(
                 f"{path}: it is not a state of this run ({error}); start again with another --out"
             ) from None
         self.loss.fill_(self.progress.loss)
 
-    def _slots(self, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-        """What the optimiser keeps of each weight, by its number: single numbers, and tensors of the weight's shape."""
+    def _check_names(self, tensors: Mapping[str, Tensor], mine: Mapping[str, Tensor]) -> None:
+        for name in tensors:
+            if name not in mine and not name.startswith(("optimizer.", "rng.")):
+                raise ValueError(f"unexpected {name}")
+
+    def _slots(self, tensors: Mapping[str, Tensor], count: str) -> dict[int, dict[str, Tensor]]:
+        """The optimiser's tensors for each weight, by the number of the weight.
+
+        A weight that has taken no part in a step yet has no slots; otherwise it has all of them.
+        """
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        names = self._slot_names()
         slots: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
-            if name.startswith("optimizer."):
-                _, at, slot = name.split(".", 2)
-                if tensor.shape not in ((), weights[int(at)].shape):
-                    raise ValueError(f"{name} does not fit its weight")
-                slots.setdefault(int(at), {})[slot] = tensor
+            if not name.startswith("optimizer."):
+                continue
+            _, at, slot = name.split(".", 2)
+            weight = weights[int(at)]
+            expected = torch.zeros(()) if slot == "step" else weight
+            if slot not in names or not _is_like(tensor, expected):
+                raise ValueError(f"{name} does not fit its weight")
+            slots.setdefault(int(at), {})[slot] = tensor
+        for at, found in slots.items():
+            for slot in names:
+                if slot not in found:
+                    raise ValueError(f"optimizer.{at}.{slot} is missing")
+        if str(len(slots) * len(names)) != count:
+            raise ValueError(f"it must have {count} tensors of the optimiser")
         return slots
+
+    def _slot_names(self) -> tuple[str, ...]:
+        if isinstance(self.optimizer, torch.optim.SGD):
+            return ("momentum_buffer",) if self.optimizer.defaults["momentum"] else ()
+        return ("step", "exp_avg", "exp_avg_sq")
 
     def _tensors(self, carried: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """What is written, and copied back in place."""
         tensors: dict[str, Tensor] = {f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad}
         tensors |= {f"average.{at}": mean for at, mean in enumerate(self.average.mean)}
         return tensors | {f"carried.{name}": tensor for name, tensor in (carried or {}).items()}
+
+
+def _is_like(tensor: Tensor, other: Tensor) -> bool:
+    return tensor.shape == other.shape and tensor.dtype == other.dtype
 
 
 def tagger_gradients(tagger: Tagger, *parts: Batch) -> Tensor:

@@ -183,9 +183,10 @@ def test_words_that_stand_there_twice_are_told_apart():
 def test_a_text_of_words_without_end_is_refused_at_once(two_layers, monkeypatch):
     """Each of the words would be left out once: the cost is their number times that of a reading."""
     monkeypatch.setattr(changes_module, "Running", lambda *_: pytest.fail("it must not compute"))
-    with two_layers.lexicon.borrowed("江" * length for length in range(2, 60)):
-        with pytest.raises(InputError, match=r"has [\d,]+ words in these 300 characters, .*: explain a shorter text"):
-            two_layers.explain("江" * 300, without=True)
+    message = r"has [\d,]+ words in these 300 characters, .*: explain a shorter text"
+    words = ["江" * length for length in range(2, 60)]
+    with two_layers.lexicon.borrowed(words), pytest.raises(InputError, match=message):
+        two_layers.explain("江" * 300, without=True)
 
 
 def test_words_inside_words_are_left_out_in_small_batches(two_layers, monkeypatch):

@@ -131,7 +131,7 @@ def test_a_state_that_somebody_else_made_is_refused(tmp_path, tensors):
     training.save(path, "me")
     there, metadata = load_tensors(path)
     save_tensors(path, {**there, **tensors}, metadata)
-    with pytest.raises(ModelError, match="does not fit|not a state of this run"):
+    with pytest.raises(ModelError, match=r"does not fit|not a state of this run"):
         make().load(path, "me")
 
 

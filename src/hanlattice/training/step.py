@@ -171,10 +171,10 @@ class Training:
             if slot not in names or not _is_like(tensor, expected):
                 raise ValueError(f"{name} does not fit its weight")
             slots.setdefault(int(at), {})[slot] = tensor
-        for at, found in slots.items():
+        for number, found in slots.items():
             for slot in names:
                 if slot not in found:
-                    raise ValueError(f"optimizer.{at}.{slot} is missing")
+                    raise ValueError(f"optimizer.{number}.{slot} is missing")
         if str(len(slots) * len(names)) != count:
             raise ValueError(f"it must have {count} tensors of the optimiser")
         return slots

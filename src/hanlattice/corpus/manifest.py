@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, NotRequired, TypedDict
 
+from hanlattice.checks import brief
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError, OutputError, one_line
 from hanlattice.files import LOCK, reason, writing
+from hanlattice.models.schema import check, load_json
 
 NAME = "manifest.jsonl"
 FORMAT = 1
 OUTPUT = re.compile(r".+\.\d{12,}-\d{12,}\.[0-9a-f]{8}-[0-9a-f]{8}\.(jsonl|parquet)", re.S | re.A)
 PART = re.compile(rf"\.({OUTPUT.pattern}|{re.escape(NAME)})\.[0-9a-f]{{8}}\.part", re.S | re.A)
 Record = dict[str, Any]
+
+
+class Named(TypedDict):
+    """A model or dictionary that outputs were made with."""
+
+    name: str
+    sha256: str
+
+
+class Head(TypedDict):
+    """The first line: what outputs were made with, and how many there should be."""
+
+    format: int
+    hanlattice: str
+    model: Named
+    dictionaries: list[Named]
+    options: dict[str, Any]
+    shards: int
+    unreadable: list[str]
+
+
+class Place(TypedDict):
+    """The part of an input that an output was made from."""
+
+    path: str
+    encoding: NotRequired[str]
+    bytes: NotRequired[list[int]]
+    line: NotRequired[int]
+    row_groups: NotRequired[list[int]]
+    row: NotRequired[int]
+    sha256: str
+
+
+class Output(TypedDict):
+    """Every other line."""
+
+    output: str
+    bytes: int
+    sha256: str
+    input: Place
+    rows: int
+    broken: int
+    characters: int
+    spans: int
 
 
 def is_own(name: str) -> bool:
@@ -34,13 +79,52 @@ def read_manifest(folder: Path) -> tuple[Record | None, dict[str, Record]]:
         return None, {}
     except OSError as error:
         raise InputError(f"cannot read: {reason(error)}", path) from None
-    try:
-        head, *records = map(json.loads, lines)
-        if head["format"] != FORMAT:
-            raise InputError(f"its format is {head['format']}, and this hanlattice reads {FORMAT}", path)
-        return head, {record["output"]: record for record in records}
-    except (ValueError, LookupError, TypeError) as error:
-        raise InputError(f"not a manifest of `hanlattice corpus` ({error}); choose another --out", path) from None
+    head: Record | None = None
+    records: dict[str, Record] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            record = load_json(line)
+            if head is None:
+                _check_head(record)
+                head = record
+            else:
+                _check_output(record)
+                if record["output"] in records:
+                    raise ValueError(f"output {one_line(record['output'])} comes twice")
+                records[record["output"]] = record
+        except ValueError as error:
+            message = f"not a manifest of `hanlattice corpus` ({error}); choose another --out"
+            raise InputError(message, path, number) from None
+    if head is None:
+        raise InputError("it is empty; choose another --out", path)
+    return head, records
+
+
+def _check_head(head: Record) -> None:
+    found = head.get("format") if isinstance(head, dict) else None
+    if found != FORMAT:
+        raise ValueError(f"its format is {brief(found)}, and this hanlattice reads {FORMAT}")
+    check(head, Head)
+    _check_numbers(head)
+
+
+def _check_output(record: Record) -> None:
+    check(record, Output)
+    _check_numbers(record)
+    _check_numbers(record["input"])
+    for name in ("bytes", "row_groups"):
+        if len(record["input"].get(name, (0, 0))) != 2:
+            raise ValueError(f"input.{name} must be two numbers")
+    path = PurePosixPath(record["output"])
+    if path.is_absolute() or ".." in path.parts or not OUTPUT.fullmatch(path.name) or "\0" in str(path):
+        raise ValueError(f"{brief(str(path))} is not the name of an output")
+
+
+def _check_numbers(record: Record) -> None:
+    for name, value in record.items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int) and number < 0:
+                raise ValueError(f"{name} must be 0 or more, not {number}")
 
 
 def write_manifest(folder: Path, head: Record, records: Iterable[Record]) -> None:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NotRequired, TypedDict, get_args, get_origin
 
 from hanlattice.config import CHECKS, TYPES
+from hanlattice.errors import one_line
 from hanlattice.evaluation.platt import Curve
 
 DEEPEST, LARGEST = 32, 1 << 63
@@ -196,7 +197,7 @@ def _check_keys(value: Any, kind: Any, place: str) -> None:
     for name, each in value.items():
         where = _named(place, name)
         if name not in hints and kind not in OPEN:
-            raise ValueError(f"{where} is unknown; known are {', '.join(hints)}")
+            raise ValueError(f"{one_line(where)} is unknown; known are {', '.join(hints)}")
         if name in hints:
             check(each, hints[name], where)
             is_good, words = CHECKS[rules[name]["check"]] if "check" in rules.get(name, {}) else (_any, "")

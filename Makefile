@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test test-ray check style sanitize fuzz soak kills mutants sbom audit coverage bench docs wheels clean
+.PHONY: demo train-demo test test-ray check style sanitize fuzz hostile soak kills mutants sbom audit coverage bench docs wheels clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -43,6 +43,9 @@ sanitize: .venv/test-installed  ## the C code with AddressSanitizer, UndefinedBe
 SECONDS ?= 60
 fuzz: .venv/test-installed  ## every backend against the reference, every door against the library, for so many SECONDS
 	PYTHONPATH=src $(BIN)/python -m tests.fuzz $(SECONDS)
+
+hostile: .venv/test-installed  ## signed model folders with changed arrays, for so many SECONDS: refused, or read as before
+	PYTHONPATH=src $(BIN)/python -m tests.models.test_shapes $(SECONDS)
 
 soak: .venv/test-installed  ## models shared by 16 threads, an event loop and processes, while words come and go, for so many SECONDS
 	PYTHONPATH=src $(BIN)/python -m tests.soak $(SECONDS)

@@ -58,7 +58,7 @@ def test_a_dictionary_is_for_both(tmp_path):
         (["-s", "ner"], "--segmenter needs one that cuts text into words"),
         (["-s", "nothing/there"], "nothing/there"),
         (["--trust", "2"], "--trust is for the words of --lexicon"),
-        (["--min-score", "nan"], "--min-score must be from 0 to 1"),
+        (["--min-score", "nan"], "'nan' is not a finite number"),
     ],
 )
 def test_what_is_refused(arguments: list[str], said: str) -> None:

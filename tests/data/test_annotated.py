@@ -136,8 +136,9 @@ def test_label_studio_leaves_out_what_nobody_annotated(tmp_path):
                 said,
             )
             for name, said in (("start", "whole numbers"), ("end", "whole numbers"))
-            for value in ({}, [], "0", None, True, 1.0, 1e400)
+            for value in ({}, [], "0", None, True, 1.0)
         ),
+        (task([region(0, 1e400)]), "Infinity is no number in JSON"),
         (task([region(0, 10**400)]), "does not lie in the text of 8 characters"),
         (task([region(0, 3, "\ud800")]), "lone surrogate"),
         (task([region(0, 3, "x" * 257)]), "has 257 characters"),

@@ -92,7 +92,7 @@ def test_what_cannot_be_trained_on_is_refused(folder, text, tmp_path):
     few.refused("one batch of --batch-size 256 × --length 128 takes 32,768; lower one of them")
     hanlattice("pretrain", "lm", text, *out).refused("--held-out 0.01 of 60 lines is not one line")
     hanlattice("pretrain", "lm", text, *out, "--hidden", "0").refused("--hidden must be 1 or more")
-    hanlattice("pretrain", "lm", text, *out, "--seed", str(1 << 63)).refused("--seed must be 0 or more, and at most")
+    hanlattice("pretrain", "lm", text, *out, "--seed", "-1").refused("--seed must be 0 or more, and at most")
     hanlattice("pretrain", "lm", text, *out, "--held-out", "1e-20").refused("--held-out 1e-20 of 60 lines is not one")
     both = ("--from", folder, "--min-count", "5")
     hanlattice("pretrain", "lm", text, *out, *both).refused("--min-count does not fit --from")
@@ -208,6 +208,6 @@ def test_samples_are_lines_that_begin_or_end_with_the_prompt(folder):
 def test_samples_that_make_no_sense_are_refused(folder):
     hanlattice("lm", "sample", "-m", folder, "--temperature", "-1").refused("--temperature must be 0 or more")
     hanlattice("lm", "sample", "-m", folder, "-n", "0").refused("-n must be 1 or more")
-    hanlattice("lm", "sample", "-m", folder, "--seed", str(1 << 63)).refused("--seed must be 0 or more, and at most")
+    hanlattice("lm", "sample", "-m", folder, "--seed", "-1").refused("--seed must be 0 or more, and at most")
     for temperature in ("1e-46", "1e40"):
         assert hanlattice("lm", "sample", "-m", folder, "--temperature", temperature).code == 0

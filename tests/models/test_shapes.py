@@ -232,9 +232,16 @@ def changed(arrays: Arrays, chance: np.random.Generator) -> tuple[Arrays, str]:
 
 
 def is_as_before(old: Arrays, new: Arrays) -> bool:
-    """Whether names, shapes and types are the same, so that the change is one of values, which are free."""
+    """Whether names, shapes and types are the same, so that the change is one of values, which are free.
+
+    The counts of pools may end early, so their number is free, too.
+    """
+
+    def shape(name: str, array: npt.NDArray[Any]) -> tuple[int, ...]:
+        return (0,) if name == "pools.counts" and array.ndim == 1 else array.shape
+
     return old.keys() == new.keys() and all(
-        old[name].shape == new[name].shape and old[name].dtype == new[name].dtype for name in old
+        shape(name, old[name]) == shape(name, new[name]) and old[name].dtype == new[name].dtype for name in old
     )
 
 

@@ -232,17 +232,25 @@ def changed(arrays: Arrays, chance: np.random.Generator) -> tuple[Arrays, str]:
 
 
 def is_as_before(old: Arrays, new: Arrays) -> bool:
-    """Whether names, shapes and types are the same, so that the change is one of values, which are free.
-
-    The counts of pools may end early, so their number is free, too.
-    """
-
-    def shape(name: str, array: npt.NDArray[Any]) -> tuple[int, ...]:
-        return (0,) if name == "pools.counts" and array.ndim == 1 else array.shape
-
+    """Whether the same model has these arrays, so that the change is one of values, which are free."""
     return old.keys() == new.keys() and all(
-        shape(name, old[name]) == shape(name, new[name]) and old[name].dtype == new[name].dtype for name in old
+        _shape(name, old) == _shape(name, new) and old[name].dtype == new[name].dtype for name in old
     )
+
+
+def _shape(name: str, arrays: Arrays) -> tuple[int, ...]:
+    """The shape that a model asks for.
+
+    The counts of pools may end early, and any number of a table's rows may have been trained.
+    """
+    shape = arrays[name].shape
+    if name == "pools.counts" and len(shape) == 1:
+        return (0,)
+    if name.endswith((".trained", ".fixed")) and len(shape) == 2:
+        table = name.rpartition(".")[0]
+        rows = sum(len(arrays[part]) for part in (f"{table}.trained", f"{table}.fixed") if part in arrays)
+        return (rows, shape[1])
+    return shape
 
 
 def check_changed(folder: Path, seed: int, child: Child, before: dict[str, str]) -> None:

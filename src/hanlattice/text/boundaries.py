@@ -190,9 +190,9 @@ def _kind(character: str) -> int:
 
 @lru_cache(maxsize=1)
 def _emoji() -> frozenset[int]:
-    ends = (each.partition("-") for each in _EMOJI_RANGES.split())
+    ends = [given.partition("-") for given in _EMOJI_RANGES.split()]
     ranges = [range(int(low, 16), int(high or low, 16) + 1) for low, _, high in ends]
-    return frozenset(code for each in (*ranges, _FLAGS) for code in each)
+    return frozenset().union(_FLAGS, *ranges)
 
 
 def _extends(character: str) -> bool:

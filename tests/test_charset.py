@@ -18,8 +18,8 @@ from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, InputWarning
 from hanlattice.files import decode_lines, read_lines, read_text, use_encoding
 from hanlattice.text.lexicon import Lexicon
-from tests.cli.command import hanlattice, start
-from tests.patience import PATIENCE
+from tests.helpers.command import hanlattice, start
+from tests.helpers.patience import PATIENCE
 
 SIMPLIFIED = "他说，南京市长江大桥昨天通车。\n我们的工作人员在现场！\n"
 TRADITIONAL = "他說，南京市長江大橋昨天通車。\n我們的工作人員在現場！\n"

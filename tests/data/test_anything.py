@@ -17,7 +17,7 @@ from hanlattice.errors import InputError
 from hanlattice.text.dictionary import read_dictionary
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Corpus, Sentence
-from tests.strategies import shares_folder
+from tests.helpers.strategies import shares_folder
 
 SUFFIXES = {
     **{"columns": ".bmes", "segmented": ".seg", "jsonl": ".jsonl", "conllu": ".conllu"},

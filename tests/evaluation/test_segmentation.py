@@ -29,7 +29,7 @@ from hanlattice.evaluation.segmentation import (
 )
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.strategies import any_character, shares_folder
+from tests.helpers.strategies import any_character, shares_folder
 
 needs_diff = pytest.mark.skipif(shutil.which("diff") is None, reason="the diff program is not installed")
 

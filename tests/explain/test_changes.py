@@ -18,9 +18,9 @@ from hanlattice.explain.terminal import lines
 from hanlattice.models import decode
 from hanlattice.predict import Predictor
 from hanlattice.text.spans import Span
-from tests.explain import models
-from tests.explain.explanations import nanjing
-from tests.strategies import any_text
+from tests.helpers import models
+from tests.helpers.explanations import nanjing
+from tests.helpers.strategies import any_text
 
 changes_module = importlib.import_module("hanlattice.explain.changes")
 TEXT = "昨天王小明和李芳到白沙市开会，青石镇的人在云门山工作"

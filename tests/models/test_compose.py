@@ -26,7 +26,7 @@ from hanlattice.models.compose import (
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
-from tests.strategies import any_character
+from tests.helpers.strategies import any_character
 
 DIM = 4
 few_words = st.lists(st.text("甲乙丙A", min_size=2, max_size=4), max_size=12)

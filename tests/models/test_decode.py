@@ -22,8 +22,8 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import tags_to_spans
 from hanlattice.training.loop import train
-from tests.made import made_config
-from tests.strategies import shares_folder
+from tests.helpers.made import made_config
+from tests.helpers.strategies import shares_folder
 
 texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", " ", "\ud800"]), max_size=8).map(
     "".join

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hanlattice.ops import crf, library
 from hanlattice.ops.crf import Arcs, CRFScores, TaggedSpans, native, plain
 from hanlattice.ops.crf.values import FORBIDDEN
-from tests.levels import at_level
+from tests.helpers.levels import at_level
 
 IMPOSSIBLE = FORBIDDEN * 1e6
 BACKENDS = [plain, *([native] if library.loaded().library is not None else [])]

@@ -14,7 +14,7 @@ from hanlattice.errors import TagError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, TagIds, spans_to_tags, tag_set, tags_to_spans
-from tests.strategies import sentences
+from tests.helpers.strategies import sentences
 
 LABELS = ["LOC", "PER.NAM", "组织-A"]
 schemes = st.sampled_from(SCHEMES)

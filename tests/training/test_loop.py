@@ -27,10 +27,10 @@ from hanlattice.text.spans import Span
 from hanlattice.training import loop
 from hanlattice.training.corpora import read_corpora, training_words
 from hanlattice.training.loop import train
-from tests.cutting import cutting_tree, in_words
-from tests.made import made_config, sentences, write_made
-from tests.training.crash import killed_at_step, moments
-from tests.untrained import in_twos
+from tests.helpers.crash import killed_at_step, moments
+from tests.helpers.cutting import cutting_tree, in_words
+from tests.helpers.made import made_config, sentences, write_made
+from tests.helpers.untrained import in_twos
 
 CLOCKS = ("seconds",)
 RECIPES: dict[str, dict[str, Any]] = {

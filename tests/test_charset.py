@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.charset import check_encoding, guess
+from hanlattice.charset import MARKS, check_encoding, guess
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, InputWarning
@@ -76,6 +76,17 @@ def test_files_are_read_whatever_encoding_they_have(tmp_path, text, encoding):
         assert "".join(lexicon.words[:1]) == expected[0]
     use_encoding(encoding)
     assert [line for _, line in read_lines(path)] == expected
+
+
+@pytest.mark.parametrize(("mark", "codec"), MARKS, ids=[codec for _, codec in MARKS])
+@pytest.mark.parametrize("encoding", ["auto", "utf-8", "gb18030", "utf-16-le"])
+def test_a_byte_order_mark_alone_is_no_line(tmp_path, mark, codec, encoding):
+    path = tmp_path / "f.txt"
+    path.write_bytes(mark)
+    assert lines_of(mark, encoding) == lines_of(mark, encoding, Trickle) == []
+    assert list(read_lines(path, encoding)) == []
+    assert read_text(path, encoding) == ""
+    assert lines_of(mark + "\n".encode(codec), encoding, Trickle) == [""]
 
 
 def test_what_was_found_is_said_unless_it_is_utf8(tmp_path):

@@ -36,6 +36,18 @@ def test_any_tags_legal_or_not(scheme: str, data: st.DataObject) -> None:
     assert read(TagIds(names, scheme), tags) == [tags_to_spans([names[tag] for tag in row], scheme) for row in tags]
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_no_span_goes_on_in_the_next_text(scheme: str) -> None:
+    names = tag_set(LABELS, scheme)
+    ids = TagIds(names, scheme)
+    whole = ids.tags([[Span(0, 4, "LOC")]], np.array([4])).tolist()
+    for cut in (1, 2, 3):
+        texts = [whole[:cut], [], whole[cut:]]
+        expected = [tags_to_spans([names[tag] for tag in text], scheme) for text in texts]
+        assert read(ids, texts) == expected
+    assert read(ids, [whole]) == [[Span(0, 4, "LOC")]]
+
+
 @given(schemes, st.lists(sentences(), max_size=5), st.integers(0, 2))
 def test_spans_to_tags_and_back(scheme: str, given_sentences: list[Sentence], empty_at: int) -> None:
     rows = [(len(sentence), sentence.spans or ()) for sentence in given_sentences]

@@ -42,21 +42,21 @@ sanitize: .venv/test-installed  ## the C code with AddressSanitizer, UndefinedBe
 
 SECONDS ?= 60
 fuzz: .venv/test-installed  ## every backend against the reference, every door against the library, for so many SECONDS
-	PYTHONPATH=src $(BIN)/python -m tests.fuzz $(SECONDS)
+	PYTHONPATH=src $(BIN)/python -m tests.stress.fuzz $(SECONDS)
 
 hostile: .venv/test-installed  ## signed model folders with changed arrays, for so many SECONDS: refused, or read as before
 	PYTHONPATH=src $(BIN)/python -m tests.models.test_shapes $(SECONDS)
 
 soak: .venv/test-installed  ## models shared by 16 threads, an event loop and processes, while words come and go, for so many SECONDS
-	PYTHONPATH=src $(BIN)/python -m tests.soak $(SECONDS)
+	PYTHONPATH=src $(BIN)/python -m tests.stress.soak $(SECONDS)
 
 N ?= 500
 kills: .venv/test-installed  ## N times kill -9 at random moments, of training, packing, pre-training, corpora, servers; all goes on
-	PYTHONPATH=src $(BIN)/python -m tests.kills $(N)
+	PYTHONPATH=src $(BIN)/python -m tests.stress.kills $(N)
 
 SHARE ?= 0.06
 mutants: .venv/test-installed .venv/audit-installed  ## do the tests notice changes in text, ops, evaluation and decoding, at a SHARE of the places?
-	PYTHONPATH=src $(BIN)/python -m tests.mutants $(SHARE) 1
+	PYTHONPATH=src $(BIN)/python -m tests.stress.mutants $(SHARE) 1
 
 sbom: .venv/audit-installed  ## what is installed in .venv, as CycloneDX, into build/sbom.json
 	mkdir -p build

@@ -11,8 +11,8 @@ import torch
 from hanlattice.predict import Predictor, load
 from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.training.loop import train
-from tests.made import made_config, write_language_model, write_made, write_transformer
-from tests.pretrain.lm.made import tiny, write_text
+from tests.helpers.lm import tiny, write_text
+from tests.helpers.made import made_config, write_language_model, write_made, write_transformer
 
 hypothesis.settings.register_profile(
     "project", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]

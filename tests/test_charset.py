@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.charset import check_encoding, guess
+from hanlattice.charset import MARKS, check_encoding, guess
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError, InputWarning
 from hanlattice.files import decode_lines, read_lines, read_text, use_encoding
 from hanlattice.text.lexicon import Lexicon
-from tests.cli.command import hanlattice, start
-from tests.patience import PATIENCE
+from tests.helpers.command import hanlattice, start
+from tests.helpers.patience import PATIENCE
 
 SIMPLIFIED = "他说，南京市长江大桥昨天通车。\n我们的工作人员在现场！\n"
 TRADITIONAL = "他說，南京市長江大橋昨天通車。\n我們的工作人員在現場！\n"
@@ -76,6 +76,17 @@ def test_files_are_read_whatever_encoding_they_have(tmp_path, text, encoding):
         assert "".join(lexicon.words[:1]) == expected[0]
     use_encoding(encoding)
     assert [line for _, line in read_lines(path)] == expected
+
+
+@pytest.mark.parametrize(("mark", "codec"), MARKS, ids=[codec for _, codec in MARKS])
+@pytest.mark.parametrize("encoding", ["auto", "utf-8", "gb18030", "utf-16-le"])
+def test_a_byte_order_mark_alone_is_no_line(tmp_path, mark, codec, encoding):
+    path = tmp_path / "f.txt"
+    path.write_bytes(mark)
+    assert lines_of(mark, encoding) == lines_of(mark, encoding, Trickle) == []
+    assert list(read_lines(path, encoding)) == []
+    assert read_text(path, encoding) == ""
+    assert lines_of(mark + "\n".encode(codec), encoding, Trickle) == [""]
 
 
 def test_what_was_found_is_said_unless_it_is_utf8(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hanlattice.config import BACKENDS, FEATURES, SEGMENTERS, USED_WITH, Config, make_config, read_config, validate
 from hanlattice.errors import ConfigError, InputError
-from tests.strategies import any_text, shares_folder
+from tests.helpers.strategies import any_text, shares_folder
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 SETTINGS = {

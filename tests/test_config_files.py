@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hanlattice.config import Config, find_config, make_config, read_config, variant_names
 from hanlattice.errors import ConfigError, InputError
-from tests.made import write_toml
-from tests.strategies import any_text, shares_folder
+from tests.helpers.made import write_toml
+from tests.helpers.strategies import any_text, shares_folder
 
 BELOW = "[train]\nepochs = 9\nseed = 3\n[model]\nencoder = 'char'\n[compare]\nrow = 'char'\npaper = 93.48\n"
 

@@ -16,8 +16,8 @@ from types import ModuleType
 import pytest
 
 from hanlattice import errors
-from tests.documents import PAGES, ROOT, blocks, prose, read
-from tests.patience import PATIENCE
+from tests.helpers.documents import PAGES, ROOT, blocks, prose, read
+from tests.helpers.patience import PATIENCE
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

@@ -23,8 +23,8 @@ from hanlattice.output import as_conll, as_inline, as_jsonl
 from hanlattice.predict import Predictor
 from hanlattice.text.sentence import cover_space
 from hanlattice.text.spans import WORD, Span
-from tests.documents import read
-from tests.strategies import any_text, spans
+from tests.helpers.documents import read
+from tests.helpers.strategies import any_text, spans
 from tests.test_output import Page
 
 TEXT = "任正非在 深圳讲邓小平理论"

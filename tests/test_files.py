@@ -31,9 +31,9 @@ from hanlattice.files import (
     shown,
     writing,
 )
-from tests.patience import PATIENCE
-from tests.permissions import obeyed_permissions
-from tests.strategies import any_text, shares_folder
+from tests.helpers.patience import PATIENCE
+from tests.helpers.permissions import obeyed_permissions
+from tests.helpers.strategies import any_text, shares_folder
 
 BOM = "\ufeff".encode()
 

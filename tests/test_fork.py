@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.helpers.patience import PATIENCE
 from tests.test_build import ROOT
 
 FORK = """

@@ -21,8 +21,8 @@ from hanlattice.ops import library
 from hanlattice.predict import LABEL_TRUST, Document, Predictor, load
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.spans import Span
-from tests.cli.command import hanlattice
-from tests.made import sentences
+from tests.helpers.command import hanlattice
+from tests.helpers.made import sentences
 
 TEXT = "王小明在青石镇工作。"
 OTHERS = [each.text for each in sentences(6, 5)]

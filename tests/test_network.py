@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.made import made_tree, write_toml
+from tests.helpers.made import made_tree, write_toml
 
 ALONE = """
 import os, sys

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hanlattice.document import Document, parts_of
 from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
 from hanlattice.text.spans import Span
-from tests.strategies import ODD, any_character, spans
+from tests.helpers.strategies import ODD, any_character, spans
 
 LABELS = ("LOC", '<i class="x">', "组织\x1b[0m")
 BRIDGE = Document("南京市长江大桥", (Span(0, 3, "LOC", 0.98765, "南京市"), Span(3, 7, "LOC", 0.5, "长江大桥")))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import hanlattice
-from tests.documents import blocks, commands
+from tests.helpers.command import hanlattice
+from tests.helpers.documents import blocks, commands
 
 PAGE = "docs/output.md"
 PYTHON = [block.text for block in blocks(PAGE) if block.language == "python"]

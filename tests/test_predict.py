@@ -32,11 +32,11 @@ from hanlattice.text.spans import Span
 from hanlattice.text.tags import tag_set, tags_to_spans
 from hanlattice.training.loop import train
 from hanlattice.training.pack import pack
-from tests.cutting import cutting_tree
-from tests.made import made_config
-from tests.made import sentences as made_sentences
-from tests.strategies import any_text
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import made_config
+from tests.helpers.made import sentences as made_sentences
+from tests.helpers.strategies import any_text
+from tests.helpers.untrained import in_twos, write_untrained
 
 NAMES = ["王小明", "青石镇", "白沙市", "南湖", "在", "工作。", "，", "去了", "3", "Ａ"]
 STRANGE = [

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.command import ENVIRONMENT, Outcome, hanlattice
+from tests.helpers.command import ENVIRONMENT, Outcome, hanlattice
 
 TEXT = "王小明在青石镇工作。"
 

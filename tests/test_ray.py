@@ -22,8 +22,8 @@ from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, ignore
 from hanlattice.predict import load
 from hanlattice.ray import Tagger, connect
-from tests.fuzz import check_doors, ray_actor, search
-from tests.made import made_tree, sentences, write_toml
+from tests.helpers.made import made_tree, sentences, write_toml
+from tests.stress.fuzz import check_doors, ray_actor, search
 
 ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'hanlattice[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray

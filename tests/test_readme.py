@@ -33,11 +33,11 @@ from hanlattice.compare import jobs
 from hanlattice.config import read_config, variant_names
 from hanlattice.data.download import KNOWN
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.cli.command import hanlattice
 from tests.compare.conftest import SERVER
-from tests.documents import ROOT, blocks, commands, shell_commands
-from tests.made import sentences, write_made
-from tests.patience import PATIENCE
+from tests.helpers.command import hanlattice
+from tests.helpers.documents import ROOT, blocks, commands, shell_commands
+from tests.helpers.made import sentences, write_made
+from tests.helpers.patience import PATIENCE
 
 TRIED = ("README.md", "README.zh.md", "docs/index.md", "docs/training.md")  # in the order in which they are read
 COMMANDS = list(dict.fromkeys(line for page in TRIED for line in commands(page)))

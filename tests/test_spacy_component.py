@@ -18,10 +18,10 @@ from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.predict import Document, Predictor, load
 from hanlattice.text.spans import Span
 from hanlattice.training.loop import train
-from tests.cutting import cutting_tree
-from tests.made import made_config
-from tests.strategies import spans as spans_of
-from tests.untrained import write_untrained
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import made_config
+from tests.helpers.strategies import spans as spans_of
+from tests.helpers.untrained import write_untrained
 
 TEXT = "王小明在青石镇工作。"
 FOUND = [("王小明", "PER"), ("青石镇", "LOC")]

@@ -19,7 +19,7 @@ from hanlattice.predict import Document
 from hanlattice.style import INKS, TONES, page_shell, tones
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import tag_set
-from tests.explain.explanations import explained
+from tests.helpers.explanations import explained
 
 RESUME = ("CONT", "EDU", "LOC", "NAME", "ORG", "PRO", "RACE", "TITLE")
 MODELS = [("LOC", "ORG", "PER"), RESUME, ("GPE.NAM", "GPE.NOM", "LOC.NAM", "PER.NAM", "PER.NOM"), ("人名", "地名")]

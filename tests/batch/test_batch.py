@@ -30,8 +30,8 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import FlatSpans, spans_to_tags, tag_set
 from hanlattice.text.vocab import Vocab, bigrams
-from tests.strategies import sentences, spans
-from tests.text.words import segmented_sentences, words
+from tests.helpers.strategies import sentences, spans
+from tests.helpers.words import segmented_sentences, words
 
 TAGS = tuple(tag_set(["LOC", "PER"], "BMES"))
 INDEXER = Indexer(Vocab("南京市长江大桥0A"), Lexicon(["南京", "南京市", "长江", "大桥", "长江大桥"]), TAGS, "BMES")

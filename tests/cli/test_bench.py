@@ -11,7 +11,7 @@ from hanlattice.bench import SECTIONS as MEASURED
 from hanlattice.bench.timing import busy
 from hanlattice.cli.bench import note_busy
 from hanlattice.ops.lattice_lstm import batched
-from tests.cli.command import hanlattice
+from tests.helpers.command import hanlattice
 
 QUICK = ["--batch", "1", "--batch", "2", "--hidden", "4", "--seconds", "0.001", "--threads", "1", "--length", "30"]
 SECTIONS = {"settings", "versions", "machine", "checks", "encoder", "training", "tagging", "lengths", "models"}

@@ -10,8 +10,8 @@ import pytest
 from hanlattice.data.jsonl import write_jsonl
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.cli.command import hanlattice
-from tests.made import sentences
+from tests.helpers.command import hanlattice
+from tests.helpers.made import sentences
 
 
 def test_tables_report_and_plot(lattice_folder, made, tmp_path):

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from hanlattice.compare import jobs, run
-from tests.cli.command import hanlattice, start
 from tests.compare.conftest import SERVER, write_small
-from tests.made import write_made, write_toml
-from tests.patience import PATIENCE
+from tests.helpers.command import hanlattice, start
+from tests.helpers.made import write_made, write_toml
+from tests.helpers.patience import PATIENCE
 
 QUICK = ("--devices", "cpu", "--no-rates")
 

@@ -12,7 +12,7 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import KNOWN
 from hanlattice.errors import InputError
 from hanlattice.evaluation.statistics import statistics
-from tests.cli.command import hanlattice
+from tests.helpers.command import hanlattice
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.cli.command import Outcome, hanlattice
-from tests.made import made_tree, write_toml
+from tests.helpers.command import Outcome, hanlattice
+from tests.helpers.made import made_tree, write_toml
 
 
 @pytest.fixture

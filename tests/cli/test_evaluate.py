@@ -23,10 +23,10 @@ from hanlattice.predict import load
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training.loop import train
-from tests.cli.command import hanlattice
-from tests.cutting import cutting_tree, in_words
-from tests.made import made_config, sentences
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.command import hanlattice
+from tests.helpers.cutting import cutting_tree, in_words
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import in_twos, write_untrained
 
 
 def test_the_test_set_again_gives_the_scores_of_training(lattice_folder, made):

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from hanlattice.predict import load
-from tests.cli.command import hanlattice
-from tests.explain import models
+from tests.helpers import models
+from tests.helpers.command import hanlattice
 
 TEXT = "王小明在青石镇工作。"
 

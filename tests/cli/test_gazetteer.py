@@ -12,7 +12,7 @@ import pytest
 
 from hanlattice.data.corpus import read_corpus
 from hanlattice.text.vectors import read_vectors
-from tests.cli.command import hanlattice
+from tests.helpers.command import hanlattice
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from hanlattice.text.segmenter import make_segmenter
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.vocab import bigrams
 from hanlattice.training.loop import train
-from tests.cli.command import hanlattice
-from tests.made import made_config
+from tests.helpers.command import hanlattice
+from tests.helpers.made import made_config
 
 QUICK = {"train__epochs": 1, "model__hidden": 4, "words__vectors": ""}
 WORD = {"model__encoder": "word", **QUICK}

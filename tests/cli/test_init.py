@@ -12,9 +12,9 @@ from hanlattice.config import read_config
 from hanlattice.data.columns import write_columns
 from hanlattice.models.folder import load_model
 from hanlattice.text.vectors import Vectors, write_vectors
-from tests.cli.command import hanlattice
-from tests.documents import blocks
-from tests.made import PLACES, WORDS, sentences
+from tests.helpers.command import hanlattice
+from tests.helpers.documents import blocks
+from tests.helpers.made import PLACES, WORDS, sentences
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from hanlattice.pretrain.lm import train as lm_train
 from hanlattice.pretrain.lm.recipe import HELP, Recipe
 from hanlattice.pretrain.lm.score import text_surprise
 from hanlattice.pretrain.lm.train import train_language_model
-from tests.cli.command import hanlattice
-from tests.pretrain.lm.made import TINY, files_of_any_size, limit_files, tiny
+from tests.helpers.command import hanlattice
+from tests.helpers.lm import TINY, files_of_any_size, limit_files, tiny
 
 OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
 

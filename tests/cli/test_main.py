@@ -11,8 +11,8 @@ import typer
 import hanlattice as package
 from hanlattice import cli
 from hanlattice.errors import InputError
-from tests.cli.command import ENVIRONMENT, hanlattice, run, start
-from tests.patience import PATIENCE
+from tests.helpers.command import ENVIRONMENT, hanlattice, run, start
+from tests.helpers.patience import PATIENCE
 
 USAGE = [
     (["tga", "x"], "No such command 'tga'"),

@@ -19,10 +19,10 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training.loop import train
-from tests.cli.command import Outcome, hanlattice
-from tests.cutting import cutting_tree, in_words
-from tests.made import made_config, sentences
-from tests.untrained import write_untrained
+from tests.helpers.command import Outcome, hanlattice
+from tests.helpers.cutting import cutting_tree, in_words
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import write_untrained
 
 
 @pytest.fixture(scope="module")

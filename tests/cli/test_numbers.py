@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from hanlattice.cli import check_numbers, make_app
-from tests.cli.command import hanlattice
+from tests.helpers.command import hanlattice
 
 FLOATS = ["nan", "inf", "-inf", "1e400", "-1e400", "9" * 400, "-Infinity", "NaN"]
 INTS = ["9223372036854775808", "-9223372036854775809", "9" * 400, "9" * 5000, "-" + "9" * 5000]

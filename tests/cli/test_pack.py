@@ -6,8 +6,8 @@ import json
 
 from hanlattice import models as shipped
 from hanlattice.training.pack import OF_ANOTHER
-from tests.cli.command import hanlattice
-from tests.made import made_tree, sentences, write_toml
+from tests.helpers.command import hanlattice
+from tests.helpers.made import made_tree, sentences, write_toml
 
 TEXT = "王小明在青石镇工作。"
 

@@ -14,9 +14,9 @@ from rich.console import Console
 from hanlattice.cli.pretrain import PassMeter, SubwordMeter, VectorMeter
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors
-from tests.cli.command import Outcome, hanlattice, run
-from tests.pretrain.lm.made import files_of_any_size, limit_files
-from tests.pretrain.text import write_text
+from tests.helpers.command import Outcome, hanlattice, run
+from tests.helpers.lm import files_of_any_size, limit_files
+from tests.helpers.raw_text import write_text
 
 SMALL = ("--dim", "5", "--epochs", "2", "--min-count", "2")
 

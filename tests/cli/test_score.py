@@ -11,7 +11,7 @@ import pytest
 
 from hanlattice.data.segmented import read_segmented
 from hanlattice.evaluation.segmentation import score_segmentation
-from tests.cli.command import hanlattice
+from tests.helpers.command import hanlattice
 
 GOLD = "江泽民 主席 在 北京 讲话\n\n江泽民 主席 到 １９９８年 的 上海\n"
 TEST = "江 泽民 主席 在 北京 讲话\n江泽民主席\u3000到 1998年 的\t上海\n\n"

@@ -15,9 +15,9 @@ from hanlattice.errors import InputError
 from hanlattice.predict import TEXTS, TRUST_MOST, Predictor
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.training.loop import train
-from tests.cli.command import hanlattice
-from tests.cutting import cutting_tree
-from tests.made import sentences
+from tests.helpers.command import hanlattice
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import sentences
 
 TEXT = "王小明在青石镇工作。"
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001)))).replace("\n", "")

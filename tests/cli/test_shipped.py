@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hanlattice import models as shipped
-from tests.cli.command import hanlattice
+from tests.helpers.command import hanlattice
 
 TEXT = "王小明在青石镇工作。"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import hanlattice, run, start
 from tests.corpus.test_run import content, texts
-from tests.patience import PATIENCE
-from tests.serve.running import running
+from tests.helpers.command import hanlattice, run, start
+from tests.helpers.patience import PATIENCE
+from tests.helpers.running import running
 from tests.training.test_loop import assert_same_run, tiny  # noqa: F401 (a fixture)
 
 from .test_train_cli import toml

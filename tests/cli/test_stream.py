@@ -10,8 +10,8 @@ from typing import IO
 
 import pytest
 
-from tests.cli.command import hanlattice, run, start
-from tests.patience import PATIENCE
+from tests.helpers.command import hanlattice, run, start
+from tests.helpers.patience import PATIENCE
 
 TEXT = "王小明在青石镇工作。"
 ASKED = [("tag", "-f", "inline"), ("segment",), ("analyse", "-f", "jsonl"), ("explain", "-f", "json")]

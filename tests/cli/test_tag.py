@@ -22,10 +22,10 @@ from hanlattice.data.columns import read_columns
 from hanlattice.data.jsonl import read_jsonl
 from hanlattice.errors import InputError
 from hanlattice.predict import Document, Predictor
-from tests.cli.command import ENVIRONMENT, PROGRAM, hanlattice, run, start
-from tests.made import made_config, sentences
-from tests.patience import PATIENCE
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.command import ENVIRONMENT, PROGRAM, hanlattice, run, start
+from tests.helpers.made import made_config, sentences
+from tests.helpers.patience import PATIENCE
+from tests.helpers.untrained import in_twos, write_untrained
 
 TEXT = "王小明在青石镇工作。"
 SPANS = [(0, 3, "PER", "王小明"), (4, 7, "LOC", "青石镇")]

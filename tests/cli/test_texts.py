@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.cli.texts import share_out, shares
-from tests.patience import PATIENCE
+from tests.helpers.patience import PATIENCE
 
 TEXTS = st.lists(st.text("好", max_size=9), max_size=30)
 

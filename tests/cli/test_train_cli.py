@@ -15,10 +15,10 @@ import torch
 
 from hanlattice.models.checksums import load_tensors
 from hanlattice.models.folder import load_model
-from tests.cli.command import hanlattice, start
-from tests.made import made_tree, write_made, write_toml
-from tests.patience import PATIENCE
-from tests.pretrain.lm.made import files_of_any_size, limit_files
+from tests.helpers.command import hanlattice, start
+from tests.helpers.lm import files_of_any_size, limit_files
+from tests.helpers.made import made_tree, write_made, write_toml
+from tests.helpers.patience import PATIENCE
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hanlattice.text.vectors import Vectors, write_vectors
-from tests.cli.command import hanlattice
+from tests.helpers.command import hanlattice
 
 WORDS = ("桥", "江", "长江", "大桥", "[b]")
 

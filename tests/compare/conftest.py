@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hanlattice.compare import jobs
-from tests.made import made_tree, write_made, write_toml
+from tests.helpers.made import made_tree, write_made, write_toml
 
 SERVER = multiprocessing.get_context("forkserver")  # it has torch loaded, which takes seconds in a spawned process
 SERVER.set_forkserver_preload(

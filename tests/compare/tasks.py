@@ -10,7 +10,7 @@ from typing import Any
 
 from hanlattice.errors import InputError
 from hanlattice.events import Listener
-from tests.patience import PATIENCE
+from tests.helpers.patience import PATIENCE
 
 
 def answer(device: str, listen: Listener, value: Any) -> dict[str, Any]:

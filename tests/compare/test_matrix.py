@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hanlattice.compare.matrix import changed_settings, check_seeds, read_rows, read_seeds
 from hanlattice.errors import ConfigError, InputError
-from tests.made import write_toml
+from tests.helpers.made import write_toml
 
 
 @pytest.mark.parametrize(

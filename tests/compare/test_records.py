@@ -13,7 +13,7 @@ from hanlattice.compare.job import Record, identity, read_record, write_record
 from hanlattice.compare.run import _show_rates, _show_run
 from hanlattice.errors import InputError
 from tests.compare.test_summary import rate, row, run
-from tests.made import made_config
+from tests.helpers.made import made_config
 
 ROW = row("a")
 NOW = {"settings": {"train.lr": 1.0}, "files": {"data.train": "0a"}}

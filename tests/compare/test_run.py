@@ -32,9 +32,9 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.training.loop import train
 from tests.compare import tasks
 from tests.compare.conftest import write_small
-from tests.cutting import cutting_tree
-from tests.made import write_toml
-from tests.training.crash import killed_at_step
+from tests.helpers.crash import killed_at_step
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import write_toml
 
 
 class Ears(list):

@@ -28,11 +28,11 @@ from hanlattice.events import Listener
 from hanlattice.files import bounded_name, hold
 from hanlattice.output import as_jsonl
 from hanlattice.predict import load
-from tests.cli.command import ENVIRONMENT, hanlattice, start
-from tests.cli.command import run as command
-from tests.made import SHAPES, sentence
-from tests.patience import PATIENCE
-from tests.permissions import obeyed_permissions
+from tests.helpers.command import ENVIRONMENT, hanlattice, start
+from tests.helpers.command import run as command
+from tests.helpers.made import SHAPES, sentence
+from tests.helpers.patience import PATIENCE
+from tests.helpers.permissions import obeyed_permissions
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")

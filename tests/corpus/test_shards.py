@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hanlattice.corpus.inputs import BLOCK, Source, Stream, find_sources
 from hanlattice.corpus.shards import Reader, Row, cut
 from hanlattice.errors import InputError
-from tests.strategies import shares_folder
+from tests.helpers.strategies import shares_folder
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")

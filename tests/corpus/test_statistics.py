@@ -18,8 +18,8 @@ from hanlattice.corpus.settings import Settings
 from hanlattice.corpus.statistics import Tally, count, new_words
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.predict import load
-from tests.cli.command import hanlattice
 from tests.corpus.test_run import texts
+from tests.helpers.command import hanlattice
 
 pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not installed")
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hanlattice.corpus import walk
 from hanlattice.corpus.inputs import Found, find_sources
 from hanlattice.errors import InputError
-from tests.permissions import obeyed_permissions
-from tests.strategies import shares_folder
+from tests.helpers.permissions import obeyed_permissions
+from tests.helpers.strategies import shares_folder
 
 
 def find(*inputs: Path | str) -> Found:

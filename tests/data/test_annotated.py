@@ -13,8 +13,8 @@ from hanlattice.data.corpus import WRITABLE, read_corpus, write_corpus
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.cli.command import hanlattice
-from tests.strategies import sentences, shares_folder
+from tests.helpers.command import hanlattice
+from tests.helpers.strategies import sentences, shares_folder
 
 TEXT = "南京市😀长江大桥"
 GOLD = Sentence(TEXT, (Span(0, 3, "LOC"), Span(4, 8, "LOC")))

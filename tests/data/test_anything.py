@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hanlattice.charset import MARKS
 from hanlattice.data.corpus import FORMATS, read_corpus
 from hanlattice.errors import InputError
 from hanlattice.text.dictionary import read_dictionary
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Corpus, Sentence
-from tests.strategies import shares_folder
+from tests.helpers.strategies import shares_folder
 
 SUFFIXES = {
     **{"columns": ".bmes", "segmented": ".seg", "jsonl": ".jsonl", "conllu": ".conllu"},
@@ -152,6 +154,44 @@ def test_a_corpus_is_read_or_refused(tmp_path: Path, format: str, content: bytes
         assert corpus.sentences
         assert all(isinstance(sentence, Sentence) for sentence in corpus.sentences)
     attempt(path, lambda file: read_corpus(file, format=format, learn="words"))
+
+
+def read_and_said(path: Path, read: Callable[[Path], Any], content: bytes) -> tuple[Any, str]:
+    """What is read from a file with this content, and what is said where it is refused."""
+    path.write_bytes(content)
+    try:
+        return read(path), ""
+    except InputError as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("mark", [mark for mark, _ in MARKS], ids=[codec for _, codec in MARKS])
+@pytest.mark.parametrize("format", ["auto", *(name for name in FORMATS if name != "spacy")])
+@pytest.mark.parametrize("learn", ["spans", "words"])
+def test_a_corpus_of_only_a_byte_order_mark_is_empty(tmp_path: Path, format: str, mark: bytes, learn: str) -> None:
+    """DocBin is left out: it is no text."""
+    path = tmp_path / f"a{SUFFIXES.get(format, '.json')}"
+
+    def read(file: Path) -> Corpus:
+        return read_corpus(file, format=format, learn=learn)
+
+    assert read_and_said(path, read, mark) == read_and_said(path, read, b"")
+
+
+@pytest.mark.parametrize("mark", [mark for mark, _ in MARKS], ids=[codec for _, codec in MARKS])
+@pytest.mark.parametrize("suffix", [".txt", ".tsv", ".csv", ".jsonl"])
+def test_a_dictionary_of_only_a_byte_order_mark_is_empty(tmp_path: Path, suffix: str, mark: bytes) -> None:
+    path = tmp_path / f"a{suffix}"
+
+    def read(file: Path) -> list[Any]:
+        return list(read_dictionary(file))
+
+    assert read_and_said(path, read, mark) == read_and_said(path, read, b"")
+    lexicon = Lexicon()
+    path.write_bytes(mark)
+    if suffix == ".txt":
+        lexicon.load(path)
+        assert not list(lexicon)
 
 
 @shares_folder

@@ -13,8 +13,8 @@ from hanlattice.errors import InputError, TagError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, tags_to_spans
-from tests.strategies import sentences, shares_folder
-from tests.text.words import segmented_sentences
+from tests.helpers.strategies import sentences, shares_folder
+from tests.helpers.words import segmented_sentences
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "ner"
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\n") | st.sampled_from(

@@ -16,8 +16,8 @@ from hanlattice.errors import InputError
 from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.strategies import any_character, label_character, sentences, shares_folder
-from tests.text.words import segmented_sentences
+from tests.helpers.strategies import any_character, label_character, sentences, shares_folder
+from tests.helpers.words import segmented_sentences
 
 # JSON escapes make one character of a high and a low surrogate, so of the two only the high ones are drawn.
 CHARACTERS = any_character.filter(lambda character: not "\udc00" <= character <= "\udfff")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hanlattice.data.raw import RawText, groups
 from hanlattice.errors import InputError
-from tests.strategies import shares_folder
+from tests.helpers.strategies import shares_folder
 
 PACK = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress}
 packings = pytest.mark.parametrize("pack", PACK.values(), ids=PACK)

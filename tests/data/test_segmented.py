@@ -10,7 +10,7 @@ from hanlattice.data.segmented import from_words, read_segmented, segmented_line
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.strategies import shares_folder
+from tests.helpers.strategies import shares_folder
 
 WORDS = st.text(
     (st.characters(exclude_categories=["Cs"]) | st.sampled_from("\ufeff\u200b\0é南")).filter(lambda c: not c.isspace()),

@@ -19,7 +19,7 @@ from hanlattice.text.display import visible
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests import strategies
+from tests.helpers import strategies
 
 Case = tuple[list[Sentence], list[tuple[Span, ...]], list[tuple[Span, ...]]]
 LETTERS = st.sampled_from("南京市长江大桥Ａa１ \n`")

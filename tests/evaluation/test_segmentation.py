@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hanlattice.data.segmented import from_words
@@ -29,7 +29,7 @@ from hanlattice.evaluation.segmentation import (
 )
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.strategies import any_character, shares_folder
+from tests.helpers.strategies import any_character, shares_folder
 
 needs_diff = pytest.mark.skipif(shutil.which("diff") is None, reason="the diff program is not installed")
 
@@ -97,6 +97,11 @@ def test_a_longest_common_subsequence(left: list[str], right: list[str]) -> None
     assert len(pairs) == common_words(left, right)
 
 
+# A frequent word, a, in a run of words that the other side lacks: three of twelve, and three of eleven.
+QUARTER = ("l m n a o a p a q r s t", "1 a a a a a a 2")
+MORE_THAN_A_QUARTER = ("l m n a o a p a q r s", "1 a a a a a a 2")
+
+
 def by_diff(folder: Path, left: list[str], right: list[str], *options: str) -> int:
     """How many lines the program shows on both sides."""
     for name, words in (("left", left), ("right", right)):
@@ -111,6 +116,8 @@ def by_diff(folder: Path, left: list[str], right: list[str], *options: str) -> i
 @needs_diff
 @shares_folder
 @given(pair=two_cuts())
+@example(pair=tuple(side.split() for side in QUARTER))
+@example(pair=tuple(side.split() for side in MORE_THAN_A_QUARTER))
 def test_as_many_words_as_diff_finds(tmp_path: Path, pair: tuple[list[str], list[str]]) -> None:
     pairs = matched(*pair)
     check_pairs(pairs, *pair)
@@ -144,6 +151,8 @@ def test_long_sentences_in_which_diff_does_not_find_all(tmp_path: Path, length: 
         ("a b ba", "ab b a", [(1, 1)]),  # a might be matched as well: b is the earlier one of the right
         ("b a", "a b a", [(0, 1), (1, 2)]),
         ("x a a y", "p a q", [(1, 1)]),  # the earlier of the left
+        (*QUARTER, []),
+        (*MORE_THAN_A_QUARTER, [(3, 1), (5, 2), (7, 3)]),
     ],
 )
 def test_which_words(left: str, right: str, pairs: list[tuple[int, int]]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hanlattice.evaluation import significance
 from hanlattice.evaluation.ner import Score, score
 from hanlattice.evaluation.significance import draw, micro_f1, paired_bootstrap, sentence_counts
-from tests.strategies import sentences
+from tests.helpers.strategies import sentences
 
 
 def random_counts(seeds: int, sentences: int, hit: float, at: int) -> np.ndarray:

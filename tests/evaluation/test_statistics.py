@@ -16,7 +16,7 @@ from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.spans import WORD, Span
 from hanlattice.text.tags import SCHEMES, illegal_places, may_follow, spans_to_tags, tag_set
-from tests import strategies
+from tests.helpers import strategies
 
 LETTERS = st.sampled_from("南京市长江大桥Ａa１2 \n`")
 some = st.lists(strategies.sentences(LETTERS), min_size=1, max_size=6)

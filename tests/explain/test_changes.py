@@ -17,10 +17,11 @@ from hanlattice.explain.svg import picture
 from hanlattice.explain.terminal import lines
 from hanlattice.models import decode
 from hanlattice.predict import Predictor
+from hanlattice.text.dictionary import Entry
 from hanlattice.text.spans import Span
-from tests.explain import models
-from tests.explain.explanations import nanjing
-from tests.strategies import any_text
+from tests.helpers import models
+from tests.helpers.explanations import nanjing
+from tests.helpers.strategies import any_text
 
 changes_module = importlib.import_module("hanlattice.explain.changes")
 TEXT = "昨天王小明和李芳到白沙市开会，青石镇的人在云门山工作"
@@ -78,6 +79,25 @@ def test_few_or_many_at_a_time(two_layers, bounds, monkeypatch):
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.spans == theirs.spans
         assert list(mine.scores) == pytest.approx(theirs.scores, abs=1e-6)
+
+
+def test_a_word_beside_it_keeps_what_the_dictionary_says(made, tmp_path):
+    """Words of the dictionary that begin or end where another does are not left out with it."""
+    tagger = models.tagger(made, tmp_path)
+    entries = {word: Entry(word, "PER", 2.0) for word in ("天王", "天王小", "王小")}
+    tagger.lexicon.update(entries.values())
+    explanation = tagger.explain(TEXT, without=True)
+    words = [word.word for word in explanation.words]
+    assert set(entries) < set(words)
+    for word, entry in entries.items():
+        tagger.lexicon.remove(word)
+        expected = tagger(TEXT).spans
+        chances = all_chances(tagger, TEXT)
+        tagger.lexicon.update([entry])
+        there = explanation.without[words.index(word)]
+        assert there.spans == expected
+        wanted = [chances.get((span.start, span.end, span.label), 0.0) for span in explanation.spans]
+        assert list(there.scores) == pytest.approx(wanted, abs=1e-6)
 
 
 @settings(max_examples=10)

@@ -17,9 +17,9 @@ from hanlattice.explain.values import DIRECTIONS
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference
 from hanlattice.predict import Predictor
 from hanlattice.runtime import encoders
-from tests.explain import models
-from tests.made import sentences
-from tests.strategies import any_text
+from tests.helpers import models
+from tests.helpers.made import sentences
+from tests.helpers.strategies import any_text
 
 TEXT = "昨天王小明和李芳到白沙市开会"
 PIECES = ["王小明在青石镇工作。", "今天天气很好，", "没有人说话。"]

@@ -18,7 +18,7 @@ from hanlattice.explain.html import page
 from hanlattice.explain.svg import ROOM, THICK, Reach, lattice, levels, picture, touches, xml
 from hanlattice.explain.terminal import lines
 from hanlattice.explain.values import chance
-from tests.explain.explanations import WORDS, any_explanation, explained, nanjing
+from tests.helpers.explanations import WORDS, any_explanation, explained, nanjing
 
 SVG = "{http://www.w3.org/2000/svg}"
 

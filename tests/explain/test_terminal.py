@@ -17,10 +17,10 @@ from hanlattice.explain.terminal import NARROWEST, lines, wrapped
 from hanlattice.style import INKS
 from hanlattice.text.display import visible
 from hanlattice.text.spans import WORD, Span
-from tests.cli.command import ENVIRONMENT, hanlattice, run
-from tests.explain import models
-from tests.explain.explanations import any_explanation, explained, nanjing
-from tests.strategies import any_character
+from tests.helpers import models
+from tests.helpers.command import ENVIRONMENT, hanlattice, run
+from tests.helpers.explanations import any_explanation, explained, nanjing
+from tests.helpers.strategies import any_character
 
 LONG = "昨天王小明和李芳到南京市长江大桥开会。"
 some_texts = st.text(st.sampled_from("南京市长江大桥") | any_character, min_size=1, max_size=60)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.documents import ROOT
+from tests.helpers.documents import ROOT
 
 TEXTS = ["南京市长江大桥", " x 南京 ", "江大桥" * 9]
 ROOM = 1 << 30  # bytes beside those of the process with everything imported
@@ -54,7 +54,7 @@ def load(folder: Path) -> dict[str, str]:
     """For each way of loading the digest of what the model computes, or the error: its type and its message."""
     from hanlattice.models.folder import load_model
     from hanlattice.text.sentence import Sentence
-    from tests.untrained import in_twos
+    from tests.helpers.untrained import in_twos
 
     found = {}
     is_lattice = json.loads((folder / "config.json").read_text("utf-8"))["config"]["model"]["encoder"] == "lattice"
@@ -77,7 +77,7 @@ def main() -> None:
 
     import hanlattice.models.folder
     import hanlattice.models.modules  # noqa: F401
-    import tests.untrained  # noqa: F401 (all is imported before memory is limited)
+    import tests.helpers.untrained  # noqa: F401 (all is imported before memory is limited)
 
     torch.set_num_threads(1)
     pages = int(Path("/proc/self/statm").read_text().split()[0])

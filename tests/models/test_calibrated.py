@@ -17,7 +17,7 @@ from hanlattice.models.folder import load_model, save_scores
 from hanlattice.predict import Predictor, by_score
 from hanlattice.text.spans import Span
 from hanlattice.training.pack import pack
-from tests.made import sentences
+from tests.helpers.made import sentences
 
 CURVES = {"LOC": Curve(0.3, -2.0), "PER": Curve(0.7, 1.0)}
 TEXTS = [each.text for each in sentences(8, 3)]

@@ -26,7 +26,7 @@ from hanlattice.models.compose import (
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
-from tests.strategies import any_character
+from tests.helpers.strategies import any_character
 
 DIM = 4
 few_words = st.lists(st.text("甲乙丙A", min_size=2, max_size=4), max_size=12)
@@ -169,6 +169,13 @@ def test_what_is_kept_composes_the_same():
     exact = [tensor.nbytes for name, tensor in tensors.items() if name != "table"]
     assert tensors["table"].size == 3 * 31 * DIM  # a byte each
     assert sum(exact) < 3 * 31 * 4 + 30 * 4 + (2 * DIM + 3) * DIM * 4 + 1
+
+
+def test_a_character_of_just_enough_words_has_rows_of_its_own():
+    words = [f"甲{end}" for end in "子丑寅卯辰"] + [f"乙{end}" for end in "子丑寅卯"]
+    ends = np.ones((len(words), 1), dtype=np.float32)
+    composer = learn(words, np.eye(len(words), DIM, dtype=np.float32), ends, least=5)
+    assert "".join(map(chr, composer.characters.tolist())) == "甲"
 
 
 def test_rare_characters_share_what_is_known_of_rare_ones():

@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import rjieba
 import torch
@@ -13,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanlattice.models import decode as module
-from hanlattice.models.decode import decode, find_candidates, find_spans, make_spans
+from hanlattice.models.decode import Decoded, decode, find_candidates, find_spans, make_spans
 from hanlattice.models.folder import Model, load_model
 from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from hanlattice.text.tags import tags_to_spans
+from hanlattice.text.tags import FlatSpans, tags_to_spans
 from hanlattice.training.loop import train
-from tests.made import made_config
-from tests.strategies import shares_folder
+from tests.helpers.made import made_config
+from tests.helpers.strategies import shares_folder
 
 texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", " ", "\ud800"]), max_size=8).map(
     "".join
@@ -165,3 +166,11 @@ def test_a_gpu_finds_the_same_best_spans(model: Model, folder: Path) -> None:
         assert rows[0] == rows[1]
         scores = [[span.score for row in each for span in row] for each in rows]
         assert scores[0] == pytest.approx(scores[1], abs=1e-2)
+
+
+def test_a_span_that_is_just_probable_enough_is_kept():
+    starts = np.arange(3)
+    spans = FlatSpans(np.zeros(3, dtype=np.int64), starts, starts + 1, starts)
+    found = Decoded(spans, np.array([0.25, 0.5, 0.75])).at_least(0.5)
+    assert found.scores.tolist() == [0.5, 0.75]
+    assert found.spans.label.tolist() == [1, 2]

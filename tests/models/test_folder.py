@@ -28,8 +28,8 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.text.vocab import Vocab
-from tests.made import made_config, sentences
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import in_twos, write_untrained
 
 FILES = ("config.json", "chars.txt", "lexicon.txt", "model.safetensors")
 SOURCE = Path(hanlattice.__file__).parent

@@ -30,8 +30,8 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training.pack import pack
-from tests.made import write_language_model
-from tests.untrained import in_twos
+from tests.helpers.made import write_language_model
+from tests.helpers.untrained import in_twos
 
 GOLD = [
     in_twos(Sentence("南京市长江大桥", (Span(0, 3, "LOC"),))),

@@ -20,7 +20,7 @@ from hanlattice.models.language_model import (
 )
 from hanlattice.text.normal import code_points
 from hanlattice.text.vocab import seen_as
-from tests.made import write_language_model
+from tests.helpers.made import write_language_model
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ from hanlattice.text.vectors import read_vectors
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import _identity, train
 from hanlattice.training.pack import pack
-from tests.cli.command import hanlattice
-from tests.cutting import cutting_tree, in_words
-from tests.made import made_config, sentences
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.command import hanlattice
+from tests.helpers.cutting import cutting_tree, in_words
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import in_twos, write_untrained
 
 texts = st.lists(st.text(st.sampled_from("王小明在南湖工作，。 \u3000\nＡ1")), max_size=5)
 

@@ -21,8 +21,8 @@ from hanlattice.predict import Predictor
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training.loop import train
-from tests.cutting import in_words
-from tests.made import made_tree, sentences
+from tests.helpers.cutting import in_words
+from tests.helpers.made import made_tree, sentences
 
 
 def labelled(sentence: Sentence) -> Sentence:

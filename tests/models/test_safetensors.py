@@ -18,7 +18,7 @@ from hanlattice import load
 from hanlattice.errors import InputError, ModelError
 from hanlattice.models import find_model
 from hanlattice.models.checksums import _digest, load_arrays, save_tensors
-from tests.documents import ROOT
+from tests.helpers.documents import ROOT
 
 SENTENCE = "国家主席江泽民在北京会见了联合国秘书长安南。"
 

@@ -23,10 +23,10 @@ from hanlattice.nn.embeddings import TwoSources, WordEmbedding
 from hanlattice.predict import Predictor, load
 from hanlattice.text.spans import WORD
 from hanlattice.training.loop import train
-from tests.cutting import cutting_tree, in_words
-from tests.made import GIVEN, PIECES, PLACES, SURNAMES, WIDTH, WORDS, sentences
-from tests.strategies import any_character, shares_folder
-from tests.untrained import write_untrained
+from tests.helpers.cutting import cutting_tree, in_words
+from tests.helpers.made import GIVEN, PIECES, PLACES, SURNAMES, WIDTH, WORDS, sentences
+from tests.helpers.strategies import any_character, shares_folder
+from tests.helpers.untrained import write_untrained
 
 KINDS: dict[str, dict[str, Any]] = {
     "char": {"model__encoder": "char"},

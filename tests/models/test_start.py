@@ -24,9 +24,9 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import spans_to_tags
 from hanlattice.training.pack import pack
-from tests.cutting import in_words
-from tests.made import made_tree, sentences, write_toml
-from tests.untrained import in_twos
+from tests.helpers.cutting import in_words
+from tests.helpers.made import made_tree, sentences, write_toml
+from tests.helpers.untrained import in_twos
 
 NEW = [Sentence("鹭岛的王小明去了沙漠", (Span(0, 2, "LOC"), Span(3, 6, "PER"))), *sentences(6, 9)]
 MODELS: dict[str, dict[str, Any]] = {

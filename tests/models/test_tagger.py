@@ -18,8 +18,8 @@ from hanlattice.models.decode import decode
 from hanlattice.models.folder import load_model
 from hanlattice.models.tagger import Tagger
 from hanlattice.training.loop import train
-from tests.gpu import run_without_waiting
-from tests.made import made_config
+from tests.helpers.gpu import run_without_waiting
+from tests.helpers.made import made_config
 
 HAS_GPU = torch.cuda.is_available()
 STEPS: dict[str, dict[str, Any]] = {

@@ -21,9 +21,9 @@ from hanlattice.models.transformer import find_transformer, make_transformer, re
 from hanlattice.nn.transformer import windows
 from hanlattice.predict import Predictor, load
 from hanlattice.training.pack import pack
-from tests.gpu import run_without_waiting
-from tests.made import made_config, sentences, write_transformer
-from tests.untrained import write_untrained
+from tests.helpers.gpu import run_without_waiting
+from tests.helpers.made import made_config, sentences, write_transformer
+from tests.helpers.untrained import write_untrained
 
 TEXT = "王小明 去了 iphone33 的青石镇，" + "今天天气很好，没有人说话。" * 3
 

@@ -28,9 +28,9 @@ from hanlattice.predict import Predictor, load
 from hanlattice.runtime.constraints import boost
 from hanlattice.text.lexicon import LONGEST, Lexicon
 from hanlattice.training.loop import train
-from tests.cutting import cutting_tree
-from tests.made import sentences
-from tests.patience import PATIENCE
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import sentences
+from tests.helpers.patience import PATIENCE
 
 TEXT = "王小明在青石镇工作。"
 

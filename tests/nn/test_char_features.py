@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from hanlattice.nn.baselines import FEATURES, CharCNN, Features, SentenceCharLSTM, WordCharLSTM, word_max
 from hanlattice.ops.packing import prepare
 from hanlattice.text.lattice import Segments
-from tests.gpu import run_without_waiting
-from tests.segmented import (
+from tests.helpers.gpu import run_without_waiting
+from tests.helpers.segmented import (
     ODD,
     alone,
     assert_alike,

@@ -12,9 +12,9 @@ from hanlattice.nn.baselines import CharLSTM, CharRNN
 from hanlattice.nn.lattice_lstm import CoupledLSTM, LatticeLSTM, Layer
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference
 from hanlattice.ops.lattice_lstm.weights import weight_shapes
-from tests.gpu import run_without_waiting
-from tests.segmented import gradients, lstm_states
-from tests.strategies import lattices
+from tests.helpers.gpu import run_without_waiting
+from tests.helpers.segmented import gradients, lstm_states
+from tests.helpers.strategies import lattices
 
 D, E, H = 3, 4, 5
 PLAIN = {"char": CharLSTM, "rnn": CharRNN, "coupled char": CoupledLSTM}  # which have no words

@@ -12,7 +12,7 @@ from torch import Tensor
 from hanlattice import Lattice
 from hanlattice.nn.embeddings import WordPools
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
-from tests.strategies import lattices
+from tests.helpers.strategies import lattices
 
 D, E, H, POOLED = 3, 4, 5, 2
 COUNTS = [900, 40, 40, 7, 7, 3, 1, 1, 1, 1]  # of the first ten words; a lattice has ids up to 20

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hanlattice import Lattice
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Layer, Stack
-from tests.strategies import lattices
+from tests.helpers.strategies import lattices
 
 D, E, H = 3, 4, 2
 KINDS = pytest.mark.parametrize("kind", ["char", "lattice"])

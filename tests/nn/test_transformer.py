@@ -17,7 +17,7 @@ from hanlattice.config import TransformerConfig
 from hanlattice.models.transformer import read_transformer
 from hanlattice.nn.transformer import TransformerStates, windows
 from hanlattice.text.normal import code_points
-from tests.made import write_transformer
+from tests.helpers.made import write_transformer
 
 
 @given(

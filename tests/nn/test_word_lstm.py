@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from hanlattice.nn.baselines import FEATURES, WordLSTM
 from hanlattice.ops.packing import prepare
 from hanlattice.text.lattice import Segments
-from tests.gpu import run_without_waiting
-from tests.segmented import ODD, alone, assert_alike, gradients, inputs, lstm_states, segmentations, segments_of
+from tests.helpers.gpu import run_without_waiting
+from tests.helpers.segmented import ODD, alone, assert_alike, gradients, inputs, lstm_states, segmentations, segments_of
 
 D, E, H, WIDTH = 3, 5, 2, 4
 KINDS = pytest.mark.parametrize("kind", ["none", *FEATURES])

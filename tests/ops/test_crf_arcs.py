@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hanlattice.ops import crf, library
 from hanlattice.ops.crf import Arcs, CRFScores, TaggedSpans, native, plain
 from hanlattice.ops.crf.values import FORBIDDEN
-from tests.levels import at_level
+from tests.helpers.levels import at_level
 
 IMPOSSIBLE = FORBIDDEN * 1e6
 BACKENDS = [plain, *([native] if library.loaded().library is not None else [])]
@@ -164,6 +164,19 @@ def test_spans_of_the_chain_are_those_of_all_paths(op: ModuleType, case: Case, d
 
     wanted = sum(p for path, p in probabilities(every).items() if counts(path))
     assert math.exp(min(answer[0], 0.0)) == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("op", BACKENDS)
+@pytest.mark.parametrize("tag", [0, 1, 2])
+def test_a_span_of_the_last_character_is_as_probable_as_its_tag(op: ModuleType, tag: int) -> None:
+    """At the text's edge the end score counts instead of a transition."""
+    emissions, lengths, scores, _ = make_case(3, 4, 6, 3, 0)
+    sentences = np.arange(4)
+    tags = np.full((4, 1), tag)
+    spans = TaggedSpans(sentences, lengths - 1, lengths, tags, np.zeros((4, 3), dtype=bool))
+    found = np.exp(op.span_log_probability(emissions, lengths, scores, spans))
+    wanted = op.marginals(emissions, lengths, scores)[sentences, lengths - 1, tag]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
 @pytest.mark.skipif(native not in BACKENDS, reason=f"no C library: {library.missing()}")

@@ -15,7 +15,7 @@ from hanlattice.errors import InputError
 from hanlattice.ops import library
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, reference, resolve, runnable
 from hanlattice.ops.lattice_lstm.weights import weight_shapes
-from tests.strategies import lattices
+from tests.helpers.strategies import lattices
 
 D, E, H = 3, 4, 5
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(bool(library.missing()), reason=library.missing()))

@@ -16,7 +16,7 @@ from hanlattice import Lattice
 from hanlattice.bench.equality import TOLERANCES, LSTMCase, largest_difference
 from hanlattice.ops.lattice_lstm import fused, prepare
 from hanlattice.ops.lattice_lstm.fused import make_schedule
-from tests.strategies import lattices
+from tests.helpers.strategies import lattices
 
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:

@@ -16,7 +16,7 @@ from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference, trace
 from hanlattice.ops.lattice_lstm.batched import mirror_index, take
-from tests.strategies import lattices
+from tests.helpers.strategies import lattices
 
 D, E, H = 3, 4, 5
 COUPLED = pytest.mark.parametrize("coupled", [True, False])

@@ -22,8 +22,8 @@ from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm
 from hanlattice.ops.lattice_lstm.native import Problem, Task
-from tests.levels import at_level
-from tests.strategies import lattices
+from tests.helpers.levels import at_level
+from tests.helpers.strategies import lattices
 
 pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")
 

@@ -13,7 +13,7 @@ from hanlattice import Lattice
 from hanlattice.ops import packing
 from hanlattice.ops.packing import bounded, characters, joined, packed_order, prepare, spelled, words
 from hanlattice.text.lattice import Segments
-from tests.segmented import segmentations, segments_of, words_of
+from tests.helpers.segmented import segmentations, segments_of, words_of
 
 CPU = torch.device("cpu")
 

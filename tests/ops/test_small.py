@@ -15,8 +15,8 @@ from hanlattice.ops import library
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, native, small, trace
 from hanlattice.ops.lattice_lstm.weights import weight_shapes
 from hanlattice.runtime.encoders import LSTM, RNN, LatticeLSTM, Stack, packed, without_words
-from tests.levels import at_level
-from tests.strategies import lattices
+from tests.helpers.levels import at_level
+from tests.helpers.strategies import lattices
 
 pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")
 

@@ -16,7 +16,7 @@ import torch
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
 from hanlattice.ops.threads import run_all, run_calls
-from tests.patience import PATIENCE
+from tests.helpers.patience import PATIENCE
 
 FORK = """
 import ctypes, os, torch

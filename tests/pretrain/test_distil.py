@@ -34,9 +34,9 @@ from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Doubt, Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, illegal_places, spans_to_tags, tag_set
-from tests.cutting import cutting_tree, in_words
-from tests.made import made_config, sentences
-from tests.untrained import write_untrained
+from tests.helpers.cutting import cutting_tree, in_words
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import write_untrained
 
 HAN = "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏闰余成岁律吕调阳云腾致雨露结为霜金生丽水玉出昆冈"
 

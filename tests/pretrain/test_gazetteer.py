@@ -22,8 +22,8 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
 from hanlattice.training.loop import train
-from tests.made import WIDTH, made_tree
-from tests.strategies import sentences
+from tests.helpers.made import WIDTH, made_tree
+from tests.helpers.strategies import sentences
 
 few = st.sampled_from("南京市A Ａ1２")
 

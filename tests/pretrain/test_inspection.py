@@ -17,7 +17,7 @@ from hanlattice.pretrain.inspection import Neighbours, check_vectors, cover, rea
 from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.strategies import sentences, shares_folder
+from tests.helpers.strategies import sentences, shares_folder
 
 GOOD = ["江 1 2", "长江 3 4", "0 0 0"]
 

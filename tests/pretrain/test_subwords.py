@@ -23,8 +23,8 @@ from hanlattice.text.dictionary import read_words
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.vectors import read_vectors
-from tests.pretrain.text import write_text
-from tests.strategies import any_text
+from tests.helpers.raw_text import write_text
+from tests.helpers.strategies import any_text
 
 
 def trained(raw: Path, out: Path, listen=ignore, **changes) -> dict:

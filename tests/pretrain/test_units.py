@@ -36,9 +36,9 @@ from hanlattice.text.normal import fold, fold_digits
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.vocab import END
 from hanlattice.training.loop import train
-from tests.made import made_config, sentences
-from tests.pretrain.text import write_text
-from tests.strategies import any_text, shares_folder
+from tests.helpers.made import made_config, sentences
+from tests.helpers.raw_text import write_text
+from tests.helpers.strategies import any_text, shares_folder
 
 
 def bare(text: str) -> str:

@@ -23,8 +23,8 @@ from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vect
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.vocab import END
-from tests.patience import PATIENCE
-from tests.pretrain.text import write_text, write_topics
+from tests.helpers.patience import PATIENCE
+from tests.helpers.raw_text import write_text, write_topics
 
 SMALL = {"dim": 6, "epochs": 3, "min_count": 3}
 OUTPUTS = (".vec", ".bin")

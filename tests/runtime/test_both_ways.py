@@ -21,8 +21,8 @@ from hanlattice.models.compress import compressed
 from hanlattice.models.folder import load_model, save_weights
 from hanlattice.ops import library
 from hanlattice.predict import Predictor
-from tests.made import made_config, sentences
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import in_twos, write_untrained
 
 KINDS: dict[str, dict[str, Any]] = {
     "char": {"encoder": "char"},

@@ -11,9 +11,9 @@ import pytest
 
 from hanlattice.data.corpus import read_corpus
 from hanlattice.predict import load
-from tests.made import made_config
-from tests.patience import PATIENCE
-from tests.serve.running import Server, running
+from tests.helpers.made import made_config
+from tests.helpers.patience import PATIENCE
+from tests.helpers.running import Server, running
 
 CHROMIUM = Path("/usr/bin/chromium")
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

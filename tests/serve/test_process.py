@@ -17,9 +17,9 @@ import pytest
 
 from hanlattice.client import connect
 from hanlattice.errors import ServerError
-from tests.cli.command import run
-from tests.patience import PATIENCE
-from tests.serve.running import Server, running, wait_for
+from tests.helpers.command import run
+from tests.helpers.patience import PATIENCE
+from tests.helpers.running import Server, running, wait_for
 
 TEXT = "王小明在青石镇工作。"
 

@@ -18,8 +18,8 @@ from hanlattice.serve.asks import Ask, Key, Named, answer
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.queue import Queue
 from hanlattice.serve.stream import Stream
-from tests.made import sentences
-from tests.patience import PATIENCE
+from tests.helpers.made import sentences
+from tests.helpers.patience import PATIENCE
 
 MODELS: Any = {"m": SimpleNamespace(predictor=SimpleNamespace(limit=10))}
 KEY = Key("documents", "m")

@@ -20,11 +20,11 @@ from hanlattice.errors import ServerError
 from hanlattice.predict import Predictor, load
 from hanlattice.serve.limits import Limits
 from hanlattice.text.dictionary import Entry
-from tests.cli.command import hanlattice
-from tests.documents import ROOT
-from tests.made import sentences
-from tests.patience import PATIENCE
-from tests.serve.running import Server, running, wait_for
+from tests.helpers.command import hanlattice
+from tests.helpers.documents import ROOT
+from tests.helpers.made import sentences
+from tests.helpers.patience import PATIENCE
+from tests.helpers.running import Server, running, wait_for
 from tests.test_checks import HOSTILE
 
 TEXTS = [each.text for each in sentences(12, 5)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hanlattice.pretrain.units import Bigrams
 from hanlattice.text.normal import code_points, fold_digits
 from hanlattice.text.vocab import END, UNKNOWN, BigramTable, Vocab, bigrams, is_bigram
-from tests.strategies import ODD, any_text
+from tests.helpers.strategies import ODD, any_text
 
 FEW = "南京 \u3000\n７7Ａa-\ud800"
 texts = st.lists(any_text | st.text(st.sampled_from(FEW), max_size=8), max_size=5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.text.boundaries import JOIN, joints, pieces, sentences
-from tests.strategies import any_text
+from tests.helpers.strategies import any_text
 
 ENDS, CLOSERS, BLANKS = "。！？!?；;…\n", "”’』」）)]】》", "，,、：: \t\r\u3000"
 limits = st.integers(1, 12)

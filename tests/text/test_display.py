@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hanlattice.text.display import counted, rounded, visible
 from hanlattice.text.spans import Span
-from tests.strategies import any_text
+from tests.helpers.strategies import any_text
 
 
 @given(any_text)

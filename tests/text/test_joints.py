@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED, joints, name_gaps
-from tests.strategies import any_character, any_text
+from tests.helpers.strategies import any_character, any_text
 
 FAMILY, THUMB, ENGLAND = "👨‍👩‍👧‍👦", "👍🏽", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
 PLAIN = [*"南京，：/@.,'’1３aＡé#", "3.14", "1,000", "http://", "www.", "a@b.cn", " ", "\u3000", "\t"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice import Lattice
-from tests.strategies import lattices
+from tests.helpers.strategies import lattices
 
 NAMES = ("lengths", "sentence", "start", "end", "word")
 

@@ -24,7 +24,7 @@ from hanlattice.text.dictionary import read_entries, read_words, write_dictionar
 from hanlattice.text.lexicon import LONGEST, Lexicon, merged_matches
 from hanlattice.text.matcher import Matches, TableMatcher
 from hanlattice.text.normal import fold
-from tests.strategies import any_character, any_text, shares_folder
+from tests.helpers.strategies import any_character, any_text, shares_folder
 from tests.text.test_matcher import few, scan
 
 small_words = st.lists(st.text(few, max_size=4), max_size=10)

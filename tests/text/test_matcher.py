@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hanlattice.text.matcher import SHORT, TableMatcher, _unique
 from hanlattice.text.normal import fold
-from tests.strategies import any_character
+from tests.helpers.strategies import any_character
 
 few = st.sampled_from("ab中Ａ１ ")
 patterns = st.sampled_from([few, any_character.map(fold)]).flatmap(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from hanlattice.text.normal import CodeTable, code_points, fold, fold_code_points, fold_digits, has_traditional
-from tests.strategies import any_text
+from tests.helpers.strategies import any_text
 
 
 @given(any_text)

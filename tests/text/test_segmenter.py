@@ -16,8 +16,8 @@ from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.text.normal import fold
 from hanlattice.text.segmenter import PLACES, SEGMENTERS, Cuts, make_segmenter
 from hanlattice.text.sentence import Sentence
-from tests.strategies import any_character, any_text
-from tests.text.words import segmented_sentences
+from tests.helpers.strategies import any_character, any_text
+from tests.helpers.words import segmented_sentences
 
 ORDINARY = [
     "南京市长江大桥",

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.text.lattice import Segments, cells
-from tests.segmented import segmentations, segments_of, words_of
+from tests.helpers.segmented import segmentations, segments_of, words_of
 
 NAMES = ("lengths", "counts", "start", "end", "word")
 

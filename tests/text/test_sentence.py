@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hanlattice import Span
 from hanlattice.text.sentence import Doubt, Sentence
-from tests.strategies import any_text, sentences
-from tests.text.words import segmented_sentences
+from tests.helpers.strategies import any_text, sentences
+from tests.helpers.words import segmented_sentences
 
 
 @given(any_text)

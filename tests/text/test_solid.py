@@ -21,7 +21,7 @@ from hanlattice.text.boundaries import (
 )
 from hanlattice.text.matcher import Matches
 from hanlattice.text.spans import Span
-from tests.strategies import any_text, spans
+from tests.helpers.strategies import any_text, spans
 
 SPACED = st.text(st.sampled_from("南京a1. \t\n\r\u3000\x1c\x85\u2028"), max_size=12)
 texts = st.lists(SPACED | any_text, max_size=6)

@@ -14,7 +14,7 @@ from hanlattice.errors import TagError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, TagIds, spans_to_tags, tag_set, tags_to_spans
-from tests.strategies import sentences
+from tests.helpers.strategies import sentences
 
 LABELS = ["LOC", "PER.NAM", "组织-A"]
 schemes = st.sampled_from(SCHEMES)
@@ -34,6 +34,18 @@ def test_any_tags_legal_or_not(scheme: str, data: st.DataObject) -> None:
     names = data.draw(st.permutations(tag_set(LABELS, scheme)))
     tags = data.draw(st.lists(st.lists(st.integers(0, len(names) - 1), max_size=12), max_size=5))
     assert read(TagIds(names, scheme), tags) == [tags_to_spans([names[tag] for tag in row], scheme) for row in tags]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_no_span_goes_on_in_the_next_text(scheme: str) -> None:
+    names = tag_set(LABELS, scheme)
+    ids = TagIds(names, scheme)
+    whole = ids.tags([[Span(0, 4, "LOC")]], np.array([4])).tolist()
+    for cut in (1, 2, 3):
+        texts = [whole[:cut], [], whole[cut:]]
+        expected = [tags_to_spans([names[tag] for tag in text], scheme) for text in texts]
+        assert read(ids, texts) == expected
+    assert read(ids, [whole]) == [[Span(0, 4, "LOC")]]
 
 
 @given(schemes, st.lists(sentences(), max_size=5), st.integers(0, 2))

@@ -24,7 +24,7 @@ from hanlattice.text.tags import (
     tag_set,
     tags_to_spans,
 )
-from tests.strategies import label_character, spans
+from tests.helpers.strategies import label_character, spans
 
 schemes = st.sampled_from(SCHEMES)
 labels = st.sampled_from(["LOC", "PER"]) | st.text(label_character, min_size=1, max_size=3)

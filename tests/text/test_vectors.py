@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as st_np
 
 from hanlattice.errors import InputError
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.strategies import shares_folder
+from tests.helpers.strategies import shares_folder
 
 ROWS = [("的", [1.0, -2.5, 0.25]), ("长江", [0.0, 3.0, 1e-3]), ("2000", [7.0, 8.0, 9.0])]
 

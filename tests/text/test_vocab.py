@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines
 from hanlattice.text.vocab import UNKNOWN, Vocab
-from tests.strategies import ODD, any_character, shares_folder
+from tests.helpers.strategies import ODD, any_character, shares_folder
 
 symbols = st.lists(st.text(any_character | st.sampled_from("\\nru0"), max_size=4), max_size=12)
 

@@ -14,8 +14,8 @@ from hanlattice.models import find_model
 from hanlattice.models.folder import load_model
 from hanlattice.training.card import kind_of, write_card
 from hanlattice.training.loop import train
-from tests.cutting import cutting_tree
-from tests.made import made_config
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import made_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KINDS: list[tuple[dict[str, Any], str]] = [

@@ -19,8 +19,8 @@ from hanlattice.models.folder import Model, load_model
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.training.corpora import Corpora, own_training, read_corpora, training_files
-from tests.made import made_config, sentences
-from tests.untrained import write_untrained
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import write_untrained
 
 
 def numbered(count: int) -> list[Sentence]:

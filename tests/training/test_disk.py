@@ -20,7 +20,7 @@ from hanlattice.models.folder import load_model
 from hanlattice.training.loop import train
 from hanlattice.training.pack import pack
 from tests.corpus.test_run import content, texts
-from tests.training.crash import Failing, largest_file
+from tests.helpers.crash import Failing, largest_file
 from tests.training.test_loop import assert_same_run, config_of, tiny  # noqa: F401 (a fixture)
 
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO)

@@ -23,9 +23,9 @@ from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import prepare, train
 from hanlattice.training.optim import group_of
 from hanlattice.training.pack import pack
-from tests.cli.command import hanlattice
-from tests.made import sentences, write_toml
-from tests.training.crash import killed_at_step
+from tests.helpers.command import hanlattice
+from tests.helpers.crash import killed_at_step
+from tests.helpers.made import sentences, write_toml
 
 
 def with_times(sentence: Sentence) -> Sentence:

@@ -30,8 +30,8 @@ from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training import loop
 from hanlattice.training.loop import train
 from hanlattice.training.step import Training
-from tests.made import made_config, write_made
-from tests.untrained import write_untrained
+from tests.helpers.made import made_config, write_made
+from tests.helpers.untrained import write_untrained
 
 SMALL: dict[str, Any] = {"chars": {"dim": 2}, "model": {"encoder": "char", "hidden": 1}}
 

@@ -23,8 +23,8 @@ from hanlattice.models.folder import load_model
 from hanlattice.training import lm_cache as module
 from hanlattice.training.lm_cache import states_file, with_states
 from hanlattice.training.loop import train
-from tests.made import made_config, write_language_model
-from tests.patience import PATIENCE
+from tests.helpers.made import made_config, write_language_model
+from tests.helpers.patience import PATIENCE
 
 
 def make(made: Path, lm: Path, encoder: str = "lattice") -> tuple[Built, Examples]:

@@ -27,10 +27,10 @@ from hanlattice.text.spans import Span
 from hanlattice.training import loop
 from hanlattice.training.corpora import read_corpora, training_words
 from hanlattice.training.loop import train
-from tests.cutting import cutting_tree, in_words
-from tests.made import made_config, sentences, write_made
-from tests.training.crash import killed_at_step, moments
-from tests.untrained import in_twos
+from tests.helpers.crash import killed_at_step, moments
+from tests.helpers.cutting import cutting_tree, in_words
+from tests.helpers.made import made_config, sentences, write_made
+from tests.helpers.untrained import in_twos
 
 CLOCKS = ("seconds",)
 RECIPES: dict[str, dict[str, Any]] = {
@@ -130,14 +130,29 @@ def at_the_pace_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(loop.PACE, "cpu", (3, 1e9))
 
 
+def prefetching() -> list[str]:
+    """The names of the threads that make batches now."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("prefetch")]
+
+
 def test_batches_made_ahead_and_a_loss_seldom_read_change_nothing(tiny, tmp_path, monkeypatch):
     config, heard = config_of(tiny, train__average=0.9), []
-    train(config, tmp_path / "plain")
+    threads: dict[str, list[str]] = {}
+
+    def listen(event: dict[str, Any]) -> None:
+        heard.append(event)
+        threads[event["event"]] = prefetching()
+
+    train(config, tmp_path / "plain", listen=listen)
+    assert threads["step"] == []
+    heard.clear()
     at_the_pace_of_a_gpu(monkeypatch)
-    train(config, tmp_path / "ahead", listen=heard.append)
+    train(config, tmp_path / "ahead", listen=listen)
+    assert len(threads["step"]) == 1
     assert_same_run(tmp_path / "ahead", tmp_path / "plain")
     assert [(event["epoch"], event["batch"]) for event in heard if event["event"] == "step"] == [(0, 1)]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+    assert not prefetching()
 
 
 def test_missing_words_change_what_is_learnt_and_none_changes_nothing(tiny, tmp_path, monkeypatch):
@@ -204,7 +219,7 @@ def test_the_loss_is_saved_though_nobody_looked(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(loop.Run, "save", save)
     with pytest.raises(KeyboardInterrupt):
         train(config, tmp_path / "stopped")
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+    assert not prefetching()
     monkeypatch.setattr(loop.Run, "save", real)
     train(config, tmp_path / "stopped", resume=True)
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
@@ -236,7 +251,7 @@ def test_a_gpu_learns_and_goes_on_where_it_was_stopped(tiny, tmp_path):
     found = train(config, tmp_path / "run", resume=True, listen=heard.append).scores
     assert found["dev"]["overall"]["f1"] > 0.5
     assert [event["event"] for event in heard].count("epoch") == 8
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+    assert not prefetching()
 
 
 def test_words_that_training_never_met_keep_their_vectors(tiny, tmp_path):

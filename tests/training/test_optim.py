@@ -14,7 +14,7 @@ from hanlattice.config import TrainConfig, make_config
 from hanlattice.models.build import build
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
 from hanlattice.training.optim import warmup_linear as warmup_linear
-from tests.made import made_tree, sentences
+from tests.helpers.made import made_tree, sentences
 
 
 def settings(**changes: Any) -> TrainConfig:

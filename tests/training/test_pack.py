@@ -23,9 +23,9 @@ from hanlattice.training import pack as module
 from hanlattice.training.card import about_of
 from hanlattice.training.loop import train
 from hanlattice.training.pack import OF_ANOTHER, pack, without_places
-from tests.cutting import cutting_tree
-from tests.made import made_config, sentences
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import in_twos, write_untrained
 
 TEXTS = [sentence.text for sentence in sentences(40, 11)]
 

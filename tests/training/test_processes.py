@@ -28,9 +28,9 @@ from hanlattice.models.folder import load_model
 from hanlattice.training import loop, processes
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import train
-from tests.made import made_config, made_tree, write_language_model, write_made, write_toml, write_transformer
-from tests.patience import PATIENCE
-from tests.training.crash import die_at_step
+from tests.helpers.crash import die_at_step
+from tests.helpers.made import made_config, made_tree, write_language_model, write_made, write_toml, write_transformer
+from tests.helpers.patience import PATIENCE
 
 SERVER: Any = multiprocessing.get_context("forkserver")
 RECIPES: dict[str, dict[str, Any]] = {

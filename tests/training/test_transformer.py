@@ -15,7 +15,7 @@ from hanlattice.models.folder import load_model
 from hanlattice.training.loop import train
 from hanlattice.training.optim import learning_rates, make_optimizer
 from hanlattice.training.step import tagger_gradients
-from tests.made import made_config, sentences
+from tests.helpers.made import made_config, sentences
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from hanlattice.models.checksums import load_tensors
 from hanlattice.models.folder import USUAL_BAR, load_model
 from hanlattice.training import loop
 from hanlattice.training.corpora import NO_DEV, read_corpora
-from tests.cli.command import hanlattice
-from tests.made import made_config, made_tree, write_made, write_toml
-from tests.training.crash import killed_at_step
+from tests.helpers.command import hanlattice
+from tests.helpers.crash import killed_at_step
+from tests.helpers.made import made_config, made_tree, write_made, write_toml
 
 SMALL = {"data__dev": "", "model__hidden": 4, "train__epochs": 3}
 

@@ -11,7 +11,8 @@ import torch
 from hanlattice.errors import ModelError, OutputError
 from hanlattice.pretrain.lm import train
 from hanlattice.pretrain.lm.train import train_language_model
-from tests.pretrain.lm.made import (
+from tests.helpers.crash import moments
+from tests.helpers.lm import (
     assert_same_run,
     events,
     facts,
@@ -20,7 +21,6 @@ from tests.pretrain.lm.made import (
     limit_files,
     tiny,
 )
-from tests.training.crash import moments
 
 FILES = {
     "README.md", "chars.txt", "curve-forward.json", "forward.safetensors", "lm.json", "log-forward.jsonl",

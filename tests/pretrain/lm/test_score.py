@@ -25,7 +25,7 @@ from hanlattice.pretrain.lm.score import (
 )
 from hanlattice.pretrain.lm.text import BREAK_ID, text_lines
 from hanlattice.text.normal import fold_digits
-from tests.pretrain.lm.made import random_model
+from tests.helpers.lm import random_model
 
 CHARACTERS = "南京市长江大桥0a"
 TEXTS = st.lists(st.text(CHARACTERS + "１9未Ａ", max_size=9), min_size=1, max_size=6)

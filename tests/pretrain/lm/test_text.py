@@ -29,7 +29,7 @@ from hanlattice.pretrain.lm.text import (
 )
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vocab import seen_as
-from tests.pretrain.lm.made import lines_of, text_of, tiny
+from tests.helpers.lm import lines_of, text_of, tiny
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), min_size=1, max_size=12)
 TEXTS = st.lists(LINE.filter(lambda line: not line.isspace()), min_size=1, max_size=20)

@@ -26,9 +26,9 @@ from hanlattice.pretrain.lm.text import Streams, read_source, text_lines
 from hanlattice.pretrain.lm.train import add_gradients, forgetful, train_language_model
 from hanlattice.training.optim import make_optimizer
 from hanlattice.training.step import Training
-from tests.gpu import run_without_waiting
-from tests.patience import PATIENCE
-from tests.pretrain.lm.made import assert_same_weights, events, facts, tiny, weights
+from tests.helpers.gpu import run_without_waiting
+from tests.helpers.lm import assert_same_weights, events, facts, tiny, weights
+from tests.helpers.patience import PATIENCE
 
 
 def test_a_text_that_repeats_itself_is_learnt(tmp_path):

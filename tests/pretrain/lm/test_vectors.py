@@ -14,7 +14,7 @@ from hanlattice.pretrain.lm.text import read_source
 from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.pretrain.lm.made import assert_same_run, facts, killed_at_step, tiny, weights
+from tests.helpers.lm import assert_same_run, facts, killed_at_step, tiny, weights
 
 
 @pytest.fixture

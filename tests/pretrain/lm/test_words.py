@@ -30,9 +30,9 @@ from hanlattice.pretrain.units import BestPath, JiebaWords
 from hanlattice.text.normal import fold
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
-from tests.cli.command import hanlattice
-from tests.made import made_config
-from tests.pretrain.lm.made import assert_same_run, events, facts, killed_at_step, random_model, text_of, tiny, weights
+from tests.helpers.command import hanlattice
+from tests.helpers.lm import assert_same_run, events, facts, killed_at_step, random_model, text_of, tiny, weights
+from tests.helpers.made import made_config
 
 WORDS = ("南京", "长江", "大桥", "市", "A")
 LISTS = st.lists(st.lists(st.sampled_from([*WORDS, "未知的", "B"]), max_size=6), min_size=1, max_size=5)

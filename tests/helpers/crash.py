@@ -20,7 +20,7 @@ import torch
 
 from hanlattice.config import Config
 from hanlattice.training.loop import train
-from tests.patience import PATIENCE
+from tests.helpers.patience import PATIENCE
 
 _server = multiprocessing.get_context("forkserver")
 Process = multiprocessing.context.ForkServerProcess

@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from hanlattice.cli import main
-from tests.patience import PATIENCE
+from tests.helpers.patience import PATIENCE
 
 PROGRAM = str(Path(sys.executable).with_name("hanlattice"))
 COMMAND = [PROGRAM] if Path(PROGRAM).exists() else [sys.executable, "-m", "hanlattice"]  # or it is not installed

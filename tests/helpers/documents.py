@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from hanlattice.data.segmented import from_words, write_segmented
 from hanlattice.text.sentence import Sentence
-from tests.made import WORDS, made_tree, sentences
+from tests.helpers.made import WORDS, made_tree, sentences
 
 
 def in_words(sentence: Sentence) -> Sentence:

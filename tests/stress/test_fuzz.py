@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hanlattice.ops import library
-from tests.fuzz import CHECKS, FOUND, ROUND, search
+from tests.stress.fuzz import CHECKS, FOUND, ROUND, search
 
 KEPT = [json.loads(line) for line in FOUND.read_text("utf-8").splitlines()] if FOUND.exists() else []
 

@@ -1,8 +1,9 @@
 """Differential fuzzing: every backend against the reference, every door against the library, over one generator.
 
-`python -m tests.fuzz SECONDS` (make fuzz) goes on until the time is over or something differs. What it finds is made
-small by hypothesis and added to tests/found.jsonl, which tests/test_fuzz.py tries ever after. A case that ends the
-process stays in the folder for temporary files, as hanlattice-fuzz-PID.json.
+`python -m tests.stress.fuzz SECONDS` (make fuzz) goes on until the time is over or something
+differs. What it finds is made small by hypothesis and added to tests/stress/found.jsonl, which
+tests/stress/test_fuzz.py tries ever after. A case that ends the process stays in the folder for
+temporary files, as hanlattice-fuzz-PID.json.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normal import fold
 from hanlattice.text.vectors import Vectors, write_vectors
-from tests.cli.command import hanlattice
-from tests.levels import at_level
-from tests.made import PLACES, SHAPES, WORDS, sentences
+from tests.helpers.command import hanlattice
+from tests.helpers.levels import at_level
+from tests.helpers.made import PLACES, SHAPES, WORDS, sentences
+from tests.helpers.running import Server, running
+from tests.helpers.strategies import any_character
+from tests.helpers.untrained import write_untrained
 from tests.ops.test_crf_native import everything, make
-from tests.serve.running import Server, running
-from tests.strategies import any_character
-from tests.untrained import write_untrained
 
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hanlattice.explain import Direction, Explanation, Layer, Share, Word
 from hanlattice.text.spans import Span
-from tests.strategies import any_text
-from tests.strategies import spans as some_spans
+from tests.helpers.strategies import any_text
+from tests.helpers.strategies import spans as some_spans
 
 WORDS = [(0, 2, "南京"), (0, 3, "南京市"), (2, 4, "市长"), (3, 5, "长江"), (3, 7, "长江大桥"), (5, 7, "大桥")]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cli.command import start
-from tests.patience import PATIENCE
+from tests.helpers.command import start
+from tests.helpers.patience import PATIENCE
 
 Answer = tuple[int, Any, dict[str, str]]  # status, JSON, headers
 

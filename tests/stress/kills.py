@@ -1,8 +1,8 @@
 """Kill -9 at random moments, of commands, of a corpus's workers and of a server's: in the end nothing shows it.
 
-`python -m tests.kills N [SEED [KIND …]]` (make kills): N kills in the shares of SHARES, or of these KINDs alone. A
-command is killed and goes on, again and again, until it ends by itself; then what it made is compared with an
-undisturbed run's, and it begins anew.
+`python -m tests.stress.kills N [SEED [KIND …]]` (make kills): N kills in the shares of SHARES, or
+of these KINDs alone. A command is killed and goes on, again and again, until it ends by itself;
+then what it made is compared with an undisturbed run's, and it begins anew.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hanlattice.models.folder import load_model
 from hanlattice.training.loop import train
 from tests.cli.test_train_cli import toml
 from tests.corpus.test_run import children, content, texts
-from tests.made import made_config, write_made
-from tests.pretrain.lm.made import assert_same_run as assert_same_lm
-from tests.pretrain.lm.made import write_text
-from tests.serve.running import running, wait_for
-from tests.training.crash import Process, preload, start
+from tests.helpers.crash import Process, preload, start
+from tests.helpers.lm import assert_same_run as assert_same_lm
+from tests.helpers.lm import write_text
+from tests.helpers.made import made_config, write_made
+from tests.helpers.running import running, wait_for
 from tests.training.test_loop import assert_same_run
 
 TIMED = (".json", ".md", ".lock")  # records with times and names, and whom a lock belonged to

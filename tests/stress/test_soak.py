@@ -12,8 +12,8 @@ import pytest
 from hanlattice.ops import library
 from hanlattice.predict import bundled, load
 from hanlattice.text.lexicon import Lexicon
-from tests.patience import PATIENCE
-from tests.soak import CHANGING, PLAIN, TEXTS, Soak
+from tests.helpers.patience import PATIENCE
+from tests.stress.soak import CHANGING, PLAIN, TEXTS, Soak
 from tests.test_build import ROOT
 
 HELD = """
@@ -42,7 +42,7 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
 @pytest.mark.skipif(bool(library.missing()), reason="numpy alone takes longer")
 def test_some_seconds_of_threads_and_processes() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.soak", "3"]
+    command = [sys.executable, "-m", "tests.stress.soak", "3"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     counts = json.loads(done.stdout)

@@ -1,8 +1,9 @@
 """Mutation testing: do the tests of a module notice when it is changed?
 
-`python -m tests.mutants SHARE SEED [PART …]` (make mutants): in such a share of the places that cosmic-ray can change,
-of the modules whose name has one of the PARTs, one change each, drawn at random, against the tests of that module.
-The change is made as the module is imported, in a process of its own; no file is touched. What survives is shown.
+`python -m tests.stress.mutants SHARE SEED [PART …]` (make mutants): in such a share of the places
+that cosmic-ray can change, of the modules whose name has one of the PARTs, one change each, drawn
+at random, against the tests of that module. The change is made as the module is imported, in a
+process of its own; no file is touched. What survives is shown.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 
-SOURCE = Path(__file__).parents[1] / "src" / "hanlattice"
+SOURCE = Path(__file__).parents[2] / "src" / "hanlattice"
 TESTS = {
     "ops/lattice_lstm/reference": "ops/test_lattice_lstm",
     "ops/lattice_lstm/batched": "ops/test_lattice_lstm",
@@ -37,7 +38,7 @@ TESTS = {
     "text/boundaries": "text/test_joints text/test_cut text/test_solid",
     "text/dictionary": "text/test_dictionary",
     "text/display": "text/test_display",
-    "text/forks": "test_fork test_soak -k not(some_seconds)and(not(child_tags))",
+    "text/forks": "test_fork stress/test_soak -k not(some_seconds)and(not(child_tags))",
     "text/lattice": "text/test_lattice text/test_segments",
     "text/lexicon": "text/test_lexicon text/test_growing text/test_dictionary",
     "text/matcher": "text/test_matcher text/test_growing",

@@ -1,7 +1,8 @@
 """Concurrency: models shared by 16 threads, an event loop, forked and spawned processes, while words come and go.
 
-`python -m tests.soak SECONDS` (make soak). Every answer must be one that a process without threads gives with some of
-the CHANGING words; a thread, child or process that hangs ends it, and so does memory that goes on growing.
+`python -m tests.stress.soak SECONDS` (make soak). Every answer must be one that a process without
+threads gives with some of the CHANGING words; a thread, child or process that hangs ends it, and so
+does memory that goes on growing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hanlattice.ops import threads
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.spans import Span
-from tests.patience import PATIENCE
+from tests.helpers.patience import PATIENCE
 
 TEXTS = (
     "昨天云栖小镇的大会上，张一鸣谈到了量子波动速读。",

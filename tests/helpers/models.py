@@ -12,9 +12,9 @@ from hanlattice.data.segmented import read_segmented
 from hanlattice.models.checksums import load_tensors
 from hanlattice.models.folder import save_weights
 from hanlattice.predict import Predictor, load
-from tests.cutting import cutting_tree
-from tests.made import made_config, sentences
-from tests.untrained import in_twos, write_untrained
+from tests.helpers.cutting import cutting_tree
+from tests.helpers.made import made_config, sentences
+from tests.helpers.untrained import in_twos, write_untrained
 
 
 def tagger(made: Path, folder: Path, **changes: Any) -> Predictor:

@@ -19,8 +19,8 @@ from hanlattice.pretrain.lm.recipe import Recipe
 from hanlattice.pretrain.lm.text import Lines, make_lines
 from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.text.normal import code_points
-from tests.made import sentences
-from tests.training.crash import die_at_step, killed
+from tests.helpers.crash import die_at_step, killed
+from tests.helpers.made import sentences
 
 TINY: dict[str, Any] = {
     "embedding": 6, "hidden": 8, "batch_size": 4, "length": 9, "epochs": 2, "lr": 0.02, "min_count": 2,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.made import sentences
+from tests.helpers.made import sentences
 
 
 def write_text(folder: Path, lines: int = 150) -> Path:

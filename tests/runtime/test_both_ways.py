@@ -196,6 +196,19 @@ for device in ("cuda", "cuda:1"):
 """
 
 
+THREADS = """
+from hanlattice.models.device import use_threads
+from hanlattice.models.folder import load_model
+use_threads(3)
+load_model({folder!r})
+import torch
+assert torch.get_num_threads() == 3
+torch.set_num_threads(1)
+load_model({folder!r})
+assert torch.get_num_threads() == 1
+"""
+
+
 def run_without_torch(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", WITHOUT + code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -218,6 +231,8 @@ def test_the_baselines_load_with_torch_alone(
     tagger = load_model(tmp_path / "model").tagger
     assert isinstance(tagger, torch.nn.Module)
     assert not tagger.training
+    code = THREADS.format(folder=str(tmp_path / "model"))
+    subprocess.run([sys.executable, "-c", code], check=True)
     done = run_without_torch(f"import hanlattice\nhanlattice.load({str(tmp_path / 'model')!r})")
     said = "torch is not installed, and this needs it: pip install 'hanlattice[train]'"
     assert done.stderr.endswith(f"HanlatticeError: {said}\n")

@@ -16,7 +16,6 @@ from hanlattice.batch import Indexer
 from hanlattice.config import Config, as_saved, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.evaluation.platt import AS_IT_IS, Curve, Curves
-from hanlattice.extras import extra
 from hanlattice.files import dump_json, opening, writing
 from hanlattice.models import LEAST_BAR, Bar, check_decode
 from hanlattice.models.arrays import Array, restore_arrays, runs_in_numpy
@@ -24,7 +23,7 @@ from hanlattice.models.checksums import check_numbers, load_arrays, read_record,
 from hanlattice.models.compose import Composer
 from hanlattice.models.compress import COMPOSER
 from hanlattice.models.decode import AnyTagger
-from hanlattice.models.device import device_kind, find_device
+from hanlattice.models.device import device_kind, find_device, load_torch
 from hanlattice.models.layout import check_tags
 from hanlattice.models.schema import ModelRecord, Scores, parse
 from hanlattice.models.segmenter import segmenter_version
@@ -182,7 +181,7 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
         check_tags(tags, scheme)
         in_numpy = place is None and not modules and runs_in_numpy(config)
         if not in_numpy:
-            extra("torch")
+            load_torch()
         _check_files(folder, config, record["files"])
         vocabs = _load_vocabs(folder, record["files"])
         arrays, metadata = load_arrays(folder / WEIGHTS)

@@ -5,6 +5,7 @@ Every file is signed as its maker would sign it, so that only the comparison of 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -22,14 +23,15 @@ from hypothesis import strategies as st
 
 from hanlattice.batch import Indexer
 from hanlattice.config import make_config
+from hanlattice.errors import ModelError
 from hanlattice.models.build import build
 from hanlattice.models.checksums import load_arrays, save_tensors
-from hanlattice.models.folder import save_frame, save_weights
+from hanlattice.models.folder import load_model, save_frame, save_weights
 from hanlattice.models.layout import check_arrays
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training.pack import pack
 from tests.models.hostile import Child
-from tests.models.test_foreign import GOLD
+from tests.models.test_foreign import GOLD, sign
 
 Arrays = dict[str, npt.NDArray[Any]]
 EXAMPLES = int(os.environ.get("HANLATTICE_FUZZ", "20"))
@@ -114,8 +116,6 @@ def check_refused(found: dict[str, str]) -> None:
 
 
 def indexer_of(kind: str, folder: Path) -> tuple[Any, Indexer, Arrays]:
-    from hanlattice.models.folder import load_model
-
     model = load_model(folder / kind, modules=True)
     return model.config, model.indexer, {name: array.numpy() for name, array in model.tagger.state_dict().items()}
 
@@ -136,6 +136,16 @@ def test_the_layout_is_that_of_the_modules_of_torch(folders, kind):
                 check_arrays(config, indexer, {**arrays, name: np.resize(array, shape)})
         with pytest.raises(LookupError, match="unexpected"):
             check_arrays(config, indexer, {**arrays, f"{name}.more": array})
+
+
+def test_a_model_that_reads_nothing_is_refused(folders, tmp_path):
+    """Without an encoder a model needs a transformer, which these settings do not name."""
+    folder = Path(shutil.copytree(folders / "coupled", tmp_path / "model"))
+    record = json.loads((folder / "config.json").read_text("utf-8"))
+    record["config"]["model"]["encoder"] = "none"
+    sign(folder, record)
+    with pytest.raises(ModelError, match="nothing that the encoder could read"):
+        load_model(folder)
 
 
 # ---- two attacks

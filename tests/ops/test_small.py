@@ -14,7 +14,7 @@ from hanlattice import Lattice
 from hanlattice.ops import library
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, native, small, trace
 from hanlattice.ops.lattice_lstm.weights import weight_shapes
-from hanlattice.runtime.encoders import LSTM, RNN, LatticeLSTM, Stack, packed, without_words
+from hanlattice.runtime.encoders import LSTM, LatticeLSTM, Stack, packed, without_words
 from tests.helpers.levels import at_level
 from tests.helpers.strategies import lattices
 
@@ -157,10 +157,7 @@ def test_a_stack_in_8_bits_is_close_to_one_in_floats(level: str, whole_words: bo
     assert np.abs(fast(x, word_x, TWO) - stack(x, word_x, TWO)).max() < 2 * most_wrong() + 0.05
 
 
-def test_what_has_no_8_bits_stays_as_it_is(level: str) -> None:
-    rng = np.random.default_rng(0)
-    rnn = RNN(*((draw(rng, 3, 4), draw(rng, 4, 4), draw(rng, 4)) for _ in range(2)))
-    assert packed(rnn, fast=True) is rnn
+def test_matrices_with_too_many_rows_have_no_8_bits(level: str) -> None:
     most = library.function("small_most", np.dtype(np.float32))()
     large = [
         each._replace(char_input=np.zeros((most + 1, 3), dtype=np.float32)) for each in make_weights(3, 2, 1, True)

@@ -1,6 +1,6 @@
-"""Every kind of model, loaded for the runtime and as modules of torch: same spans, same scores, same shares.
+"""The models that NumPy and C compute, beside the modules of torch: same spans, scores and shares.
 
-With the C library, and with numpy alone.
+With the C library, and with NumPy alone. The papers' baselines load as modules of torch only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "char": {"encoder": "char"},
     "char coupled, two layers": {"encoder": "char", "coupled": True, "layers": 2},
     "char LSTM, two layers": {"encoder": "char", "coupled": False, "layers": 2},
-    "RNN": {"encoder": "char", "coupled": False, "cell": "tanh"},
     "lattice": {"encoder": "lattice"},
     "lattice, not coupled": {"encoder": "lattice", "coupled": False},
     "three layers with whole words": {"encoder": "lattice", "layers": 3, "whole_words": True},
@@ -38,9 +37,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "subwords": {"encoder": "lattice", "sources": "subwords"},
     "both sources": {"encoder": "lattice", "sources": "both", "pools": True},
     "softwords": {"encoder": "lattice", "softword": True, "bichar": True},
+}
+BASELINES: dict[str, dict[str, Any]] = {
+    "tanh cells": {"encoder": "char", "cell": "tanh"},
     "words": {"encoder": "word", "layers": 2},
-    "words and an LSTM": {"encoder": "word", "char_features": "lstm", "char_width": 6, "bichar": True},
-    "words and a long LSTM": {"encoder": "word", "char_features": "sentence-lstm", "char_width": 6},
+    "words and an LSTM": {"encoder": "word", "char_features": "lstm", "char_width": 6},
     "words and a CNN": {"encoder": "word", "char_features": "cnn", "char_width": 4},
 }
 TEXTS = [
@@ -126,8 +127,6 @@ def test_words_that_are_added_get_the_same_vectors(folder: Path) -> None:
 
 def test_the_explanations_are_the_same(folder: Path, arithmetic: None) -> None:
     mine, theirs = both(folder)
-    if mine.model.indexer.words is not None:
-        pytest.skip("a word model has no shares")
     for text in ("昨天王小明和李芳到白沙市开会", "", "x"):
         left, right = (each.explain(text, without=True).to_dict() for each in (mine, theirs))
         assert_near(left, right)
@@ -197,6 +196,19 @@ for device in ("cuda", "cuda:1"):
 """
 
 
+THREADS = """
+from hanlattice.models.device import use_threads
+from hanlattice.models.folder import load_model
+use_threads(3)
+load_model({folder!r})
+import torch
+assert torch.get_num_threads() == 3
+torch.set_num_threads(1)
+load_model({folder!r})
+assert torch.get_num_threads() == 1
+"""
+
+
 def run_without_torch(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", WITHOUT + code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -205,6 +217,28 @@ def run_without_torch(code: str, *arguments: str) -> subprocess.CompletedProcess
 def test_python_without_torch() -> None:
     done = run_without_torch(PYTHON)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("settings", BASELINES.values(), ids=BASELINES)
+def test_the_baselines_load_with_torch_alone(
+    settings: dict[str, Any],
+    made: Path,
+    tmp_path: Path,
+) -> None:
+    sections = {f"model__{name}": value for name, value in settings.items()}
+    config = made_config(made, model__hidden=4, segment__by="gold", **sections)
+    write_untrained(tmp_path / "model", config, [in_twos(each) for each in sentences(6, 1)])
+    tagger = load_model(tmp_path / "model").tagger
+    assert isinstance(tagger, torch.nn.Module)
+    assert not tagger.training
+    code = THREADS.format(folder=str(tmp_path / "model"))
+    subprocess.run([sys.executable, "-c", code], check=True)
+    done = run_without_torch(f"import hanlattice\nhanlattice.load({str(tmp_path / 'model')!r})")
+    said = "torch is not installed, and this needs it: pip install 'hanlattice[train]'"
+    assert done.stderr.endswith(f"HanlatticeError: {said}\n")
+    given = ["tag", "-m", str(tmp_path / "model"), "南湖"]
+    done = run_without_torch("from hanlattice.cli import main\nmain()", *given)
+    assert (done.returncode, done.stderr) == (2, f"error: {said}\n")
 
 
 def test_a_model_with_a_language_model_needs_it(made: Path, lm_folder: Path, tmp_path: Path) -> None:

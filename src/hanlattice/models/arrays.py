@@ -15,21 +15,7 @@ from hanlattice.models.compress import COUNTS, check_values, expand, table
 from hanlattice.models.layout import check_arrays
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights
 from hanlattice.runtime.crf import CRF
-from hanlattice.runtime.encoders import (
-    LSTM,
-    RNN,
-    CharCNN,
-    Features,
-    LatticeLSTM,
-    Layer,
-    SentenceCharLSTM,
-    Stack,
-    WordCharLSTM,
-    WordLSTM,
-    packed,
-    plain_lstm,
-    without_words,
-)
+from hanlattice.runtime.encoders import LSTM, LatticeLSTM, Stack, packed, plain_lstm, without_words
 from hanlattice.runtime.tables import Table, TwoSources, WordPools, WordTable
 from hanlattice.runtime.tagger import ArrayTagger
 
@@ -62,16 +48,26 @@ class Weights:
         return self._arrays[name]
 
 
+def runs_in_numpy(config: Config) -> bool:
+    """Tell whether NumPy and C have all parts of a model.
+
+    Word models, tanh cells, language models and transformers need torch.
+    """
+    model = config.model
+    has_encoder = model.encoder in ("char", "lattice") and (model.coupled or model.cell == "lstm")
+    return has_encoder and not (config.lm.model or config.transformer.model)
+
+
 def restore_arrays(config: Config, indexer: Indexer, arrays: Mapping[str, Array], fast: bool = False) -> ArrayTagger:
     """The tagger of a folder's weights, for the CPU; with `fast` in 8 bits. A LookupError says what does not fit."""
     check_arrays(config, indexer, arrays)
     check_values(arrays)
     model, weights = config.model, Weights(arrays)
-    chars = weights.table("chars.vectors") if config.reads_characters else None
+    chars = weights.table("chars.vectors")
     words: WordTable | TwoSources | None = None
     if indexer.subwords is not None:
         words = TwoSources(weights.words("words.words"), weights.words("words.subwords"))
-    elif indexer.lexicon is not None or indexer.words is not None:
+    elif indexer.lexicon is not None:
         words = weights.words("words")
     beside: dict[str, Table | WordTable] = {}
     if indexer.bichars is not None:
@@ -86,12 +82,9 @@ def restore_arrays(config: Config, indexer: Indexer, arrays: Mapping[str, Array]
     return ArrayTagger(chars, words, encoder, crf, weight, bias, beside, pools, weights.parameters)
 
 
-def _encoder(config: Config, weights: Weights) -> Layer | Stack | WordLSTM:
+def _encoder(config: Config, weights: Weights) -> LatticeLSTM | Stack:
     model = config.model
-    if model.encoder == "word":
-        layers = [_torch_lstm(weights, "encoder.lstm", n) for n in range(model.layers)]
-        return WordLSTM(layers, _features(config, weights))
-    stack: list[Layer] = []
+    stack: list[LatticeLSTM] = []
     for n in range(model.layers):
         name = f"encoder.layers.{n}" if model.layers > 1 else "encoder"
         if model.encoder == "char" or (n == 0 and model.first_layer == "char"):
@@ -106,7 +99,7 @@ def _encoder(config: Config, weights: Weights) -> Layer | Stack | WordLSTM:
     return stack[0] if len(stack) == 1 else Stack(stack, model.whole_words)
 
 
-def _char_layer(config: Config, weights: Weights, name: str) -> Layer:
+def _char_layer(config: Config, weights: Weights, name: str) -> LSTM:
     if config.model.coupled:
         ahead, back = (
             without_words(
@@ -118,34 +111,7 @@ def _char_layer(config: Config, weights: Weights, name: str) -> Layer:
             for way in ("forward", "backward")
         )
         return LSTM(ahead, back, True)
-    if config.model.cell != "tanh":
-        return _torch_lstm(weights, f"{name}.lstm")
-    ahead_rnn, back_rnn = (
-        (np.ascontiguousarray(by_input.T), np.ascontiguousarray(by_state.T), bias + other)
-        for by_input, by_state, bias, other in _torch_weights(weights, f"{name}.lstm")
-    )
-    return RNN(ahead_rnn, back_rnn)
-
-
-def _torch_lstm(weights: Weights, name: str, layer: int = 0) -> LSTM:
-    return plain_lstm(*_torch_weights(weights, name, layer))
-
-
-def _torch_weights(weights: Weights, name: str, layer: int = 0) -> tuple[list[Array], list[Array]]:
-    """Those of a bidirectional nn.LSTM or nn.RNN, by its names for them: of each direction four."""
-    ahead, back = (
-        [weights.full(f"{name}.{part}_l{layer}{way}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-        for way in ("", "_reverse")
-    )
-    return ahead, back
-
-
-def _features(config: Config, weights: Weights) -> Features | None:
-    kind, name = config.model.char_features, "encoder.features"
-    if kind == "cnn":
-        return CharCNN(weights.full(f"{name}.filter.weight"), weights.full(f"{name}.filter.bias"))
-    if kind == "lstm":
-        return WordCharLSTM(_torch_lstm(weights, f"{name}.lstm"))
-    if kind == "sentence-lstm":
-        return SentenceCharLSTM(_torch_lstm(weights, f"{name}.lstm"), weights.full(f"{name}.boundary"))
-    return None
+    parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    forward = [weights.full(f"{name}.lstm.{part}_l0") for part in parts]
+    backward = [weights.full(f"{name}.lstm.{part}_l0_reverse") for part in parts]
+    return plain_lstm(forward, backward)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from hanlattice.checks import brief
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
+from hanlattice.ops.threads import share_with_torch
 from hanlattice.ops.threads import use as use_threads
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["device_kind", "find_device", "use_threads"]
+__all__ = ["device_kind", "find_device", "load_torch", "use_threads"]
 
 
 def device_kind(name: str) -> str:
@@ -25,10 +27,19 @@ def device_kind(name: str) -> str:
     return name.partition(":")[0]
 
 
+def load_torch() -> None:
+    """Import torch, and give it the threads that were asked for while it was not loaded."""
+    is_loaded = "torch" in sys.modules
+    extra("torch")
+    # A number that a program has given to torch itself stays.
+    if not is_loaded:
+        share_with_torch()
+
+
 def find_device(name: str) -> torch.device:
     """`cpu`, `cuda` or `cuda:1`, if this machine has it."""
     device_kind(name)
-    extra("torch")
+    load_torch()
     import torch
 
     device = torch.device(name)

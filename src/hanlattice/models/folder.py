@@ -16,15 +16,14 @@ from hanlattice.batch import Indexer
 from hanlattice.config import Config, as_saved, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.evaluation.platt import AS_IT_IS, Curve, Curves
-from hanlattice.extras import extra
 from hanlattice.files import dump_json, opening, writing
 from hanlattice.models import LEAST_BAR, Bar, check_decode
-from hanlattice.models.arrays import Array, restore_arrays
+from hanlattice.models.arrays import Array, restore_arrays, runs_in_numpy
 from hanlattice.models.checksums import check_numbers, load_arrays, read_record, save_tensors, write_record
 from hanlattice.models.compose import Composer
 from hanlattice.models.compress import COMPOSER
 from hanlattice.models.decode import AnyTagger
-from hanlattice.models.device import device_kind, find_device
+from hanlattice.models.device import device_kind, find_device, load_torch
 from hanlattice.models.layout import check_tags
 from hanlattice.models.schema import ModelRecord, Scores, parse
 from hanlattice.models.segmenter import segmenter_version
@@ -47,7 +46,10 @@ FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM, TRANSFORM
 
 @dataclass(frozen=True)
 class Model:
-    """`tagger` is the runtime's on a CPU; on a GPU, with a language model or transformer and in training, torch's."""
+    """A loaded model.
+
+    On a CPU `tagger` is an `ArrayTagger` if NumPy and C have all parts of the model, else torch's.
+    """
 
     tagger: AnyTagger
     indexer: Indexer
@@ -177,20 +179,21 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
         config = make_config(as_saved(record["config"]), CONFIG)
         tags, scheme = tuple(record["tags"]), record["scheme"]
         check_tags(tags, scheme)
+        in_numpy = place is None and not modules and runs_in_numpy(config)
+        if not in_numpy:
+            load_torch()
         _check_files(folder, config, record["files"])
         vocabs = _load_vocabs(folder, record["files"])
         arrays, metadata = load_arrays(folder / WEIGHTS)
         check_numbers(arrays, folder / WEIGHTS)
         lm = transformer = None
         if config.transformer.model:
-            extra("torch")
             from hanlattice.models.modules import check_transformer
             from hanlattice.models.transformer import make_transformer
 
             transformer = make_transformer(folder / TRANSFORMER, partial(check_transformer, arrays))
             vocabs.pieces = transformer.pieces
         if config.lm.model:
-            extra("torch")
             from hanlattice.models.language_model import load_language_model
 
             lm = load_language_model(folder / LM)
@@ -203,10 +206,9 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     indexer = make_indexer(config, vocabs, tags, scheme, lm, device)
     tagger: AnyTagger
     try:
-        if place is None and lm is None and transformer is None and not modules:
+        if in_numpy:
             tagger = restore_arrays(config, indexer, arrays, fast)
         else:
-            extra("torch")
             from hanlattice.models.modules import restore
 
             tagger = restore(config, indexer, arrays, lm, FAST if fast else EXACT, transformer)

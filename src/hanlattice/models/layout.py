@@ -159,7 +159,7 @@ class _Layout:
     def _encoder(self, config: Config, width: int, word_width: int) -> int:
         """Add the encoder's weights; `width` is what it reads of a character. Return the width of its states."""
         model, hidden = config.model, config.model.hidden
-        if not width and config.reads_characters:
+        if not width and model.encoder != "word":
             raise LookupError("there is nothing that the encoder could read")
         if model.encoder == "none":
             return width

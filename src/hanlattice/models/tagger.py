@@ -1,6 +1,7 @@
-"""Tagger: embeddings → encoder → CRF, as a module of torch, for training, GPUs, language models and transformers.
+"""Tagger: embeddings → encoder → CRF, as a module of torch.
 
-On a CPU `runtime/tagger.py` does the same without torch.
+Every model trains with it. On a CPU `runtime/tagger.py` computes lattice and character models
+without torch.
 """
 
 from __future__ import annotations

@@ -41,8 +41,13 @@ def use(count: int) -> None:
     if not 0 <= count <= MOST:
         raise InputError(f"threads must be from 0 to {MOST:,}, not {count}")
     _asked = count
-    if count and (torch := _torch()):
-        torch.set_num_threads(count)
+    share_with_torch()
+
+
+def share_with_torch() -> None:
+    """Give torch the number of threads that `use` was given, perhaps before torch was loaded."""
+    if _asked and (torch := _torch()):
+        torch.set_num_threads(_asked)
 
 
 def count() -> int:

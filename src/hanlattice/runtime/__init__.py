@@ -1,1 +1,1 @@
-"""Inference on a CPU: the arithmetic of every model in numpy and C, without torch."""
+"""Inference on a CPU in NumPy and C, without torch: lattice and character models."""

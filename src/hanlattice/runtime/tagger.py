@@ -15,7 +15,7 @@ from hanlattice.evaluation.platt import Curves
 from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.runtime.constraints import boost, constrain
 from hanlattice.runtime.crf import CRF
-from hanlattice.runtime.encoders import Layer, Stack, WordLSTM
+from hanlattice.runtime.encoders import LatticeLSTM, Stack
 from hanlattice.runtime.tables import Table, TwoSources, WordPools, WordTable, times
 from hanlattice.text.lattice import Ints
 
@@ -24,11 +24,11 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(eq=False)
 class ArrayTagger:
-    """From a batch of arrays to emissions, [B, T, K], or [B, U, K] of words. The parts are those of `Tagger`."""
+    """From a batch of arrays to emissions, [B, T, K]. The parts are those of `Tagger`."""
 
-    chars: Table | None
+    chars: Table
     words: WordTable | TwoSources | None
-    encoder: Layer | Stack | WordLSTM
+    encoder: LatticeLSTM | Stack
     crf: CRF
     weight: Floats  # [K, 2H]
     bias: Floats  # [K]
@@ -38,22 +38,19 @@ class ArrayTagger:
     curves: Curves | None = None  # of scores
 
     device_kind = "cpu"
+    reads_words = False
 
     @property
     def lexicon(self) -> WordTable | None:
         """The vectors of the lexicon to which a user may add words."""
         return self.words.words if isinstance(self.words, TwoSources) else self.words
 
-    @property
-    def reads_words(self) -> bool:
-        return isinstance(self.encoder, WordLSTM)
-
     def batch(self, examples: Examples, places: Ints) -> Batch:
         """The sentences at these places, as this tagger reads them."""
         return examples.batch(places)
 
     def emissions(self, batch: Batch) -> Floats:
-        hidden = self.encoder(*self.inputs(batch), batch.places)  # type: ignore[arg-type]
+        hidden = self.encoder(*self.inputs(batch), batch.lattice)
         return times(hidden, self.weight.T) + self.bias
 
     def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Floats:
@@ -63,11 +60,9 @@ class ArrayTagger:
             emissions = boost(self.crf, emissions, *own, trust)
         return emissions if gaps is None else constrain(self.crf, emissions, gaps)
 
-    def inputs(self, batch: Batch) -> tuple[Floats | None, Floats | None]:
+    def inputs(self, batch: Batch) -> tuple[Floats, Floats | None]:
         """What the encoder reads of characters, [B, T, D], and of words, [W, E]."""
         word_x = None if self.words is None else self.words.rows(batch.words, batch.added)
-        if self.chars is None:
-            return None, word_x
         parts: list[Any] = [self.chars.rows(batch.chars)]
         parts += (table.rows(batch.extra_ids[name]) for name, table in self.beside.items())
         if self.pools is not None:
@@ -78,6 +73,5 @@ class ArrayTagger:
     def traced(self, batch: Batch) -> list[Both]:
         """The shares of every lattice layer, from the lowest up."""
         x, word_x = self.inputs(batch)
-        assert not isinstance(self.encoder, WordLSTM)
-        found: list[Both] = self.encoder.traced(x, word_x, batch.lattice)  # type: ignore[union-attr, arg-type]
-        return found
+        assert word_x is not None
+        return self.encoder.traced(x, word_x, batch.lattice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -15,7 +16,10 @@ from types import ModuleType
 
 import pytest
 
+import hanlattice
 from hanlattice import errors
+from hanlattice.document import Document
+from hanlattice.text.spans import Span
 from tests.helpers.documents import PAGES, ROOT, blocks, prose, read
 from tests.helpers.patience import PATIENCE
 
@@ -107,6 +111,35 @@ def test_every_error_is_on_the_api_page() -> None:
     kinds = {name for name, thing in vars(errors).items() if isinstance(thing, type) and issubclass(thing, Exception)}
     named = re.findall(r"^\| `(\w+(?:Error|Warning))`", read("docs/api.md"), flags=re.MULTILINE)
     assert set(named) == kinds - {"HanlatticeError"}
+
+
+def test_the_page_of_promises_lists_every_public_name() -> None:
+    rows = dict(re.findall(r"^\| `(hanlattice[\w.]*)` \| (.+) \|$", read("docs/stability.md"), flags=re.MULTILINE))
+    names = {module: re.findall(r"`(\w+)`", row) for module, row in rows.items()}
+    assert names["hanlattice"] == sorted(hanlattice.__all__)
+    op = importlib.import_module("hanlattice.ops.lattice_lstm")
+    op_names = names["hanlattice.ops.lattice_lstm"]
+    assert op_names
+    for name in op_names:
+        # `reference` is a module, which is an attribute only once it has been imported.
+        assert hasattr(op, name) or importlib.import_module(f"{op.__name__}.{name}")
+
+
+def test_the_page_of_promises_lists_every_field_of_a_document() -> None:
+    fields = {"span": set[str](), "line": set[str]()}
+    table = r"^\| (`\w+`(?:, `\w+`)*) \| a (line|span) \|"
+    for names, place in re.findall(table, read("docs/stability.md"), flags=re.MULTILINE):
+        fields[place] |= set(re.findall(r"\w+", names))
+    spans = (Span(0, 3, "LOC", 0.5, "南京市"),)
+    record = Document("南京市", spans, candidates=spans, score=0.5, words=spans).to_dict()
+    assert fields["line"] - {"file", "line"} == set(record)
+    assert all(set(span) == fields["span"] for span in record["spans"])
+
+
+def test_the_page_of_promises_has_the_format_number_of_model_folders() -> None:
+    (promised,) = re.findall(r'`"format": (\d+)`', read("docs/stability.md"))
+    folder = Path(hanlattice.__file__).parent / "shipped" / "ner"
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"] == int(promised)
 
 
 def _module(name: str) -> ModuleType | None:

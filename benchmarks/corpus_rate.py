@@ -32,17 +32,18 @@ from typing import Any
 
 import script
 
-from hanlattice.corpus import local
 from hanlattice.corpus.inputs import BLOCK, Source, Stream
 from hanlattice.corpus.manifest import read_manifest
 from hanlattice.corpus.run import Progress, follow, make_plan
 from hanlattice.corpus.settings import MB, Settings, open_predictor
 from hanlattice.corpus.shards import Reader, cut
-from hanlattice.corpus.work import Outcome, Task, Worker
+from hanlattice.corpus.worker import ShardWorker, Task
 from hanlattice.errors import HanlatticeError
 from hanlattice.events import Listener, ignore
 from hanlattice.models import find_model
 from hanlattice.output import as_jsonl
+from hanlattice.tasks.local import LocalProcesses
+from hanlattice.tasks.run import Outcome, run_tasks
 
 CONTEXT = multiprocessing.get_context("fork")
 LARGE = 1000 * MB
@@ -100,7 +101,7 @@ def in_one_process(
         began = time.monotonic()
         plan = make_plan([str(path)], out, settings)
         out.mkdir()
-        worker = Worker(settings, out, plan.digest, predictor)
+        worker = ShardWorker(settings, out, plan.digest, predictor)
         records = [worker.do(task, ignore) for task in plan.todo]
         taken["corpus, 1 process"].append(time.monotonic() - began)
         check_rows(records, lines)
@@ -113,8 +114,10 @@ def sharing_gpu(settings: Settings, lines: list[str], path: Path, out: Path, cou
     plan = make_plan([str(path)], out, settings)
     planning = time.monotonic() - began
     out.mkdir()
-    ready = Ready(Worker(settings, out, plan.digest), lines, count)
-    results = [outcome for _, outcome in local.outcomes(ready, [None] * count + plan.todo, count, ignore)]
+    ready = Ready(ShardWorker(settings, out, plan.digest), lines, count)
+    tasks = [None] * count + plan.todo
+    done = run_tasks([ready] * count, tasks, LocalProcesses(), ignore)
+    results = [outcome for *_, outcome in done]
     if failed := [outcome.reason for outcome in results if outcome.record is None]:
         raise HanlatticeError(failed[0])
     records = [outcome.record for outcome in results if outcome.record is not None]
@@ -125,8 +128,8 @@ def sharing_gpu(settings: Settings, lines: list[str], path: Path, out: Path, cou
 class Ready:
     """A worker whose first task, None, is to load and read the lines; it ends when that of all processes has."""
 
-    def __init__(self, worker: Worker, lines: list[str], count: int) -> None:
-        self.worker, self.lines, self.barrier = worker, lines, local.CONTEXT.Barrier(count)
+    def __init__(self, worker: ShardWorker, lines: list[str], count: int) -> None:
+        self.worker, self.lines, self.barrier = worker, lines, CONTEXT.Barrier(count)
 
     def attempt(self, task: Task | None, tell: Listener) -> Outcome:
         if task is None:
@@ -157,8 +160,10 @@ def corpus(predictor: Any, settings: Settings, path: Path, out: Path, workers: i
     out.mkdir()
     plan = make_plan([str(path)], out, settings)
     plan.save()
-    progress, worker = Progress(plan, ignore), Worker(settings, out, plan.digest, predictor)
-    follow(plan, local.outcomes(worker, plan.todo, workers, progress), progress)
+    progress = Progress(plan, ignore)
+    team = [ShardWorker(settings, out, plan.digest, predictor)] * workers
+    done = run_tasks(team, plan.todo, LocalProcesses(), progress)
+    follow(plan, ((task, outcome) for task, _, outcome in done), progress)
     plan.save()
 
 

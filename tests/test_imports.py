@@ -20,6 +20,7 @@ FLOORS = (
     ("__main__",),
     ("cli",),
     ("compare", "corpus", "output", "serve", "client"),
+    ("tasks",),
     ("bench", "bundled", "pretrain", "ray", "spacy_component"),
     ("predict", "training"),
     ("document", "explain"),

@@ -17,13 +17,14 @@ from hanlattice.corpus.manifest import Record
 from hanlattice.corpus.on_ray import on_ray
 from hanlattice.corpus.run import make_plan, run
 from hanlattice.corpus.settings import Settings
-from hanlattice.corpus.work import Task, Worker
+from hanlattice.corpus.worker import ShardWorker, Task
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, ignore
 from hanlattice.predict import load
 from hanlattice.ray import Tagger, connect
-from tests.helpers.made import made_tree, sentences, write_toml
+from hanlattice.tasks.on_ray import RayProcesses
 from tests.stress.fuzz import check_doors, ray_actor, search
+from tests.helpers.made import made_tree, sentences, write_toml
 
 ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'hanlattice[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray
@@ -58,7 +59,7 @@ def test_a_corpus_that_was_begun_here_is_finished_on_a_cluster(cluster, lattice_
     here = run(given, tmp_path / "here", settings)
     plan = make_plan(given, tmp_path / "there", settings)
     plan.save()
-    worker = Worker(settings, tmp_path / "there", plan.digest)
+    worker = ShardWorker(settings, tmp_path / "there", plan.digest)
     for task in plan.todo[:3]:
         outcome = worker.attempt(task, ignore)
         plan.records[task.output] = outcome.record or {}
@@ -78,8 +79,14 @@ def test_actors_share_gpus(monkeypatch, lattice_folder, workers, gpus, most, sha
     asked: list[Any] = []
     there = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": float(gpus)})
     monkeypatch.setattr("hanlattice.corpus.on_ray.connect", lambda address: asked.append(address) or there)
-    monkeypatch.setattr("hanlattice.corpus.on_ray._outcomes", lambda *given: asked.extend(given[2:]) or iter(()))
-    plan: Any = SimpleNamespace(settings=Settings(lattice_folder, device="cuda"))
+
+    def run_tasks(team: list[Any], _: Any, processes: RayProcesses, *__: Any) -> Iterator[Any]:
+        asked.extend((len(team), processes.needs(None)))
+        return iter(())
+
+    monkeypatch.setattr("hanlattice.corpus.on_ray.run_tasks", run_tasks)
+    settings = Settings(lattice_folder, device="cuda")
+    plan: Any = SimpleNamespace(settings=settings, out=Path(), digest="", todo=[])
     assert list(on_ray("auto", workers)(plan, ignore)) == []
     assert asked == ["auto", most, {"num_gpus": share}]
 
@@ -90,7 +97,7 @@ def test_a_cluster_without_gpus_is_not_waited_for(cluster, lattice_folder):
         list(on_ray(workers=2)(plan, ignore))
 
 
-class Deadly(Worker):
+class Deadly(ShardWorker):
     """A worker that one shard kills, whenever it comes."""
 
     def do(self, task: Task, tell: Listener) -> Record:
@@ -101,15 +108,15 @@ class Deadly(Worker):
 
 def test_a_shard_that_kills_its_process_is_given_up(cluster, lattice_folder, tmp_path, monkeypatch):
     """And only that one: others that wait for the same process are done."""
-    monkeypatch.setattr("hanlattice.corpus.on_ray.Worker", Deadly)
+    monkeypatch.setattr("hanlattice.corpus.on_ray.ShardWorker", Deadly)
     (tmp_path / "in").mkdir()
     for name, text in (("a", "小明"), ("b", "END"), ("c", "北京"), ("d", "上海")):
         (tmp_path / "in" / f"{name}.txt").write_text(f"{text}\n", "utf-8")
     found = run([str(tmp_path / "in")], tmp_path / "out", Settings(lattice_folder), engine=on_ray(workers=1))
     assert (found.shards, found.made, found.rows) == (4, 3, 3)
     (reason,) = found.failures.values()
-    assert reason.startswith("b.txt.")
-    assert "its process ended, 3 times" in reason
+    assert reason.startswith("its process on Ray ended: ")
+    assert reason.endswith("(attempt 3 of 3)")
 
 
 def test_a_model_in_ray_data(cluster, lattice_folder):

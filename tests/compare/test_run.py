@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hanlattice.compare.job import recount
-from hanlattice.compare.jobs import Job, Outcome, find_devices, find_slots, run_jobs
+from hanlattice.compare.jobs import Job, find_devices, find_slots, run_jobs
 from hanlattice.compare.matrix import read_rows
 from hanlattice.compare.run import (
     Comparison,
@@ -28,13 +28,15 @@ from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
 from hanlattice.files import hold
+from hanlattice.tasks.local import LocalProcesses
+from hanlattice.tasks.run import Outcome
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.loop import train
 from tests.compare import tasks
-from tests.compare.conftest import write_small
-from tests.helpers.crash import killed_at_step
+from tests.compare.conftest import SERVER, write_small
 from tests.helpers.cutting import cutting_tree
 from tests.helpers.made import write_toml
+from tests.helpers.crash import killed_at_step
 
 
 class Ears(list):
@@ -331,8 +333,12 @@ def job(name: str, do: Callable[..., Any], *arguments: Any, device: str = "") ->
     return Job(name, do, arguments, Path(f"{name}.json"), device)
 
 
+def processes() -> LocalProcesses:
+    return LocalProcesses(SERVER, attempts=1, reuse=False)
+
+
 def run(*jobs: Job, slots: tuple[str, ...] = ("cpu",), ears: Ears | None = None) -> dict[str, tuple[str, Outcome]]:
-    done = run_jobs(jobs, slots, Ears() if ears is None else ears)
+    done = run_jobs(jobs, slots, processes(), Ears() if ears is None else ears)
     return {job.name: (device, outcome) for job, device, outcome in done}
 
 
@@ -403,8 +409,9 @@ def test_a_listener_that_raises_leaves_no_process():
         if len(waiting) == 2:
             raise KeyboardInterrupt
 
+    jobs = [job(name, tasks.wait_forever) for name in "ab"]
     with pytest.raises(KeyboardInterrupt):
-        list(run_jobs([job(name, tasks.wait_forever) for name in "ab"], ["cpu"] * 2, listen))
+        list(run_jobs(jobs, ["cpu"] * 2, processes(), listen))
     for process in waiting:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)

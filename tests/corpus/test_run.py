@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hanlattice.corpus import local
 from hanlattice.corpus.manifest import read_manifest
 from hanlattice.corpus.run import Plan, make_plan, on_this_machine, run
 from hanlattice.corpus.settings import Settings
 from hanlattice.corpus.statistics import count
-from hanlattice.corpus.work import Outcome
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.events import Listener
 from hanlattice.files import bounded_name, hold
 from hanlattice.output import as_jsonl
 from hanlattice.predict import load
+from hanlattice.tasks.local import LocalProcesses
+from hanlattice.tasks.run import Outcome, run_tasks
 from tests.helpers.command import ENVIRONMENT, hanlattice, start
 from tests.helpers.command import run as command
 from tests.helpers.made import SHAPES, sentence
@@ -153,12 +153,13 @@ def test_outputs_of_inputs_that_changed_are_refused(corpus, settings, tmp_path):
 
 
 def test_a_model_that_changes_while_it_is_used_is_refused(corpus, settings, tmp_path):
-    from hanlattice.corpus.work import Worker
+    from hanlattice.corpus.worker import ShardWorker
 
     model = shutil.copytree(settings.model, tmp_path / "model")
     plan = make_plan([str(corpus)], tmp_path / "out", replace(settings, model=model))
     (model / "model.safetensors").write_bytes(b"another")
-    outcome = Worker(plan.settings, plan.out, plan.digest).attempt(plan.todo[0], lambda event: None)
+    worker = ShardWorker(plan.settings, plan.out, plan.digest)
+    outcome = worker.attempt(plan.todo[0], lambda event: None)
     assert outcome.is_final
     assert "has changed since this run began" in outcome.reason
     (model / "model.safetensors").unlink()
@@ -293,11 +294,14 @@ class Dies:
 @pytest.mark.parametrize(("times", "fails"), [(2, False), (9, True)])
 def test_a_process_that_dies_is_replaced_some_times(tmp_path, times, fails):
     events: list[dict[str, Any]] = []
-    found = dict(local.outcomes(Dies(tmp_path, times), range(6), 2, events.append))
+    team = [Dies(tmp_path, times)] * 2
+    done = run_tasks(team, range(6), LocalProcesses(), events.append)
+    found = {task: outcome for task, _, outcome in done}
     assert sorted(found) == list(range(6))
     for task, outcome in found.items():
         if task % 2 and fails:
-            assert outcome.reason == "its process ended by signal SIGKILL, 3 of 3 times"
+            assert outcome.reason.startswith("its process was ended by SIGKILL")
+            assert outcome.reason.endswith("(attempt 3 of 3)")
         else:
             assert outcome.record == {"task": task}
     assert sum(event["event"] == "died" for event in events) == 3 * min(times, 3)
@@ -333,7 +337,7 @@ def test_kill_9_of_workers_and_of_the_command(settings, tmp_path):
             else:
                 os.kill(children(process.pid)[0], signal.SIGKILL)
                 assert process.wait(PATIENCE) == 0
-                assert b"its process ended by signal SIGKILL" in process.communicate()[1]
+                assert b"its process was ended by SIGKILL" in process.communicate()[1]
                 shutil.rmtree(out)
     assert command(*arguments, out).code == 0
     assert command(*arguments, tmp_path / "calm").code == 0

@@ -13,10 +13,11 @@ import pytest
 
 from hanlattice.corpus.run import Plan, run
 from hanlattice.corpus.settings import Settings
-from hanlattice.corpus.work import Outcome, Worker
+from hanlattice.corpus.worker import ShardWorker
 from hanlattice.errors import HanlatticeError, OutputError
 from hanlattice.events import Listener
 from hanlattice.models.folder import load_model
+from hanlattice.tasks.run import Outcome
 from hanlattice.training.loop import train
 from hanlattice.training.pack import pack
 from tests.corpus.test_run import content, texts
@@ -62,7 +63,7 @@ def test_packing_leaves_no_model_or_a_whole_one(lattice_folder: Path, tmp_path: 
 
 def here(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
     """An engine of corpora in this process, where files can be made to fail."""
-    worker = Worker(plan.settings, plan.out, plan.digest)
+    worker = ShardWorker(plan.settings, plan.out, plan.digest)
     try:
         for at, task in enumerate(plan.todo):
             yield at, worker.attempt(task, listen)

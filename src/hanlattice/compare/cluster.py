@@ -1,16 +1,15 @@
-"""Jobs on a Ray cluster: a task for each. Ray finds it a place, and gives it another when a node is lost."""
+"""Jobs on a Ray cluster, each in an actor of its own, for which Ray finds a place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from hanlattice.compare.jobs import PAUSE, Job, Outcome, Result, attempt
+from hanlattice.compare.jobs import Job, Result, run_jobs
 from hanlattice.errors import InputError
-from hanlattice.events import Event, Listener
-from hanlattice.extras import extra
-from hanlattice.ray import connect, enter
+from hanlattice.events import Listener
+from hanlattice.ray import connect
+from hanlattice.tasks.on_ray import RayProcesses
 
 
 class Cluster:
@@ -30,55 +29,9 @@ class Cluster:
         self.share = 1 / (jobs or 1) if is_gpu else 0
 
     def run(self, jobs: Sequence[Job], listen: Listener, alone: bool = False) -> Iterator[Result]:
-        """What came of the jobs, as they end; with `alone`, one after the other."""
-        for some in [[job] for job in jobs] if alone else [jobs]:
-            yield from self._run(some, listen)
+        """Yield what came of the jobs, as they end; with `alone`, one after the other."""
+        slots = self.devices if alone else self.devices * len(jobs)
+        return run_jobs(jobs, slots, RayProcesses(self.ray, self._needs, reuse=False), listen)
 
-    def _run(self, jobs: Sequence[Job], listen: Listener) -> Iterator[Result]:
-        ray, device, begun = self.ray, self.devices[0], set[str]()
-        queue = extra("ray", "util.queue").Queue(actor_options={"num_cpus": 0})
-        work = ray.remote(_work)
-        needs = [{"name": job.name, "num_cpus": job.cpus, "num_gpus": self.share} for job in jobs]
-        tasks = [
-            work.options(**need).remote(str(Path.cwd()), job, device, queue)
-            for need, job in zip(needs, jobs, strict=True)
-        ]
-        working = dict(zip(tasks, jobs, strict=True))
-
-        def hear(event: Event) -> None:
-            if event["event"] != "begin" or event["run"] not in begun:  # a task that has moved begins again
-                listen(event)
-            begun.add(event["run"])
-
-        try:
-            while working:
-                ended, _ = ray.wait(list(working), timeout=PAUSE)
-                for event in queue.get_nowait_batch(queue.qsize()):
-                    hear(event)
-                for task in ended:
-                    job = working.pop(task)
-                    hear({"event": "begin", "run": job.name, "device": device})
-                    yield job, device, _outcome(ray, task)
-        finally:  # whatever is still working can be ended: the same command continues
-            for task in working:
-                ray.cancel(task, force=True)
-            queue.shutdown()
-
-
-def _outcome(ray: Any, task: Any) -> Outcome:
-    try:
-        outcome: Outcome = ray.get(task)
-        return outcome
-    except ray.exceptions.RayError as error:
-        return Outcome(None, str(error).strip().splitlines()[0])
-
-
-def _work(home: str, job: Job, device: str, queue: Any) -> Outcome:
-    """In the cluster: do the job, and send its events."""
-
-    def send(event: Event) -> None:
-        queue.put({**event, "run": job.name, "device": device})
-
-    enter(home)
-    send({"event": "begin"})
-    return attempt(job, device, send)
+    def _needs(self, job: Job) -> dict[str, Any]:
+        return {"num_cpus": job.cpus, "num_gpus": self.share}

@@ -19,13 +19,14 @@ from hanlattice.compare.job import (
     recount,
     train_run,
 )
-from hanlattice.compare.jobs import Job, Machine, Outcome
+from hanlattice.compare.jobs import Job, Machine
 from hanlattice.compare.matrix import MatrixRow, check_seeds, read_rows, run_name
 from hanlattice.compare.summary import Results, draw, markdown, summarise
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
 from hanlattice.events import Listener, ignore
 from hanlattice.files import hold, writing
 from hanlattice.style import can_plot
+from hanlattice.tasks.run import Outcome
 
 if TYPE_CHECKING:
     from hanlattice.compare.cluster import Cluster

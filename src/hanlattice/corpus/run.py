@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hanlattice.charset import UTF8, called, check_encoding
-from hanlattice.corpus import local
 from hanlattice.corpus.inputs import find_sources
 from hanlattice.corpus.manifest import (
     FORMAT,
@@ -25,11 +24,13 @@ from hanlattice.corpus.outputs import added_columns
 from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Shard, cut
 from hanlattice.corpus.walk import Kind, is_inside, look, walk
-from hanlattice.corpus.work import Outcome, Task, Worker, output_name, output_stem
+from hanlattice.corpus.worker import ShardWorker, Task, output_name, output_stem
 from hanlattice.errors import HanlatticeError, InputError, OutputError, one_line
 from hanlattice.events import Listener, ignore
 from hanlattice.files import hold, remove, sha256
 from hanlattice.models.device import device_kind
+from hanlattice.tasks.local import CAN_FORK, LocalProcesses
+from hanlattice.tasks.run import Outcome, run_tasks
 from hanlattice.text.display import counted, visible
 
 WAIT = 3.0  # seconds that the processes of a run that was killed may need to end
@@ -100,15 +101,16 @@ def run(
 
 
 def on_this_machine(workers: int) -> Engine:
-    """The engine of `local`: processes that share a model on a CPU; on a GPU each loads its own."""
+    """Make an engine of local processes. On a CPU they share a model; on a GPU each loads one."""
 
     def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
         predictor = None
-        if local.CAN_FORK and device_kind(plan.settings.device) == "cpu":
+        if CAN_FORK and device_kind(plan.settings.device) == "cpu":
             predictor = open_predictor(plan.settings)
             predictor(_WARM)
-        worker = Worker(plan.settings, plan.out, plan.digest, predictor)
-        return local.outcomes(worker, plan.todo, workers, listen)
+        team = [ShardWorker(plan.settings, plan.out, plan.digest, predictor)] * workers
+        for task, _, outcome in run_tasks(team, plan.todo, LocalProcesses(), listen):
+            yield task, outcome
 
     return engine
 

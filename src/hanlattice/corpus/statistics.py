@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hanlattice.corpus import local
 from hanlattice.corpus.inputs import Stream, open_parquet
 from hanlattice.corpus.manifest import NAME, Record, read_manifest
 from hanlattice.corpus.settings import model_digest
 from hanlattice.corpus.shards import ROWS
-from hanlattice.corpus.work import Outcome
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.report import NONE, Table
 from hanlattice.events import Listener, ignore
 from hanlattice.files import LOCK
+from hanlattice.tasks.local import LocalProcesses
+from hanlattice.tasks.run import Outcome, run_tasks
 
 MOST = 500_000  # strings that are counted at a time; the rarest are forgotten when there are more
 EXAMPLES, AROUND = 2, 12  # examples of a string, and the characters that each has on both sides
@@ -102,10 +102,11 @@ def count(folder: Path, workers: int = 1, listen: Listener = ignore) -> Tally:
         )
     names, done = list(records), 0
     tally, early = Tally(), dict[int, Tally]()
-    for at, outcome in local.outcomes(_Counter(folder, head["options"]), names, workers, listen):
+    team = [_Counter(folder, head["options"])] * workers
+    for number, _, outcome in run_tasks(team, names, LocalProcesses(), listen):
         if outcome.record is None:
             raise HanlatticeError(outcome.reason)
-        early[at] = outcome.record["tally"]
+        early[number] = outcome.record["tally"]
         while done in early:  # in the order of the shards, so that the same is forgotten each time
             tally.merge(early.pop(done))
             done += 1
@@ -148,14 +149,12 @@ class _Counter:
     def __init__(self, folder: Path, options: Record) -> None:
         self.folder, self.options = folder, options
 
-    def attempt(self, name: str, tell: Listener) -> Outcome:
+    def attempt(self, name: str, emit: Listener) -> Outcome:
         try:
             tally = Tally()
             for text, spans in self._found(self.folder / name):
                 tally.add(text, spans)
             return Outcome({"tally": tally})
-        except HanlatticeError as error:
-            return Outcome(None, str(error))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             return Outcome(
                 None, f"{self.folder / name}: it was changed after it was written ({error!r}); make it again"

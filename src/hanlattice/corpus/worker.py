@@ -18,6 +18,7 @@ from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputErr
 from hanlattice.events import Listener
 from hanlattice.files import bounded_name, writing
 from hanlattice.predict import TEXTS, Predictor, chunks
+from hanlattice.tasks.run import Outcome
 
 PAUSE = 0.5  # seconds between two reports of how far a shard is
 TOLD = 10  # broken rows of a shard that are reported one by one
@@ -37,12 +38,6 @@ class Task(NamedTuple):
     output: str
 
 
-class Outcome(NamedTuple):
-    record: Record | None  # for the manifest; None if it failed
-    reason: str = ""  # why
-    is_final: bool = False  # whether there is no point in doing other shards
-
-
 def output_stem(name: str) -> str:
     """The name of an input as its outputs have it: of bounded length, and no other input's."""
     if len(os.fsencode(name)) > LONGEST_PATH:
@@ -56,7 +51,7 @@ def output_name(shard: Shard, settings: Settings, digest: str) -> str:
     return f"{output_stem(shard.source.name)}.{place}.{shard.sha256[:8]}-{digest}.{settings.format}"
 
 
-class Worker:
+class ShardWorker:
     """Does shards. It can be pickled as long as it has no predictor; then it loads one itself, at its first shard."""
 
     def __init__(self, settings: Settings, out: Path, digest: str, predictor: Predictor | None = None) -> None:
@@ -70,13 +65,13 @@ class Worker:
             self.predictor = open_predictor(self.settings)
         return self.predictor
 
-    def attempt(self, task: Task, tell: Listener) -> Outcome:
-        """Do a shard; whatever goes wrong is in the outcome. `tell` gets events: broken rows, and how far it is."""
+    def attempt(self, task: Task, emit: Listener) -> Outcome:
+        """Do a shard; an error becomes an outcome. `emit` gets broken rows, and how far it is."""
         try:
-            return Outcome(self.do(task, tell))
+            return Outcome(self.do(task, emit))
         except HanlatticeError as error:
             stops = isinstance(error, ModelError) or _stops_all(error) or self.settings.strict
-            return Outcome(None, str(error), stops)
+            return Outcome(None, str(error), is_final=stops)
         except Exception as error:  # whatever it is, other shards may do
             return Outcome(None, f"{task.shard.source.path}: {type(error).__name__}: {error}")
 

@@ -45,7 +45,7 @@ class Job:
         self.left = sum(map(len, ask.texts))
 
     @property
-    def turn(self) -> int:
+    def next_piece_cost(self) -> int:
         """The characters that a later request waits for before it is its own turn."""
         if self.taken == len(self.pieces):
             return 0
@@ -124,7 +124,7 @@ class Queue:
         self.models, self.limits, self.on_batch = models, limits, on_batch
         self.loop = asyncio.get_running_loop()
         self.jobs: deque[Job] = deque()
-        self.turns = self.total = 0  # characters of `Job.turn`, and all characters
+        self.turns = self.total = 0  # characters of `Job.next_piece_cost`, and all characters
         self.rate = 20_000.0  # characters a second, measured
         self.lent = 0.0  # seconds that explanations have given to others
         self.condition = threading.Condition()
@@ -144,11 +144,12 @@ class Queue:
             job.future.set_result([])
             return job
         with self.condition:
-            fills = job.turn > self.limits.queue  # by itself, as an explanation may: waiting, it would shut others out
+            # By itself it fills the queue, as an explanation may: waiting, it would shut others out.
+            fills = job.next_piece_cost > self.limits.queue
             if not self.has_room or (self.jobs and (fills or self.total + job.left > self.limits.queue_total)):
                 raise self.full()
             self.jobs.append(job)
-            self.turns += job.turn
+            self.turns += job.next_piece_cost
             self.total += job.left
             self.condition.notify()
         return job
@@ -168,7 +169,7 @@ class Queue:
             self.condition.notify()
 
     def _forget(self, job: Job) -> None:
-        self.turns -= job.turn
+        self.turns -= job.next_piece_cost
         self.total -= job.left
 
     def full(self) -> RequestError:
@@ -239,7 +240,7 @@ class Queue:
             size += max(1, len(batch[-1][1])) if key.kind == "documents" else self.limits.batch_chars
             if job.taken < len(job.pieces):
                 self.jobs.append(job)
-                self.turns += job.turn
+                self.turns += job.next_piece_cost
                 self.total += job.left
         self.jobs.extendleft(reversed(others))
         return batch

@@ -12,7 +12,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -21,9 +21,7 @@ from hanlattice.data.jsonl import to_json
 from hanlattice.serve.asks import Ask, answer, read_ask, read_json
 from hanlattice.serve.limits import RequestError
 from hanlattice.serve.queue import Job
-
-if TYPE_CHECKING:
-    from hanlattice.serve.app import Service
+from hanlattice.serve.service import Service
 
 _LOG = logging.getLogger("uvicorn.error")  # where other errors of the server go
 _ROOM = 0.05  # seconds after which a stream asks again whether there is room

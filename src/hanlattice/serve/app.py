@@ -19,9 +19,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from hanlattice.data.jsonl import to_json
 from hanlattice.explain.svg import rules
-from hanlattice.serve.asks import KINDS, answer, read_ask, read_json
 from hanlattice.serve.limits import RequestError
 from hanlattice.serve.openapi import description
+from hanlattice.serve.schema import REQUESTS, answer, check_request, read_object
 from hanlattice.serve.service import Service
 from hanlattice.serve.stream import Stream
 from hanlattice.style import INKS, TONES, light_and_dark, tones
@@ -58,10 +58,11 @@ class Post:
             await refusal(refused)(scope, receive, send)
 
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        ask = read_ask(read_json(body), self.kind, self.service.models, self.service.limits)
-        results = await self.service.compute(ask, receive)
+        service = self.service
+        request = check_request(read_object(body), self.kind, service.models, service.limits)
+        results = await service.compute(request, receive)
         if results is not None:
-            await json_response(answer(ask, self.kind, results))(scope, receive, send)
+            await json_response(answer(request, results))(scope, receive, send)
 
 
 async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
@@ -114,7 +115,7 @@ class AuthMetricsMiddleware:
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], service: Service) -> None:
         self.app, self.service = app, service
         self.paths = {*FILES, "/health", "/ready", "/metrics", "/openapi.json", "/v1/models", "/v1/stream"}
-        self.paths |= {f"/v1/{kind}" for kind in KINDS}
+        self.paths |= {f"/v1/{kind}" for kind in REQUESTS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -170,7 +171,7 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMidd
         return json_response({"models": every, "tones": tone, "limits": service.limits.as_dict()})
 
     async def openapi(request: Request) -> Response:
-        return json_response(description(service.models.values(), service.limits, bool(service.token)))
+        return json_response(description(service.models, service.limits, bool(service.token)))
 
     async def page(request: Request) -> Response:
         content, kind = page_file(request.url.path)
@@ -179,7 +180,7 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMidd
 
     routes = [
         *(Route(path, page) for path in FILES),
-        *(Route(f"/v1/{kind}", Post(service, kind), methods=["POST"]) for kind in KINDS),
+        *(Route(f"/v1/{kind}", Post(service, kind), methods=["POST"]) for kind in REQUESTS),
         Route("/v1/stream", Stream(service), methods=["POST"]),
         *(Route(path, each) for path, each in {"/health": health, "/ready": ready, "/metrics": metrics}.items()),
         Route("/v1/models", models),

@@ -8,10 +8,10 @@ from typing import Any
 
 from starlette.types import Receive
 
-from hanlattice.serve.asks import Ask, Named
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.metrics import Metrics
 from hanlattice.serve.queue import Queue
+from hanlattice.serve.schema import CheckedRequest, Named
 
 
 class Service:
@@ -64,9 +64,9 @@ class Service:
         finally:
             self.reading.discard(task)
 
-    async def compute(self, ask: Ask, receive: Receive) -> list[Any] | None:
-        """The results of an ask; None when the client has gone."""
-        job = self.queue.put(ask)
+    async def compute(self, request: CheckedRequest, receive: Receive) -> list[Any] | None:
+        """The results of a request; None when the client has gone."""
+        job = self.queue.put(request)
         gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
         try:
             await asyncio.wait({job.future, gone}, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -157,9 +157,7 @@ class Client:
     ) -> Iterator[Document]:
         """Tag any number of texts, `batch_size` in a request; documents come in the order of the texts."""
         options = {"scores": scores, "min_score": min_score, "candidates": candidates}
-        for chunk in chunks(texts, check_count(batch_size, "batch_size"), CHARACTERS):
-            found = self._post(self._verb, {"texts": chunk, **options})["documents"]
-            yield from map(self._document, found)
+        yield from self._documents(self._verb, texts, batch_size, **options)
 
     def candidates(self, text: str, n: int = 10, min_score: float = 0.0) -> tuple[Span, ...]:
         """The n most probable spans of a text, the best first."""
@@ -195,18 +193,23 @@ class Client:
             raise TypeError(f"segmenter must be the name of a model of the server, not {kind}: {brief(segmenter)}")
         options: dict[str, Any] = {"scores": scores, "min_score": min_score, "whole_names": whole_names}
         options |= {} if segmenter is None else {"segmenter": segmenter}
-        for chunk in chunks(texts, check_count(batch_size, "batch_size"), CHARACTERS):
-            found = self._post("analyse", {"texts": chunk, **options})["documents"]
-            yield from (Document(each["text"], _spans(each["spans"]), words=_spans(each["words"])) for each in found)
+        yield from self._documents("analyse", texts, batch_size, **options)
 
     def explain(self, text: str, without: bool = True) -> Explanation:
         """What `Predictor.explain` gives."""
         return _explanation(self._post("explain", {"text": text, "without": without}))
 
+    def _documents(self, verb: str, texts: Iterable[str], size: int, **options: Any) -> Iterator[Document]:
+        for chunk in chunks(texts, check_count(size, "batch_size"), CHARACTERS):
+            records = self._post(verb, {"texts": chunk, **options})["documents"]
+            yield from map(self._document, records)
+
     def _document(self, record: dict[str, Any]) -> Document:
+        cuts = self._verb == "segment"  # its words are its spans
         spans, candidates = _spans(record["spans"]), record.get("candidates")
-        found = None if candidates is None else _spans(candidates)
-        return Document(record["text"], spans, found, record.get("score"), cuts=self._verb == "segment")
+        ranked = None if candidates is None else _spans(candidates)
+        words = None if cuts or "words" not in record else _spans(record["words"])
+        return Document(record["text"], spans, ranked, record.get("score"), words, cuts)
 
     def _post(self, verb: str, record: dict[str, Any]) -> dict[str, Any]:
         record["model"] = self.model

@@ -26,7 +26,7 @@ _BROUGHT_BY = {
     "huggingface_hub": "transformers",
     "spacy": "spacy",
     "ray": "ray",
-    **dict.fromkeys(("starlette", "uvicorn", "prometheus_client", "httptools"), "serve"),
+    **dict.fromkeys(("starlette", "uvicorn", "prometheus_client", "httptools", "msgspec"), "serve"),
 }
 
 

@@ -14,9 +14,9 @@ from hanlattice.errors import InputError
 from hanlattice.explain.changes import PART
 from hanlattice.predict import Document, Predictor, load
 from hanlattice.serve import queue as module
-from hanlattice.serve.asks import Ask, Key, Named, answer
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.queue import Queue
+from hanlattice.serve.schema import CheckedRequest, Key, Named, TagRequest, answer
 from hanlattice.serve.stream import Stream
 from tests.helpers.made import sentences
 from tests.helpers.patience import PATIENCE
@@ -42,8 +42,8 @@ class Gate:
         return [Document(text, ()) for text in texts]
 
 
-def ask(*texts: str, key: Key = KEY) -> Ask:
-    return Ask(key, texts, len(texts) != 1)
+def ask(*texts: str, key: Key = KEY) -> CheckedRequest:
+    return CheckedRequest(key, texts, TagRequest(text=texts[0]) if len(texts) == 1 else TagRequest(texts=list(texts)))
 
 
 def run(
@@ -202,8 +202,7 @@ def test_what_fails_in_a_stream_is_in_the_log(monkeypatch, caplog):
     async def test(queue: Queue, gate: Gate) -> None:
         gate.may.release()
         service: Any = SimpleNamespace(queue=queue, limits=queue.limits)
-        poisoned = ask("毒")
-        found = await Stream(service)._result(("tag", poisoned, queue.put(poisoned)))
+        found = await Stream(service)._result(queue.put(ask("毒")))
         assert found["error"]["status"] == 500
 
     run(test, monkeypatch)
@@ -224,8 +223,7 @@ def test_a_text_that_asks_for_too_much_is_refused_and_the_others_are_answered(
         assert results[1].status == 422
         assert "too many words" in str(results[1])
         service: Any = SimpleNamespace(queue=queue, limits=queue.limits)
-        asked = ask("多")
-        line = await Stream(service)._result(("tag", asked, queue.put(asked)))
+        line = await Stream(service)._result(queue.put(ask("多")))
         assert line["error"]["status"] == 422
         await first.future
 
@@ -235,7 +233,7 @@ def test_a_text_that_asks_for_too_much_is_refused_and_the_others_are_answered(
 
 def test_nothing_to_compute_is_an_answer(monkeypatch):
     async def test(queue, gate):
-        assert await queue.put(Ask(KEY, (), True)).future == []
+        assert await queue.put(ask()).future == []
 
     run(test, monkeypatch)
 
@@ -247,7 +245,7 @@ def test_what_is_quick_does_not_wait_for_an_explanation_to_end(lattice_folder):
     explained = Key("explanations", "m", without=True)
     assert len(tagger.explain(text).words) * len(text) > 2 * PART
     for key, order in ((explained, "quick slow"), (explained._replace(dictionary=("小明在北京",)), "slow quick")):
-        found, ended = asyncio.run(_both(tagger, Ask(key, (text,)), ask("小明在北京工作。")))
+        found, ended = asyncio.run(_both(tagger, ask(text, key=key), ask("小明在北京工作。")))
         assert " ".join(ended) == order
         with tagger.lexicon.borrowed(key.dictionary):
             slow = tagger.explain(text, without=True)
@@ -257,7 +255,9 @@ def test_what_is_quick_does_not_wait_for_an_explanation_to_end(lattice_folder):
         assert found["quick"] == [tagger("小明在北京工作。")]
 
 
-async def _both(tagger: Predictor, slow: Ask, quick: Ask) -> tuple[dict[str, list[Any]], list[str]]:
+async def _both(
+    tagger: Predictor, slow: CheckedRequest, quick: CheckedRequest
+) -> tuple[dict[str, list[Any]], list[str]]:
     """What came of both, of which the slow one begins, and in which order they ended."""
     queue, ended = Queue({"m": Named("m", tagger)}, Limits(queue=1_000_000)), []
     with queue.condition:
@@ -284,8 +284,8 @@ def test_pieces_give_what_the_library_gives(lattice_folder):
         queue = Queue(models, Limits(batch_chars=30))
         try:
             key = Key("documents", "m", n=4)
-            job = queue.put(Ask(key, texts, True))
-            return [await job.future, await queue.put(Ask(key, texts[:1])).future]
+            job = queue.put(ask(*texts, key=key))
+            return [await job.future, await queue.put(ask(texts[0], key=key)).future]
         finally:
             queue.close()
             await asyncio.to_thread(queue.thread.join)
@@ -297,4 +297,4 @@ def test_pieces_give_what_the_library_gives(lattice_folder):
         assert [span.score for span in left.spans] == pytest.approx([span.score for span in right.spans], abs=1e-5)
         best = [[(span.text, span.label) for span in each.candidates] for each in (left, right)]
         assert sorted(best[0]) == sorted(best[1])  # of equals in one text, rounding chooses
-    assert answer(Ask(Key("documents", "m", n=4), texts[:1]), "tag", one)["text"] == texts[0]
+    assert answer(ask(texts[0], key=Key("documents", "m", n=4)), one)["text"] == texts[0]

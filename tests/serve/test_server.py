@@ -134,6 +134,8 @@ def test_a_dictionary_is_seen_by_no_other_request(server, library):
         ("tag", b"\xff", 400, None),
         ("tag", b'{"text": NaN}', 400, None),
         ("tag", b"[" * 9000, 400, None),
+        ("tag", b'{"text": "a", "text": "b"}', 400, None),
+        ("tag", b'{"text": "a", "dictionary": [{"word": "a", "\\ud800": 1}]}', 422, "dictionary"),
         ("tag", b"[]", 422, None),
         ("tag", b"{}", 422, "text"),
         ("tag", {"text": "a", "texts": []}, 422, "text"),

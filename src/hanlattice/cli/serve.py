@@ -70,7 +70,7 @@ def serve(
     folders = {Path(name).name: find_named(name) for name in model or ["ner", "seg"]}
     if len(folders) < len(model or folders):
         raise InputError("two models have the same name, which is that of their folder")
-    for package in ("starlette", "uvicorn", "prometheus_client", "httptools"):
+    for package in ("starlette", "uvicorn", "prometheus_client", "httptools", "msgspec"):
         extra(package)
     from hanlattice.models.device import use_threads
     from hanlattice.predict import load

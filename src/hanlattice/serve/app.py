@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,11 +19,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from hanlattice.data.jsonl import to_json
 from hanlattice.explain.svg import rules
-from hanlattice.serve.asks import KINDS, Ask, Named, answer, read_ask, read_json
-from hanlattice.serve.limits import Limits, RequestError
-from hanlattice.serve.metrics import Metrics
+from hanlattice.serve.limits import RequestError
 from hanlattice.serve.openapi import description
-from hanlattice.serve.queue import Queue
+from hanlattice.serve.schema import REQUESTS, answer, check_request, read_object
+from hanlattice.serve.service import Service
 from hanlattice.serve.stream import Stream
 from hanlattice.style import INKS, TONES, light_and_dark, tones
 
@@ -40,73 +37,6 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-
-
-class Service:
-    """A worker's state: models, limits, queue, and how many requests it is busy with."""
-
-    def __init__(self, models: Mapping[str, Named], limits: Limits, metrics: Metrics, token: str = "") -> None:
-        self.models, self.limits, self.metrics, self.token = models, limits, metrics, token.encode()
-        self.accepted, self.arriving, self.is_draining = 0, 0, False  # requests, bytes of bodies
-        self.reading: set[asyncio.Task[Any]] = set()  # requests whose bodies are still coming
-        self.queue: Queue
-
-    def start(self) -> None:
-        """To be called in the event loop."""
-        self.queue = Queue(self.models, self.limits, self.metrics.batch)  # made in the event loop
-
-    def drain(self) -> None:
-        """From now on nothing more is accepted."""
-        self.is_draining = True
-        for task in self.reading:
-            task.cancel()
-
-    def admit(self) -> None:
-        """Refuse at once what cannot be computed, before its body is read."""
-        if self.is_draining:
-            raise RequestError(503, "the server is shutting down", retry_after=1)
-        if not self.queue.has_room:
-            raise self.queue.full()
-
-    def full(self) -> RequestError | None:
-        """The refusal, if there is no room in the queue."""
-        return None if self.is_draining or self.queue.has_room else self.queue.full()
-
-    async def read(self, receive: Callable[[], Awaitable[Any]], seconds: float, late: RequestError) -> Any:
-        """Wait for something from the client, but not for ever, and not when the server stops."""
-        stopping = RequestError(503, "the server is shutting down", retry_after=1)
-        if self.is_draining:
-            raise stopping
-        task = asyncio.current_task()
-        assert task is not None
-        self.reading.add(task)
-        try:
-            async with asyncio.timeout(seconds):
-                return await receive()
-        except TimeoutError:
-            raise late from None
-        except asyncio.CancelledError:
-            if not self.is_draining:
-                raise
-            raise stopping from None
-        finally:
-            self.reading.discard(task)
-
-    async def compute(self, ask: Ask, receive: Receive) -> list[Any] | None:
-        """The results of an ask; None when the client has gone."""
-        job = self.queue.put(ask)
-        gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
-        try:
-            await asyncio.wait({job.future, gone}, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED)
-            if job.future.done():
-                return job.future.result()
-            if gone.done():
-                return None
-            raise RequestError(503, f"no result within {self.limits.timeout:g} seconds", retry_after=1)
-        finally:
-            gone.cancel()
-            if not job.future.done():
-                self.queue.cancel(job)
 
 
 class Post:
@@ -128,10 +58,11 @@ class Post:
             await refusal(refused)(scope, receive, send)
 
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        ask = read_ask(read_json(body), self.kind, self.service.models, self.service.limits)
-        results = await self.service.compute(ask, receive)
+        service = self.service
+        request = check_request(read_object(body), self.kind, service.models, service.limits)
+        results = await service.compute(request, receive)
         if results is not None:
-            await json_response(answer(ask, self.kind, results))(scope, receive, send)
+            await json_response(answer(request, results))(scope, receive, send)
 
 
 async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
@@ -178,13 +109,13 @@ def refusal(refused: RequestError) -> Response:
     return json_response(refused.as_dict(), refused.status, headers)
 
 
-class Door:
-    """Around the application: the token, and what the metrics count."""
+class AuthMetricsMiddleware:
+    """Checks the token of each request, and counts requests for the metrics."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], service: Service) -> None:
         self.app, self.service = app, service
         self.paths = {*FILES, "/health", "/ready", "/metrics", "/openapi.json", "/v1/models", "/v1/stream"}
-        self.paths |= {f"/v1/{kind}" for kind in KINDS}
+        self.paths |= {f"/v1/{kind}" for kind in REQUESTS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -219,7 +150,7 @@ class Door:
         return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.service.token)
 
 
-def make_app(service: Service, origins: tuple[str, ...] = ()) -> Door:
+def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMiddleware:
     """The application of a worker. `origins` are those of other pages that may use it from a browser."""
 
     async def health(request: Request) -> Response:
@@ -240,7 +171,7 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> Door:
         return json_response({"models": every, "tones": tone, "limits": service.limits.as_dict()})
 
     async def openapi(request: Request) -> Response:
-        return json_response(description(service.models.values(), service.limits, bool(service.token)))
+        return json_response(description(service.models, service.limits, bool(service.token)))
 
     async def page(request: Request) -> Response:
         content, kind = page_file(request.url.path)
@@ -249,7 +180,7 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> Door:
 
     routes = [
         *(Route(path, page) for path in FILES),
-        *(Route(f"/v1/{kind}", Post(service, kind), methods=["POST"]) for kind in KINDS),
+        *(Route(f"/v1/{kind}", Post(service, kind), methods=["POST"]) for kind in REQUESTS),
         Route("/v1/stream", Stream(service), methods=["POST"]),
         *(Route(path, each) for path, each in {"/health": health, "/ready": ready, "/metrics": metrics}.items()),
         Route("/v1/models", models),
@@ -261,7 +192,7 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> Door:
         middleware=[cors] if origins else [],
         exception_handlers={HTTPException: _http_error, Exception: _crash},
     )
-    return Door(app, service)
+    return AuthMetricsMiddleware(app, service)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hanlattice import __version__
-from hanlattice.explain.drawing import VIEWS
-from hanlattice.explain.svg import WIDTH
-from hanlattice.serve.asks import FIELDS, WIDEST, Named
 from hanlattice.serve.limits import Limits
-from hanlattice.text.dictionary import TRUST_MOST
-from hanlattice.text.lexicon import LONGEST
+from hanlattice.serve.schema import REQUESTS, Models, Request, request_schemas
 
 _MEANING = {
     400: "The body is not JSON in UTF-8.",
@@ -26,20 +21,11 @@ _MEANING = {
 }
 
 
-def description(models: Iterable[Named], limits: Limits, has_token: bool) -> dict[str, Any]:
+def description(models: Models, limits: Limits, has_token: bool) -> dict[str, Any]:
     """The whole of it, for the models and limits of this server."""
-    models = list(models)
-    cutters = _names(models, "segment")
-    asks = {kind: _ask(FIELDS[kind], _fields(_names(models, kind), cutters, limits)) for kind in FIELDS}
-    shown = {
-        "tag": "Find entities",
-        "segment": "Cut into words",
-        "analyse": "Find words and entities",
-        "explain": "Show the lattice: what changes without each word, and its shares",
-    }
     paths: dict[str, Any] = {
-        f"/v1/{kind}": {"post": _post(about, f"Ask_{kind}", "Explanation" if kind == "explain" else "Found")}
-        for kind, about in shown.items()
+        f"/v1/{kind}": {"post": _post(request, "Explanation" if kind == "explain" else "Found")}
+        for kind, request in REQUESTS.items()
     }
     paths["/v1/stream"] = {"post": _stream()}
     for path, about, name in (
@@ -55,8 +41,7 @@ def description(models: Iterable[Named], limits: Limits, has_token: bool) -> dic
             | _errors(401),
         }
     }
-    schemas = {f"Ask_{kind}": ask for kind, ask in asks.items()} | _results()
-    components: dict[str, Any] = {"schemas": schemas}
+    components: dict[str, Any] = {"schemas": request_schemas(models, limits) | _results()}
     record: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "hanlattice", "version": __version__},
@@ -67,60 +52,6 @@ def description(models: Iterable[Named], limits: Limits, has_token: bool) -> dic
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         record["security"] = [{"token": []}]
     return record
-
-
-def _names(models: Iterable[Named], kind: str) -> list[str]:
-    """The models that an address takes."""
-    return [each.name for each in models if kind == "explain" or each.cuts == (kind == "segment")]
-
-
-def _fields(models: list[str], cutters: list[str], limits: Limits) -> dict[str, Any]:
-    text = {"type": "string", "maxLength": limits.max_text}
-    words = {"type": "array", "maxItems": limits.max_words, "items": {"type": "string", "maxLength": LONGEST}}
-    count = {"type": "integer", "minimum": 0, "maximum": limits.max_candidates, "default": 0}
-    return {
-        "text": text,
-        "texts": {"type": "array", "items": text, "maxItems": limits.max_texts},
-        "model": {"type": "string", "enum": models},
-        "segmenter": {"type": "string", "enum": cutters},
-        "whole_names": {"type": "boolean", "default": False, "description": "Each entity is one word."},
-        "dictionary": words
-        | {
-            "items": {"anyOf": [words["items"], _entry()]},
-            "description": "Words that this request adds, or what it says of words; no other request sees them.",
-        },
-        "exclude": words | {"description": "Words of the lexicon that this request leaves out."},
-        "trust": {"type": "number", "minimum": 0, "maximum": TRUST_MOST},
-        "scores": {"type": "boolean", "default": True},
-        "min_score": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
-        "candidates": count | {"description": "How many of the most probable spans to add."},
-        "readings": count | {"description": "How many of the most probable taggings to add."},
-        "without": {"type": "boolean", "default": False, "description": "Also what changes without each word."},
-        "svg": {"type": "boolean", "default": False, "description": "Also the picture of the lattice."},
-        "view": {
-            "enum": list(VIEWS),
-            "description": "What it draws: changes needs `without`, and is its default then.",
-        },
-        "legend": {"type": "boolean", "default": True, "description": "Whether the picture says what it shows."},
-        "layer": {"type": "integer", "minimum": 1, "maximum": 100, "default": 1},
-        "width": {"type": "number", "minimum": 200, "maximum": WIDEST, "default": WIDTH},
-    }
-
-
-def _entry() -> dict[str, Any]:
-    trust = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]}
-    return {
-        "type": "object",
-        "properties": {"word": {"type": "string"}, "label": {"type": "string"}, "trust": trust},
-        "required": ["word"],
-        "additionalProperties": False,
-    }
-
-
-def _ask(names: Sequence[str], fields: dict[str, Any]) -> dict[str, Any]:
-    one = {"required": ["text"]}
-    either: dict[str, Any] = {"oneOf": [one, {"required": ["texts"]}]} if "texts" in names else one
-    return {"type": "object", "properties": {n: fields[n] for n in names}, "additionalProperties": False} | either
 
 
 def _results() -> dict[str, Any]:
@@ -151,9 +82,13 @@ def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:
     return {"type": "object", "properties": required | others, "required": list(required)}
 
 
-def _post(about: str, ask: str, result: str) -> dict[str, Any]:
-    body = {"required": True, "content": _json(ask)}
-    return {"summary": about, "requestBody": body, "responses": _responses(result, *_MEANING)}
+def _post(request: type[Request], result: str) -> dict[str, Any]:
+    body = {"required": True, "content": _json(request.__name__)}
+    return {
+        "summary": str(request.__doc__).rstrip("."),
+        "requestBody": body,
+        "responses": _responses(result, *_MEANING),
+    }
 
 
 def _stream() -> dict[str, Any]:

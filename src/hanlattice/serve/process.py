@@ -26,14 +26,15 @@ from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import reason
 from hanlattice.predict import Predictor
-from hanlattice.serve.app import Service, make_app
-from hanlattice.serve.asks import KINDS, Named
+from hanlattice.serve.app import make_app
 from hanlattice.serve.limits import Limits, RequestError
 from hanlattice.serve.metrics import Metrics, forget_worker
+from hanlattice.serve.schema import REQUESTS, Named
+from hanlattice.serve.service import Service
 
 BACKLOG = 2048
 TRIES, SHORT = 5, 2.0  # a worker that lives shorter, so often in a row, is not started again
-QUEUED = {f"/v1/{kind}".encode() for kind in KINDS}
+QUEUED = {f"/v1/{kind}".encode() for kind in REQUESTS}
 SWITCH = 0.0005  # seconds after which the thread that computes lets the event loop run, while it is in Python
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WARM = (
@@ -295,8 +296,9 @@ class _Refused:
 
 
 def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
-    """uvicorn's protocol, which also closes connections whose headers do not end; `app.Door` refuses long ones that do.
+    """uvicorn's protocol, which also closes connections whose headers do not end.
 
+    `AuthMetricsMiddleware` refuses long headers that do.
     If it `is_quick`, it refuses by itself what there is no room for, before a task is made of it: under overload most
     requests are refused, and the time that this takes is missing for the others.
     """

@@ -1,4 +1,4 @@
-"""Queue: asks wait here; one thread computes them in batches, and requests take turns piece by piece.
+"""Queue: requests wait here; one thread computes them in batches, and requests take turns piece by piece.
 
 A batch is texts with one `Key`: one model, one dictionary, one set of options. The request that has waited longest
 gives its next piece first, then all others of its key, one piece each, round after round until the batch is full. So a
@@ -20,8 +20,8 @@ from hanlattice.document import Document
 from hanlattice.errors import InputError
 from hanlattice.explain import explain
 from hanlattice.predict import by_score
-from hanlattice.serve.asks import Ask, Key, Named
 from hanlattice.serve.limits import Limits, RequestError
+from hanlattice.serve.schema import CheckedRequest, Key, Named
 from hanlattice.text.boundaries import pieces
 
 OWN_WORDS = 256  # characters that count for a request with words of its own, which others hardly share a batch with
@@ -30,26 +30,26 @@ _SLOW = 0.9  # of the measured rate stays with each new batch
 
 
 class Job:
-    """An ask, its pieces, and what was found in them. `future` has a result for each text."""
+    """A request, its pieces, and what was found in them. `future` has a result for each text."""
 
-    def __init__(self, ask: Ask, future: asyncio.Future[list[Any]], limit: Callable[[str], int]) -> None:
-        self.ask, self.future, self.is_over = ask, future, False
-        whole = ask.key.kind != "documents"
+    def __init__(self, request: CheckedRequest, future: asyncio.Future[list[Any]], limit: Callable[[str], int]) -> None:
+        self.request, self.future, self.is_over = request, future, False
+        whole = request.key.kind != "documents"
         self.pieces = [
             (at, start, end)
-            for at, text in enumerate(ask.texts)
-            for start, end in ([(0, len(text))] if whole else pieces(text, limit(ask.key.model)))
+            for at, text in enumerate(request.texts)
+            for start, end in ([(0, len(text))] if whole else pieces(text, limit(request.key.model)))
         ]
         self.taken = 0
         self.results: list[Any] = []
-        self.left = sum(map(len, ask.texts))
+        self.left = sum(map(len, request.texts))
 
     @property
-    def turn(self) -> int:
+    def next_piece_cost(self) -> int:
         """The characters that a later request waits for before it is its own turn."""
         if self.taken == len(self.pieces):
             return 0
-        (_, start, end), key = self.pieces[self.taken], self.ask.key
+        (_, start, end), key = self.pieces[self.taken], self.request.key
         times = (
             end - start if key.without else 2 if key.segmenter else 1
         )  # a text has about as many words as characters
@@ -59,7 +59,7 @@ class Job:
         at, start, end = self.pieces[self.taken]
         self.taken += 1
         self.left -= end - start
-        return self.ask.texts[at][start:end]
+        return self.request.texts[at][start:end]
 
     def put(self, found: Any) -> bool:
         """Whether this was the last."""
@@ -68,13 +68,13 @@ class Job:
 
     def joined(self) -> list[Any]:
         """A result for each text, from those of its pieces: what the library finds in the whole text."""
-        if len(self.pieces) == len(self.ask.texts):
+        if len(self.pieces) == len(self.request.texts):
             return self.results
-        rows: list[list[tuple[int, Document]]] = [[] for _ in self.ask.texts]
+        rows: list[list[tuple[int, Document]]] = [[] for _ in self.request.texts]
         for (at, start, _), found in zip(self.pieces, self.results, strict=True):
             rows[at].append((start, found))
-        n = self.ask.key.n
-        return [_join(text, row, n) for text, row in zip(self.ask.texts, rows, strict=True)]
+        n = self.request.key.n
+        return [_join(text, row, n) for text, row in zip(self.request.texts, rows, strict=True)]
 
 
 def _join(text: str, row: Sequence[tuple[int, Document]], n: int) -> Document:
@@ -124,7 +124,7 @@ class Queue:
         self.models, self.limits, self.on_batch = models, limits, on_batch
         self.loop = asyncio.get_running_loop()
         self.jobs: deque[Job] = deque()
-        self.turns = self.total = 0  # characters of `Job.turn`, and all characters
+        self.turns = self.total = 0  # characters of `Job.next_piece_cost`, and all characters
         self.rate = 20_000.0  # characters a second, measured
         self.lent = 0.0  # seconds that explanations have given to others
         self.condition = threading.Condition()
@@ -138,17 +138,18 @@ class Queue:
         """Known before a request is read, so that most are refused at little cost."""
         return self.turns < self.limits.queue
 
-    def put(self, ask: Ask) -> Job:
-        job = Job(ask, self.loop.create_future(), lambda name: self.models[name].predictor.limit)
+    def put(self, request: CheckedRequest) -> Job:
+        job = Job(request, self.loop.create_future(), lambda name: self.models[name].predictor.limit)
         if not job.pieces:
             job.future.set_result([])
             return job
         with self.condition:
-            fills = job.turn > self.limits.queue  # by itself, as an explanation may: waiting, it would shut others out
+            # By itself it fills the queue, as an explanation may: waiting, it would shut others out.
+            fills = job.next_piece_cost > self.limits.queue
             if not self.has_room or (self.jobs and (fills or self.total + job.left > self.limits.queue_total)):
                 raise self.full()
             self.jobs.append(job)
-            self.turns += job.turn
+            self.turns += job.next_piece_cost
             self.total += job.left
             self.condition.notify()
         return job
@@ -168,7 +169,7 @@ class Queue:
             self.condition.notify()
 
     def _forget(self, job: Job) -> None:
-        self.turns -= job.turn
+        self.turns -= job.next_piece_cost
         self.total -= job.left
 
     def full(self) -> RequestError:
@@ -183,7 +184,7 @@ class Queue:
             self._compute(batch)
 
     def _compute(self, batch: list[tuple[Job, str]]) -> None:
-        key, texts = batch[0][0].ask.key, [text for _, text in batch]
+        key, texts = batch[0][0].request.key, [text for _, text in batch]
         began, lent = time.perf_counter(), self.lent
         results = self._results(key, texts)
         seconds, characters = time.perf_counter() - began - (self.lent - lent), sum(map(len, texts))
@@ -195,7 +196,7 @@ class Queue:
     def _pause(self) -> None:
         """In the middle of an explanation: a batch of others, which take less."""
         with self.condition:
-            others = (job for job in self.jobs if job.ask.key.kind != "explanations")
+            others = (job for job in self.jobs if job.request.key.kind != "explanations")
             batch = self._take(first) if (first := next(others, None)) is not None else []
         if batch:
             began = time.perf_counter()
@@ -227,11 +228,11 @@ class Queue:
 
     def _take(self, first: Job) -> list[tuple[Job, str]]:
         """A batch of what has the key of this job, which has waited longest of those."""
-        key, others, size = first.ask.key, [], 0
+        key, others, size = first.request.key, [], 0
         batch: list[tuple[Job, str]] = []
         while self.jobs and size < self.limits.batch_chars:
             job = self.jobs.popleft()
-            if job.ask.key != key:
+            if job.request.key != key:
                 others.append(job)
                 continue
             self._forget(job)
@@ -239,7 +240,7 @@ class Queue:
             size += max(1, len(batch[-1][1])) if key.kind == "documents" else self.limits.batch_chars
             if job.taken < len(job.pieces):
                 self.jobs.append(job)
-                self.turns += job.turn
+                self.turns += job.next_piece_cost
                 self.total += job.left
         self.jobs.extendleft(reversed(others))
         return batch

@@ -12,18 +12,16 @@ import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from hanlattice.checks import json_problem
 from hanlattice.data.jsonl import to_json
-from hanlattice.serve.asks import Ask, answer, read_ask, read_json
 from hanlattice.serve.limits import RequestError
 from hanlattice.serve.queue import Job
-
-if TYPE_CHECKING:
-    from hanlattice.serve.app import Service
+from hanlattice.serve.schema import answer, check_request, read_object
+from hanlattice.serve.service import Service
 
 _LOG = logging.getLogger("uvicorn.error")  # where other errors of the server go
 _ROOM = 0.05  # seconds after which a stream asks again whether there is room
@@ -39,7 +37,7 @@ class Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self.service
-        waiting: deque[tuple[str, Ask, Job] | RequestError] = deque()
+        waiting: deque[Job | RequestError] = deque()
         service.accepted += 1
         started = False
 
@@ -71,7 +69,7 @@ class Stream:
                     first = waiting[0]
                     futures: set[asyncio.Future[Any]] = {reading}
                     if not isinstance(first, RequestError):
-                        futures.add(first[2].future)
+                        futures.add(first.future)
                     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
                     if not reading.done():
                         await write_first()
@@ -93,8 +91,8 @@ class Stream:
             if reading is not None:
                 reading.cancel()
             for each in waiting:
-                if not isinstance(each, RequestError) and not each[2].future.done():
-                    service.queue.cancel(each[2])
+                if not isinstance(each, RequestError) and not each.future.done():
+                    service.queue.cancel(each)
         if not started:
             headers = [(b"content-type", b"application/x-ndjson")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -116,24 +114,24 @@ class Stream:
         if rest:
             yield rest
 
-    async def _put(self, line: bytes) -> tuple[str, Ask, Job] | RequestError:
+    async def _put(self, line: bytes) -> Job | RequestError:
         """Into the queue, as soon as there is room; or what is wrong with the line."""
         service = self.service
         try:
             if len(line) > service.limits.max_body:
                 raise RequestError(413, f"a line is longer than {service.limits.max_body:,} bytes")
-            record = {"text": json.loads(line)} if line.lstrip().startswith(b'"') else read_json(line)
+            record = {"text": json.loads(line)} if line.lstrip().startswith(b'"') else read_object(line)
             name = record.get("model")
             model = service.models.get(name) if isinstance(name, str) else None
             kind = "segment" if model is not None and model.cuts else "tag"
-            ask = read_ask(record, kind, service.models, service.limits)
+            request = check_request(record, kind, service.models, service.limits)
         except ValueError as error:
             return RequestError(400, f"the line is {json_problem(error)}")
         except RequestError as refused:
             return refused
         while True:
             try:
-                return kind, ask, service.queue.put(ask)
+                return service.queue.put(request)
             except RequestError:
                 service.queue.room.clear()
                 try:
@@ -142,18 +140,17 @@ class Stream:
                 except TimeoutError:
                     continue
 
-    def _is_done(self, first: tuple[str, Ask, Job] | RequestError) -> bool:
-        return isinstance(first, RequestError) or first[2].future.done()
+    def _is_done(self, first: Job | RequestError) -> bool:
+        return isinstance(first, RequestError) or first.future.done()
 
-    async def _result(self, first: tuple[str, Ask, Job] | RequestError) -> dict[str, Any]:
+    async def _result(self, first: Job | RequestError) -> dict[str, Any]:
         if isinstance(first, RequestError):
             return first.as_dict()
-        kind, ask, job = first
         try:
             async with asyncio.timeout(self.service.limits.timeout):
-                return answer(ask, kind, await job.future)
+                return answer(first.request, await first.future)
         except TimeoutError:
-            self.service.queue.cancel(job)
+            self.service.queue.cancel(first)
             return RequestError(503, f"no result within {self.service.limits.timeout:g} seconds").as_dict()
         except RequestError as refused:
             return refused.as_dict()

@@ -1,4 +1,4 @@
-"""The body of a request: whatever JSON it is, an ask or a refusal with a status, and every number has its bounds."""
+"""The body of a request: whatever JSON it is, a request or a refusal with a status, and every number has its bounds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.predict import load
-from hanlattice.serve.asks import FIELDS, Ask, Named, read_ask, read_json
 from hanlattice.serve.limits import Limits, RequestError
+from hanlattice.serve.schema import REQUESTS, CheckedRequest, Named, check_request, read_object
 
 TEXT = "王小明去了南湖"
 HOSTILE = [
@@ -38,7 +38,7 @@ def models(lattice_folder: Path) -> dict[str, Named]:
 
 def refused(models: dict[str, Named], kind: str, body: str) -> RequestError:
     with pytest.raises(RequestError) as caught:
-        read_ask(read_json(body.encode()), kind, models, Limits())
+        check_request(read_object(body.encode()), kind, models, Limits())
     assert 400 <= caught.value.status < 500
     assert "\n" not in caught.value.message
     assert len(caught.value.message) < 400
@@ -68,13 +68,39 @@ def test_no_label_of_a_word_takes_it(models: dict[str, Named], label: str) -> No
     assert refused(models, "tag", f'{{"text": "{TEXT}", "dictionary": [{entry}]}}').field == "dictionary"
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ('"trust": 1001', "trust must be a number from 0 to 1000"),
+        ('"candidates": 101', "candidates must be a whole number from 0 to 100"),
+        ('"candidates": 1.5', "candidates must be a whole number from 0 to 100"),
+        ('"scores": 1', "scores: expected true or false, got a whole number"),
+        ('"model": null', "model: expected a string, got null"),
+        ('"exclude": ["a", {}]', "exclude[1]: expected a string, got an object"),
+        ('"dictionary": [{"x": 1}]', "dictionary[0]: object contains unknown field `x`"),
+        ('"dictionary": [{"word": "a", "label": 1}]', "dictionary[0].label: expected a string, got a whole number"),
+    ],
+)
+def test_a_refusal_says_what_is_expected(models: dict[str, Named], fields: str, message: str) -> None:
+    assert refused(models, "tag", f'{{"text": "{TEXT}", {fields}}}').message == message
+
+
+@pytest.mark.parametrize(
+    "key", [r"\ud800", r"\n" * 500, "x" * 5000, "a of length <= b"], ids=["surrogate", "lines", "long", "status"]
+)
+def test_an_unknown_key_of_a_word_is_refused(models: dict[str, Named], key: str) -> None:
+    body = f'{{"text": "{TEXT}", "dictionary": [{{"word": "a", "{key}": 1}}]}}'
+    error = refused(models, "tag", body)
+    assert (error.status, error.field) == (422, "dictionary")
+
+
 def test_numbers_in_their_bounds(models: dict[str, Named]) -> None:
     record = {"text": TEXT, "trust": 1000, "candidates": 100.0, "min_score": 1}
-    key = read_ask(record, "tag", models, Limits()).key
+    key = check_request(record, "tag", models, Limits()).key
     assert (key.trust, key.n, key.min_score) == (1000.0, 100, 1.0)
     assert type(key.n) is int
     entry = {"word": "南湖", "label": "LOC", "trust": "-inf"}
-    (found,) = read_ask({"text": TEXT, "dictionary": [entry]}, "tag", models, Limits()).key.dictionary
+    (found,) = check_request({"text": TEXT, "dictionary": [entry]}, "tag", models, Limits()).key.dictionary
     assert getattr(found, "trust", None) == -math.inf
 
 
@@ -85,24 +111,24 @@ values = st.recursive(
     | st.dictionaries(st.sampled_from(["word", "label", "trust", "x"]), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
-names = st.sampled_from(sorted({name for fields in FIELDS.values() for name in fields} | {"x"}))
+names = st.sampled_from(sorted({name for request in REQUESTS.values() for name in request.__struct_fields__} | {"x"}))
 
 
-@given(kind=st.sampled_from(sorted(FIELDS)), record=st.dictionaries(names, values, max_size=5), text=st.booleans())
-def test_any_json_is_an_ask_or_a_refusal(
+@given(kind=st.sampled_from(sorted(REQUESTS)), record=st.dictionaries(names, values, max_size=5), text=st.booleans())
+def test_any_json_is_a_request_or_a_refusal(
     models: dict[str, Named], kind: str, record: dict[str, Any], text: bool
 ) -> None:
     record = {"text": TEXT, **record} if text else record
     try:
-        assert isinstance(read_ask(record, kind, models, Limits()), Ask)
+        assert isinstance(check_request(record, kind, models, Limits()), CheckedRequest)
     except RequestError as error:
-        assert 400 <= error.status < 500  # noqa: PT017 (others are asks)
+        assert 400 <= error.status < 500  # noqa: PT017 (others are requests)
         assert len(error.message) < 500  # noqa: PT017
 
 
 @given(st.binary() | st.text().map(str.encode) | values.map(lambda value: repr(value)[:4000].encode("utf-8", "ignore")))
 def test_any_bytes_are_an_object_or_a_refusal(body: bytes) -> None:
     try:
-        assert isinstance(read_json(body), dict)
+        assert isinstance(read_object(body), dict)
     except RequestError as error:
         assert error.status in (400, 422)  # noqa: PT017 (others are objects)

@@ -1,6 +1,6 @@
 """Twenty `kill -9` at random moments, of workers and of the whole command, on a share of some files of raw text.
 
-    python benchmarks/corpus_kills.py shared/data/raw/*.xz --share 0.1 --fast
+    python benchmarks/corpus_kills.py corpora/raw/*.xz --share 0.1 --fast
 
 Every tenth line of each file is tagged twice: undisturbed, and killed again and again until it is finished. Both
 folders must be the same, byte for byte, and their texts the lines that were given. Linux only: /proc knows whose

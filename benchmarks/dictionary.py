@@ -1,6 +1,6 @@
 """What a user's dictionary is worth to a segmenter that is not trained again: how many wrong cuts it mends.
 
-    python benchmarks/dictionary.py --model FOLDER --train ../shared/data/cws/pku/train.txt \
+    python benchmarks/dictionary.py --model FOLDER --train corpora/cws/pku/train.txt \
         --holdout 0.1 --sentences 700 [--lexicon FILE …] [--json OUT.json]
 
 The gold is what the training held out of its file (the bundled `seg` held out nothing): the first sentences of it.

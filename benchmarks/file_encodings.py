@@ -1,6 +1,6 @@
 """How often the encoding of a piece of text is found: our rule, and charset-normalizer.
 
-    python benchmarks/file_encodings.py ../shared/data/raw/{news,reviews,web,tech}.txt.xz
+    python benchmarks/file_encodings.py corpora/raw/{news,reviews,web,tech}.txt.xz
 
 Pieces of lines, drawn at random with a seed, are encoded: as they are in GB18030, and converted by OpenCC (s2tw) in
 GB18030 and Big5. Pieces that an encoding cannot carry, or without Chinese, are left out.

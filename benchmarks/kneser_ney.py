@@ -1,6 +1,6 @@
 """An interpolated Kneser–Ney character n-gram on the text, split and symbols of `hanlattice pretrain lm`, by KenLM.
 
-    python benchmarks/kneser_ney.py ../shared/data/raw/*.xz --lmplz PATH [--also FILE …] [--out FILE.json]
+    python benchmarks/kneser_ney.py corpora/raw/*.xz --lmplz PATH [--also FILE …] [--out FILE.json]
 
 It wants the program `lmplz` of KenLM, which its sources build with cmake, and the Python module (pip install kenlm).
 Lines are read, held out and mapped to a closed vocabulary by the code that trains our language model: rare characters

@@ -1,6 +1,6 @@
 """Names that a model has never seen, in a dictionary with their labels: how many are found, and what else changes.
 
-    python benchmarks/names_of_today.py --model ner --others ../shared/data/ner/weibo/train.bmes [--json OUT.json]
+    python benchmarks/names_of_today.py --model ner --others corpora/ner/weibo/train.bmes [--json OUT.json]
     python benchmarks/names_of_today.py --model ner --dev FILE.bmes [--known TRAIN.bmes] [--json OUT.json]
 
 names_of_today.tsv has a name, its label and a sentence that names it, a line each. A name is found if its sentence has

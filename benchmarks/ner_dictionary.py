@@ -1,7 +1,7 @@
 """What a user's dictionary is worth to a model that finds entities and is not trained again.
 
     python benchmarks/ner_dictionary.py --model ner --test @msra/test.bmes [--train @msra/train.bmes] \
-        [--lexicon ../shared/data/lexicon/thuocl/THUOCL_diming.txt …] [--sentences N] [--json OUT.json]
+        [--lexicon corpora/lexicon/thuocl/THUOCL_diming.txt …] [--sentences N] [--json OUT.json]
 
 Entities: all words that are entities of the test corpus are taken out of the model, with their vectors; then they come
 back as a dictionary of words that the model has never had, with composed vectors: those that were taken out, or all

@@ -1,6 +1,6 @@
 """Raw text like a corpus of names: its clauses recombined, the names in them exchanged.
 
-    python benchmarks/recombine.py ../shared/data/ner/resume/train.bmes --names @msra/train.bmes --out made.txt
+    python benchmarks/recombine.py corpora/ner/resume/train.bmes --names @msra/train.bmes --out made.txt
 
 It is for `hanlattice distil`, where a corpus is small and no raw text is like it. A name is replaced by another of its
 label. A NAME may also become one of --names' persons, an ORG one of its organisations, or the beginning of one of the

@@ -1,6 +1,6 @@
 """Word segmenters on one gold file: how well they cut it, and how fast, from file to file on two cores.
 
-    python benchmarks/segmenters.py --gold ../shared/data/cws/pku/test.txt --train ../shared/data/cws/pku/train.txt \
+    python benchmarks/segmenters.py --gold corpora/cws/pku/test.txt --train corpora/cws/pku/train.txt \
         --holdout 0.1 --model lattice=runs/pku-lattice [--model NAME=FOLDER …] [--with jieba] [--with rjieba] \
         [--json OUT.json]
 

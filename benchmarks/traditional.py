@@ -1,8 +1,8 @@
 """Traditional characters: the table that folds them, and how well a model reads traditional text.
 
     python benchmarks/traditional.py table                        # writes src/hanlattice/text/traditional.txt
-    python benchmarks/traditional.py ner ../shared/data/ner/msra/test.bmes
-    python benchmarks/traditional.py seg ../shared/data/cws/pku/test.txt
+    python benchmarks/traditional.py ner corpora/ner/msra/test.bmes
+    python benchmarks/traditional.py seg corpora/cws/pku/test.txt
 
 The table is what OpenCC (pip install opencc) makes of each character alone, of the standards of OpenCC, Taiwan and Hong
 Kong. A measurement converts the text of a labelled file by OpenCC's phrases (s2t, s2tw, s2hk), which leaves offsets as

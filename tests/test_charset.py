@@ -6,7 +6,6 @@ import io
 import lzma
 import random
 import warnings
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from hanlattice.errors import InputError, InputWarning
 from hanlattice.files import decode_lines, read_lines, read_text, use_encoding
 from hanlattice.text.lexicon import Lexicon
 from tests.helpers.command import hanlattice, start
+from tests.helpers.corpora import find_corpus
 from tests.helpers.patience import PATIENCE
 
 SIMPLIFIED = "他说，南京市长江大桥昨天通车。\n我们的工作人员在现场！\n"
@@ -36,7 +36,6 @@ ENCODED = [
     (SIMPLIFIED, "utf-8-sig"),
     ("\ufeff" + SIMPLIFIED, "gb18030"),
 ]
-SHARED = Path(__file__).parents[2] / "shared" / "data" / "raw"
 
 
 class Trickle(io.BytesIO):
@@ -216,12 +215,11 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         assert process.wait(PATIENCE) == 0
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
 def test_short_pieces_of_real_text():
     """Of pieces of 16 characters at most 1 in 200 is taken for the other encoding."""
     opencc = pytest.importorskip("opencc")
     convert = opencc.OpenCC("s2tw").convert
-    with lzma.open(SHARED / "reviews.txt.xz", "rt", encoding="utf-8") as file:
+    with lzma.open(find_corpus("raw/reviews.txt.xz"), "rt", encoding="utf-8") as file:
         lines = [line.strip() for _, line in zip(range(20_000), file, strict=False)]
     pieces = [line[4:20] for line in random.Random(1).sample([line for line in lines if len(line) > 20], 1_000)]
     for encoding, found, texts in (("gbk", "gb18030", pieces), ("cp950", "cp950", list(map(convert, pieces)))):

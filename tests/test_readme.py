@@ -57,7 +57,7 @@ NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"\bdocker |^(pip|conda|make|npm) ": "sets a machine up",
     r"^curl |^hanlattice serve": "needs a server that runs; tests/serve has one",
     r"cuda": "needs a GPU",
-    r"\.\./shared|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs data that is not here",
+    r"\bcorpora/|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs data that is not here",
     r"\b(MODEL|FILE|OUT|PATH|OLD)\b|…": "the reader fills in a name",
     r"^(hanlattice|torchrun.*) (train|compare|pretrain|bench|distil|pack)\b": "takes minutes or hours",
     r"^(\w+=\S+ )?(time |python benchmarks/)": "measures for minutes",
@@ -78,7 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     clone = top / "clone"
     shutil.copytree(ROOT / "configs", clone / "configs")
     shutil.copy(ROOT / "README.md", clone)
-    resume = top / "shared" / "data" / "ner" / "resume"
+    resume = clone / "corpora" / "ner" / "resume"
     write_made(resume, train=40)
     for name in ("own", "more"):
         (clone / name).mkdir()
@@ -87,7 +87,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             shutil.copy(resume / part, folder)
     with lzma.open(clone / "text.txt.xz", "wt", encoding="utf-8") as file:
         file.writelines(f"{sentence.text}\n" for sentence in sentences(3000, seed=3))
-    put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(top)})
+    put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(resume)})
     put_in_cache(top / "cache", "msra", {part: resume / part for part in ("train.bmes", "test.bmes")})
     with pytest.MonkeyPatch.context() as here:
         here.setenv("HANLATTICE_CACHE", str(top / "cache"))
@@ -98,7 +98,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def write_words(folder: Path) -> Path:
     """Vectors of words and of characters in one file, as that package has them."""
-    made = [read_vectors(folder / "shared" / "data" / "ner" / "resume" / name) for name in ("chars.vec", "words.bin")]
+    made = [read_vectors(folder / name) for name in ("chars.vec", "words.bin")]
     rows = {word: row for vectors in made for word, row in zip(vectors.words, vectors.matrix, strict=True)}
     write_vectors(folder / "both.bin", Vectors(tuple(rows), np.stack(list(rows.values()))), binary=True)
     return folder / "both.bin"

@@ -13,10 +13,10 @@ from hanlattice.errors import InputError, TagError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.spans import Span
 from hanlattice.text.tags import SCHEMES, tags_to_spans
+from tests.helpers.corpora import find_corpus
 from tests.helpers.strategies import sentences, shares_folder
 from tests.helpers.words import segmented_sentences
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "ner"
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\n") | st.sampled_from(
     " \t\r\0\u0085\u2028\u3000\ufeff\x1c"
 )
@@ -234,15 +234,13 @@ def test_what_columns_cannot_carry_is_refused_and_nothing_is_written(tmp_path, s
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "sentences", "characters"),
+    ("name", "sentences", "characters"),
     [
-        ("Resume", "resume/dev.bmes", 463, 13_890),
-        ("Weibo", "weibo/test.bmes", 270, 14_842),
-        ("MSRA", "msra/test.bmes", 4_365, 172_601),
+        ("ner/resume/dev.bmes", 463, 13_890),
+        ("ner/weibo/test.bmes", 270, 14_842),
+        ("ner/msra/test.bmes", 4_365, 172_601),
     ],
 )
-def test_published_corpora(name, file, sentences, characters):
-    if not (SHARED / file).is_file():
-        pytest.skip(f"the {name} corpus is not here")
-    corpus = read_columns(SHARED / file)
+def test_published_corpora(name, sentences, characters):
+    corpus = read_columns(find_corpus(name))
     assert (len(corpus), sum(map(len, corpus.sentences)), corpus.scheme) == (sentences, characters, "BMES")

@@ -21,9 +21,9 @@ from hanlattice.models.decode import decode
 from hanlattice.models.folder import load_model
 from hanlattice.predict import Predictor, load
 from hanlattice.text.sentence import Sentence
+from tests.helpers.corpora import find_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
-PKU = ROOT.parent / "shared" / "data" / "cws" / "pku" / "test.txt"
 LARGEST = 16_000_000
 F1 = {"ner": 0.942, "seg": 0.966}  # what a user was promised
 each = pytest.mark.parametrize("name", SHIPPED)
@@ -196,9 +196,7 @@ def test_a_gpu_finds_the_same(models, name):
 
 def labelled(name: str) -> tuple[Sentence, ...]:
     if name == "seg":
-        if not PKU.exists():
-            pytest.skip(f"{PKU} is not there")
-        return read_corpus(PKU, format="segmented").sentences
+        return read_corpus(find_corpus("cws/pku/test.txt"), format="segmented").sentences
     try:
         return read_corpus(resolve("@msra/test.bmes")).sentences
     except InputError as error:

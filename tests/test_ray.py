@@ -23,8 +23,8 @@ from hanlattice.events import Listener, ignore
 from hanlattice.predict import load
 from hanlattice.ray import Tagger, connect
 from hanlattice.tasks.on_ray import RayProcesses
-from tests.stress.fuzz import check_doors, ray_actor, search
 from tests.helpers.made import made_tree, sentences, write_toml
+from tests.stress.fuzz import check_doors, ray_actor, search
 
 ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'hanlattice[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray

@@ -34,9 +34,9 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.training.loop import train
 from tests.compare import tasks
 from tests.compare.conftest import SERVER, write_small
+from tests.helpers.crash import killed_at_step
 from tests.helpers.cutting import cutting_tree
 from tests.helpers.made import write_toml
-from tests.helpers.crash import killed_at_step
 
 
 class Ears(list):

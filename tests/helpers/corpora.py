@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[1] / "corpora"
+FOLDER = Path(__file__).resolve().parents[2] / "corpora"
 
 
 def find_corpus(name: str) -> Path:

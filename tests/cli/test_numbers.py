@@ -69,6 +69,8 @@ def test_no_option_takes_it(name: str) -> None:
         ("corpus", "tag", "none", "--out", "none", "--shard-size", "nan"),
         ("pretrain", "lm", "none", "--out", "none", "--lr", "nan"),
         ("pretrain", "lm", "none", "--out", "none", "--seed", "9" * 400),
+        ("pretrain", "lm", "none", "--out", "none", "--seed", "-1"),
+        ("lm", "sample", "-m", "none", "--seed", "-1"),
     ],
     ids=lambda arguments: " ".join(arguments)[:50],
 )

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanlattice.cli.texts import check_trust
 from hanlattice.config import make_config
-from hanlattice.errors import InputError
 from hanlattice.predict import TEXTS, TRUST_MOST, Predictor
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.training.loop import train
@@ -217,8 +215,6 @@ def test_trust_is_for_the_words_of_a_dictionary(folder, tmp_path):
         outcome = hanlattice(*own, wrong)
         assert (outcome.code, outcome.out) == (2, b"")
         assert "--trust" in outcome.err
-    with pytest.raises(InputError, match="--trust must be from 0 to 1000, not nan"):  # which older typers let pass
-        check_trust(float("nan"), [tmp_path / "words.txt"])
 
 
 def test_a_terminal_gets_nothing_that_it_would_obey(folder, monkeypatch):

@@ -44,7 +44,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-def options(
+def root_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -60,7 +60,7 @@ def make_app(only: str = "") -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(options)
+    app.callback()(root_options)
     for name in (name for name in (*GROUPS, *VERBS) if only in ("", name)):
         module = import_module(f"hanlattice.cli.{name}")
         if name in GROUPS:

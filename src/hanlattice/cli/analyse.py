@@ -6,85 +6,54 @@ from typing import Annotated
 
 import typer
 
-from hanlattice.cli.console import Encoding, find_named
-from hanlattice.cli.tag import (
-    Format,
-    FormatOption,
-    MinScore,
-    Scheme,
-    SchemeOption,
-    Threads,
-    check_min_score,
-    choose_format,
-    needs_scores,
-    written,
-)
-from hanlattice.cli.texts import (
-    BatchSize,
-    Decode,
-    Device,
-    Fast,
-    Inputs,
-    IsText,
-    Lexicons,
-    ModelFolder,
-    Out,
-    Trust,
-    Unbuffered,
-    add_words,
-    at_once,
-    begin,
-    check_trust,
-    write_results,
-)
+from hanlattice.cli.console import find_named
+from hanlattice.cli.options import with_options
+from hanlattice.cli.tag import TagOptions, choose_format, needs_scores, write_documents
+from hanlattice.cli.texts import add_words, begin
 from hanlattice.errors import InputError
 from hanlattice.files import check_output
 from hanlattice.models import model_files
 
 
+@with_options
 def analyse(
-    inputs: Inputs,
-    model: ModelFolder = "ner",
+    options: TagOptions,
     segmenter: Annotated[
-        str, typer.Option("--segmenter", "-s", help="The model that cuts the words: seg, or its folder.")
+        str,
+        typer.Option("--segmenter", "-s", help="Segmentation model: `seg` or a model folder."),
     ] = "seg",
     whole_names: Annotated[
-        bool, typer.Option("--whole-names", help="Each entity is one word: 任正非 instead of 任 正非.")
+        bool,
+        typer.Option(
+            "--whole-names",
+            help="Make each entity one word: 任正非 instead of 任 正非.",
+        ),
     ] = False,
-    format: FormatOption = None,
-    out: Out = None,
-    scheme: SchemeOption = Scheme.BMES,
-    min_score: MinScore = 0.0,
-    decode: Decode = None,
-    lexicon: Lexicons = None,
-    trust: Trust = None,
-    text: IsText = False,
-    encoding: Encoding = "auto",
-    unbuffered: Unbuffered = False,
-    batch_size: BatchSize = None,
-    device: Device = "cpu",
-    fast: Fast = False,
-    threads: Threads = 1,
 ) -> None:
-    """Find the words and the entities of a text, of files, or of standard input: one result for each line."""
-    chosen = choose_format(format, out)
-    check_min_score(min_score)
-    check_trust(trust, lexicon)
-    texts, folder = begin(inputs, text, out, lexicon, model, unbuffered)
+    """Find words and entities in texts, files or standard input. Each line gives one result."""
+    format = choose_format(options)
+    texts, folder = begin(options)
     cutting = find_named(segmenter)
-    check_output(out, model_files(cutting))
-    from hanlattice.models.device import use_threads  # after what can be wrong
+    check_output(options.out, model_files(cutting))
+    # These imports take time, so they come after what can be wrong.
+    from hanlattice.models.device import use_threads
     from hanlattice.predict import load
 
-    use_threads(threads)
-    tagger, cutter = load(folder, device, fast, decode), load(cutting, device, fast)
+    use_threads(options.threads)
+    tagger = load(folder, options.device, options.fast, options.decode)
+    cutter = load(cutting, options.device, options.fast)
     if tagger.model.indexer.cuts:
         raise InputError("this model cuts text into words; --model needs one that finds entities", folder)
     if not cutter.model.indexer.cuts:
         raise InputError("this model finds entities; --segmenter needs one that cuts text into words", cutting)
-    add_words(tagger, lexicon, trust)
-    add_words(cutter, lexicon, trust, notes=False)  # they are the same words
-    scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
-    documents = tagger.analyse_pipe(texts, size, cutter, whole_names, scores=scores, min_score=min_score)
-    results = written(documents, chosen, scheme.value, tagger.model.indexer.labels, out)
-    write_results(inputs, texts.placed(results) if chosen is Format.jsonl else results, out, texts)
+    add_words(tagger, options)
+    add_words(cutter, options, notes=False)  # they are the same words
+    documents = tagger.analyse_pipe(
+        texts,
+        texts.group_size(options.batch_size),
+        cutter,
+        whole_names,
+        scores=needs_scores(format, options.min_score),
+        min_score=options.min_score,
+    )
+    write_documents(documents, texts, format, tagger.model.indexer.labels, options)

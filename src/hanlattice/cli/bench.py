@@ -10,23 +10,29 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 
 from hanlattice.cli.console import note
+from hanlattice.cli.options import Device, Plot, Threads
 from hanlattice.errors import InputError
 
 
 def bench(
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    device: Device = "cpu",
+    threads: Threads = 2,
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="A batch size; may be repeated. [default: 1 16 32 128 1024]")
+        list[int] | None,
+        typer.Option(min=1, help="Batch size. Repeatable. Default: 1, 16, 32, 128 and 1024."),
     ] = None,
     hidden: Annotated[
-        list[int] | None, typer.Option(min=1, help="H, units in each direction; may be repeated. [default: 100 200]")
+        list[int] | None,
+        typer.Option(
+            min=1,
+            help="H, hidden units in each direction. Repeatable. Default: 100 and 200.",
+        ),
     ] = None,
     length: Annotated[
         list[int] | None,
         typer.Option(
             min=4,
-            help="Characters of a sentence, for the table by length; may be repeated. [default: 10 20 40 80 160 320]",
+            help="Sentence length for the table by length. Repeatable. Default: 10, 20, 40, …, 320.",
         ),
     ] = None,
     only: Annotated[
@@ -34,9 +40,7 @@ def bench(
     ] = "",
     seconds: Annotated[float, typer.Option(help="The least time to measure for each figure.")] = 0.5,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for all figures.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="An SVG or PNG file for rates against batch size and length.")
-    ] = None,
+    plot: Plot = None,
 ) -> None:
     """What the lattice costs beside a plain LSTM: equality with the reference first, then times in one process."""
     from hanlattice.bench import Settings, measure

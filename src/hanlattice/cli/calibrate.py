@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from hanlattice.cli.console import Encoding, find_named, note, show_tables
+from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
-from hanlattice.cli.texts import CorpusFormat, Decode, different
+from hanlattice.cli.options import (
+    CorpusFormat,
+    CorpusScheme,
+    Decode,
+    Device,
+    Encoding,
+    LabelledFiles,
+    ModelArgument,
+    Plot,
+    Threads,
+)
+from hanlattice.cli.texts import different
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation import calibration
@@ -30,8 +41,8 @@ MOST = 1 << 20  # candidates of a sentence: no limit
 
 
 def calibrate(
-    model: Annotated[str, typer.Argument(help="A bundled model, ner or seg, or a model's folder.")],
-    files: Annotated[list[str], typer.Argument(help="Labelled files, or @name/file from `hanlattice data get`.")],
+    model: ModelArgument,
+    files: LabelledFiles,
     candidates: Annotated[
         bool,
         typer.Option(
@@ -49,12 +60,12 @@ def calibrate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write everything: .json for programs, .md for people.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it: .svg or .png (needs the extra plot).")] = None,
+    plot: Plot = None,
     format: CorpusFormat = "auto",
-    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
+    device: Device = "cpu",
+    threads: Threads = 1,
 ) -> None:
     """Scores against gold labels: how many spans with a score near 0.9 are right, and what --min-score would do.
 

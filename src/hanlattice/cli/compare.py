@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from hanlattice.cli.console import Address, Engine, Engines, EventMeter, make_console
+from hanlattice.cli.console import EventMeter, make_console
+from hanlattice.cli.options import Address, Changes, Engine, Engines
 from hanlattice.text.display import visible
 
 
@@ -18,16 +19,17 @@ def compare(
         str, typer.Option(help="Each file in these variants instead, one row each: a list of names, or all.")
     ] = "",
     seeds: Annotated[str, typer.Option(help="How many (5 is 1 to 5), or which: 1,4,7.")] = "5",
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting of all: section.key=value. Repeatable.")
-    ] = None,
+    changes: Changes = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of runs, records and outputs.")] = Path(
         "runs/compare"
     ),
     devices: Annotated[str, typer.Option(help="auto (every GPU, else the CPU), or a list: cuda:0,cuda:1.")] = "auto",
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="Runs side by side on each device. [default: 1 on a GPU, cores / threads on the CPU]"),
+        typer.Option(
+            min=1,
+            help="Runs side by side on each device. Default: 1 on a GPU, cores / threads on a CPU.",
+        ),
     ] = None,
     engine: Engine = Engines.local,
     address: Address = "",

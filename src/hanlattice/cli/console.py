@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from hanlattice.files import use_encoding
 from hanlattice.text.display import visible
 
 if TYPE_CHECKING:
@@ -17,25 +15,6 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from hanlattice.evaluation.report import Table
-
-Encoding = Annotated[
-    str,
-    typer.Option(
-        callback=use_encoding,
-        help="Of the files that are read: auto (UTF-8, UTF-16 with its mark, GB18030, Big5), or a name such as gbk.",
-    ),
-]
-
-
-class Engines(StrEnum):
-    local = "local"
-    ray = "ray"
-
-
-Engine = Annotated[Engines, typer.Option(help="Who does the work: processes here, or a Ray cluster.")]
-Address = Annotated[
-    str, typer.Option(help="Of the Ray cluster; auto is the one that runs here. [default: RAY_ADDRESS, else a new one]")
-]
 
 
 def note(*texts: str) -> None:

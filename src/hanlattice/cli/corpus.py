@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hanlattice.cli.console import Address, Encoding, Engine, Engines, EventMeter, find_named, make_console
-from hanlattice.cli.texts import (
+from hanlattice.cli.console import EventMeter, find_named, make_console
+from hanlattice.cli.options import (
+    Address,
     Decode,
     Device,
+    DictionaryOptions,
+    Encoding,
+    Engine,
+    Engines,
     Fast,
     Lexicons,
+    MinScore,
     ModelFolder,
     Out,
-    Trust,
-    check_trust,
-    for_screen,
-    write_results,
+    with_options,
 )
+from hanlattice.cli.texts import for_screen, write_results
 from hanlattice.errors import InputError
 from hanlattice.text.display import counted, visible
 
@@ -54,106 +58,112 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-Corpus = Annotated[
-    list[str], typer.Argument(help="Files, folders or patterns: txt, JSONL, CSV, TSV, also as gz, xz or zst; Parquet.")
-]
-OutFolder = Annotated[Path, typer.Option("--out", "-o", help="A folder for the outputs; the same one goes on.")]
-Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes.")]
-MostWorkers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", "-w", min=1, help="Processes. [default: 1; with Ray, as many as the cluster has cores or GPUs]"
-    ),
-]
-OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to write the outputs.")]
-GivenFormat = Annotated[
-    InputFormat | None, typer.Option(help="The format of all inputs. [default: what their names say]")
-]
-Field = Annotated[str, typer.Option(help="The field, or column, that has the text.")]
-Into = Annotated[str, typer.Option(help="The field, or column, that the outputs have beside those of the inputs.")]
-ShardSize = Annotated[float, typer.Option(min=0.001, help="Megabytes of input for each output.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first line or file that cannot be read.")]
-Scores = Annotated[bool, typer.Option(help="The probability of each span; without it, quicker.")]
+WORKERS = "Number of processes."
+Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help=WORKERS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusOptions(DictionaryOptions):
+    """The options of `corpus tag` and `corpus segment`."""
+
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders or patterns: Parquet, txt, JSONL, CSV, TSV; plain, gz, xz or zst.",
+        ),
+    ]
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Output folder. Run the same command again to resume.",
+        ),
+    ]
+    model: ModelFolder = "ner"
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            min=1,
+            help=f"{WORKERS} Default: 1, or every core or GPU of a Ray cluster.",
+        ),
+    ] = None
+    engine: Engine = Engines.local
+    address: Address = ""
+    format: Annotated[
+        Format,
+        typer.Option("--format", "-f", help="Output format."),
+    ] = Format.jsonl
+    input_format: Annotated[
+        InputFormat | None,
+        typer.Option(help="Format of all inputs. Default: decided by each file's suffix."),
+    ] = None
+    encoding: Encoding = "auto"
+    field: Annotated[
+        str,
+        typer.Option(help="Field or column that holds the text."),
+    ] = "text"
+    into: Annotated[
+        str,
+        typer.Option(help="Field or column for the result, beside those of the input."),
+    ] = "spans"
+    scores: Annotated[
+        bool,
+        typer.Option(help="Write the probability of each span. `--no-scores` is faster."),
+    ] = True
+    shard_size: Annotated[
+        float,
+        typer.Option(min=0.001, help="Megabytes of input for each output file."),
+    ] = 8
+    device: Device = "cpu"
+    fast: Fast = False
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Stop at the first line or file that cannot be read."),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentOptions(CorpusOptions):
+    """The options of `corpus segment`."""
+
+    model: ModelFolder = "seg"
 
 
 @app.command()
-def tag(
-    inputs: Corpus,
-    out: OutFolder,
-    model: ModelFolder = "ner",
-    workers: MostWorkers = None,
-    engine: Engine = Engines.local,
-    address: Address = "",
-    format: OutputFormat = Format.jsonl,
-    input_format: GivenFormat = None,
-    encoding: Encoding = "auto",
-    field: Field = "text",
-    into: Into = "spans",
-    scores: Scores = True,
-    min_score: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out spans that are less probable than this.")
-    ] = 0.0,
-    decode: Decode = None,
-    lexicon: Lexicons = None,
-    trust: Trust = None,
-    shard_size: ShardSize = 8,
-    device: Device = "cpu",
-    fast: Fast = False,
-    strict: Strict = False,
-) -> None:
-    """Find the entities of a corpus: an output for each part of a file. The same command again goes on."""
-    if math.isnan(min_score):  # older typers let it pass the limits above
-        raise InputError("--min-score must be from 0 to 1, not nan")
-    if min_score and not scores:
+@with_options
+def tag(options: CorpusOptions, min_score: MinScore = 0.0, decode: Decode = None) -> None:
+    """Find named entities in files of any size and number. Run the same command again to resume."""
+    if min_score and not options.scores:
         raise InputError("--min-score needs scores: leave --no-scores out")
-    check_trust(trust, lexicon)
-    given: dict[str, Any] = {"lexicons": tuple(lexicon or ()), "trust": trust, "decode": decode, "min_score": min_score}
-    given |= {"input_format": input_format and input_format.value, "encoding": encoding}
-    given |= {"format": format.value, "field": field, "into": into}
-    given |= {"scores": scores, "shard_size": _bytes(shard_size), "device": device, "fast": fast, "strict": strict}
-    _run(inputs, out, _engine(engine, address, workers), model, given)
+    _run(options, min_score=min_score, decode=decode)
 
 
 @app.command()
-def segment(
-    inputs: Corpus,
-    out: OutFolder,
-    model: ModelFolder = "seg",
-    workers: MostWorkers = None,
-    engine: Engine = Engines.local,
-    address: Address = "",
-    format: OutputFormat = Format.jsonl,
-    input_format: GivenFormat = None,
-    encoding: Encoding = "auto",
-    field: Field = "text",
-    into: Into = "spans",
-    scores: Scores = True,
-    lexicon: Lexicons = None,
-    trust: Trust = None,
-    shard_size: ShardSize = 8,
-    device: Device = "cpu",
-    fast: Fast = False,
-    strict: Strict = False,
-) -> None:
-    """Cut a corpus into words: an output for each part of a file. The same command again goes on."""
-    check_trust(trust, lexicon)
-    given: dict[str, Any] = {"task": "segment", "lexicons": tuple(lexicon or ()), "trust": trust}
-    given |= {"input_format": input_format and input_format.value, "encoding": encoding}
-    given |= {"format": format.value, "field": field, "into": into}
-    given |= {"scores": scores, "shard_size": _bytes(shard_size), "device": device, "fast": fast, "strict": strict}
-    _run(inputs, out, _engine(engine, address, workers), model, given)
+@with_options
+def segment(options: SegmentOptions) -> None:
+    """Cut files of any size and number into words. Run the same command again to resume."""
+    _run(options, task="segment")
 
 
-Folder = Annotated[Path, typer.Argument(help="A folder that `corpus tag` or `corpus segment` wrote.")]
+Folder = Annotated[Path, typer.Argument(help="Output folder of `corpus tag` or `corpus segment`.")]
 Least = Annotated[int, typer.Option(min=1, help="Leave out what was found less often.")]
 
 
 @app.command()
 def count(
     folder: Folder,
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="Strings of each label that are shown.")] = 20,
+    number: Annotated[
+        int,
+        typer.Option("--number", "-n", min=1, help="Number of strings to show for each label."),
+    ] = 20,
     least: Least = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file for all strings, as JSONL.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Output file for all strings, as JSONL."),
+    ] = None,
     workers: Workers = 1,
 ) -> None:
     """Count what was found by label: the most frequent strings, their mean probability, and examples."""
@@ -178,7 +188,8 @@ def words(
     lexicon: Lexicons = None,
     least: Least = 5,
     min_score: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out words whose mean probability is lower.")
+        float,
+        typer.Option(min=0, max=1, help="Leave out words with a lower mean probability."),
     ] = 0.0,
     out: Out = None,
     workers: Workers = 1,
@@ -201,7 +212,7 @@ def words(
         known.load(path)
     found = new_words(_count(folder, workers), known.__contains__, least, min_score)
     lines = (f"{row.text}\t{row.count}\t{_score(row.score)}\t{visible(row.examples[0])}\n" for row in found)
-    write_results([], for_screen(lines, out), out)
+    write_results(for_screen(lines, out), out)
 
 
 def _score(score: float | None) -> str:
@@ -219,33 +230,44 @@ def _count(folder: Path, workers: int) -> Tally:
     return tally
 
 
-def _bytes(megabytes: float) -> int:
-    if not math.isfinite(megabytes):
-        raise InputError(f"--shard-size must be a number of megabytes, not {megabytes}")
-    return round(megabytes * MB)
-
-
-def _engine(engine: Engines, address: str, workers: int | None) -> CorpusEngine:
-    if engine == Engines.ray:
+def _engine(options: CorpusOptions) -> CorpusEngine:
+    if options.engine == Engines.ray:
         from hanlattice.corpus.on_ray import on_ray
 
-        return on_ray(address, workers)
-    if address:
+        return on_ray(options.address, options.workers)
+    if options.address:
         raise InputError("--address is that of a Ray cluster: give --engine ray, too")
     from hanlattice.corpus.run import on_this_machine
 
-    return on_this_machine(workers or 1)
+    return on_this_machine(options.workers or 1)
 
 
-def _run(inputs: list[str], out: Path, engine: CorpusEngine, model: str, given: dict[str, Any]) -> None:
+def _run(options: CorpusOptions, **task: Any) -> None:
     from hanlattice.corpus.run import raise_failures, run
     from hanlattice.corpus.settings import Settings
 
-    settings, console = Settings(find_named(model), **given), make_console()
+    engine = _engine(options)
+    settings = Settings(
+        find_named(options.model),
+        lexicons=tuple(options.lexicon or ()),
+        trust=options.trust,
+        scores=options.scores,
+        device=options.device,
+        fast=options.fast,
+        encoding=options.encoding,
+        input_format=options.input_format and options.input_format.value,
+        format=options.format.value,
+        field=options.field,
+        into=options.into,
+        shard_size=round(options.shard_size * MB),
+        strict=options.strict,
+        **task,
+    )
+    console = make_console()
     with _Meter(console) as meter:
-        summary = run(inputs, out, settings, engine=engine, listen=meter)
+        summary = run(options.inputs, options.out, settings, engine=engine, listen=meter)
     _show(console, summary)
-    raise_failures(summary, out)
+    raise_failures(summary, options.out)
 
 
 def _show(console: Console, summary: Summary) -> None:

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from hanlattice.cli.console import Encoding, note, show_tables
-from hanlattice.cli.texts import CorpusFormat, different
+from hanlattice.cli.console import note, show_tables
+from hanlattice.cli.options import AsJson, CorpusFormat, CorpusScheme, Encoding, LabelledFiles, Plot
+from hanlattice.cli.texts import different
 from hanlattice.data.corpus import check_writable, read_corpus, write_corpus
 from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known, resolve
 from hanlattice.data.jsonl import to_json
@@ -58,15 +59,13 @@ def get(
 
 @app.command("stats")
 def stats(
-    files: Annotated[list[str], typer.Argument(help="Labelled files, or @name/file from `hanlattice data get`.")],
+    files: LabelledFiles,
     train: Annotated[str | None, typer.Option(help="The training file: also how much of each file it lacks.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the lengths of sentences: .svg or .png (needs the extra plot).")
-    ] = None,
+    plot: Plot = None,
     format: CorpusFormat = "auto",
-    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What labelled files contain: sentences, characters, entities or words by label and length, illegal tags."""
     if plot is not None:
@@ -93,7 +92,7 @@ def stats(
 def convert(
     files: Annotated[list[str], typer.Argument(help="Labelled files, and at last the output.")],
     format: CorpusFormat = "auto",
-    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
 ) -> None:
     """Convert labelled files into one; its suffix says what: .bmes, .bio, .bioes, .seg, .jsonl or .spacy."""

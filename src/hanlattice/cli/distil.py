@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from hanlattice.cli.console import Encoding, find_named, make_console
-from hanlattice.cli.texts import Device, Fast
+from hanlattice.cli.console import find_named, make_console
+from hanlattice.cli.options import Device, Encoding, Fast, Seed
 from hanlattice.files import shown
 from hanlattice.text.display import counted, visible
 
@@ -25,7 +25,7 @@ def distil(
         ),
     ] = None,
     characters: Annotated[int, typer.Option(min=0, help="Draw so many from each file, at random; 0 is all.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of that draw.")] = 1,
+    seed: Seed = 1,
     hard: Annotated[
         bool, typer.Option("--hard", help="Write what the teachers find, and not how sure they are.")
     ] = False,

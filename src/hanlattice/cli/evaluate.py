@@ -10,9 +10,22 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from hanlattice.cli.console import Encoding, find_named, note, show_tables
+from hanlattice.cli.console import find_named, note, show_tables
+from hanlattice.cli.options import (
+    AsJson,
+    CorpusFormat,
+    CorpusScheme,
+    Decode,
+    Device,
+    DictionaryOptions,
+    Encoding,
+    LabelledFile,
+    ModelArgument,
+    Threads,
+    with_options,
+)
 from hanlattice.cli.score import show_scores
-from hanlattice.cli.texts import Decode, Lexicons, Trust, add_words, check_trust
+from hanlattice.cli.texts import add_words
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError
 from hanlattice.evaluation import breakdown
@@ -35,18 +48,14 @@ if TYPE_CHECKING:
 WORDS = 20  # missed words that are shown of a segmenter
 
 
+@with_options
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A bundled model, ner or seg, or a model's folder.")],
-    file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
+    *,
+    model: ModelArgument,
+    file: LabelledFile,
     loose: Annotated[bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")] = False,
-    format: Annotated[
-        str,
-        typer.Option(
-            help="auto, columns, segmented, jsonl, conllu, label-studio or spacy; auto goes by the suffix, and "
-            "then by the model."
-        ),
-    ] = "auto",
-    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    format: CorpusFormat = "auto",
+    scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
     train: Annotated[
         str | None,
@@ -68,11 +77,10 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option(help="Draw --by-length or --by-lexicon: .svg or .png (needs the extra plot).")
     ] = None,
-    lexicon: Lexicons = None,
-    trust: Trust = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
+    as_json: AsJson = False,
+    device: Device = "cpu",
+    threads: Threads = 1,
+    dictionary: DictionaryOptions,
 ) -> None:
     """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the bakeoff counts."""
     from hanlattice.models.device import use_threads
@@ -80,14 +88,13 @@ def evaluate(
     from hanlattice.predict import Predictor
     from hanlattice.training.corpora import read_for
 
-    check_trust(trust, lexicon)
     folder = find_named(model)
     if plot is not None:
         if not (by_length or by_lexicon):
             raise InputError("--plot draws --by-length or --by-lexicon: give one of them, or both")
         check_plot(plot)
         read = [file, *([train] if train else [])]
-        check_output(plot, [*map(resolve, read), *(lexicon or ()), *model_files(folder)])
+        check_output(plot, [*map(resolve, read), *(dictionary.lexicon or ()), *model_files(folder)])
     use_threads(threads)
     loaded = load_model(folder, device)
     corpus = read_for([loaded], file, format, scheme)
@@ -101,8 +108,9 @@ def evaluate(
     known = _known(loaded, train, format, scheme)
     whole, corpus = corpus, _shorter(corpus, file, shorter_than)
     predictor = Predictor(loaded, decode=decode)
-    add_words(predictor, lexicon, trust)
-    work = Evaluation(loaded, corpus, file, loose, predictor.trust if lexicon else 0.0, predictor.bar)
+    add_words(predictor, dictionary)
+    trust = predictor.trust if dictionary.lexicon else 0.0
+    work = Evaluation(loaded, corpus, file, loose, trust, predictor.bar)
     report = work.report(known)
     if by_length:
         report["by_sentence_length"] = list(work.by_length())

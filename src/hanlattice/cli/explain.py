@@ -13,22 +13,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hanlattice.cli.console import Encoding
-from hanlattice.cli.texts import (
-    Decode,
-    Device,
-    Inputs,
-    IsText,
-    Lexicons,
-    ModelFolder,
-    Out,
-    Trust,
-    Unbuffered,
-    add_words,
-    begin,
-    check_trust,
-    write_results,
-)
+from hanlattice.cli.options import Decode, TextOptions, with_options
+from hanlattice.cli.texts import add_words, begin, write_results
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
 
@@ -45,39 +31,48 @@ class Format(StrEnum):
     html = "html"
 
 
+@with_options
 def explain(
-    inputs: Inputs,
-    model: ModelFolder = "ner",
-    format: Annotated[Format, typer.Option("--format", "-f", help="How to write the result.")] = Format.terminal,
+    options: TextOptions,
+    format: Annotated[
+        Format,
+        typer.Option("--format", "-f", help="Output format."),
+    ] = Format.terminal,
     decode: Decode = None,
-    lexicon: Lexicons = None,
-    trust: Trust = None,
     shares: Annotated[
-        bool, typer.Option("--shares", help="The share that each word has of the cells, not what changes without it.")
+        bool,
+        typer.Option(
+            "--shares",
+            help="Show the weight of each word in the LSTM cells, not what changes without it.",
+        ),
     ] = False,
-    layer: Annotated[int, typer.Option(min=1, help="The layer whose shares are drawn; 1 is the lowest.")] = 1,
-    without: Annotated[bool, typer.Option("--without", help="With --shares: also say what changes.")] = False,
-    out: Out = None,
-    text: IsText = False,
-    encoding: Encoding = "auto",
-    unbuffered: Unbuffered = False,
-    device: Device = "cpu",
+    layer: Annotated[
+        int,
+        typer.Option(min=1, help="Layer whose weights are drawn. The lowest layer is 1."),
+    ] = 1,
+    without: Annotated[
+        bool,
+        typer.Option("--without", help="With `--shares`: also show what changes."),
+    ] = False,
 ) -> None:
-    """Show why: the lattice of each text, what would change without each word, and what was found."""
+    """Show why: remove each dictionary word in turn, and show what changes."""
     from hanlattice.explain.drawing import choose_layer
     from hanlattice.models.device import use_threads
     from hanlattice.predict import PAUSE, load
 
-    check_trust(trust, lexicon)
-    texts, folder = begin(inputs, text, out, lexicon, model, unbuffered)
+    texts, folder = begin(options)
     use_threads(1)
-    tagger = load(folder, device, decode=decode)
-    add_words(tagger, lexicon, trust)
-    choose_layer(tagger.explain(""), layer)  # a missing layer is reported before any text is read
+    tagger = load(folder, options.device, decode=decode)
+    add_words(tagger, options)
+    # A missing layer is reported before any text is read.
+    choose_layer(tagger.explain(""), layer)
     view = "shares" if shares else None
-    explanations = (tagger.explain(each, without or not shares) for each in texts if each is not PAUSE)
-    results = _written(explanations, format, layer, view, out is None)
-    write_results(inputs, texts.placed(results) if format is Format.json else results, out, texts)
+    changes = without or not shares
+    explanations = (tagger.explain(text, changes) for text in texts if text is not PAUSE)
+    results = _written(explanations, format, layer, view, options.out is None)
+    if format is Format.json:
+        results = texts.placed(results)
+    write_results(results, options.out, texts)
 
 
 def _written(

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
-from hanlattice.cli.console import Encoding, note
-from hanlattice.cli.texts import CorpusFormat
+from hanlattice.cli.console import note
+from hanlattice.cli.options import AsJson, CorpusFormat, CorpusScheme, Encoding
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json
@@ -34,9 +34,9 @@ def gazetteer(
         str, typer.Option(help="Which single characters to keep: met (those that occur), all or none.")
     ] = "met",
     format: CorpusFormat = "auto",
-    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES.")] = "auto",
+    scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Keep the words of a vector file that occur in corpora, and show how much of the corpora they cover.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 from hanlattice.cli.console import find_named, note
+from hanlattice.cli.options import AsJson, ModelArgument
 from hanlattice.data.jsonl import to_json
 from hanlattice.evaluation.report import Table
 from hanlattice.evaluation.segmentation import score_table
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="A bundled model, ner or seg, or a model's folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    model: ModelArgument,
+    as_json: AsJson = False,
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
     from hanlattice.models.folder import BEFORE, load_model

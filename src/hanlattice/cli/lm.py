@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hanlattice.cli.console import Encoding
+from hanlattice.cli.options import Device, Encoding, Seed
 from hanlattice.data.jsonl import to_json
 from hanlattice.data.raw import RawText
 from hanlattice.errors import InputError
@@ -31,7 +31,6 @@ _SHOWN = 500  # symbols up to which each one is shown
 _COLOURS = ((2.0, "green"), (6.0, "yellow"), (float("inf"), "red"))  # up to so many bits
 
 Model = Annotated[Path, typer.Option("--model", "-m", help="The language model's folder.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the choice to torch.")]
 
 
@@ -116,7 +115,7 @@ def sample(
     top: Annotated[
         int, typer.Option(help="Choose among so many of the most probable characters or words; 0: among all.")
     ] = 0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 1,
+    seed: Seed = 1,
     count: Annotated[int, typer.Option("-n", help="How many texts.")] = 1,
     direction: Annotated[Direction, typer.Option(help="Which way the text is written.")] = Direction.forward,
     device: Device = "cpu",

@@ -10,8 +10,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hanlattice.cli.console import Encoding, find_named, note, show_tables
-from hanlattice.cli.texts import CorpusFormat
+from hanlattice.cli.console import find_named, note, show_tables
+from hanlattice.cli.options import (
+    CorpusFormat,
+    CorpusScheme,
+    Device,
+    Encoding,
+    LabelledFile,
+    Threads,
+)
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json
 from hanlattice.errors import InputError
@@ -37,7 +44,7 @@ _NUMBERS = 3  # at the end of a row of vectors; a dictionary's line has one, a f
 def mistakes(
     model_a: Annotated[str, typer.Argument(help="Model A, the one to compare with: ner, seg or a folder.")],
     model_b: Annotated[str, typer.Argument(help="Model B: ner, seg or a folder.")],
-    file: Annotated[str, typer.Argument(help="The labelled file, or @name/file from `hanlattice data get`.")],
+    file: LabelledFile,
     train: Annotated[
         str | None, typer.Option(help="The labelled file the models were trained on; without it, the one they name.")
     ] = None,
@@ -45,15 +52,15 @@ def mistakes(
         str | None, typer.Option(help="A dictionary or a vector file; without it, the lexicon of B, or else of A.")
     ] = None,
     format: CorpusFormat = "auto",
-    scheme: Annotated[str, typer.Option(help="auto, BIO, IOB1, BMES or BIOES; also of --train.")] = "auto",
+    scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a report in Markdown too.")] = None,
     as_json: Annotated[
         Path | None, typer.Option("--json", help="Write everything, with all sentences, to this file too.")
     ] = None,
     sentences: Annotated[int, typer.Option(min=0, help="How many sentences to show in terminal and report.")] = 20,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")] = 1,
+    device: Device = "cpu",
+    threads: Threads = 1,
 ) -> None:
     """What two models get differently: by type, length, lexicon and training, with the sentences."""
     from hanlattice.models.decode import decode

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hanlattice.cli.console import find_named
+from hanlattice.cli.options import ModelArgument
 from hanlattice.files import read_text, shown
 from hanlattice.text.display import counted
 
@@ -20,7 +21,7 @@ class Precision(StrEnum):
 
 
 def pack(
-    model: Annotated[str, typer.Argument(help="ner or seg, which are bundled, or a model's folder.")],
+    model: ModelArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write: new or empty.")],
     words: Annotated[
         int, typer.Option(min=0, help="Keep so many words, those that training met most first; 0 keeps all.")

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hanlattice.cli.console import Encoding, EventMeter, make_console
+from hanlattice.cli.console import EventMeter, make_console
+from hanlattice.cli.options import Encoding, RawFiles, Resume, Seed
 from hanlattice.cli.pretrain_lm import pretrain_lm
 from hanlattice.data.download import resolve
 from hanlattice.files import shown
@@ -19,8 +20,6 @@ from hanlattice.pretrain.units import LARGEST_COUNT, Unit
 from hanlattice.text.display import visible
 
 app = typer.Typer(help="Vectors, subwords and language models from raw text.", no_args_is_help=True)
-
-RawFiles = Annotated[list[Path], typer.Argument(help="Raw text, one paragraph a line: plain, gz or xz.")]
 
 
 @app.command("vectors")
@@ -45,12 +44,10 @@ def vectors(
     ] = 1e-3,
     cbow: Annotated[bool, typer.Option("--cbow", help="Context predicts unit; without it, skip-gram.")] = False,
     threads: Annotated[int, typer.Option(min=1, max=256, help="With 1, the result is the same bit for bit.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random numbers.")] = 1,
+    seed: Seed = 1,
     encoding: Encoding = "auto",
     device: Annotated[str | None, typer.Option(help="Where --model runs: cpu, the default, or cuda.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run after its last complete epoch.")
-    ] = False,
+    resume: Resume = False,
 ) -> None:
     """Train vectors of characters, character bigrams, words or subwords from raw text with word2vec."""
     from hanlattice.pretrain.vectors import SUFFIXES as VECTOR_SUFFIXES

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from hanlattice.cli.console import Encoding, EventMeter, make_console
+from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.cli.lm import Direction, by_character
+from hanlattice.cli.options import Device, Encoding, RawFiles, Resume, Seed
 from hanlattice.data.download import resolve
-from hanlattice.pretrain.lm.recipe import HELP, RESUME, Recipe
+from hanlattice.pretrain.lm.recipe import HELP, Recipe
 from hanlattice.text.display import visible
 
 _FEW = 500  # steps below which a language model has hardly learnt
@@ -25,7 +26,7 @@ def _option(name: str, *flags: str, **limits: Any) -> Any:
 
 
 def pretrain_lm(
-    files: Annotated[list[Path], typer.Argument(help="Raw text: plain, gz or xz, one paragraph a line.")],
+    files: RawFiles,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the language model.")],
     direction: Annotated[
         Direction | None,
@@ -33,7 +34,7 @@ def pretrain_lm(
             help="Without it both, one after the other. Two processes may train one each, into the same folder."
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
+    resume: Resume = False,
     encoding: Encoding = "auto",
     start_from: Annotated[Path | None, _option("start_from", "--from")] = Recipe.start_from,
     vectors: Annotated[str | None, _option("vectors")] = None,
@@ -55,8 +56,8 @@ def pretrain_lm(
     min_count: Annotated[int | None, _option("min_count")] = Recipe.min_count,
     held_out: Annotated[float, _option("held_out")] = Recipe.held_out,
     evaluate: Annotated[int, _option("evaluate")] = Recipe.evaluate,
-    seed: Annotated[int, _option("seed")] = Recipe.seed,
-    device: Annotated[str, _option("device")] = Recipe.device,
+    seed: Seed = Recipe.seed,
+    device: Device = Recipe.device,
     threads: Annotated[int, _option("threads")] = Recipe.threads,
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:

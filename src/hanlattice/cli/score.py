@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hanlattice.cli.console import Encoding
+from hanlattice.cli.options import AsJson, Encoding
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json
 from hanlattice.data.segmented import from_words
@@ -36,7 +36,7 @@ def score(
     ] = False,
     words: Annotated[int, typer.Option("--words", min=0, help="How many of the most often missed words to show.")] = 20,
     encoding: Encoding = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score segmented text as the SIGHAN bakeoff does, by spans, length and boundaries, with the worst words."""
     paths = resolve(gold), resolve(test)

@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hanlattice.cli.console import find_named, note
-from hanlattice.cli.texts import Lexicons, add_words
+from hanlattice.cli.options import DictionaryOptions, Lexicons, with_options
+from hanlattice.cli.texts import add_words
 from hanlattice.errors import InputError
 from hanlattice.extras import extra
 from hanlattice.files import read_lines
 from hanlattice.serve.limits import Limits
 
 
-def _with_limits(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with an option for each limit, which it gets as one `Limits`."""
-
-    def command(**options: Any) -> None:
-        limits = {each.name: options.pop(each.name) for each in fields(Limits)}
-        verb(**options, limits=Limits(**limits))
-
-    signature = inspect.signature(verb, eval_str=True)
-    more = [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=Annotated[type(each.default), typer.Option(help=each.metadata["help"])],
-        )
-        for each in fields(Limits)
-    ]
-    given = [each for each in signature.parameters.values() if each.name != "limits"]
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in given] + more
-    )
-    command.__annotations__ = {each.name: each.annotation for each in (*given, *more)}
-    command.__name__, command.__doc__ = verb.__name__, verb.__doc__
-    return command
-
-
-@_with_limits
+@with_options
 def serve(
+    *,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A bundled model or a model's folder; may be repeated. [default: ner, seg]"),
+        typer.Option(
+            "--model",
+            "-m",
+            help="Bundled model or model folder. Repeatable. Default: `ner` and `seg`.",
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on. `0.0.0.0` is every address."),
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; a core each is of use.")] = 1,
     lexicon: Lexicons = None,
@@ -61,7 +41,7 @@ def serve(
     cors: Annotated[
         list[str] | None, typer.Option(help="The origin of a page elsewhere that may use this; may be repeated.")
     ] = None,
-    limits: Limits = Limits(),  # noqa: B008 (a frozen value)
+    limits: Limits,
 ) -> None:
     """Serve models over HTTP, with a page that shows the lattice as one types."""
     if not hasattr(os, "fork"):
@@ -81,7 +61,7 @@ def serve(
     models = {name: load(folder) for name, folder in folders.items()}
     for tagger in models.values():
         if tagger.model.indexer.lexicon is not None:
-            add_words(tagger, lexicon)
+            add_words(tagger, DictionaryOptions(lexicon=lexicon))
     settings = Settings(host, port, workers, token, tuple(cors or ()), limits)
     raise typer.Exit(run(models, settings, note))
 

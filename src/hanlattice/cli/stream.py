@@ -24,8 +24,9 @@ Source = tuple[str | None, Callable[[], Iterator[str]]]  # the name of a file, o
 class Texts:
     """The texts of all sources; `places`, once `placed` is called, are those that were read and not written yet."""
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[Source], is_typed: bool = False) -> None:
         self.sources = list(sources)
+        self.is_typed = is_typed  # by a person, who waits for each result
         self.count, self.characters = 0, 0
         self.places: deque[Place | None] | None = None
         self.progress: Callable[[int], None] = lambda count: None
@@ -33,6 +34,10 @@ class Texts:
 
     def __iter__(self) -> Iterator[str]:
         return self._texts
+
+    def group_size(self, asked: int | None) -> int | None:
+        """Return how many texts to compute at a time: one, if a person is typing them."""
+        return 1 if self.is_typed else asked
 
     def _read(self) -> Iterator[str]:
         from hanlattice.predict import PAUSE

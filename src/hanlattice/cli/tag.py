@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanlattice.cli.console import Encoding
-from hanlattice.cli.texts import (
-    BatchSize,
-    Decode,
-    Device,
-    Fast,
-    Inputs,
-    IsText,
-    Lexicons,
-    ModelFolder,
-    Out,
-    Trust,
-    Unbuffered,
-    add_words,
-    at_once,
-    begin,
-    check_trust,
-    for_screen,
-    is_screen,
-    write_results,
-)
+from hanlattice.cli.options import BatchOptions, Decode, MinScore, with_options
+from hanlattice.cli.stream import Texts
+from hanlattice.cli.texts import add_words, begin, for_screen, is_screen, write_results
 from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,57 +34,52 @@ class Scheme(StrEnum):
     BIOES = "BIOES"
 
 
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", "-f", help="How to write the result. [default: terminal on a terminal, else jsonl]"),
-]
-SchemeOption = Annotated[Scheme, typer.Option(help="The tags of --format conll.")]
-MinScore = Annotated[float, typer.Option(min=0, max=1, help="Leave out entities that are less probable than this.")]
-Threads = Annotated[int, typer.Option(min=1, help="CPU threads; more help only on an idle machine.")]
+@dataclass(frozen=True, kw_only=True)
+class TagOptions(BatchOptions):
+    """The options of `tag` and `analyse`, which write documents."""
+
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Output format. Default: `terminal` on a terminal, otherwise `jsonl`.",
+        ),
+    ] = None
+    scheme: Annotated[Scheme, typer.Option(help="Tag scheme of `--format conll`.")] = Scheme.BMES
+    min_score: MinScore = 0.0
+    decode: Decode = None
 
 
+@with_options
 def tag(
-    inputs: Inputs,
-    model: ModelFolder = "ner",
-    format: FormatOption = None,
-    out: Out = None,
-    scheme: SchemeOption = Scheme.BMES,
-    min_score: MinScore = 0.0,
+    options: TagOptions,
     nbest: Annotated[
         int | None,
-        typer.Option(min=1, help="Also this many of each text's most probable spans, as candidates (jsonl)."),
+        typer.Option(
+            min=1,
+            help="Also write this many of the most probable spans, as candidates. Needs `jsonl`.",
+        ),
     ] = None,
-    decode: Decode = None,
-    lexicon: Lexicons = None,
-    trust: Trust = None,
-    text: IsText = False,
-    encoding: Encoding = "auto",
-    unbuffered: Unbuffered = False,
-    batch_size: BatchSize = None,
-    device: Device = "cpu",
-    fast: Fast = False,
-    threads: Threads = 1,
 ) -> None:
-    """Find the entities of a text, of files, or of standard input: one result for each line."""
-    chosen = choose_format(format, out, nbest)
-    check_min_score(min_score)
-    check_trust(trust, lexicon)
-    texts, folder = begin(inputs, text, out, lexicon, model, unbuffered)
-    from hanlattice.models.device import use_threads  # after what can be wrong
+    """Find named entities in texts, files or standard input. Each line gives one result."""
+    format = choose_format(options, nbest)
+    texts, folder = begin(options)
+    # These imports take time, so they come after what can be wrong.
+    from hanlattice.models.device import use_threads
     from hanlattice.predict import load
 
-    use_threads(threads)
-    tagger = load(folder, device, fast, decode)
-    add_words(tagger, lexicon, trust)
-    scores, size = needs_scores(chosen, min_score), at_once(inputs, batch_size)
-    documents = tagger.pipe(texts, size, scores=scores, min_score=min_score, candidates=nbest or 0)
-    results = written(documents, chosen, scheme.value, tagger.model.indexer.labels, out)
-    write_results(inputs, texts.placed(results) if chosen is Format.jsonl else results, out, texts)
-
-
-def check_min_score(min_score: float) -> None:
-    if math.isnan(min_score):  # older typers let it pass the limits of the option
-        raise InputError("--min-score must be from 0 to 1, not nan")
+    use_threads(options.threads)
+    tagger = load(folder, options.device, options.fast, options.decode)
+    add_words(tagger, options)
+    documents = tagger.pipe(
+        texts,
+        texts.group_size(options.batch_size),
+        scores=needs_scores(format, options.min_score),
+        min_score=options.min_score,
+        candidates=nbest or 0,
+    )
+    write_documents(documents, texts, format, tagger.model.indexer.labels, options)
 
 
 def needs_scores(format: Format, min_score: float) -> bool:
@@ -110,13 +87,28 @@ def needs_scores(format: Format, min_score: float) -> bool:
     return format in (Format.jsonl, Format.html) or min_score > 0
 
 
-def choose_format(asked: Format | None, out: Path | None, nbest: int | None = None) -> Format:
-    """What was asked for; without that, colours for a person at a terminal, and JSON lines for a program."""
+def choose_format(options: TagOptions, nbest: int | None = None) -> Format:
+    """Return the format asked for; by default colours at a terminal, otherwise JSON lines."""
+    asked = options.format
     if nbest is not None and asked not in (None, Format.jsonl):
         raise InputError(f"--nbest is for --format jsonl, which has a place for candidates, not for {asked}")
     if asked is not None:
         return asked
-    return Format.terminal if nbest is None and is_screen(out) else Format.jsonl
+    return Format.terminal if nbest is None and is_screen(options.out) else Format.jsonl
+
+
+def write_documents(
+    documents: Iterable[Document],
+    texts: Texts,
+    format: Format,
+    labels: tuple[str, ...],
+    options: TagOptions,
+) -> None:
+    """Write documents in a format, to a file or to standard output."""
+    results = written(documents, format, options.scheme.value, labels, options.out)
+    if format is Format.jsonl:
+        results = texts.placed(results)
+    write_results(results, options.out, texts)
 
 
 def written(

@@ -1,10 +1,9 @@
-"""What the verbs that read texts share: their options, inputs, outputs, threads, and a user's dictionaries."""
+"""What the commands that read texts share: inputs, outputs, threads, and a user's dictionaries."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 import sys
 import time
@@ -15,15 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, BinaryIO
-
-import typer
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from hanlattice.cli.console import find_named, note
+from hanlattice.cli.options import DictionaryOptions, TextOptions, resolve_paths
 from hanlattice.cli.stream import WAIT, Source, Texts, arriving, is_pipe, shown_progress
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, opening, shown, writing
-from hanlattice.models import check_decode, model_files
+from hanlattice.models import model_files
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.dictionary import LONGEST_LABELLED, Entry, read_dictionary
 from hanlattice.text.display import counted, visible
@@ -35,100 +33,40 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
 
-Inputs = Annotated[list[str], typer.Argument(help="A text, a file (one text a line), or - for standard input.")]
-ModelFolder = Annotated[str, typer.Option("--model", "-m", help="A bundled model, ner or seg, or a model's folder.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="A file to write; without it, standard output.")]
-IsText = Annotated[bool, typer.Option("--text", help="Every input is a text, even if a file has that name.")]
-Unbuffered = Annotated[
-    bool,
-    typer.Option("--unbuffered", help="Answer a pipe's lines at once, not when it pauses for 0.15 seconds."),
-]
-BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts read at a time; without it 1024, on a GPU 4096.")]
-CorpusFormat = Annotated[
-    str, typer.Option(help="Of a corpus: auto, columns, segmented, jsonl, conllu, label-studio or spacy.")
-]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
-Fast = Annotated[bool, typer.Option("--fast", help="Rounded factors: faster; scores differ a little.")]
-Lexicons = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--lexicon",
-        "-l",
-        callback=lambda paths: paths and _resolved(paths),
-        help="A dictionary whose words are added; may be repeated.",
-    ),
-]
-Decode = Annotated[
-    str | None,
-    typer.Option(
-        callback=lambda way: way if way is None else str(check_decode(way)),
-        help="path: the spans of the best tagging; spans: those with the largest expected F1; a number: the same, but "
-        "each more probable than this. [default: as the model was trained]",
-    ),
-]
-Trust = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        max=1000,
-        help="How much more those words count; 0 is no more than others. For a segmenter all of them (3 without it), "
-        "else those with a label and no number (16).",
-    ),
-]
 
+def begin(options: TextOptions) -> tuple[Texts, Path]:
+    """Return the texts of all inputs, and the model's folder.
 
-def begin(
-    inputs: Sequence[str],
-    is_text: bool,
-    out: Path | None,
-    lexicons: Sequence[Path] | None,
-    model: str,
-    unbuffered: bool = False,
-) -> tuple[Texts, Path]:
-    """The texts of all inputs, and the model's folder.
-
-    A missing file, and an output that would replace a file that is read, are reported before any text is read.
+    A missing file, and an output that would replace an input, are reported before any text is read.
     """
-    folder = find_named(model)
-    sources = [_source(each, is_text, unbuffered) for each in inputs]
-    files = [Path("/dev/stdin") if given == "-" else Path(given) for given in inputs if not is_text and _is_file(given)]
-    check_output(out, [*files, *(lexicons or ()), *model_files(folder)])
-    return Texts(sources), folder
+    folder = find_named(options.model)
+    sources = [_source(given, options.is_text, options.unbuffered) for given in options.inputs]
+    files = [
+        Path("/dev/stdin") if given == "-" else Path(given)
+        for given in options.inputs
+        if not options.is_text and _is_file(given)
+    ]
+    check_output(options.out, [*files, *(options.lexicon or ()), *model_files(folder)])
+    return Texts(sources, is_typed=options.inputs == ["-"] and sys.stdin.isatty()), folder
 
 
 def different(files: Sequence[str]) -> list[Path]:
     """The paths of files, none of which may be given twice."""
-    paths = _resolved(files)
+    paths = resolve_paths(files)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("a file is given twice")
     return paths
 
 
-def _resolved(files: Iterable[str | Path]) -> list[Path]:
-    from hanlattice.data.download import resolve
-
-    return [resolve(file) for file in files]
-
-
-def check_trust(trust: float | None, dictionaries: list[Path] | None) -> None:
-    """Refuse `--trust` without `--lexicon`, and nan."""
-    if trust is not None and not dictionaries:
-        raise InputError("--trust is for the words of --lexicon: give one")
-    if trust is not None and math.isnan(trust):  # older typers let it pass the limits above
-        raise InputError("--trust must be from 0 to 1000, not nan")
-
-
-def add_words(
-    predictor: Predictor, paths: Iterable[Path] | None, trust: float | None = None, notes: bool = True
-) -> None:
+def add_words(predictor: Predictor, options: DictionaryOptions, notes: bool = True) -> None:
     """Add the words of dictionaries to a model's lexicon.
 
     Notes say how many have a length it cannot use, and which labels the model has not learnt.
     """
-    if trust is not None:
-        predictor.trust = trust
+    if options.trust is not None:
+        predictor.trust = options.trust
     indexer = predictor.model.indexer
-    for path in paths or ():
+    for path in options.lexicon or ():
         lexicon, words = predictor.lexicon, list(read_dictionary(path))
         lexicon.update(words)
         if not notes:
@@ -158,18 +96,13 @@ def _note_passed_over(path: Path, words: Sequence[str | Entry]) -> None:
             note(f"{shown(path)}: {idle:,} of {len(those):,} words{kind} {has} {what}, and {is_} passed over")
 
 
-def at_once(inputs: Sequence[str], batch_size: int | None) -> int | None:
-    """How many texts to take at a time: one, if a person is typing them."""
-    return 1 if _is_typed(inputs) else batch_size
+def write_results(results: Iterable[str], out: Path | None, texts: Texts | None = None) -> None:
+    """Write results to a file or to standard output; to the latter one by one if a person types.
 
-
-def write_results(inputs: Sequence[str], results: Iterable[str], out: Path | None, texts: Texts | None = None) -> None:
-    """Write results to a file or to standard output; to the latter one by one if a person types the texts.
-
-    With a file standard error shows how many of the `texts` have been read, and at the end what was done.
+    With a file, standard error shows how many texts have been read, and a summary at the end.
     """
     if out is None:
-        _write(sys.stdout.buffer, results, _is_typed(inputs))
+        _write(sys.stdout.buffer, results, texts is not None and texts.is_typed)
         return
     begun = time.monotonic()
     with writing(out, binary=True) as file, shown_progress(texts) if texts else contextlib.nullcontext():
@@ -224,10 +157,6 @@ def shares(texts: Sequence[str], count: int) -> list[list[str]]:
     ends = list(accumulate(len(text) + 1 for text in texts))  # an empty text is work too
     cuts = [bisect_left(ends, ends[-1] * nth / count) + 1 for nth in range(1, count)]
     return [list(texts[low:high]) for low, high in pairwise([0, *cuts, len(texts)]) if low < high]
-
-
-def _is_typed(inputs: Sequence[str]) -> bool:
-    return list(inputs) == ["-"] and sys.stdin.isatty()
 
 
 def _write(file: IO[bytes], results: Iterable[str], flush: bool) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hanlattice.cli.console import EventMeter, make_console
+from hanlattice.cli.options import Changes, Resume
 from hanlattice.errors import HanlatticeError
 from hanlattice.text.display import visible
 
@@ -32,10 +33,8 @@ def train(
     start: Annotated[
         str, typer.Option("--from", help="Begin with a model: ner, seg or a model's folder. The same as start.model.")
     ] = "",
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: section.key=value. Can be repeated.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
+    changes: Changes = None,
+    resume: Resume = False,
 ) -> None:
     """Train a model. It can be stopped at any time: --resume continues and ends with the same weights.
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hanlattice.cli.console import Encoding, note
+from hanlattice.cli.console import note
+from hanlattice.cli.options import AsJson, Encoding
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.data.jsonl import to_json
@@ -34,7 +35,7 @@ def neighbours(
     ],
     vectors: Annotated[str, typer.Option("--vectors", "-v", help="A word2vec file, or @name/file.")],
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each query.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The nearest words of each word, or of a sum such as 国王 - 男人 + 女人, by the cosine of their vectors."""
     queries = read_queries(words)
@@ -68,7 +69,7 @@ def check(
         str, typer.Option(help="Of the corpora: auto (.txt, .gz and .xz are raw), raw, columns, segmented or jsonl.")
     ] = "auto",
     encoding: Encoding = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a vector file: whether it is sound, what it contains, and how much of a corpus it covers.
 

@@ -32,8 +32,6 @@ HELP = {
     "min_count": "how often a character or word must occur to be known, 5 if not given",
     "held_out": "share of the lines, at even steps, that is scored and never trained on",
     "evaluate": "how often held-out text is scored in an epoch",
-    "seed": "decides the first weights and the order of the lines",
-    "device": "cpu or cuda",
     "threads": "CPU threads; 0 leaves the choice to torch",
     "checkpoint_minutes": "minutes between two saved states for --resume",
     "start_from": "a language model's folder, to begin with its weights and characters or words",
@@ -43,10 +41,6 @@ HELP = {
     "model": "cut words by this segmentation model: a folder, or seg",
     "vocab": "how many words are known at most, the most frequent ones, 50000 if not given",
 }
-RESUME = (
-    "Continue the stopped run in --out. "
-    "It ends with the same weights, bit for bit, on a CPU with the same number of threads."
-)
 _MANY = (1 << 31) - 1
 _WHOLE = {
     "embedding": (1, WIDEST), "hidden": (1, WIDEST), "layers": (1, MOST_LAYERS), "batch_size": (1, _MANY),
@@ -62,7 +56,7 @@ _OF_THE_MODEL = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """`HELP` says what each of them means."""
+    """`HELP` says what most of them mean; the others are the same in every command."""
 
     embedding: int | None = None
     hidden: int | None = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.batch import Indexer
-from hanlattice.config import Config, as_saved, make_config
+from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.evaluation.platt import AS_IT_IS, Curve, Curves
 from hanlattice.extras import extra
@@ -174,7 +174,7 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     place = None if kind == "cpu" else find_device(device)
     record = read_record(folder / CONFIG, FORMAT, ModelRecord, "model")
     try:
-        config = make_config(as_saved(record["config"]), CONFIG)
+        config = make_config(record["config"], CONFIG)
         tags, scheme = tuple(record["tags"]), record["scheme"]
         check_tags(tags, scheme)
         _check_files(folder, config, record["files"])

@@ -268,6 +268,6 @@ def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
     for name in (LEXICON, SUBWORDS):
         if name in names:
             lexicons[name] = Lexicon()
-            lexicons[name].restore(folder / name)
+            lexicons[name].load(folder / name, "utf-8")
             lexicons[name].settle()
     return Vocabs(chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos)

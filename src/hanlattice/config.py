@@ -374,17 +374,6 @@ def make_config(tree: Mapping[str, Any], source: str = "") -> Config:
     return config
 
 
-def as_saved(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings that were saved with a model or a result, where an older version wrote them.
-
-    Before model.cell, every model had coupled = true, and only the lattice was.
-    """
-    model = tree.get("model", {})
-    if not isinstance(model, Mapping) or "cell" in model or model.get("encoder") not in ("char", "word"):
-        return tree
-    return {**tree, "model": {**model, "coupled": False}}
-
-
 def fill(tree: Mapping[str, Any], problems: list[Problem]) -> Config:
     """The configuration without what is wrong in `tree`, which is added to `problems`."""
     kinds = _hints(Config)  # in the order of the sections

@@ -26,7 +26,7 @@ def by_length() -> list[dict]:
 def record(training: bool = True) -> dict:
     cells = [(hidden, batch) for hidden in (100, 200) for batch in (1, 1024)]
     made = {
-        "settings": {"hidden": (100, 200), "length": 50},
+        "settings": {"hidden": (100, 200), "length": 50, "lengths": (10, 320)},
         "machine": {"gpu": None, "cpu": "Some <CPU> & more", "threads": 2},
         "encoder": [
             {"hidden": hidden, "batch": batch, "what": what, "encoder": name, "sentences_per_second": 10.0 * batch}
@@ -93,7 +93,6 @@ def test_points_are_those_of_their_line():
 
 def test_lengths_stand_below_or_alone(tmp_path):
     whole = record() | {"lengths": by_length()}
-    whole["settings"] |= {"lengths": (10, 320)}
     draw(whole, tmp_path / "whole.svg")
     found = texts(tmp_path / "whole.svg")
     assert (found.count("batch size (sentences)"), found.count("characters of a sentence")) == (4, 4)

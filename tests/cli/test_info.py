@@ -110,7 +110,7 @@ def test_softwords(pos, made, tmp_path):
 
 
 def test_another_version_of_the_segmenter_is_noted(made, tmp_path):
-    """But not if the folder is older than the record of versions."""
+    """But not if its version is unknown."""
     folder = train(made_config(made, **WORD), tmp_path / "run").folder
     record = json.loads((folder / "config.json").read_text("utf-8"))
     assert record["segmenter"] == {"name": "rjieba", "version": version("rjieba")}

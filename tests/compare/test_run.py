@@ -269,7 +269,7 @@ def test_without_matplotlib(whole, tmp_path, monkeypatch):
 
 
 def test_variants_are_rows(tiny, tmp_path):
-    """Each with a folder of its own. A run that an older version began under this name is kept."""
+    """Each has a folder of its own, and a run of the same name and settings is kept."""
     file = write_small(tmp_path / "made.toml", tiny, variants__names=["char", "coarse"])
     write_toml(tmp_path / "variants.toml", {"char.compare": {"row": "C"}, "coarse.model": {"hidden": 2}})
     whole, ears = quick([file], tmp_path / "out", variants=["all"], against="char")

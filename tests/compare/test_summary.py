@@ -37,7 +37,7 @@ def run(row: MatrixRow, seed: int, correct: int, groups: dict[str, int] | None =
     facts = {"device": "cpu", "machine": MACHINE, "versions": {}, "epoch": 3, "seconds": 60.0, "parameters": 12_345}
     scores = {"epoch": 3, "dev": report} | ({"test": report} if row.part == "test" else {})
     counts = [[10, correct + 1, correct]] * 10
-    return {"row": row.stem, "seed": seed, "part": row.part, "scores": scores, "counts": counts, **facts}
+    return {"row": row.stem, "seed": seed, "part": row.part, "scores": scores, "counts": counts, "short": None, **facts}
 
 
 def rate(sentences: float, gpu: str | None = None) -> dict[str, Any]:
@@ -138,18 +138,15 @@ def with_recalls(found: dict[str, Any], oov: float | None, iv: float) -> dict[st
 
 
 def test_recalls_of_segmenters():
-    a, b, old, same = (row(stem) for stem in ("a", "b", "old", "same"))
+    a, b, same = (row(stem) for stem in ("a", "b", "same"))
     runs = {f"a-{seed}": with_recalls(run(a, seed, 5), seed / 10, 0.95) for seed in (1, 2, 3)}
-    runs |= {f"old-{seed}": run(old, seed, 5) for seed in (1, 2)}  # of a time when nobody counted
-    runs["old-3"] = with_recalls(run(old, 3, 5), 0.5, 0.5)
     runs["same-1"] = with_recalls(run(same, 1, 5), None, 0.5)  # all words are known
-    summary = summarise(Results([a, b, old, same], [1, 2, 3], runs, {}, {}))
-    assert [each["segmentation"] is None for each in summary["sections"][0]["rows"]] == [False, True, True, False]
+    summary = summarise(Results([a, b, same], [1, 2, 3], runs, {}, {}))
+    assert [each["segmentation"] is None for each in summary["sections"][0]["rows"]] == [False, True, False]
     assert summary["sections"][0]["rows"][0]["segmentation"]["oov"] == spread([0.1, 0.2, 0.3])
     text = markdown(summary)
     assert [(each["OOV R"], each["IV R"]) for each in cells(text)] == [
         ("20.00 ± 10.00", "95.00 ± 0.00"),
-        ("–", "–"),
         ("–", "–"),
         ("–", "50.00"),
     ]
@@ -160,17 +157,15 @@ def test_recalls_of_segmenters():
 
 
 def test_without_long_sentences():
-    """A column where all runs of a row say it; the records of older versions, and rows without long ones, have none."""
-    a, b, old = (row(stem) for stem in ("a", "b", "old"))
-    given = found((a, [7, 8, 9]), (b, [5, 6, 7]), (old, [5, 6, 7]))
+    """A row whose test has no long sentences has no figure in the column."""
+    a, b = row("a"), row("b")
+    given = found((a, [7, 8, 9]), (b, [5, 6, 7]))
     for seed, f1 in ((1, 0.5), (2, 0.6), (3, 0.7)):
         given.runs[f"a-{seed}"]["short"] = {"left_out": 1, "f1": f1}
-        given.runs[f"b-{seed}"]["short"] = None
-    given.runs["old-1"]["short"] = {"left_out": 1, "f1": 0.5}
     summary = summarise(given)
     assert summary["sections"][0]["rows"][0]["short"] == {"f1": spread([0.5, 0.6, 0.7]), "left_out": 1}
     text = markdown(summary)
-    assert [each["F1, < 250"] for each in cells(text)] == ["60.00 ± 10.00", "–", "–"]
+    assert [each["F1, < 250"] for each in cells(text)] == ["60.00 ± 10.00", "–"]
     assert list(cells(text)[0])[5:7] == ["F1", "F1, < 250"]
     assert "F1, < 250: without 1 test sentence of 250 characters or more" in text
     assert "250" not in markdown(summarise(found((a, [5]), (b, []))))

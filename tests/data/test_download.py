@@ -121,19 +121,6 @@ def test_force_and_a_changed_file_download_again(tiny, quick_pip):
     assert fetch("tiny").downloaded
 
 
-def test_files_of_an_older_edition_are_made_again(tiny, quick_pip, monkeypatch):
-    """A record from before there were editions counts as the first."""
-    record = fetch("tiny").folder / "source.json"
-    facts = json.loads(record.read_text("utf-8"))
-    del facts["edition"]
-    record.write_text(json.dumps(facts))
-    assert is_fetched("tiny")
-    use(monkeypatch, replace(tiny, edition=2))
-    assert not is_fetched("tiny")
-    assert fetch("tiny").downloaded
-    assert not fetch("tiny").downloaded
-
-
 def test_a_folder_of_ones_own(tiny, quick_pip, tmp_path):
     fetched = fetch("tiny", tmp_path / "mine")
     assert fetched.files[0] == tmp_path / "mine" / "tiny" / "a.txt"

@@ -303,21 +303,6 @@ def test_every_kind_comes_back(kind, tmp_path):
     )
 
 
-def test_a_character_model_from_before_cells_has_the_lstm_that_it_had(tmp_path):
-    """Its settings say coupled = true, as all of them did, and its weights are those of nn.LSTM."""
-    folder = untrained(tmp_path / "a", "softword")
-    first = load_model(folder)
-    assert next(iter(first.tagger.encoder.state_dict())) == "lstm.weight_ih_l0"
-    config = first.config.as_dict()
-    del config["model"]["cell"]
-    config["model"]["coupled"] = True
-    signed_again(folder, config=config)
-    second = load_model(folder)
-    assert second.config == first.config
-    emissions = [m.tagger.emissions(m.indexer.examples(GOLD).batch([0, 1])) for m in (first, second)]
-    assert torch.equal(*emissions)
-
-
 @pytest.mark.parametrize("model", [{"coupled": True, "layers": 2}, {"cell": "tanh"}])
 def test_other_cells_come_back(model, tmp_path):
     tree = {"chars": {"dim": 3}, "model": {"encoder": "char", "hidden": 2, **model}}

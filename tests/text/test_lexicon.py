@@ -470,36 +470,18 @@ def test_traditional_and_simplified_spellings_are_one_word():
 
 
 @shares_folder
-@given(
-    st.lists(st.text(st.sampled_from("台臺灣湾学學 ａa"), min_size=2, max_size=4), max_size=12, unique=True),
-    st.sampled_from([0, 100]),
-)
-def test_a_models_words_keep_their_ids(tmp_path, words, few):
-    """Also those of an older model that has both spellings: then the simplified one is found."""
-    words = list({"".join(word.split()): word.strip() for word in words if len("".join(word.split())) > 1}.values())
+@given(st.lists(st.text(st.sampled_from("台臺灣湾学學 ａa"), max_size=4), max_size=12))
+def test_a_file_of_words_is_what_the_same_words_in_memory_are(tmp_path, words):
+    words = [word.strip() for word in words]
     path = tmp_path / "lexicon.txt"
     write_dictionary(path, words)
-    lexicon = Lexicon()
-    with mock.patch("hanlattice.text.lexicon._FEW", few):
-        lexicon.restore(path)
-    assert lexicon.words == words
-    assert lexicon.size == len(words)
-    for key in set(map(bare, words)):
-        spelt = [word for word in words if bare(word) == key]
-        first = key if key in spelt else spelt[0]
-        assert (0, len(key), first) in lexicon.match(key)
-        assert lexicon.id(key) == words.index(first)
-
-
-def test_the_first_words_keep_their_ids_also_in_two_scripts(tmp_path):
-    """As a model's lexicon that was made before the scripts were seen as one, when it is packed."""
-    words = ["南京", "長江", "长江", "大桥"]
-    path = tmp_path / "lexicon.txt"
-    path.write_text("\n".join(words) + "\n", encoding="utf-8")
-    lexicon = Lexicon()
-    lexicon.restore(path)
-    fewer = lexicon.first(3)
-    assert (fewer.words, len(fewer), fewer.id("长江"), fewer.id("大桥")) == (words[:3], 3, 2, None)
+    loaded = Lexicon()
+    given = Lexicon(words)
+    assert loaded.load(path) == loaded.size
+    assert (loaded.words, loaded.folded()) == (given.words, given.folded())
+    for word in given:
+        assert loaded.id(word) == given.id(word)
+        assert loaded.match_ids(bare(word)) == given.match_ids(bare(word))
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
@@ -522,9 +504,9 @@ def test_what_fails_as_it_grows_is_done_again(error: type[BaseException]) -> Non
     assert asked == [1, 2, 2]
 
 
-def test_a_file_of_a_model_with_a_word_of_one_character(tmp_path):
+def test_a_file_with_a_word_of_one_character(tmp_path):
     (tmp_path / "lexicon.txt").write_text("南\t3\n南京\n", "utf-8")
     lexicon = Lexicon()
-    lexicon.restore(tmp_path / "lexicon.txt")
+    lexicon.load(tmp_path / "lexicon.txt")
     assert list(lexicon) == ["南京"]
     assert list(lexicon.match_ids("南京市")) == [(0, 2, 0)]

@@ -198,9 +198,10 @@ def draw(record: dict[str, Any], path: Path) -> None:
             axes[0].set_ylabel("sentences per second")
         machine, settings = record["machine"], record["settings"]
         where = machine["gpu"] or f"{machine['cpu']}, {counted(machine['threads'], 'thread')}"
-        lengths = {BATCHES: f"{settings['length']}"}
-        if "lengths" in settings:  # which records of earlier versions lack
-            lengths[LENGTHS] = f"{min(settings['lengths'])} to {max(settings['lengths'])}"
+        lengths = {
+            BATCHES: f"{settings['length']}",
+            LENGTHS: f"{min(settings['lengths'])} to {max(settings['lengths'])}",
+        }
         sizes = "; below, ".join(lengths[row[0].across] for row in rows)
         figure.suptitle(f"Sentences of {sizes} characters, a word a character · {plot_text(where)}", fontsize=10)
 

@@ -24,7 +24,7 @@ from hanlattice.batch.buckets import training_batches
 from hanlattice.batch.prefetch import prefetch
 from hanlattice.bench.timing import call_times, machine, medians, versions
 from hanlattice.compare.matrix import MatrixRow, flat_settings
-from hanlattice.config import Config, as_saved, fill
+from hanlattice.config import Config
 from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.evaluation.ner import LONG, Score
@@ -242,14 +242,10 @@ def identity(config: Config, digest: Callable[[str], str] = file_digest) -> Reco
 
 def _changes(then: Record, now: Record) -> Iterator[str]:
     """In words, what differs between two identities. A file that is missing now is not looked at."""
-    tree: dict[str, dict[str, Any]] = {}
-    for place, value in then["settings"].items():
-        section, _, key = place.partition(".")
-        tree.setdefault(section, {})[key] = value
-    before = flat_settings(fill(as_saved(tree), []))  # a setting that is newer than the record had its default
     for place, value in now["settings"].items():
-        if before[place] != value:
-            yield f"{place} was {before[place]!r} and is {value!r}"
+        before = then["settings"][place]
+        if before != value:
+            yield f"{place} was {before!r} and is {value!r}"
     for place, digest in now["files"].items():
         if digest and then["files"].get(place) not in (digest, None):
             yield f"the file of {place} has another content"

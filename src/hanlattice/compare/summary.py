@@ -84,7 +84,7 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
     scores = [run["scores"][row.part] for run in runs]
     f1 = [score["overall"]["f1"] for score in scores]
     groups = sorted({group for score in scores for group in score["groups"]})
-    are_words = bool(scores) and all("segmentation" in score for score in scores)  # older records do not say
+    are_words = bool(scores) and all("segmentation" in score for score in scores)
     paper = row.config.compare.paper
     rate = results.rates.get(row.stem)
     return {
@@ -98,7 +98,7 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
         "seconds": statistics.mean(run["seconds"] for run in runs) if runs else None,
         "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs if "dev" in run["scores"])},
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
-        "short": _short([run.get("short") for run in runs]),
+        "short": _short([run["short"] for run in runs]),
         "segmentation": {which: _recall(scores, which) for which in RECALLS} if are_words else None,
         "groups": {  # 0 for a group that is neither in the gold nor in what a model predicted
             group: spread(float(score["groups"].get(group, {"f1": 0.0})["f1"]) for score in scores) for group in groups
@@ -110,11 +110,9 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
 
 
 def _short(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """F1 without long sentences. None where there are no long ones, or where a record is too old to say."""
+    """Return F1 without long sentences, or None where the test has none."""
     known = [score for score in scores if score]
-    if not known or len(known) < len(scores):
-        return None
-    return {"f1": spread(score["f1"] for score in known), "left_out": known[0]["left_out"]}
+    return {"f1": spread(score["f1"] for score in known), "left_out": known[0]["left_out"]} if known else None
 
 
 def _recall(scores: Sequence[Mapping[str, Any]], which: str) -> dict[str, Any] | None:

@@ -44,7 +44,6 @@ class Known:
     outputs: tuple[str, ...]
     convert: Callable[[list[Path], Path], dict[str, int]]
     counts: Mapping[str, int] = field(default_factory=dict)  # that `convert` must return, or it is another file
-    edition: int = 1  # of the outputs: raised when `convert` writes something else, so that older files are replaced
 
 
 _ALL = (
@@ -80,7 +79,6 @@ _ALL = (
         outputs=("words.seg", "entities.bmes"),
         convert=convert_pku,
         counts={"sentences": 19_484, "words": 1_121_447},
-        edition=2,  # entities.bmes has a word column
     ),
     Known(
         name="simplechinese",
@@ -172,13 +170,12 @@ def is_fetched(name: str, folder: str | Path | None = None) -> bool:
 
 
 def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
-    """The recorded counts, if they are of this archive and edition, and every file has its recorded size."""
+    """The recorded counts, if they are of this archive, and every file has its recorded size."""
     target = root / entry.name
     try:
         facts = json.loads((target / _RECORD).read_text("utf-8"))
         sizes = {output: (target / output).stat().st_size for output in entry.outputs}
-        same = (facts["sha256"], facts.get("edition", 1)) == (entry.sha256, entry.edition)
-        good = same and facts["sizes"] == sizes
+        good = facts["sha256"] == entry.sha256 and facts["sizes"] == sizes
         return {str(key): int(value) for key, value in facts["counts"].items()} if good else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -288,6 +285,6 @@ def _install(entry: Known, made: Path, target: Path, counts: Mapping[str, int]) 
     sizes = {output: (made / output).stat().st_size for output in entry.outputs}
     for output in entry.outputs:
         (made / output).replace(target / output)
-    facts = {"package": entry.package, "sha256": entry.sha256, "edition": entry.edition, "licence": entry.licence}
+    facts = {"package": entry.package, "sha256": entry.sha256, "licence": entry.licence}
     with writing(target / _RECORD) as file:
         json.dump(facts | {"sizes": sizes, "counts": dict(counts)}, file, ensure_ascii=False, indent=1)

@@ -223,7 +223,7 @@ def _digest(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
-        digest.update(f"{name} torch.{array.dtype} {tuple(array.shape)}".encode())  # as the first models had it
+        digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
         digest.update(struct.pack("<q", array.size))
         if array.size:
             digest.update(array.reshape(-1).view(np.uint8).data)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.batch import Indexer
-from hanlattice.config import Config, as_saved, make_config
+from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.evaluation.platt import AS_IT_IS, Curve, Curves
 from hanlattice.files import dump_json, opening, writing
@@ -176,7 +176,7 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     place = None if kind == "cpu" else find_device(device)
     record = read_record(folder / CONFIG, FORMAT, ModelRecord, "model")
     try:
-        config = make_config(as_saved(record["config"]), CONFIG)
+        config = make_config(record["config"], CONFIG)
         tags, scheme = tuple(record["tags"]), record["scheme"]
         check_tags(tags, scheme)
         in_numpy = place is None and not modules and runs_in_numpy(config)
@@ -270,6 +270,6 @@ def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
     for name in (LEXICON, SUBWORDS):
         if name in names:
             lexicons[name] = Lexicon()
-            lexicons[name].restore(folder / name)
+            lexicons[name].load(folder / name, "utf-8")
             lexicons[name].settle()
     return Vocabs(chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos)

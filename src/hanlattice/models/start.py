@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hanlattice.batch.indexer import BICHARS, POS, POSITIONS, words_of
-from hanlattice.config import Carried, Config, EmbeddingConfig, StartConfig, as_saved, contradictions, make_config
+from hanlattice.config import Carried, Config, EmbeddingConfig, StartConfig, contradictions, make_config
 from hanlattice.errors import ConfigError
 from hanlattice.models import find_model
 from hanlattice.models.checksums import read_record
@@ -65,7 +65,7 @@ def carried_settings(name: str) -> Carried:
     """The settings that the model of this name fixes, and those that it has by default; for `read_config`."""
     folder = find_model(name)
     record = read_record(folder / CONFIG, FORMAT, ModelRecord, "model")
-    config = make_config(as_saved(record["config"]), str(folder / CONFIG))
+    config = make_config(record["config"], str(folder / CONFIG))
     tree = config.as_dict()
     tree["model"]["scheme"] = record["scheme"]
     for section in BESIDE:

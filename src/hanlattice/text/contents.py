@@ -163,11 +163,6 @@ class Contents:
             self._text = self._folded_text = ""
         return self
 
-    def take(self, words: list[str], places: dict[str, int]) -> None:
-        """Make these all the words."""
-        self._words = words
-        self._places = places
-
     def take_lines(self, text: str, folded: str, parts: Parts) -> None:
         """Make the lines of a text all the words. Nobody has to have looked for them yet."""
         self._text = text

@@ -7,29 +7,34 @@ from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 (registers its hook for forks, which must come before the one below)
 import os
-import sys
+from collections.abc import Callable
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-if TYPE_CHECKING or sys.version_info >= (3, 12):
-    from functools import cached_property
-else:
+Value = TypeVar("Value")
 
-    class cached_property:  # noqa: N801
-        """As that of Python 3.12: in 3.11 all instances share a lock, which a child gets as another thread has it."""
 
-        def __init__(self, function):
-            self.function, self.__doc__ = function, function.__doc__
+class cached_property(Generic[Value]):  # noqa: N801
+    """A property that is computed once for each instance.
 
-        def __set_name__(self, owner, name):
-            self.name = name
+    In Python 3.11 all properties of `functools.cached_property` have a lock. A child that is forked while another
+    thread holds one would wait for it without end.
+    """
 
-        def __get__(self, instance, owner=None):
-            if instance is None:
-                return self
-            value = instance.__dict__[self.name] = self.function(instance)
-            return value
+    def __init__(self, function: Callable[[Any], Value]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Value:
+        if instance is None:
+            return self  # type: ignore[return-value]
+        value: Value = self.function(instance)
+        instance.__dict__[self.name] = value
+        return value
 
 
 __all__ = ["cached_property", "new_lock"]

@@ -41,10 +41,8 @@ from hanlattice.text.matcher import (
     extend,
     find,
 )
-from hanlattice.text.normal import LONE_SURROGATE, code_points, fold, fold_codes
+from hanlattice.text.normal import LONE_SURROGATE, code_points, fold
 from hanlattice.text.rules import Rules
-
-_FEW = 100  # lines up to which looking for each in a text is quicker than a set of all
 
 _TRIES = 3  # to read without keeping others from changing it
 Found = TypeVar("Found")
@@ -184,11 +182,6 @@ class Lexicon:
         with self._lock:
             contents = self._unfolded()
             contents.changes += 1
-            if not contents.size and _are_all_new(folded):  # such as those of a model's file: nothing to look up
-                contents.take([*cleaned], dict(zip(folded, range(len(folded)), strict=True)))
-                added = [True] * len(folded)
-                contents.name(np.arange(len(folded)), added)
-                return added
             at: list[int] = []
             added = []
             for word, key in zip(cleaned, folded, strict=True):
@@ -368,48 +361,20 @@ class Lexicon:
     def load(self, path: str | Path, encoding: str | None = None) -> int:
         """Add the words of a file, and what it says of them (docs/dictionaries.md). How many were new."""
         text = read_text(path, encoding)
-        if not self.size and is_plain(path, text) and _is_folded(text) and self._take(text, text):
+        if not self.size and is_plain(path, text) and self._take(text):
             return self.size
         return self.update(read_dictionary(path, encoding))
 
-    def restore(self, path: str | Path) -> None:
-        """Into an empty lexicon the words of a model's file, each with the id of its line.
-
-        Of a traditional and a simplified spelling, which older models have as two words, only the latter is found.
-        """
-        text = read_text(path, "utf-8")
-        if is_plain(path, text) and self._take(text, _apart(text)):
-            return
-        entries = list(read_dictionary(path, "utf-8"))
-        words, folded = _cleaned(_stripped(each for each in entries if isinstance(each, str)))
-        kept = self._keep(words, folded)  # as every model has them
-        self.update((each for each in entries if isinstance(each, Entry)) if kept else entries)
-
-    def first(self, count: int) -> Lexicon:
-        """A lexicon of the first words, each with its id."""
-        made = Lexicon()
-        made._keep(*_cleaned(self.words[:count]))
-        return made
-
-    def _keep(self, words: list[str], folded: list[str]) -> bool:
-        """Into an empty lexicon these words, each with its place as its id; False if one is there twice or is none."""
-        plain = {word for word, key in zip(words, folded, strict=True) if word == key}
-        places: dict[str, int] = {}
-        for at, (word, key) in enumerate(zip(words, folded, strict=True)):
-            places.setdefault(word if word != key and (key in plain or key in places) else key, at)
-        if len(places) < len(words) or not all(1 < len(key) <= LONGEST for key in folded):
-            return False
-        self.contents.take(words, places)
-        return True
-
-    def _take(self, text: str, keys: str) -> bool:
+    def _take(self, text: str) -> bool:
         """Make the lines of a text all the words; False where some of them cannot be words as they are."""
-        if (matcher := _plain_words(keys)) is None:
+        folded = fold(text)
+        matcher = _plain_words(folded)
+        if matcher is None:
             return False
         with self._lock:
             contents = self.contents
             contents.changes += 1
-            contents.take_lines(text, keys, (Part(0, text.count("\n"), matcher),))
+            contents.take_lines(text, folded, (Part(0, text.count("\n"), matcher),))
         return True
 
 
@@ -443,44 +408,12 @@ def _plain_words(text: str) -> TableMatcher | None:
     return TableMatcher.of_lines(codes)
 
 
-def _is_folded(text: str) -> bool:
-    characters = _characters(text)
-    return fold(characters) == characters
-
-
 def _characters(text: str) -> str:
     """Each character of a text once, without the line end."""
     seen = np.zeros(sys.maxunicode + 1, dtype=bool)
     seen[code_points(text)] = True
     seen[ord("\n")] = False
     return "".join(map(chr, np.flatnonzero(seen).tolist()))
-
-
-def _apart(text: str) -> str:
-    """The lines folded, but for those that would be another line then: nothing that is folded finds these."""
-    codes = code_points(text)
-    plain = fold_codes(codes)
-    changed = np.flatnonzero(codes != plain)
-    if not len(changed):
-        return text
-    ends = np.append(np.flatnonzero(codes == ord("\n")), len(codes))
-    lines = np.flatnonzero(np.bincount(np.searchsorted(ends, changed)))
-    taken = set(text.split("\n")) if len(lines) > _FEW else None
-    folded = set[str]()
-    for start, end in zip(np.append(0, ends + 1)[lines].tolist(), ends[lines].tolist(), strict=True):
-        key = fold(text[start:end])
-        if key in folded or (
-            key in taken if taken is not None else f"\n{key}\n" in text or text.startswith(f"{key}\n")
-        ):
-            plain[start:end] = codes[start:end]
-        folded.add(key)
-    return plain.tobytes().decode("utf-32-le")
-
-
-def _are_all_new(folded: Sequence[str]) -> bool:
-    """Whether an empty lexicon can take all of these."""
-    lengths = np.fromiter(map(len, folded), dtype=np.int64, count=len(folded))
-    return bool(((lengths > 1) & (lengths <= LONGEST)).all()) and len(set(folded)) == len(folded)
 
 
 def _stripped(words: Iterable[str]) -> list[str]:

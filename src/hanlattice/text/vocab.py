@@ -71,15 +71,12 @@ class Vocab:
 
 
 def seen_as(vocab: Vocab) -> CodeTable:
-    """From the code points of a text as given to ids: widths and script folded, every digit a 0.
-
-    A vocabulary of traditional text, which was made before script was folded, has the characters as given.
-    """
+    """From the code points of a text as given to ids: widths and script folded, every digit a 0."""
     return CodeTable(partial(_seen_id, vocab))  # which, unlike a lambda, goes to another process
 
 
 def _seen_id(vocab: Vocab, character: str) -> int:
-    return vocab[fold_digits(character)] or vocab[character]
+    return vocab[fold_digits(character)]
 
 
 def _escape(symbol: str) -> str:

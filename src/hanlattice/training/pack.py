@@ -16,6 +16,7 @@ from hanlattice.models.compress import compressed
 from hanlattice.models.folder import BEFORE, Model, load_model, save_frame, save_weights
 from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import TwoSources
+from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.card import about_of, write_card
 from hanlattice.training.corpora import (
@@ -132,4 +133,4 @@ def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model
         words.words = fewer
     else:
         tagger.words = fewer
-    return replace(model, indexer=replace(model.indexer, lexicon=lexicon.first(count)))
+    return replace(model, indexer=replace(model.indexer, lexicon=Lexicon(lexicon.words[:count])))

@@ -17,7 +17,7 @@ from hanlattice.models.schema import parse
 from hanlattice.models.tagger import Tagger
 from hanlattice.training.optim import Average
 
-FORMAT = "2"  # of a state; before it, states of taggers and of language models had forms of their own and no number
+FORMAT = "1"  # of a state
 
 
 @dataclass

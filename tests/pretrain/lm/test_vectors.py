@@ -14,7 +14,7 @@ from hanlattice.pretrain.lm.text import read_source
 from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.helpers.lm import assert_same_run, facts, killed_at_step, tiny, weights
+from tests.pretrain.lm.made import assert_same_run, killed_at_step, tiny, weights
 
 
 @pytest.fixture
@@ -60,12 +60,6 @@ def test_resumed_with_the_same_vectors_only(file, text, tmp_path):
     file.write_bytes(content)
     train_language_model(plain, [text], tmp_path / "stopped", "forward", resume=True)
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
-
-
-def test_without_vectors_nothing_is_different_from_before(trained):
-    """A run that an earlier version stopped can be resumed: its options are the same."""
-    assert "vectors" not in facts(trained)["recipe"]
-    assert "vectors" not in facts(trained)["data"]
 
 
 def test_vectors_that_do_not_fit_are_refused(file, text, trained, tmp_path):

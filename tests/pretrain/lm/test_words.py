@@ -158,7 +158,6 @@ def test_a_folder_of_characters_is_as_it_was(trained):
     assert load_language_model(trained).cutter is None
     assert set(facts(trained)["held_out"]) == {"symbols", "bits", "perplexity"}
     assert Recipe(unit="char").decisive() == Recipe().decisive()
-    assert not {"unit", "lexicon", "model", "vocab", "vectors"} & facts(trained)["recipe"].keys()
 
 
 def test_another_words_model_can_be_the_beginning(of_words, text, tmp_path):

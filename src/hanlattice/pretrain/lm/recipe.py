@@ -125,13 +125,14 @@ class Recipe:
         """The options that decide the result. Threads only decide how sums are rounded."""
         chosen = dataclasses.asdict(self)
         del chosen["checkpoint_minutes"], chosen["threads"]
-        for name in ("vectors", "unit", "lexicon", "model", "vocab"):  # older folders have none of them
-            value = chosen.pop(name)
-            if value is not None and (name, value) != ("unit", "char"):
-                chosen[name] = value if isinstance(value, int) else shown(value)
-        if self.start_from is not None:
-            return chosen | {"start_from": shown(self.start_from)}
-        return chosen | {"min_count": self.least_count} | ({"vocab": self.most} if self.unit == "word" else {})
+        for name in ("start_from", "vectors", "lexicon", "model"):
+            if chosen[name] is not None:
+                chosen[name] = shown(chosen[name])
+        if self.unit == "char":
+            chosen["unit"] = None
+        if self.start_from is None:
+            chosen |= {"min_count": self.least_count, "vocab": self.most}
+        return chosen
 
     @property
     def least_count(self) -> int:

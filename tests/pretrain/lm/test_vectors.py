@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.pretrain.lm.made import assert_same_run, killed_at_step, tiny, weights
 
 from hanlattice.errors import InputError, ModelError
 from hanlattice.pretrain.lm.recipe import Recipe
@@ -14,7 +15,6 @@ from hanlattice.pretrain.lm.text import read_source
 from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.text.normal import fold_digits
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.pretrain.lm.made import assert_same_run, killed_at_step, tiny, weights
 
 
 @pytest.fixture

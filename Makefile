@@ -45,7 +45,7 @@ fuzz: .venv/test-installed  ## every backend against the reference, every door a
 	PYTHONPATH=src $(BIN)/python -m tests.stress.fuzz $(SECONDS)
 
 hostile: .venv/test-installed  ## signed model folders with changed arrays, for so many SECONDS: refused, or read as before
-	PYTHONPATH=src $(BIN)/python -m tests.models.test_shapes $(SECONDS)
+	PYTHONPATH=src $(BIN)/python -m tests.checkpoint.test_hostile_shapes $(SECONDS)
 
 soak: .venv/test-installed  ## models shared by 16 threads, an event loop and processes, while words come and go, for so many SECONDS
 	PYTHONPATH=src $(BIN)/python -m tests.stress.soak $(SECONDS)

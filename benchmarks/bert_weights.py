@@ -27,9 +27,9 @@ import numpy.typing as npt
 import script
 from safetensors.numpy import load_file, save_file
 
+from hanlattice.checkpoint.transformer import read_transformer
 from hanlattice.errors import InputError
-from hanlattice.models.transformer import read_transformer
-from hanlattice.text.normal import code_points
+from hanlattice.text.normalize import code_points
 from hanlattice.text.pieces import Pieces
 
 MODEL = "package/models/chineseharm-bert-seven/calibrated"

@@ -22,9 +22,9 @@ import script
 import torch
 from torch import Tensor
 
+from hanlattice.checkpoint.compose import compose, known_ends, learn
 from hanlattice.data.download import resolve
-from hanlattice.models.compose import compose, known_ends, learn
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
 from hanlattice.nn.embeddings import WordEmbedding
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors

@@ -23,13 +23,13 @@ from typing import Any
 import script
 import torch
 
-from hanlattice.batch import Batch
-from hanlattice.batch.buckets import training_batches
-from hanlattice.batch.prefetch import prefetch
+from hanlattice.checkpoint.folder import Model
 from hanlattice.config import read_config
-from hanlattice.models.build import build
-from hanlattice.models.folder import Model
+from hanlattice.features import Batch
+from hanlattice.features.buckets import training_batches
+from hanlattice.features.prefetch import prefetch
 from hanlattice.predict import Predictor
+from hanlattice.training.build import build
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import PACE
 from hanlattice.training.optim import make_optimizer

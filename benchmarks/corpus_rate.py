@@ -32,6 +32,7 @@ from typing import Any
 
 import script
 
+from hanlattice.checkpoint import find_model
 from hanlattice.corpus.inputs import BLOCK, Source, Stream
 from hanlattice.corpus.manifest import read_manifest
 from hanlattice.corpus.run import Progress, follow, make_plan
@@ -40,7 +41,6 @@ from hanlattice.corpus.shards import Reader, cut
 from hanlattice.corpus.worker import ShardWorker, Task
 from hanlattice.errors import HanlatticeError
 from hanlattice.events import Listener, ignore
-from hanlattice.models import find_model
 from hanlattice.output import as_jsonl
 from hanlattice.tasks.local import LocalProcesses
 from hanlattice.tasks.run import Outcome, run_tasks

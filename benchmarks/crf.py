@@ -16,7 +16,7 @@ import script
 import torch
 from torch import Tensor
 
-from hanlattice.bench.timing import medians
+from hanlattice.lab.bench.timing import medians
 from hanlattice.nn.crf import CRF
 from hanlattice.ops import crf
 from hanlattice.text.tags import tag_set

@@ -19,14 +19,14 @@ from typing import Any
 import script
 import torch
 
-from hanlattice.bench.timing import machine, medians, versions
+from hanlattice.checkpoint import find_model
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.evaluation.ner import score
-from hanlattice.models import find_model
-from hanlattice.models.decode import decode
-from hanlattice.models.folder import load_model
+from hanlattice.inference.decode import decode
+from hanlattice.lab.bench.timing import machine, medians, versions
 from hanlattice.predict import Predictor, load
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.training.corpora import read_for
 
 Found = list[list[Span]]

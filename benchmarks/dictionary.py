@@ -24,16 +24,16 @@ from typing import Any
 import script
 
 from hanlattice.data.corpus import hold_out
-from hanlattice.data.segmented import read_segmented
+from hanlattice.data.formats.segmented import read_segmented
 from hanlattice.errors import HanlatticeError
 from hanlattice.evaluation.ner import Score, score
 from hanlattice.evaluation.segmentation import words_in
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import read_words
-from hanlattice.text.normal import fold
+from hanlattice.text.normalize import fold
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 TRUSTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
 Found = Sequence[Sequence[Span]]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 import charset_normalizer
 import opencc
 
-from hanlattice.charset import guess
-from hanlattice.data.raw import RawText
+from hanlattice.data.formats.raw import RawText
+from hanlattice.encodings import guess
 
 FAMILY = {"gb18030": "GB", "gbk": "GB", "gb2312": "GB", "cp950": "Big5", "big5": "Big5", "big5hkscs": "Big5"}
 

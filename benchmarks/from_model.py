@@ -22,11 +22,11 @@ from typing import Any
 
 import script
 
-from hanlattice.bench.report import write_json
 from hanlattice.config import Config, make_config, read_config
-from hanlattice.models.start import carried_settings
-from hanlattice.style import check_plot, plot, tidy
+from hanlattice.lab.bench.report import write_json
+from hanlattice.theme import check_plot, plot, tidy
 from hanlattice.training.loop import train
+from hanlattice.training.warm_start import carried_settings
 
 ANEW, FROM = "anew", "from"
 EPOCHS = {50: (30, 8), 100: (24, 6), 200: (18, 5), 400: (15, 4), 800: (12, 3), 1350: (10, 3)}  # anew, from a model

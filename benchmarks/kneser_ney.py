@@ -34,12 +34,12 @@ import numpy.typing as npt
 import script
 import torch
 
-from hanlattice.bench.timing import machine, versions
+from hanlattice.checkpoint.language_model import DIRECTIONS
 from hanlattice.events import ignore
 from hanlattice.files import sha256, shown, writing
-from hanlattice.models.language_model import DIRECTIONS
-from hanlattice.pretrain.lm.recipe import MIN_COUNT, Recipe
-from hanlattice.pretrain.lm.text import BREAK_ID, Lines, hold_out, read_lines_of, read_source
+from hanlattice.lab.bench.timing import machine, versions
+from hanlattice.lab.pretrain.lm.recipe import MIN_COUNT, Recipe
+from hanlattice.lab.pretrain.lm.text import BREAK_ID, Lines, hold_out, read_lines_of, read_source
 from hanlattice.text.vocab import Vocab, seen_as
 
 UNKNOWN_ID = 0

@@ -24,10 +24,10 @@ import script
 
 from hanlattice.errors import HanlatticeError
 from hanlattice.files import read_text
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
 from hanlattice.predict import Predictor, load
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.normal import fold
+from hanlattice.text.normalize import fold
 
 RUNS = 5
 LONGEST = 8  # characters of a made word

@@ -29,10 +29,10 @@ from torch.nn import functional as F
 
 from hanlattice import Lattice
 from hanlattice.evaluation.report import Table
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
 from hanlattice.nn.baselines import CharLSTM, CharRNN
 from hanlattice.nn.lattice_lstm import CoupledLSTM
-from hanlattice.style import check_plot, plot, tidy
+from hanlattice.theme import check_plot, plot, tidy
 
 KEYS, OTHERS, TRAINED, LONGEST = 8, 20, 80, 160
 DISTANCES = (5, 10, 20, 40, 80, 160)

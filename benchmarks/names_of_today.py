@@ -25,11 +25,11 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.evaluation.ner import score
 from hanlattice.evaluation.report import Table
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
 from hanlattice.predict import LABEL_TRUST, Predictor, load
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 NAMES = Path(__file__).with_suffix(".tsv")
 MANY = 1000

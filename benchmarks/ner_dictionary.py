@@ -27,14 +27,14 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.ner import Report, Score, score
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
+from hanlattice.inference.tables import Table, TwoSources, WordTable
 from hanlattice.predict import Predictor, load
-from hanlattice.runtime.tables import Table, TwoSources, WordTable
 from hanlattice.text.dictionary import read_words
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.normal import fold
+from hanlattice.text.normalize import fold
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 Found = Sequence[Sequence[Span]]
 

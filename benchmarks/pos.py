@@ -20,9 +20,9 @@ from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import HanlatticeError
 from hanlattice.evaluation.ner import score
 from hanlattice.evaluation.report import percent
-from hanlattice.extras import installed
+from hanlattice.optional import installed
 from hanlattice.text.boundaries import remove_space
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 Pairs = list[tuple[str, str]]
 # Tags that begin with these, the longest first, are of one class in all three; the rest go by their first letter.

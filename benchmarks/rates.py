@@ -17,10 +17,10 @@ from typing import Any
 import script
 import torch
 
-from hanlattice.bench.timing import medians
 from hanlattice.errors import HanlatticeError
+from hanlattice.lab.bench.timing import medians
 from hanlattice.predict import Predictor, load
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.training.corpora import read_for
 
 

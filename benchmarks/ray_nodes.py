@@ -17,11 +17,11 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
+from hanlattice.checkpoint import find_model
 from hanlattice.corpus.on_ray import on_ray
 from hanlattice.corpus.run import run
 from hanlattice.corpus.settings import Settings
-from hanlattice.data.raw import RawText
-from hanlattice.models import find_model
+from hanlattice.data.formats.raw import RawText
 
 
 def main() -> None:

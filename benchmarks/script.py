@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from hanlattice.bench.report import write_json
-from hanlattice.bench.timing import machine, versions
 from hanlattice.errors import HanlatticeError
+from hanlattice.lab.bench.report import write_json
+from hanlattice.lab.bench.timing import machine, versions
 from hanlattice.text.display import visible
 
 

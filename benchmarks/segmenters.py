@@ -29,14 +29,14 @@ from typing import Any
 import script
 import torch
 
-from hanlattice.bench.timing import Timing, machine, medians, versions
 from hanlattice.data.corpus import hold_out
-from hanlattice.data.segmented import from_words, read_segmented
+from hanlattice.data.formats.segmented import from_words, read_segmented
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.report import percent
 from hanlattice.evaluation.segmentation import SegmentationReport, score_segmentation, words_in
-from hanlattice.extras import installed
 from hanlattice.files import read_lines, sha256, writing
+from hanlattice.lab.bench.timing import Timing, machine, medians, versions
+from hanlattice.optional import installed
 from hanlattice.text.sentence import Sentence
 
 OURS = "from hanlattice.cli import main; main()"

@@ -38,7 +38,7 @@ import script
 
 from hanlattice.errors import HanlatticeError
 from hanlattice.evaluation.report import Table
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
 from hanlattice.predict import load
 
 TEXT = (
@@ -55,7 +55,7 @@ import sys, uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 import hanlattice
-from hanlattice.models.device import use_threads
+from hanlattice.inference.device import use_threads
 use_threads(1)
 tagger = hanlattice.load(sys.argv[1])
 app = FastAPI()

@@ -19,7 +19,7 @@ import script
 from hanlattice import load
 from hanlattice.evaluation.ner import score
 from hanlattice.evaluation.report import percent
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 SENTENCES = """
 [比亚迪/ORG]董事长[王传福/PER]周二在[深圳/LOC]表示，新工厂明年投产。

@@ -51,10 +51,10 @@ def main() -> None:
 def measure(name: str, file: str) -> None:
     import opencc
 
+    from hanlattice.checkpoint import find_model
+    from hanlattice.checkpoint.folder import load_model
     from hanlattice.evaluation.ner import score
-    from hanlattice.models import find_model
-    from hanlattice.models.decode import decode
-    from hanlattice.models.folder import load_model
+    from hanlattice.inference.decode import decode
     from hanlattice.training.corpora import read_for
 
     model = load_model(find_model(name))

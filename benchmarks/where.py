@@ -22,7 +22,7 @@ from hanlattice.output import as_jsonl
 
 PARTS = {  # a function, and the file that it is in → what it does
     ("text/boundaries.py", "pieces"): "long texts cut at sentence ends",
-    ("batch/indexer.py", "read"): "text to numbers, without matching",
+    ("features/indexer.py", "read"): "text to numbers, without matching",
     ("text/lexicon.py", "match_joined"): "matching",
     ("tagger.py", "inputs"): "vectors",
     ("ops/lattice_lstm/native.py", "_run"): "lattice LSTM, in C",

@@ -8,8 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+from hanlattice.lab.pretrain.lm.train import train_language_model
 from hanlattice.predict import Predictor, load
-from hanlattice.pretrain.lm.train import train_language_model
 from hanlattice.training.loop import train
 from tests.helpers.lm import tiny, write_text
 from tests.helpers.made import made_config, write_language_model, write_made, write_transformer

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.document import Document
-from hanlattice.models.folder import load_model
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.lexicon import Lexicon

@@ -138,7 +138,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / OPS, root / OPS, ignore=shutil.ignore_patterns("*libhanlattice*", "__pycache__"))
-    for name in ("__init__.py", "extras.py"):
+    for name in ("__init__.py", "optional.py"):
         shutil.copy(ROOT / "src/hanlattice" / name, root / "src/hanlattice" / name)
     monkeypatch.setenv("CC", str(write_compiler(tmp_path / "bin" / "cc")))
     return root

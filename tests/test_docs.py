@@ -19,7 +19,7 @@ import pytest
 import hanlattice
 from hanlattice import errors
 from hanlattice.document import Document
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.documents import PAGES, ROOT, blocks, prose, read
 from tests.helpers.patience import PATIENCE
 

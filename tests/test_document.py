@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import hanlattice
 from hanlattice import predict
-from hanlattice.data.columns import read_columns
-from hanlattice.data.jsonl import from_json_line
+from hanlattice.data.formats.columns import read_columns
+from hanlattice.data.formats.jsonl import from_json_line
 from hanlattice.document import Document, keep_names, parts_of
 from hanlattice.errors import ModelError
 from hanlattice.output import as_conll, as_inline, as_jsonl
 from hanlattice.predict import Predictor
 from hanlattice.text.sentence import cover_space
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.span import WORD, Span
 from tests.helpers.documents import read
 from tests.helpers.strategies import any_text, spans
 from tests.test_output import Page

@@ -15,7 +15,7 @@ from tests.test_build import ROOT
 
 FORK = """
 import os, signal, sys
-from hanlattice.models.folder import load_model
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.ops import threads
 from hanlattice.predict import Predictor
 
@@ -46,7 +46,7 @@ os._exit(0)
 
 COMPUTED = """
 import os, signal, threading, time
-from hanlattice.text.forks import cached_property
+from hanlattice.text.fork_safety import cached_property
 
 class Slow:
     def __init__(self, seconds):

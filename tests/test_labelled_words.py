@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hanlattice.models import decode as decoding
-from hanlattice.models import find_model
-from hanlattice.models.folder import load_model
+from hanlattice.checkpoint import find_model
+from hanlattice.checkpoint.folder import load_model
+from hanlattice.inference import decode as decoding
 from hanlattice.ops import library
 from hanlattice.predict import LABEL_TRUST, Document, Predictor, load
 from hanlattice.text.dictionary import Entry
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.command import hanlattice
 from tests.helpers.made import sentences
 

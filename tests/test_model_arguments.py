@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import hanlattice
+from hanlattice.checkpoint import find_model
 from hanlattice.client import Client
 from hanlattice.errors import ModelError
 from hanlattice.explain import explain
-from hanlattice.models import find_model
 from hanlattice.predict import Predictor, load
 
 NO_MODELS = [None, 3, b"seg", ["seg"], {"seg": 1}, object(), SimpleNamespace(model="seg"), load, "x" * 10_000]

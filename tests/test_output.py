@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hanlattice.document import Document, parts_of
 from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.strategies import ODD, any_character, spans
 
 LABELS = ("LOC", '<i class="x">', "组织\x1b[0m")

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 import hanlattice
 from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
-from hanlattice.data.segmented import from_words
+from hanlattice.data.formats.segmented import from_words
 from hanlattice.errors import HanlatticeError, InputError, ModelError
+from hanlattice.inference.span_search import span_scores
 from hanlattice.predict import LABEL_TRUST, LIMIT, TRUST, Document, Predictor, load
-from hanlattice.runtime.span_search import span_scores
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import tag_set, tags_to_spans
 from hanlattice.training.loop import train
 from hanlattice.training.pack import pack
@@ -227,7 +227,7 @@ def test_words_inside_words_are_read_in_parts_of_bounded_size(lattice_folder, mo
     whole = tagger(given_texts), list(tagger.pipe(given_texts, candidates=3)), tagger.readings(given_texts[4], 3)
     most = max(held)
     assert most > 2000
-    monkeypatch.setattr("hanlattice.batch.indexer.MATCHES", most // 2)
+    monkeypatch.setattr("hanlattice.features.indexer.MATCHES", most // 2)
     held.clear()
     again = tagger(given_texts), list(tagger.pipe(given_texts, candidates=3)), tagger.readings(given_texts[4], 3)
     assert len(held) > 3
@@ -235,7 +235,7 @@ def test_words_inside_words_are_read_in_parts_of_bounded_size(lattice_folder, mo
     for one, other in zip(chain(*again), chain(*whole), strict=True):
         assert_alike(one, other)
         assert one.score == pytest.approx(other.score)
-    monkeypatch.setattr("hanlattice.batch.indexer.MATCHES", 100)
+    monkeypatch.setattr("hanlattice.features.indexer.MATCHES", 100)
     with pytest.raises(InputError, match="60 characters that are read at once, have more than 100 words of the dict"):
         tagger(["王小明", "王" * 60])
     with pytest.raises(InputError, match="50 characters that are read at once, have more than 100 words of the dict"):

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from hanlattice.compare.run import compare
 from hanlattice.corpus.manifest import Record
 from hanlattice.corpus.on_ray import on_ray
 from hanlattice.corpus.run import make_plan, run
@@ -20,6 +19,7 @@ from hanlattice.corpus.settings import Settings
 from hanlattice.corpus.worker import ShardWorker, Task
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, ignore
+from hanlattice.lab.compare.run import compare
 from hanlattice.predict import load
 from hanlattice.ray import Tagger, connect
 from hanlattice.tasks.on_ray import RayProcesses

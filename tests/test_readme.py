@@ -29,15 +29,15 @@ import pytest
 import typer
 
 from hanlattice.cli import app
-from hanlattice.compare import jobs
 from hanlattice.config import read_config, variant_names
 from hanlattice.data.download import KNOWN
+from hanlattice.lab.compare import jobs
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
-from tests.compare.conftest import SERVER
 from tests.helpers.command import hanlattice
 from tests.helpers.documents import ROOT, blocks, commands, shell_commands
 from tests.helpers.made import sentences, write_made
 from tests.helpers.patience import PATIENCE
+from tests.lab.compare.conftest import SERVER
 
 TRIED = ("README.md", "README.zh.md", "docs/index.md", "docs/training.md")  # in the order in which they are read
 COMMANDS = list(dict.fromkeys(line for page in TRIED for line in commands(page)))
@@ -55,7 +55,7 @@ OTHERS = sorted(
 )
 NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"\bdocker |^(pip|conda|make|npm) ": "sets a machine up",
-    r"^curl |^hanlattice serve": "needs a server that runs; tests/serve has one",
+    r"^curl |^hanlattice serve": "needs a server that runs; tests/server has one",
     r"cuda": "needs a GPU",
     r"\bcorpora/|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs data that is not here",
     r"\b(MODEL|FILE|OUT|PATH|OLD)\b|…": "the reader fills in a name",

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.batch.indexer import Indexer
-from hanlattice.models.folder import load_model
+from hanlattice.checkpoint.folder import load_model
+from hanlattice.features.indexer import Indexer
 from hanlattice.predict import Predictor
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.lexicon import Lexicon

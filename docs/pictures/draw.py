@@ -17,7 +17,7 @@ from hanlattice.explain.svg import lattice
 from hanlattice.files import writing
 from hanlattice.nn.embeddings import WordPools
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
-from hanlattice.style import BLUE, RED, plot, tidy
+from hanlattice.theme import BLUE, RED, plot, tidy
 
 TEXT = "南京市长江大桥"
 WORDS = ("南京", "南京市", "市长", "长江", "大桥", "长江大桥")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hanlattice.extras import __version__ as __version__
+from hanlattice.optional import __version__ as __version__
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 if TYPE_CHECKING:
     from hanlattice.bundled import analyse, cut, lcut

@@ -18,7 +18,7 @@ from hanlattice.explain import Direction, Explanation, Layer, Share, Without, Wo
 from hanlattice.predict import Texts, check_text, chunks, is_many
 from hanlattice.text.dictionary import TRUST_MOST, Entry
 from hanlattice.text.display import counted
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 TEXTS = 64  # of a request
 CHARACTERS = 20_000

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from hanlattice.charset import find_encoding
+from hanlattice.encodings import find_encoding
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.files import read_lines
 

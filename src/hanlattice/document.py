@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
-from hanlattice.data.jsonl import span_records, to_json
-from hanlattice.style import TONES, escaped, tones
+from hanlattice.data.formats.jsonl import span_records, to_json
 from hanlattice.text.display import rounded
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.span import WORD, Span
+from hanlattice.theme import TONES, escaped, tones
 
 
 @dataclass(frozen=True)

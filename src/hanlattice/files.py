@@ -19,7 +19,7 @@ from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from hanlattice.charset import AUTO, ENOUGH, MARKS, SAMPLE, UTF8, called, check_encoding, guess, is_wide
+from hanlattice.encodings import AUTO, ENOUGH, MARKS, SAMPLE, UTF8, called, check_encoding, guess, is_wide
 from hanlattice.errors import InputError, InputWarning, OutputError, one_line
 
 BOM = codecs.BOM_UTF8

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from hanlattice.data.columns import format_columns
+from hanlattice.data.formats.columns import format_columns
 from hanlattice.document import Document, parts_of
-from hanlattice.style import TONES, escaped, light_and_dark, page_shell, tones
 from hanlattice.text.display import counted, visible
 from hanlattice.text.sentence import cover_space
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
+from hanlattice.theme import TONES, escaped, light_and_dark, page_shell, tones
 
 
 def as_jsonl(document: Document) -> str:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard, overload
 
 import numpy as np
 
-from hanlattice.batch import Examples
+from hanlattice.checkpoint import find_model
+from hanlattice.checkpoint.folder import Model, load_model
 from hanlattice.checks import brief, check_count, check_number
 from hanlattice.document import Document, keep_names
 from hanlattice.errors import ModelError
-from hanlattice.models import find_model
-from hanlattice.models.decode import (
+from hanlattice.features import Examples
+from hanlattice.inference.decode import (
     LIMIT,
     Decoded,
     Reading,
@@ -29,12 +30,11 @@ from hanlattice.models.decode import (
     join_readings,
     make_spans,
 )
-from hanlattice.models.folder import Model, load_model
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.dictionary import TRUST_MOST
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 if TYPE_CHECKING:
     from hanlattice.explain import Explanation

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.extras import extra, quiet
+from hanlattice.optional import extra, quiet
 from hanlattice.predict import load
-from hanlattice.text.spans import arrow_type
+from hanlattice.text.span import arrow_type
 
 __all__ = ["Tagger", "connect", "enter"]
 

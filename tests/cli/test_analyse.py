@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.models import find_model
+from hanlattice.checkpoint import find_model
 from tests.helpers.command import hanlattice
 
 TEXT = "国家主席江泽民在北京会见了联合国秘书长安南。"

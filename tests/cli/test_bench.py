@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hanlattice.bench import SECTIONS as MEASURED
-from hanlattice.bench.timing import busy
 from hanlattice.cli.bench import note_busy
+from hanlattice.lab.bench import SECTIONS as MEASURED
+from hanlattice.lab.bench.timing import busy
 from hanlattice.ops.lattice_lstm import batched
 from tests.helpers.command import hanlattice
 

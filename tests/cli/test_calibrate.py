@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.data.jsonl import write_jsonl
+from hanlattice.data.formats.jsonl import write_jsonl
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.command import hanlattice
 from tests.helpers.made import sentences
 
@@ -77,7 +77,7 @@ def test_one_span_of_a_file_with_an_odd_name(lattice_folder, tmp_path):
 
 
 def test_without_matplotlib(lattice_folder, made, tmp_path, monkeypatch):
-    monkeypatch.setattr("hanlattice.style.find_spec", lambda _: None)
+    monkeypatch.setattr("hanlattice.theme.find_spec", lambda _: None)
     hanlattice("calibrate", lattice_folder, made / "test.bmes", "--plot", tmp_path / "c.svg").refused(
         "pip install 'hanlattice[plot]'"
     )

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from hanlattice.compare import jobs, run
-from tests.compare.conftest import SERVER, write_small
+from hanlattice.lab.compare import jobs, run
 from tests.helpers.command import hanlattice, start
 from tests.helpers.made import write_made, write_toml
 from tests.helpers.patience import PATIENCE
+from tests.lab.compare.conftest import SERVER, write_small
 
 QUICK = ("--devices", "cpu", "--no-rates")
 

@@ -14,14 +14,14 @@ import pytest
 import rjieba
 
 from hanlattice.config import make_config
-from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
-from hanlattice.data.jsonl import write_jsonl
-from hanlattice.data.segmented import write_segmented
+from hanlattice.data.formats.columns import write_columns
+from hanlattice.data.formats.jsonl import write_jsonl
+from hanlattice.data.formats.segmented import write_segmented
 from hanlattice.evaluation.ner import score
 from hanlattice.predict import load
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.training.loop import train
 from tests.helpers.command import hanlattice
 from tests.helpers.cutting import cutting_tree, in_words

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice import models as shipped
-from hanlattice.batch.indexer import words_of
+from hanlattice import checkpoint as shipped
+from hanlattice.checkpoint.checksums import record_digest
 from hanlattice.data.corpus import read_corpus
-from hanlattice.models.checksums import record_digest
-from hanlattice.text.segmenter import make_segmenter
+from hanlattice.features.indexer import words_of
+from hanlattice.text.segment import make_segmenter
 from hanlattice.text.vectors import read_vectors
 from hanlattice.text.vocab import bigrams
 from hanlattice.training.loop import train

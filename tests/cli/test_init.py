@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.config import read_config
-from hanlattice.data.columns import write_columns
-from hanlattice.models.folder import load_model
+from hanlattice.data.formats.columns import write_columns
 from hanlattice.text.vectors import Vectors, write_vectors
 from tests.helpers.command import hanlattice
 from tests.helpers.documents import blocks

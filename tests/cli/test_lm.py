@@ -14,13 +14,13 @@ from unittest import mock
 
 import pytest
 
+from hanlattice.checkpoint.language_model import load_language_model
 from hanlattice.cli import lm as cli_lm
 from hanlattice.cli.pretrain_lm import pretrain_lm
-from hanlattice.models.language_model import load_language_model
-from hanlattice.pretrain.lm import train as lm_train
-from hanlattice.pretrain.lm.recipe import HELP, Recipe
-from hanlattice.pretrain.lm.score import text_surprise
-from hanlattice.pretrain.lm.train import train_language_model
+from hanlattice.lab.pretrain.lm import train as lm_train
+from hanlattice.lab.pretrain.lm.recipe import HELP, Recipe
+from hanlattice.lab.pretrain.lm.score import text_surprise
+from hanlattice.lab.pretrain.lm.train import train_language_model
 from tests.helpers.command import hanlattice
 from tests.helpers.lm import TINY, files_of_any_size, limit_files, tiny
 

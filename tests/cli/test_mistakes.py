@@ -12,11 +12,11 @@ import pytest
 
 from hanlattice.cli.mistakes import read_lexicon
 from hanlattice.config import make_config
-from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
+from hanlattice.data.formats.columns import write_columns
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training.loop import train
 from tests.helpers.command import Outcome, hanlattice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hanlattice import models as shipped
+from hanlattice import checkpoint as shipped
 from hanlattice.training.pack import OF_ANOTHER
 from tests.helpers.command import hanlattice
 from tests.helpers.made import made_tree, sentences, write_toml

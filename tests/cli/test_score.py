@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hanlattice.data.segmented import read_segmented
+from hanlattice.data.formats.segmented import read_segmented
 from hanlattice.evaluation.segmentation import score_segmentation
 from tests.helpers.command import hanlattice
 

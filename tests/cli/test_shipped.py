@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice import models as shipped
+from hanlattice import checkpoint as shipped
 from tests.helpers.command import hanlattice
 
 TEXT = "王小明在青石镇工作。"

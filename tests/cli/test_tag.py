@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hanlattice.cli import tag
-from hanlattice.data.columns import read_columns
-from hanlattice.data.jsonl import read_jsonl
+from hanlattice.data.formats.columns import read_columns
+from hanlattice.data.formats.jsonl import read_jsonl
 from hanlattice.errors import InputError
 from hanlattice.predict import Document, Predictor
 from tests.helpers.command import ENVIRONMENT, PROGRAM, hanlattice, run, start

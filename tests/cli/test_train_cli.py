@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.folder import load_model
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import load_model
 from tests.helpers.command import hanlattice, start
 from tests.helpers.lm import files_of_any_size, limit_files
 from tests.helpers.made import made_tree, write_made, write_toml

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hanlattice.data.corpus import WRITABLE, read_corpus, write_corpus
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.command import hanlattice
 from tests.helpers.strategies import sentences, shares_folder
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.charset import MARKS
 from hanlattice.data.corpus import FORMATS, read_corpus
+from hanlattice.encodings import MARKS
 from hanlattice.errors import InputError
 from hanlattice.text.dictionary import read_dictionary
 from hanlattice.text.lexicon import Lexicon

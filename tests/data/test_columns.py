@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.columns import format_columns, read_columns, write_columns
+from hanlattice.data.formats.columns import format_columns, read_columns, write_columns
 from hanlattice.errors import InputError, TagError
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import SCHEMES, tags_to_spans
 from tests.helpers.corpora import find_corpus
 from tests.helpers.strategies import sentences, shares_folder

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.checks import no_twins
-from hanlattice.data.jsonl import from_json_line, read_jsonl, spans_json, to_json, to_json_line, write_jsonl
+from hanlattice.data.formats.jsonl import from_json_line, read_jsonl, spans_json, to_json, to_json_line, write_jsonl
 from hanlattice.errors import InputError
 from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.strategies import any_character, label_character, sentences, shares_folder
 from tests.helpers.words import segmented_sentences
 

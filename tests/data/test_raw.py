@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.raw import RawText, groups
+from hanlattice.data.formats.raw import RawText, groups
 from hanlattice.errors import InputError
 from tests.helpers.strategies import shares_folder
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.segmented import from_words, read_segmented, segmented_line, words_of, write_segmented
+from hanlattice.data.formats.segmented import from_words, read_segmented, segmented_line, words_of, write_segmented
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.strategies import shares_folder
 
 WORDS = st.text(

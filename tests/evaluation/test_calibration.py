@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hanlattice.evaluation.calibration import THRESHOLDS, Calibration, calibrate, draw, markdown, summary, tables
 from hanlattice.evaluation.ner import score as score_spans
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 
 def made(outcomes: list[tuple[float, bool]], missed: int = 0) -> Calibration:

@@ -11,7 +11,7 @@ from seqeval.metrics import classification_report
 from seqeval.scheme import IOB2, IOBES
 
 from hanlattice.evaluation.ner import Report, Score, score, score_tags
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import tag_set
 
 Pairs = list[tuple[str, str]]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.data.segmented import from_words
+from hanlattice.data.formats.segmented import from_words
 from hanlattice.errors import InputError
 from hanlattice.evaluation import ner
 from hanlattice.evaluation.ner import Score
@@ -28,7 +28,7 @@ from hanlattice.evaluation.segmentation import (
     words_in,
 )
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.strategies import any_character, shares_folder
 
 needs_diff = pytest.mark.skipif(shutil.which("diff") is None, reason="the diff program is not installed")

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.evaluation.mistakes import LENGTHS, LONGER
 from hanlattice.evaluation.statistics import draw, statistics, tables
-from hanlattice.text.normal import fold, fold_digits
+from hanlattice.lab.mistakes import LENGTHS, LONGER
+from hanlattice.text.normalize import fold, fold_digits
 from hanlattice.text.sentence import Corpus, Sentence
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import SCHEMES, illegal_places, may_follow, spans_to_tags, tag_set
 from tests.helpers import strategies
 

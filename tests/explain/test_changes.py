@@ -15,10 +15,10 @@ from hanlattice.explain.changes import changes, others
 from hanlattice.explain.html import section
 from hanlattice.explain.svg import picture
 from hanlattice.explain.terminal import lines
-from hanlattice.models import decode
+from hanlattice.inference import decode
 from hanlattice.predict import Predictor
 from hanlattice.text.dictionary import Entry
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers import models
 from tests.helpers.explanations import nanjing
 from tests.helpers.strategies import any_text

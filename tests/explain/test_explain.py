@@ -14,9 +14,9 @@ from torch import Tensor
 from hanlattice.errors import ModelError
 from hanlattice.explain import Explanation
 from hanlattice.explain.values import DIRECTIONS
+from hanlattice.inference import encoders
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference
 from hanlattice.predict import Predictor
-from hanlattice.runtime import encoders
 from tests.helpers import models
 from tests.helpers.made import sentences
 from tests.helpers.strategies import any_text

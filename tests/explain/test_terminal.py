@@ -14,9 +14,9 @@ from rich.cells import cell_len
 from hanlattice.explain import Explanation
 from hanlattice.explain.drawing import shown, span_label
 from hanlattice.explain.terminal import NARROWEST, lines, wrapped
-from hanlattice.style import INKS
 from hanlattice.text.display import visible
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.span import WORD, Span
+from hanlattice.theme import INKS
 from tests.helpers import models
 from tests.helpers.command import ENVIRONMENT, hanlattice, run
 from tests.helpers.explanations import any_explanation, explained, nanjing

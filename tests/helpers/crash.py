@@ -29,7 +29,7 @@ Process = multiprocessing.context.ForkServerProcess
 def preload(*modules: str) -> None:
     """What every process has imported when it starts; what an optimiser imports takes a second."""
     _server.set_forkserver_preload(
-        ["hanlattice.training.loop", "hanlattice.pretrain.lm.train", "torch._dynamo", *modules]
+        ["hanlattice.training.loop", "hanlattice.lab.pretrain.lm.train", "torch._dynamo", *modules]
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hanlattice.data.segmented import from_words, write_segmented
+from hanlattice.data.formats.segmented import from_words, write_segmented
 from hanlattice.text.sentence import Sentence
 from tests.helpers.made import WORDS, made_tree, sentences
 

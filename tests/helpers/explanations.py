@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from hanlattice.explain import Direction, Explanation, Layer, Share, Word
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.strategies import any_text
 from tests.helpers.strategies import spans as some_spans
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.language_model import Cutter, LanguageModel, Settings, make_vocab
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.language_model import Cutter, LanguageModel, Settings, make_vocab
+from hanlattice.lab.pretrain.lm.recipe import Recipe
+from hanlattice.lab.pretrain.lm.text import Lines, make_lines
+from hanlattice.lab.pretrain.lm.train import train_language_model
 from hanlattice.nn.language_model import CharLanguageModel
-from hanlattice.pretrain.lm.recipe import Recipe
-from hanlattice.pretrain.lm.text import Lines, make_lines
-from hanlattice.pretrain.lm.train import train_language_model
-from hanlattice.text.normal import code_points
+from hanlattice.text.normalize import code_points
 from tests.helpers.crash import die_at_step, killed
 from tests.helpers.made import sentences
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from hanlattice.config import Config, make_config
-from hanlattice.data.columns import write_columns
-from hanlattice.models.language_model import (
+from hanlattice.checkpoint.language_model import (
     DIRECTIONS,
     Settings,
     make_vocab,
     save_direction,
     save_language_model_frame,
 )
+from hanlattice.config import Config, make_config
+from hanlattice.data.formats.columns import write_columns
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 
 SURNAMES, GIVEN = "王李张刘陈杨", ("小明", "建国", "芳", "秀英", "伟", "天一")

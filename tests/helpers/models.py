@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import save_weights
 from hanlattice.config import make_config
-from hanlattice.data.segmented import read_segmented
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.folder import save_weights
+from hanlattice.data.formats.segmented import read_segmented
 from hanlattice.predict import Predictor, load
 from tests.helpers.cutting import cutting_tree
 from tests.helpers.made import made_config, sentences

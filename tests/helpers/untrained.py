@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hanlattice.checkpoint.folder import save_frame, save_weights
 from hanlattice.config import Config
-from hanlattice.models.build import build
-from hanlattice.models.folder import save_frame, save_weights
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
+from hanlattice.training.build import build
 
 
 def write_untrained(folder: Path, config: Config, train: Sequence[Sentence]) -> Path:

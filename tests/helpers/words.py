@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hanlattice import Span
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import WORD
+from hanlattice.text.span import WORD
 from tests.helpers.strategies import any_character, sentences, some_labels
 
 some_parts = st.sampled_from([WORD, "n", "v-n", "名"])

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice.errors import TagError
+from hanlattice.inference.constraints import constrain
+from hanlattice.inference.span_search import decoded_span_scores, span_scores
 from hanlattice.nn.crf import CRF
 from hanlattice.ops.crf import log_likelihood, marginals
-from hanlattice.runtime.constraints import constrain
-from hanlattice.runtime.span_search import decoded_span_scores, span_scores
 from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import SCHEMES, may_follow, tag_set, tags_to_spans
 
 

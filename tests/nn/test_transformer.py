@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hanlattice.checkpoint.transformer import read_transformer
 from hanlattice.config import TransformerConfig
-from hanlattice.models.transformer import read_transformer
 from hanlattice.nn.transformer import TransformerStates, windows
-from hanlattice.text.normal import code_points
+from hanlattice.text.normalize import code_points
 from tests.helpers.made import write_transformer
 
 

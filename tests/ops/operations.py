@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hanlattice.bench.equality import SMALL, LSTMCase
+from hanlattice.lab.bench.equality import SMALL, LSTMCase
 from hanlattice.ops import crf
 from hanlattice.ops.crf import Arcs, CRFScores, TaggedSpans, differentiable
 from hanlattice.predict import load

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hanlattice.bench.equality import CRFCase, largest_difference
+from hanlattice.lab.bench.equality import CRFCase, largest_difference
 from hanlattice.ops import crf, library
 from hanlattice.ops.crf import FORBIDDEN, CRFScores, TaggedSpans, reference
 from hanlattice.ops.crf.batched import _logsumexp

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
-from hanlattice.bench.equality import TOLERANCES, LSTMCase, largest_difference
 from hanlattice.errors import InputError
+from hanlattice.lab.bench.equality import TOLERANCES, LSTMCase, largest_difference
 from hanlattice.ops import library
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, reference, resolve, runnable
 from hanlattice.ops.lattice_lstm.weights import weight_shapes

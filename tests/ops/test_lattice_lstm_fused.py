@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
-from hanlattice.bench.equality import TOLERANCES, LSTMCase, largest_difference
+from hanlattice.lab.bench.equality import TOLERANCES, LSTMCase, largest_difference
 from hanlattice.ops.lattice_lstm import fused, prepare
 from hanlattice.ops.lattice_lstm.fused import make_schedule
 from tests.helpers.strategies import lattices

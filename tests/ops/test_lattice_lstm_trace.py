@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
-from hanlattice.bench.equality import LSTMCase
+from hanlattice.lab.bench.equality import LSTMCase
 from hanlattice.nn.baselines import CharLSTM
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, reference, trace

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hanlattice import Lattice
-from hanlattice.bench.equality import LSTMCase, largest_difference
 from hanlattice.errors import InputError
+from hanlattice.lab.bench.equality import LSTMCase, largest_difference
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm

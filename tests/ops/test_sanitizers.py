@@ -14,7 +14,7 @@ from tests.test_build import ROOT, load
 
 TESTS = (
     "tests/ops/test_native.py",
-    "tests/ops/test_small.py",
+    "tests/ops/test_int8.py",
     "tests/ops/test_crf_native.py",
     "tests/ops/test_crf_arcs.py",
 )

@@ -33,20 +33,20 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from hanlattice.bench.equality import TOLERANCES, CRFCase, LSTMCase, largest_difference
+from hanlattice.checkpoint import find_model
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.config import make_config
 from hanlattice.corpus.run import run as run_corpus
 from hanlattice.corpus.settings import Settings as CorpusSettings
 from hanlattice.document import Document
-from hanlattice.models import find_model
-from hanlattice.models.folder import load_model
+from hanlattice.lab.bench.equality import TOLERANCES, CRFCase, LSTMCase, largest_difference
 from hanlattice.ops import library
 from hanlattice.ops.crf import Arcs, CRFScores, batched, differentiable, native, plain
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
-from hanlattice.text.normal import fold
+from hanlattice.text.normalize import fold
 from hanlattice.text.vectors import Vectors, write_vectors
 from tests.helpers.command import hanlattice
 from tests.helpers.levels import at_level

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.cli import main as main_command
-from hanlattice.models.folder import load_model
 from hanlattice.training.loop import train
 from tests.cli.test_train_cli import toml
 from tests.corpus.test_run import children, content, texts
@@ -210,7 +210,7 @@ def jobs(folder: Path) -> dict[str, Job]:
 def main(kills: int, seed: int, kinds: list[str]) -> None:
     done, wanted = Counter[str](), {name: kills * share // sum(SHARES.values()) for name, share in SHARES.items()}
     wanted["train"] += kills - sum(wanted.values())
-    preload("hanlattice.cli.train", "hanlattice.training.pack", "hanlattice.pretrain.vectors", "gensim.models")
+    preload("hanlattice.cli.train", "hanlattice.training.pack", "hanlattice.lab.pretrain.vectors", "gensim.models")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = jobs(folder)

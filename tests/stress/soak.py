@@ -28,7 +28,7 @@ from hanlattice.document import Document
 from hanlattice.ops import threads
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.patience import PATIENCE
 
 TEXTS = (

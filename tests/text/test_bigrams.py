@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.pretrain.units import Bigrams
-from hanlattice.text.normal import code_points, fold_digits
+from hanlattice.lab.pretrain.units import Bigrams
+from hanlattice.text.normalize import code_points, fold_digits
 from hanlattice.text.vocab import END, UNKNOWN, BigramTable, Vocab, bigrams, is_bigram
 from tests.helpers.strategies import ODD, any_text
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.text.display import counted, rounded, visible
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from tests.helpers.strategies import any_text
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text import matcher as growing
-from hanlattice.text.matcher import RATIO, SMALL, Parts, TableMatcher, extend, find
-from tests.text.test_matcher import few, rows
+from hanlattice.text import trie as growing
+from hanlattice.text.trie import RATIO, SMALL, Parts, TableMatcher, extend, find
+from tests.text.test_trie import few, rows
 
 batches = st.lists(st.lists(st.text(few, min_size=1, max_size=4), max_size=6), min_size=1, max_size=6)
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
 from hanlattice.predict import LIMIT
-from hanlattice.text import matcher as growing
+from hanlattice.text import trie as growing
 from hanlattice.text.contents import Marks
 from hanlattice.text.dictionary import read_entries, read_words, write_dictionary
 from hanlattice.text.lexicon import LONGEST, Lexicon, merged_matches
-from hanlattice.text.matcher import Matches, TableMatcher
-from hanlattice.text.normal import fold
+from hanlattice.text.normalize import fold
+from hanlattice.text.trie import Matches, TableMatcher
 from tests.helpers.strategies import any_character, any_text, shares_folder
-from tests.text.test_matcher import few, scan
+from tests.text.test_trie import few, scan
 
 small_words = st.lists(st.text(few, max_size=4), max_size=10)
 carried = st.text(any_character, max_size=6).filter(lambda word: not set("\n\t") & set(word.strip()))

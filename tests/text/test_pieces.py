@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hanlattice.errors import InputError
 from hanlattice.text.boundaries import names_without_space
-from hanlattice.text.normal import code_points
+from hanlattice.text.normalize import code_points
 from hanlattice.text.pieces import Pieces
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]

@@ -19,8 +19,8 @@ from hanlattice.text.boundaries import (
     spans_without_space,
     without_space,
 )
-from hanlattice.text.matcher import Matches
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
+from hanlattice.text.trie import Matches
 from tests.helpers.strategies import any_text, spans
 
 SPACED = st.text(st.sampled_from("南京a1. \t\n\r\u3000\x1c\x85\u2028"), max_size=12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import TagError
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import SCHEMES, TagIds, spans_to_tags, tag_set, tags_to_spans
 from tests.helpers.strategies import sentences
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from hanlattice.checkpoint import find_model
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.config import make_config
-from hanlattice.models import find_model
-from hanlattice.models.folder import load_model
 from hanlattice.training.card import kind_of, write_card
 from hanlattice.training.loop import train
 from tests.helpers.cutting import cutting_tree

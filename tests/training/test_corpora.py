@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanlattice.checkpoint.folder import Model, load_model
 from hanlattice.config import DataConfig, make_config
 from hanlattice.data.corpus import even_steps, hold_out, read_corpus
-from hanlattice.data.jsonl import write_jsonl
+from hanlattice.data.formats.jsonl import write_jsonl
 from hanlattice.errors import InputError
-from hanlattice.models.folder import Model, load_model
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.training.corpora import Corpora, own_training, read_corpora, training_files
 from tests.helpers.made import made_config, sentences
 from tests.helpers.untrained import write_untrained

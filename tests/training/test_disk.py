@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.corpus.run import Plan, run
 from hanlattice.corpus.settings import Settings
 from hanlattice.corpus.worker import ShardWorker
 from hanlattice.errors import HanlatticeError, OutputError
 from hanlattice.events import Listener
-from hanlattice.models.folder import load_model
 from hanlattice.tasks.run import Outcome
 from hanlattice.training.loop import train
 from hanlattice.training.pack import pack

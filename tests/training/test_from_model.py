@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.config import Config, make_config
-from hanlattice.data.columns import write_columns
+from hanlattice.data.formats.columns import write_columns
 from hanlattice.errors import ConfigError, ModelError
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.folder import load_model
-from hanlattice.models.start import carried_settings
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import prepare, train
 from hanlattice.training.optim import group_of
 from hanlattice.training.pack import pack
+from hanlattice.training.warm_start import carried_settings
 from tests.helpers.command import hanlattice
 from tests.helpers.crash import killed_at_step
 from tests.helpers.made import sentences, write_toml

@@ -13,23 +13,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hanlattice.checkpoint import plan as layout
+from hanlattice.checkpoint.checksums import MOST, write_record
+from hanlattice.checkpoint.folder import load_model, save_frame, save_weights
 from hanlattice.config import MOST_LAYERS, WIDEST, make_config
-from hanlattice.data.jsonl import write_jsonl
+from hanlattice.data.formats.jsonl import write_jsonl
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.models import layout
-from hanlattice.models.build import build
-from hanlattice.models.checksums import MOST, write_record
-from hanlattice.models.folder import load_model, save_frame, save_weights
-from hanlattice.models.start import GENERATIONS
-from hanlattice.pretrain.lm.recipe import Recipe
-from hanlattice.text.normal import LONE_SURROGATE
+from hanlattice.lab.pretrain.lm.recipe import Recipe
+from hanlattice.text.normalize import LONE_SURROGATE
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import LONGEST_LABEL
 from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training import loop
+from hanlattice.training.build import build
 from hanlattice.training.loop import train
 from hanlattice.training.step import Training
+from hanlattice.training.warm_start import GENERATIONS
 from tests.helpers.made import made_config, write_made
 from tests.helpers.untrained import write_untrained
 
@@ -120,7 +120,7 @@ def test_a_language_model_that_could_not_be_loaded_is_not_trained(sizes: dict[st
     ],
 )
 def test_a_record_that_could_not_be_read_is_not_written(tmp_path: Path, record: dict[str, Any], says: str) -> None:
-    from hanlattice.models.schema import ModelRecord
+    from hanlattice.checkpoint.schema import ModelRecord
 
     with pytest.raises(InputError, match=f"could not be read again: .*{says}"):
         write_record(tmp_path / "config.json", record, (), ModelRecord)

@@ -14,13 +14,13 @@ import pytest
 import torch
 
 import hanlattice
-from hanlattice.batch import Examples
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import ModelError, OutputError
-from hanlattice.models.build import Built, build
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.folder import load_model
+from hanlattice.features import Examples
 from hanlattice.training import lm_cache as module
+from hanlattice.training.build import Built, build
 from hanlattice.training.lm_cache import states_file, with_states
 from hanlattice.training.loop import train
 from tests.helpers.made import made_config, write_language_model

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.config import Config, make_config
-from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
-from hanlattice.data.jsonl import write_jsonl
+from hanlattice.data.formats.columns import write_columns
+from hanlattice.data.formats.jsonl import write_jsonl
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.evaluation.ner import Score, score
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.decode import decode
-from hanlattice.models.folder import load_model
+from hanlattice.inference.decode import decode
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.training import loop
 from hanlattice.training.corpora import read_corpora, training_words
 from hanlattice.training.loop import train

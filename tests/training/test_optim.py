@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hanlattice.config import TrainConfig, make_config
-from hanlattice.models.build import build
+from hanlattice.training.build import build
 from hanlattice.training.optim import Average, learning_rate, make_optimizer
 from hanlattice.training.optim import warmup_linear as warmup_linear
 from tests.helpers.made import made_tree, sentences

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import Model, load_model
 from hanlattice.config import make_config
-from hanlattice.data.columns import write_columns
 from hanlattice.data.corpus import read_corpus
-from hanlattice.data.jsonl import write_jsonl
+from hanlattice.data.formats.columns import write_columns
+from hanlattice.data.formats.jsonl import write_jsonl
 from hanlattice.errors import InputError, ModelError, OutputError
 from hanlattice.evaluation.ner import score
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.folder import Model, load_model
 from hanlattice.predict import Predictor, load
 from hanlattice.training import pack as module
 from hanlattice.training.card import about_of
@@ -105,7 +105,7 @@ def test_new_words_get_the_vectors_that_all_words_say(lattice_folder, tmp_path, 
     few, whole = pack(lattice_folder, tmp_path / "few", words=5), pack(lattice_folder, tmp_path / "whole")
     for name, tensor in few.composer.tensors().items():
         assert np.array_equal(tensor, whole.composer.tensors()[name]), name
-    monkeypatch.setattr("hanlattice.models.vocabulary.learn_from", None)
+    monkeypatch.setattr("hanlattice.checkpoint.lexicon_vectors.learn_from", None)
     tagger = Predictor(few)
     tagger.lexicon.add("青石镇")
     tagger("王小明在青石镇工作。")

@@ -18,14 +18,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.batch import Examples
-from hanlattice.batch.buckets import share_out
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import load_model
 from hanlattice.config import Config
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.models.build import build
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.folder import load_model
+from hanlattice.features import Examples
+from hanlattice.features.buckets import share_out
 from hanlattice.training import loop, processes
+from hanlattice.training.build import build
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import train
 from tests.helpers.crash import die_at_step

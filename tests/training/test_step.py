@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hanlattice.checkpoint.checksums import load_tensors, save_tensors
 from hanlattice.errors import HanlatticeError, ModelError
-from hanlattice.models.checksums import load_tensors, save_tensors
 from hanlattice.training.step import Training
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from hanlattice.models.build import build
-from hanlattice.models.folder import load_model
+from hanlattice.checkpoint.folder import load_model
+from hanlattice.training.build import build
 from hanlattice.training.loop import train
 from hanlattice.training.optim import learning_rates, make_optimizer
 from hanlattice.training.step import tagger_gradients

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from hanlattice.checkpoint.checksums import load_tensors
+from hanlattice.checkpoint.folder import USUAL_BAR, load_model
 from hanlattice.config import Config
-from hanlattice.models.checksums import load_tensors
-from hanlattice.models.folder import USUAL_BAR, load_model
 from hanlattice.training import loop
 from hanlattice.training.corpora import NO_DEV, read_corpora
 from tests.helpers.command import hanlattice

@@ -24,8 +24,8 @@ from hanlattice import __version__
 from hanlattice.checks import brief
 from hanlattice.cli.console import note
 from hanlattice.errors import HanlatticeError, InputWarning
-from hanlattice.extras import how_to_install
 from hanlattice.files import reason
+from hanlattice.optional import how_to_install
 from hanlattice.text.display import visible
 
 GROUPS = ("corpus", "data", "pretrain", "vectors", "lm")

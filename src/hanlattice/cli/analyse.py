@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from hanlattice.checkpoint import model_files
 from hanlattice.cli.console import find_named
 from hanlattice.cli.options import with_options
 from hanlattice.cli.tag import TagOptions, choose_format, needs_scores, write_documents
 from hanlattice.cli.texts import add_words, begin
 from hanlattice.errors import InputError
 from hanlattice.files import check_output
-from hanlattice.models import model_files
 
 
 @with_options
@@ -36,7 +36,7 @@ def analyse(
     cutting = find_named(segmenter)
     check_output(options.out, model_files(cutting))
     # These imports take time, so they come after what can be wrong.
-    from hanlattice.models.device import use_threads
+    from hanlattice.inference.device import use_threads
     from hanlattice.predict import load
 
     use_threads(options.threads)

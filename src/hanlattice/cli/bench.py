@@ -43,10 +43,10 @@ def bench(
     plot: Plot = None,
 ) -> None:
     """What the lattice costs beside a plain LSTM: equality with the reference first, then times in one process."""
-    from hanlattice.bench import Settings, measure
-    from hanlattice.bench.report import table, write_files
-    from hanlattice.bench.timing import busy
-    from hanlattice.style import check_plot
+    from hanlattice.lab.bench import Settings, measure
+    from hanlattice.lab.bench.report import table, write_files
+    from hanlattice.lab.bench.timing import busy
+    from hanlattice.theme import check_plot
 
     batches, widths = tuple(batch or Settings.batches), tuple(hidden or Settings.hidden)
     lengths = tuple(length or Settings.lengths)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from hanlattice.checkpoint import Bar, model_files
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
 from hanlattice.cli.options import (
@@ -23,18 +24,17 @@ from hanlattice.cli.options import (
     Threads,
 )
 from hanlattice.cli.texts import different
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation import calibration
 from hanlattice.files import check_output, shown, writing
-from hanlattice.models import Bar, model_files
-from hanlattice.style import check_plot
 from hanlattice.text.display import counted, visible
+from hanlattice.theme import check_plot
 
 if TYPE_CHECKING:
+    from hanlattice.checkpoint.folder import Model
     from hanlattice.data.corpus import Corpus
-    from hanlattice.models.folder import Model
-    from hanlattice.text.spans import Span
+    from hanlattice.text.span import Span
 
 LEAST = 0.01  # the lowest probability of a candidate
 MOST = 1 << 20  # candidates of a sentence: no limit
@@ -72,8 +72,8 @@ def calibrate(
     With --fit, scores become as often right as they say in these files, which should be like your texts, and not of the
     training's source. What is found stays the same.
     """
-    from hanlattice.models.device import use_threads
-    from hanlattice.models.folder import load_model
+    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.inference.device import use_threads
     from hanlattice.training.calibrate import check_place, fit_scores, save_calibrated
     from hanlattice.training.corpora import read_for
 
@@ -128,7 +128,7 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
 
 
 def _found(model: Model, file: str, corpus: Corpus, candidates: bool, bar: Bar) -> list[list[Span]]:
-    from hanlattice.models.decode import decode, find_candidates, make_spans
+    from hanlattice.inference.decode import decode, find_candidates, make_spans
 
     examples = read_examples(model, corpus, file)
     if candidates:

@@ -41,9 +41,9 @@ def compare(
     ] = True,
 ) -> None:
     """Train every configuration with every seed and compare them. The same command continues where it was stopped."""
-    from hanlattice.compare.matrix import read_seeds
-    from hanlattice.compare.run import compare as run
-    from hanlattice.compare.run import raise_failures
+    from hanlattice.lab.compare.matrix import read_seeds
+    from hanlattice.lab.compare.run import compare as run
+    from hanlattice.lab.compare.run import raise_failures
 
     numbers = read_seeds(seeds)
     with Meter() as meter:

@@ -32,7 +32,7 @@ def make_console(stderr: bool = True) -> Console:
 
 def find_named(model: str) -> Path:
     """The folder of a model; a note if a bundled model is taken though a model's folder here has the same name."""
-    from hanlattice.models import find_model
+    from hanlattice.checkpoint import find_model
 
     folder, here = find_model(model), Path(model)
     if folder != here and (here / "config.json").is_file() and not here.samefile(folder):

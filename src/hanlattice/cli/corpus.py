@@ -169,7 +169,7 @@ def count(
     """Count what was found by label: the most frequent strings, their mean probability, and examples."""
     from hanlattice.cli.console import show_tables
     from hanlattice.corpus.statistics import files_of, tables
-    from hanlattice.data.jsonl import to_json
+    from hanlattice.data.formats.jsonl import to_json
     from hanlattice.files import check_output, writing
 
     check_output(out, files_of(folder))
@@ -198,10 +198,10 @@ def words(
 
     One a line, the likeliest first: word, count, mean probability, an example, with TABs between. --lexicon reads it.
     """
+    from hanlattice.checkpoint import model_files
+    from hanlattice.checkpoint.folder import load_model
     from hanlattice.corpus.statistics import check_model, files_of, new_words
     from hanlattice.files import check_output
-    from hanlattice.models import model_files
-    from hanlattice.models.folder import load_model
     from hanlattice.text.lexicon import Lexicon
 
     model_folder = find_named(model)

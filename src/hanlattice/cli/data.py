@@ -15,12 +15,12 @@ from hanlattice.cli.options import AsJson, CorpusFormat, CorpusScheme, Encoding,
 from hanlattice.cli.texts import different
 from hanlattice.data.corpus import check_writable, read_corpus, write_corpus
 from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetched, known, resolve
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation.statistics import draw, statistics, tables
 from hanlattice.files import check_output, shown
-from hanlattice.style import check_plot
 from hanlattice.text.display import counted
+from hanlattice.theme import check_plot
 
 app = typer.Typer(
     help="Corpora, word vectors and dictionaries that pip can download; statistics of corpora.", no_args_is_help=True

@@ -34,8 +34,8 @@ def distil(
     fast: Fast = False,
 ) -> None:
     """Tag raw text with one or more teachers, whose doubts are kept, to train a student on."""
-    from hanlattice.pretrain.distil import Unlabelled
-    from hanlattice.pretrain.distil import distil as run
+    from hanlattice.training.distill import Unlabelled
+    from hanlattice.training.distill import distil as run
 
     folders = [find_named(model) for model in models]
     console = make_console()

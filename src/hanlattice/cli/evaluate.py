@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from hanlattice.checkpoint import model_files
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.options import (
     AsJson,
@@ -32,18 +33,17 @@ from hanlattice.evaluation import breakdown
 from hanlattice.evaluation.ner import LONG, score, score_tags
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
 from hanlattice.files import check_output, shown
-from hanlattice.models import model_files
-from hanlattice.style import check_plot
 from hanlattice.text.display import counted
 from hanlattice.text.tags import spans_to_tags
+from hanlattice.theme import check_plot
 
 if TYPE_CHECKING:
-    from hanlattice.batch.batch import Examples, Words
+    from hanlattice.checkpoint import Bar
+    from hanlattice.checkpoint.folder import Model
     from hanlattice.data.corpus import Corpus
     from hanlattice.evaluation.ner import Report
-    from hanlattice.models import Bar
-    from hanlattice.models.folder import Model
-    from hanlattice.text.spans import Span
+    from hanlattice.features.batches import Examples, Words
+    from hanlattice.text.span import Span
 
 WORDS = 20  # missed words that are shown of a segmenter
 
@@ -83,8 +83,8 @@ def evaluate(
     dictionary: DictionaryOptions,
 ) -> None:
     """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the bakeoff counts."""
-    from hanlattice.models.device import use_threads
-    from hanlattice.models.folder import load_model
+    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.inference.device import use_threads
     from hanlattice.predict import Predictor
     from hanlattice.training.corpora import read_for
 
@@ -196,7 +196,7 @@ class Evaluation:
             yield {"share": share, **counts, **_scores(self.corpus, found, self.loose).overall.as_dict()}
 
     def _decode(self, examples: Examples) -> list[list[Span]]:
-        from hanlattice.models.decode import decode
+        from hanlattice.inference.decode import decode
 
         return decode(self.model.tagger, self.model.indexer, examples, trust=self.trust, bar=self.bar)
 
@@ -220,7 +220,7 @@ def _scores(corpus: Corpus, found: Sequence[Sequence[Span]], loose: bool) -> Rep
 
 def _hidden(gold: Sequence[Sequence[Span]], words: Words) -> dict[str, int]:
     """How many gold spans a word model cannot find, since its segmenter cuts elsewhere; a note says so."""
-    from hanlattice.batch.indexer import count_crossing
+    from hanlattice.features.indexer import count_crossing
 
     crossing, total = count_crossing(gold, words.counts, words.start, words.end), sum(map(len, gold))
     if total:

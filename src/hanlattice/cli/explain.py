@@ -15,7 +15,7 @@ from rich.text import Text
 
 from hanlattice.cli.options import Decode, TextOptions, with_options
 from hanlattice.cli.texts import add_words, begin, write_results
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def explain(
 ) -> None:
     """Show why: remove each dictionary word in turn, and show what changes."""
     from hanlattice.explain.drawing import choose_layer
-    from hanlattice.models.device import use_threads
+    from hanlattice.inference.device import use_threads
     from hanlattice.predict import PAUSE, load
 
     texts, folder = begin(options)

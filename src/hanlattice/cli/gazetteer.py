@@ -15,12 +15,12 @@ from hanlattice.cli.console import note
 from hanlattice.cli.options import AsJson, CorpusFormat, CorpusScheme, Encoding
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
-from hanlattice.data.jsonl import to_json
-from hanlattice.data.raw import RawText
+from hanlattice.data.formats.jsonl import to_json
+from hanlattice.data.formats.raw import RawText
 from hanlattice.evaluation.report import Table, percent
 from hanlattice.events import Event
 from hanlattice.files import shown
-from hanlattice.pretrain.gazetteer import Gazetteer, check_request, make_gazetteer, write_gazetteer
+from hanlattice.lab.pretrain.gazetteer import Gazetteer, check_request, make_gazetteer, write_gazetteer
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, read_vectors
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hanlattice.cli.console import find_named, note
 from hanlattice.cli.options import AsJson, ModelArgument
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.formats.jsonl import to_json
 from hanlattice.evaluation.report import Table
 from hanlattice.evaluation.segmentation import score_table
 from hanlattice.files import shown
@@ -19,7 +19,7 @@ from hanlattice.text.display import counted, visible
 from hanlattice.text.tags import labels_of
 
 if TYPE_CHECKING:
-    from hanlattice.models.folder import Model
+    from hanlattice.checkpoint.folder import Model
 
 
 def info(
@@ -27,7 +27,7 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
-    from hanlattice.models.folder import BEFORE, load_model
+    from hanlattice.checkpoint.folder import BEFORE, load_model
 
     folder = find_named(model)
     loaded = load_model(folder)

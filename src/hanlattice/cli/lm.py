@@ -15,14 +15,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from hanlattice.cli.options import Device, Encoding, Seed
-from hanlattice.data.jsonl import to_json
-from hanlattice.data.raw import RawText
+from hanlattice.data.formats.jsonl import to_json
+from hanlattice.data.formats.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.files import decode_lines
-from hanlattice.text.normal import LONE_SURROGATE
+from hanlattice.text.normalize import LONE_SURROGATE
 
 if TYPE_CHECKING:
-    from hanlattice.pretrain.lm.score import Bits
+    from hanlattice.lab.pretrain.lm.score import Bits
 
 app = typer.Typer(help="Score text with a language model, or let it write.", no_args_is_help=True)
 
@@ -58,10 +58,10 @@ def score(
 
     Every line is read by itself, and its end counts as one.
     """
-    from hanlattice.models.device import use_threads
-    from hanlattice.models.language_model import load_language_model
-    from hanlattice.pretrain.lm.score import figures, line_surprise, mean_score, text_cutter
-    from hanlattice.pretrain.lm.text import text_lines
+    from hanlattice.checkpoint.language_model import load_language_model
+    from hanlattice.inference.device import use_threads
+    from hanlattice.lab.pretrain.lm.score import figures, line_surprise, mean_score, text_cutter
+    from hanlattice.lab.pretrain.lm.text import text_lines
 
     lines = chain(_texts(texts or ()), RawText(file) if file else ())
     use_threads(threads)
@@ -122,10 +122,10 @@ def sample(
     threads: Threads = 1,
 ) -> None:
     """Text sampled from the model, one paragraph a line. To a model of characters all digits are 0."""
-    from hanlattice.models.device import use_threads
-    from hanlattice.models.language_model import load_language_model
-    from hanlattice.pretrain.lm.score import Sampling
-    from hanlattice.pretrain.lm.score import sample as write
+    from hanlattice.checkpoint.language_model import load_language_model
+    from hanlattice.inference.device import use_threads
+    from hanlattice.lab.pretrain.lm.score import Sampling
+    from hanlattice.lab.pretrain.lm.score import sample as write
 
     sampling = Sampling(length, temperature, top, seed)
     use_threads(threads)
@@ -144,7 +144,7 @@ def _texts(given: Sequence[str]) -> Iterator[str]:
 
 def _directions(folder: Path, asked: Direction | None) -> list[str]:
     """The one asked for, or those in the folder; loading refuses a folder without any."""
-    from hanlattice.models.language_model import DIRECTIONS, weights_file
+    from hanlattice.checkpoint.language_model import DIRECTIONS, weights_file
 
     if asked is not None:
         return [asked.value]

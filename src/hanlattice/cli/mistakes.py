@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from hanlattice.checkpoint import model_files
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.options import (
     CorpusFormat,
@@ -20,11 +21,10 @@ from hanlattice.cli.options import (
     Threads,
 )
 from hanlattice.data.download import resolve
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
-from hanlattice.evaluation.mistakes import Mistakes, compare, markdown, sentence_lines, sentence_title, summary, tables
 from hanlattice.files import BOM, check_output, opening, reason, shown, writing
-from hanlattice.models import model_files
+from hanlattice.lab.mistakes import Mistakes, compare, markdown, sentence_lines, sentence_title, summary, tables
 from hanlattice.text.dictionary import read_words
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import Lexicon
@@ -33,7 +33,7 @@ from hanlattice.text.tags import labels_of
 from hanlattice.text.vectors import read_vectors
 
 if TYPE_CHECKING:
-    from hanlattice.models.folder import Model
+    from hanlattice.checkpoint.folder import Model
 
 _WIDTH = 116  # of the widest table; a file or a pipe has no width of its own
 _COLOURS = {"": "", "gold": "bold cyan", "right": "green", "wrong": "bold red"}
@@ -63,9 +63,9 @@ def mistakes(
     threads: Threads = 1,
 ) -> None:
     """What two models get differently: by type, length, lexicon and training, with the sentences."""
-    from hanlattice.models.decode import decode
-    from hanlattice.models.device import use_threads
-    from hanlattice.models.folder import load_model
+    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.inference.decode import decode
+    from hanlattice.inference.device import use_threads
     from hanlattice.training.corpora import own_training, training_files
 
     use_threads(threads)

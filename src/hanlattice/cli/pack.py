@@ -42,7 +42,7 @@ def pack(
 
     Its card has its own scores only with --test; other scores there are of the trained model, also when packed again.
     """
-    from hanlattice.models.device import use_threads
+    from hanlattice.inference.device import use_threads
     from hanlattice.training.pack import pack as run
 
     use_threads(1)

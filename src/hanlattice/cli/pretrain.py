@@ -14,9 +14,9 @@ from hanlattice.cli.options import Encoding, RawFiles, Resume, Seed
 from hanlattice.cli.pretrain_lm import pretrain_lm
 from hanlattice.data.download import resolve
 from hanlattice.files import shown
-from hanlattice.pretrain.outputs import Outputs
-from hanlattice.pretrain.subwords import LONGEST_PIECE, MOST_PIECES, SUFFIXES, SubwordSettings, train_subwords
-from hanlattice.pretrain.units import LARGEST_COUNT, Unit
+from hanlattice.lab.pretrain.outputs import Outputs
+from hanlattice.lab.pretrain.subwords import LONGEST_PIECE, MOST_PIECES, SUFFIXES, SubwordSettings, train_subwords
+from hanlattice.lab.pretrain.units import LARGEST_COUNT, Unit
 from hanlattice.text.display import visible
 
 app = typer.Typer(help="Vectors, subwords and language models from raw text.", no_args_is_help=True)
@@ -50,8 +50,8 @@ def vectors(
     resume: Resume = False,
 ) -> None:
     """Train vectors of characters, character bigrams, words or subwords from raw text with word2vec."""
-    from hanlattice.pretrain.vectors import SUFFIXES as VECTOR_SUFFIXES
-    from hanlattice.pretrain.vectors import VectorSettings, VectorSource, train_vectors
+    from hanlattice.lab.pretrain.vectors import SUFFIXES as VECTOR_SUFFIXES
+    from hanlattice.lab.pretrain.vectors import VectorSettings, VectorSource, train_vectors
 
     settings = VectorSettings(unit, dim, window, negative, min_count, epochs, sample, cbow, seed)
     source = VectorSource(tuple(files), resolve(lexicon) if lexicon else None, model, device)

@@ -15,7 +15,7 @@ from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.cli.lm import Direction, by_character
 from hanlattice.cli.options import Device, Encoding, RawFiles, Resume, Seed
 from hanlattice.data.download import resolve
-from hanlattice.pretrain.lm.recipe import HELP, Recipe
+from hanlattice.lab.pretrain.lm.recipe import HELP, Recipe
 from hanlattice.text.display import visible
 
 _FEW = 500  # steps below which a language model has hardly learnt
@@ -65,7 +65,7 @@ def pretrain_lm(
     given = locals()
     given |= {name: resolve(given[name]) for name in ("vectors", "lexicon") if given[name] is not None}
     recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
-    from hanlattice.pretrain.lm.train import BOTH, train_language_model
+    from hanlattice.lab.pretrain.lm.train import BOTH, train_language_model
 
     with Meter() as meter:
         train_language_model(recipe, files, out, direction.value if direction else BOTH, resume=resume, listen=meter)

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from hanlattice.cli.options import AsJson, Encoding
 from hanlattice.data.download import resolve
-from hanlattice.data.jsonl import to_json
-from hanlattice.data.segmented import from_words
+from hanlattice.data.formats.jsonl import to_json
+from hanlattice.data.formats.segmented import from_words
 from hanlattice.errors import InputError
 from hanlattice.evaluation import ner
 from hanlattice.evaluation.segmentation import score_segmentation, score_table, worst_table

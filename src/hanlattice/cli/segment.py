@@ -11,7 +11,7 @@ import typer
 
 from hanlattice.cli.options import BatchOptions, ModelFolder, Threads, with_options
 from hanlattice.cli.texts import add_words, begin, for_screen, share_out, write_results
-from hanlattice.data.segmented import segmented_line
+from hanlattice.data.formats.segmented import segmented_line
 from hanlattice.errors import InputError
 
 
@@ -41,7 +41,7 @@ class SegmentOptions(BatchOptions):
 @with_options
 def segment(options: SegmentOptions) -> None:
     """Cut texts, files or standard input into words. Each line gives one result."""
-    from hanlattice.models.device import use_threads
+    from hanlattice.inference.device import use_threads
     from hanlattice.output import as_jsonl
     from hanlattice.predict import TEXTS, load
 

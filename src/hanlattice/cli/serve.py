@@ -12,9 +12,9 @@ from hanlattice.cli.console import find_named, note
 from hanlattice.cli.options import DictionaryOptions, Lexicons, with_options
 from hanlattice.cli.texts import add_words
 from hanlattice.errors import InputError
-from hanlattice.extras import extra
 from hanlattice.files import read_lines
-from hanlattice.serve.limits import Limits
+from hanlattice.optional import extra
+from hanlattice.server.limits import Limits
 
 
 @with_options
@@ -52,10 +52,10 @@ def serve(
         raise InputError("two models have the same name, which is that of their folder")
     for package in ("starlette", "uvicorn", "prometheus_client", "httptools", "msgspec"):
         extra(package)
-    from hanlattice.models.device import use_threads
+    from hanlattice.inference.device import use_threads
     from hanlattice.predict import load
-    from hanlattice.serve.process import Settings
-    from hanlattice.serve.process import serve as run
+    from hanlattice.server.process import Settings
+    from hanlattice.server.process import serve as run
 
     use_threads(1)  # before anything is computed: threads do not survive a fork
     models = {name: load(folder) for name, folder in folders.items()}

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.formats.jsonl import to_json
 
 WAIT = 0.15  # seconds without input after which the lines that have come are answered
 _AHEAD = 4096  # lines that are read before they are wanted

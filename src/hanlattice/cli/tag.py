@@ -66,7 +66,7 @@ def tag(
     format = choose_format(options, nbest)
     texts, folder = begin(options)
     # These imports take time, so they come after what can be wrong.
-    from hanlattice.models.device import use_threads
+    from hanlattice.inference.device import use_threads
     from hanlattice.predict import load
 
     use_threads(options.threads)

@@ -16,17 +16,17 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
+from hanlattice.checkpoint import model_files
 from hanlattice.cli.console import find_named, note
 from hanlattice.cli.options import DictionaryOptions, TextOptions, resolve_paths
 from hanlattice.cli.stream import WAIT, Source, Texts, arriving, is_pipe, shown_progress
 from hanlattice.errors import InputError
 from hanlattice.files import check_output, decode_lines, opening, shown, writing
-from hanlattice.models import model_files
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.dictionary import LONGEST_LABELLED, Entry, read_dictionary
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import LONGEST
-from hanlattice.text.normal import LONE_SURROGATE
+from hanlattice.text.normalize import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from hanlattice.predict import Predictor

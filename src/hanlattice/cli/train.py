@@ -67,8 +67,8 @@ def _leave(code: int) -> NoReturn:
 def _train(config: Path, out: Path, variant: str, changes: list[str], start: str, resume: bool) -> None:
     from hanlattice.config import read_config
     from hanlattice.evaluation.segmentation import score_table
-    from hanlattice.models.start import carried_settings
     from hanlattice.training.loop import train as run
+    from hanlattice.training.warm_start import carried_settings
 
     given = [*changes, *([f"start.model={json.dumps(start)}"] if start else [])]
     settings = read_config(config, given, variant=variant, complete=True, carried=carried_settings)

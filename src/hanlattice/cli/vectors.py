@@ -13,13 +13,13 @@ from hanlattice.cli.console import note
 from hanlattice.cli.options import AsJson, Encoding
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
-from hanlattice.data.jsonl import to_json
-from hanlattice.data.raw import RawText
+from hanlattice.data.formats.jsonl import to_json
+from hanlattice.data.formats.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.evaluation.report import Table
 from hanlattice.files import shown
-from hanlattice.pretrain.inspection import Neighbour, Neighbours, check_vectors, cover, read_queries
-from hanlattice.pretrain.outputs import check_readable
+from hanlattice.lab.pretrain.inspection import Neighbour, Neighbours, check_vectors, cover, read_queries
+from hanlattice.lab.pretrain.outputs import check_readable
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import read_vectors
 

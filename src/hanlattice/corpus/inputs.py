@@ -16,13 +16,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
-from hanlattice.charset import AUTO, MARKS, UTF8, called, guess, is_wide
 from hanlattice.corpus.manifest import is_own
 from hanlattice.corpus.walk import ANY_DEPTH, Entry, Kind, look, match, walk
-from hanlattice.data.raw import DAMAGE, unpacked
+from hanlattice.data.formats.raw import DAMAGE, unpacked
+from hanlattice.encodings import AUTO, MARKS, UTF8, called, guess, is_wide
 from hanlattice.errors import InputError, one_line
-from hanlattice.extras import extra
 from hanlattice.files import BOM, reason
+from hanlattice.optional import extra
 
 FORMATS = {
     **dict.fromkeys((".txt", ".text"), "txt"),

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, NotRequired, TypedDict
 
+from hanlattice.checkpoint.schema import check, load_json
 from hanlattice.checks import brief
-from hanlattice.data.jsonl import to_json
+from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError, OutputError, one_line
 from hanlattice.files import LOCK, reason, writing
-from hanlattice.models.schema import check, load_json
 
 NAME = "manifest.jsonl"
 FORMAT = 1

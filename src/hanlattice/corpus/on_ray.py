@@ -10,7 +10,7 @@ from hanlattice.corpus.run import Engine, Plan
 from hanlattice.corpus.worker import ShardWorker
 from hanlattice.errors import HanlatticeError
 from hanlattice.events import Listener
-from hanlattice.models.device import device_kind
+from hanlattice.inference.device import device_kind
 from hanlattice.ray import connect
 from hanlattice.tasks.on_ray import RayProcesses
 from hanlattice.tasks.run import Outcome, run_tasks

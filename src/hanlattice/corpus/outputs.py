@@ -10,10 +10,10 @@ from typing import IO, Any, Protocol
 from hanlattice.corpus.inputs import BLOCK, open_parquet
 from hanlattice.corpus.settings import BROKEN
 from hanlattice.corpus.shards import ROWS, Row, Shard
-from hanlattice.data.jsonl import spans_json, text_json, to_json
+from hanlattice.data.formats.jsonl import spans_json, text_json, to_json
 from hanlattice.errors import InputError
-from hanlattice.extras import extra
-from hanlattice.text.spans import Span, arrow_type
+from hanlattice.optional import extra
+from hanlattice.text.span import Span, arrow_type
 
 RECORD = "record"  # the column of Parquet that has a whole line of JSONL
 Spans = Sequence[Span] | None  # None of a broken row

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from hanlattice.charset import UTF8, called, check_encoding
 from hanlattice.corpus.inputs import find_sources
 from hanlattice.corpus.manifest import (
     FORMAT,
@@ -25,10 +24,11 @@ from hanlattice.corpus.settings import Settings, digest_of, open_predictor
 from hanlattice.corpus.shards import Shard, cut
 from hanlattice.corpus.walk import Kind, is_inside, look, walk
 from hanlattice.corpus.worker import ShardWorker, Task, output_name, output_stem
+from hanlattice.encodings import UTF8, called, check_encoding
 from hanlattice.errors import HanlatticeError, InputError, OutputError, one_line
 from hanlattice.events import Listener, ignore
 from hanlattice.files import hold, remove, sha256
-from hanlattice.models.device import device_kind
+from hanlattice.inference.device import device_kind
 from hanlattice.tasks.local import CAN_FORK, LocalProcesses
 from hanlattice.tasks.run import Outcome, run_tasks
 from hanlattice.text.display import counted, visible

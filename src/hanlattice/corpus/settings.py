@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hanlattice.checkpoint.checksums import record_digest
+from hanlattice.checkpoint.folder import CONFIG, WEIGHTS
 from hanlattice.errors import InputError, ModelError
-from hanlattice.extras import __version__
 from hanlattice.files import sha256, shown
-from hanlattice.models.checksums import record_digest
-from hanlattice.models.device import device_kind, use_threads
-from hanlattice.models.folder import CONFIG, WEIGHTS
+from hanlattice.inference.device import device_kind, use_threads
+from hanlattice.optional import __version__
 from hanlattice.predict import Predictor, load
 
 MB = 1_000_000

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hanlattice.charset import UTF8, called
 from hanlattice.checks import read_json
 from hanlattice.corpus.inputs import (
     BLOCK,
@@ -22,9 +21,10 @@ from hanlattice.corpus.inputs import (
     line_content,
     open_parquet,
 )
+from hanlattice.encodings import UTF8, called
 from hanlattice.errors import InputError
 from hanlattice.files import reason, sha256
-from hanlattice.text.normal import LONE_SURROGATE
+from hanlattice.text.normalize import LONE_SURROGATE
 
 ROWS = 1 << 13  # rows of Parquet that are read, and written, at a time
 Lines = Iterator[tuple[int, bytes]]

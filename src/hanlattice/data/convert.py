@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.data.columns import read_columns, write_columns
-from hanlattice.data.segmented import from_words, write_segmented
+from hanlattice.data.formats.columns import read_columns, write_columns
+from hanlattice.data.formats.segmented import from_words, write_segmented
 from hanlattice.errors import InputError
 from hanlattice.files import opening, read_lines, writing
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import tags_to_spans
 from hanlattice.text.vectors import Vectors, write_vectors
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from hanlattice.data.columns import read_columns, write_columns
-from hanlattice.data.conllu import read_conllu
-from hanlattice.data.docbin import read_docbin, write_docbin
-from hanlattice.data.jsonl import read_jsonl, write_jsonl
-from hanlattice.data.label_studio import read_label_studio
-from hanlattice.data.segmented import read_segmented, write_segmented
+from hanlattice.data.formats.columns import read_columns, write_columns
+from hanlattice.data.formats.conllu import read_conllu
+from hanlattice.data.formats.docbin import read_docbin, write_docbin
+from hanlattice.data.formats.jsonl import read_jsonl, write_jsonl
+from hanlattice.data.formats.label_studio import read_label_studio
+from hanlattice.data.formats.segmented import read_segmented, write_segmented
 from hanlattice.errors import InputError
 from hanlattice.files import opening
 from hanlattice.text.sentence import Corpus, Sentence, check_words

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hanlattice.evaluation.ner import LONG, Score
 from hanlattice.evaluation.report import Table, count
-from hanlattice.style import BLUE, RED, plot, tidy
+from hanlattice.theme import BLUE, RED, plot, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

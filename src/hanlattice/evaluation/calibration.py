@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.report import NONE, Table, count, escaped, percent
-from hanlattice.style import BLUE, RED, plot, plot_text, tidy
 from hanlattice.text.display import counted
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
+from hanlattice.theme import BLUE, RED, plot, plot_text, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hanlattice.evaluation.report import percent
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.text.tags import SCHEMES, check_prefix, split_tag, tags_to_spans
 
 LONG = 250  # characters: the original code reads neither dev nor test sentences of so many or more

@@ -14,10 +14,10 @@ from hanlattice.errors import InputError
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.report import NONE, Table, count, percent
 from hanlattice.text.boundaries import remove_space
-from hanlattice.text.forks import cached_property
-from hanlattice.text.normal import fold
+from hanlattice.text.fork_safety import cached_property
+from hanlattice.text.normalize import fold
 from hanlattice.text.sentence import Sentence
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 LENGTHS = ("1", "2", "3", "4", "5+")
 INSTEAD = 3  # readings that a table shows of a missed word

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 Counts = npt.NDArray[np.int64]  # [seeds, sentences, 3]: gold, predicted, correct
 Floats = npt.NDArray[np.float64]

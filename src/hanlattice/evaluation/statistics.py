@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.evaluation.mistakes import LENGTHS, LONGER, RELABELLED, UNSEEN, length_class, seen_class, seen_labels
 from hanlattice.evaluation.ner import LONG
 from hanlattice.evaluation.report import NONE, Table, count
-from hanlattice.style import TONES, plot, plot_text, tidy
+from hanlattice.lab.mistakes import LENGTHS, LONGER, RELABELLED, UNSEEN, length_class, seen_class, seen_labels
 from hanlattice.text.sentence import Corpus, Sentence
-from hanlattice.text.spans import WORD
+from hanlattice.text.span import WORD
 from hanlattice.text.tags import illegal_places
+from hanlattice.theme import TONES, plot, plot_text, tidy
 
 Facts = Mapping[str, Any]  # what `statistics` makes
 

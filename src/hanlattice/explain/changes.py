@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hanlattice.batch import Examples
+from hanlattice.checkpoint import Bar
+from hanlattice.checkpoint.folder import Model
 from hanlattice.checks import brief
 from hanlattice.errors import InputError
 from hanlattice.explain.values import Explanation, Without, chance
-from hanlattice.models import Bar
-from hanlattice.models.decode import BOUNDS, Decoded, Running, make_spans
-from hanlattice.models.folder import Model
-from hanlattice.runtime.crf import on_host
-from hanlattice.runtime.span_search import span_scores
+from hanlattice.features import Examples
+from hanlattice.inference.crf import on_host
+from hanlattice.inference.decode import BOUNDS, Decoded, Running, make_spans
+from hanlattice.inference.span_search import span_scores
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Matches
 from hanlattice.text.rules import Rulings
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.span import WORD, Span
+from hanlattice.text.trie import Matches
 
 # Words times characters, words and labels of the dictionary in one piece of a text. Half a minute on a slow CPU.
 MOST = 1 << 20

@@ -16,10 +16,10 @@ from rich.cells import cell_len
 from hanlattice.errors import InputError
 from hanlattice.explain.changes import changes, largest
 from hanlattice.explain.values import Direction, Explanation, Layer, Word, chance, percent
-from hanlattice.style import tones
 from hanlattice.text.display import visible
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import labels_of
+from hanlattice.theme import tones
 
 SPACE, CIRCLE, LEFT_TO_RIGHT = "␣", "◌", "\u200e"
 VIEWS = ("changes", "shares")  # what changes without a word; its share of the cells

@@ -8,7 +8,7 @@ from hanlattice.explain.changes import changes
 from hanlattice.explain.drawing import choose_view, shown, span_label
 from hanlattice.explain.svg import picture, rules, xml
 from hanlattice.explain.values import DIRECTIONS, Direction, Explanation, Share, percent
-from hanlattice.style import INKS, light_and_dark, page_shell
+from hanlattice.theme import INKS, light_and_dark, page_shell
 
 STEPS = 10  # of heat
 _LIGHT, _DARK = (f":root{{--heat:{','.join(map(str, bytes.fromhex(colour[1:])))}}}" for colour in INKS["word"][:2])

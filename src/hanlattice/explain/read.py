@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.batch import Batch, Examples
+from hanlattice.checkpoint import Bar
+from hanlattice.checkpoint.folder import Model
 from hanlattice.checks import brief
 from hanlattice.errors import ModelError
 from hanlattice.explain.changes import without_each
 from hanlattice.explain.values import Direction, Explanation, Layer, Share, Without, Word, joined
-from hanlattice.models import Bar
-from hanlattice.models.decode import Decoded, Running, make_spans
-from hanlattice.models.folder import Model
+from hanlattice.features import Batch, Examples
+from hanlattice.inference.crf import on_host
+from hanlattice.inference.decode import Decoded, Running, make_spans
 from hanlattice.ops.lattice_lstm.trace import Both, Traced
-from hanlattice.runtime.crf import on_host
 from hanlattice.text.boundaries import pieces
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 LOW, HIGH = 0.1, 0.9  # the quantiles of a share over the hidden units
 

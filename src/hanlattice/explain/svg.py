@@ -26,8 +26,8 @@ from hanlattice.explain.drawing import (
     sketch,
 )
 from hanlattice.explain.values import Explanation
-from hanlattice.style import FONTS, INKS, TONES, light_and_dark
 from hanlattice.text.display import visible
+from hanlattice.theme import FONTS, INKS, TONES, light_and_dark
 
 WIDTH = 960.0  # of the widest picture
 MARGIN, GUTTER, BETWEEN = 20.0, 30.0, 34.0  # around all; left of each row, for the arrows; between rows

@@ -27,9 +27,9 @@ from hanlattice.explain.drawing import (
     why_no_arcs,
 )
 from hanlattice.explain.values import DIRECTIONS, Explanation, Layer, Share, Word
-from hanlattice.style import INKS, TONES
 from hanlattice.text.display import visible
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.span import WORD, Span
+from hanlattice.theme import INKS, TONES
 
 BAR = 8  # columns of a share's bar
 SHARE = BAR + 10  # with its numbers

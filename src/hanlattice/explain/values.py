@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from hanlattice.text.display import rounded
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 
 DIGITS = 6  # of the numbers in `to_dict`
 DIRECTIONS = ("forward", "backward")

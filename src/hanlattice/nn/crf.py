@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hanlattice.inference import crf as runtime
 from hanlattice.ops import crf
-from hanlattice.runtime import crf as runtime
 from hanlattice.text.lattice import Ints
 
 

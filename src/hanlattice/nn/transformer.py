@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hanlattice.batch.tensors import move
 from hanlattice.nn.dropout import Dropout
+from hanlattice.nn.to_device import move
 from hanlattice.text.lattice import Ints, cells
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")

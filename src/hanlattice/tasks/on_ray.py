@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import HanlatticeError
-from hanlattice.extras import extra
+from hanlattice.optional import extra
 from hanlattice.ray import enter
 from hanlattice.tasks.run import ATTEMPTS, Death, Message, Outcome, Worker, attempt
 

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.text.lattice import Ints, cells
-from hanlattice.text.matcher import Matches
-from hanlattice.text.normal import Codes, CodeTable, code_points, fold
-from hanlattice.text.spans import Span
+from hanlattice.text.normalize import Codes, CodeTable, code_points, fold
+from hanlattice.text.span import Span
+from hanlattice.text.trie import Matches
 
 FREE, CUT, JOIN, SPACED = 0, 1, 2, 3
 MOST_BLANKS = 2  # between the characters of a name that is spaced out: as wide as a full-width one

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import Parts
 from hanlattice.text.rules import FEW_GONE, Rules
+from hanlattice.text.trie import Parts
 
 
 class Marks:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from hanlattice.checks import brief, check_number, read_json
 from hanlattice.errors import InputError
 from hanlattice.files import keep_first, read_text, writing
-from hanlattice.text.normal import LONE_SURROGATE
+from hanlattice.text.normalize import LONE_SURROGATE
 from hanlattice.text.tags import check_label
 
 TRUST_MOST = 1000.0  # of what a user's word may score more; besides, ∞

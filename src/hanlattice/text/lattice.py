@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.text.forks import cached_property
+from hanlattice.text.fork_safety import cached_property
 
 Ints = npt.NDArray[np.int64]
 Value = TypeVar("Value")

@@ -28,9 +28,11 @@ from hanlattice.text.boundaries import remove_space
 from hanlattice.text.contents import Contents, Marks
 from hanlattice.text.dictionary import SPLIT, Entry, is_plain, read_dictionary, write_dictionary
 from hanlattice.text.display import counted
-from hanlattice.text.forks import new_lock
+from hanlattice.text.fork_safety import new_lock
 from hanlattice.text.lattice import Ints
-from hanlattice.text.matcher import (
+from hanlattice.text.normalize import LONE_SURROGATE, code_points, fold
+from hanlattice.text.rules import Rules
+from hanlattice.text.trie import (
     Matches,
     Occurrences,
     Part,
@@ -41,8 +43,6 @@ from hanlattice.text.matcher import (
     extend,
     find,
 )
-from hanlattice.text.normal import LONE_SURROGATE, code_points, fold
-from hanlattice.text.rules import Rules
 
 _TRIES = 3  # to read without keeping others from changing it
 Found = TypeVar("Found")

@@ -18,7 +18,7 @@ import numpy as np
 from hanlattice.errors import InputError
 from hanlattice.files import opening, read_text, writing
 from hanlattice.text.lattice import Ints
-from hanlattice.text.normal import Codes, CodeTable, fold
+from hanlattice.text.normalize import Codes, CodeTable, fold
 
 VOCAB, TOKENIZER, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 CLS, SEP, UNK, PAD = "[CLS]", "[SEP]", "[UNK]", "[PAD]"

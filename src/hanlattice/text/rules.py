@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hanlattice.text.dictionary import LONGEST_LABELLED, SPLIT, Entry
 from hanlattice.text.lattice import Ints, cells
-from hanlattice.text.matcher import Matches, Parts, TooManyMatchesError, by_text, extend, find
+from hanlattice.text.trie import Matches, Parts, TooManyMatchesError, by_text, extend, find
 
 FEW_GONE = 1000  # words that were removed, or of which nothing is said any more: so many cost next to nothing
 ANY, CUT_BEFORE = -1, -2  # instead of a label: every one; no span goes on at this character

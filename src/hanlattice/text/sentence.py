@@ -8,9 +8,9 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from hanlattice.checks import brief, check_number
-from hanlattice.text.forks import cached_property
-from hanlattice.text.normal import fold, fold_digits
-from hanlattice.text.spans import WORD, Span
+from hanlattice.text.fork_safety import cached_property
+from hanlattice.text.normalize import fold, fold_digits
+from hanlattice.text.span import WORD, Span
 
 _ROUNDED = 0.01  # what rounding may change of the sum of shares
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from hanlattice.checks import brief
 from hanlattice.errors import TagError
 from hanlattice.text.lattice import Ints
-from hanlattice.text.normal import LONE_SURROGATE
-from hanlattice.text.spans import Span
+from hanlattice.text.normalize import LONE_SURROGATE
+from hanlattice.text.span import Span
 
 Bools = npt.NDArray[np.bool_]
 

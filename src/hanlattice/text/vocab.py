@@ -13,7 +13,7 @@ import numpy as np
 from hanlattice.errors import InputError
 from hanlattice.files import read_text, writing
 from hanlattice.text.lattice import Ints
-from hanlattice.text.normal import Codes, CodeTable, code_points, fold_digits
+from hanlattice.text.normalize import Codes, CodeTable, code_points, fold_digits
 
 UNKNOWN = "<unk>"
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from hanlattice.checkpoint import SHIPPED, find_model, model_files
+from hanlattice.checkpoint.folder import WEIGHTS, Model, save_scores
 from hanlattice.data.corpus import Corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.evaluation.platt import Curves, fit
 from hanlattice.files import opening, sha256, writing
-from hanlattice.models import SHIPPED, find_model, model_files
-from hanlattice.models.folder import WEIGHTS, Model, save_scores
-from hanlattice.text.spans import Span
+from hanlattice.text.span import Span
 from hanlattice.training.card import CARD, write_card
 from hanlattice.training.corpora import counts
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hanlattice.checkpoint.folder import BEFORE, Model
 from hanlattice.config import Config
 from hanlattice.evaluation.report import Table, percent
 from hanlattice.evaluation.segmentation import named_scores
 from hanlattice.files import writing
-from hanlattice.models.folder import BEFORE, Model
 from hanlattice.text.display import counted
 from hanlattice.text.tags import labels_of
 from hanlattice.training.corpora import PARTS

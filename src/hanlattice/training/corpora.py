@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hanlattice.checkpoint.folder import Model
 from hanlattice.config import Config, DataConfig
 from hanlattice.data.corpus import Corpus, hold_out, read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.evaluation.segmentation import cut, words_in
 from hanlattice.files import sha256, shown
-from hanlattice.models.folder import Model
-from hanlattice.text.segmenter import NO_GOLD
+from hanlattice.text.segment import NO_GOLD
 from hanlattice.text.sentence import Sentence
 
 PARTS = ("train", "more", "dev", "test")

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from filelock import FileLock
 
-from hanlattice.batch import Examples
-from hanlattice.batch.buckets import decoding_batches
 from hanlattice.data.download import cache_folder
 from hanlattice.errors import OutputError
+from hanlattice.features import Examples
+from hanlattice.features.buckets import decoding_batches
 from hanlattice.files import reason, writing
-from hanlattice.models.decode import BOUNDS
+from hanlattice.inference.decode import BOUNDS
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.text.lattice import Ints
 

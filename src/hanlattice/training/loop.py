@@ -15,21 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.batch import Batch, Examples, Indexer
-from hanlattice.batch.buckets import training_batches
-from hanlattice.batch.prefetch import prefetch
-from hanlattice.config import Config, TrainConfig, validate
-from hanlattice.data.download import resolve
-from hanlattice.errors import ConfigError, ModelError, OutputError
-from hanlattice.evaluation.ner import Report, score
-from hanlattice.evaluation.segmentation import score_segmentation, words_in
-from hanlattice.events import Listener, Log, ignore
-from hanlattice.files import LOCK, hold, remove, sha256
-from hanlattice.models import Bar
-from hanlattice.models.build import Built, build
-from hanlattice.models.decode import decode
-from hanlattice.models.device import find_device, use_threads
-from hanlattice.models.folder import (
+from hanlattice.checkpoint import Bar
+from hanlattice.checkpoint.folder import (
     FRAME,
     LM,
     TRANSFORMER,
@@ -41,19 +28,32 @@ from hanlattice.models.folder import (
     save_scores,
     save_weights,
 )
-from hanlattice.models.language_model import language_model_digest
-from hanlattice.models.segmenter import check_segmenter, model_version, segmenter_version
-from hanlattice.models.start import check_start, start_facts
-from hanlattice.models.tagger import Tagger
-from hanlattice.models.transformer import find_transformer, transformer_digest
+from hanlattice.checkpoint.language_model import language_model_digest
+from hanlattice.checkpoint.segmenter import check_segmenter, model_version, segmenter_version
+from hanlattice.checkpoint.transformer import find_transformer, transformer_digest
+from hanlattice.config import Config, TrainConfig, validate
+from hanlattice.data.download import resolve
+from hanlattice.errors import ConfigError, ModelError, OutputError
+from hanlattice.evaluation.ner import Report, score
+from hanlattice.evaluation.segmentation import score_segmentation, words_in
+from hanlattice.events import Listener, Log, ignore
+from hanlattice.features import Batch, Examples, Indexer
+from hanlattice.features.buckets import training_batches
+from hanlattice.features.prefetch import prefetch
+from hanlattice.files import LOCK, hold, remove, sha256
+from hanlattice.inference.decode import decode
+from hanlattice.inference.device import find_device, use_threads
+from hanlattice.nn.tagger import Tagger
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
+from hanlattice.training.build import Built, build
 from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_gold_words, check_segmented, read_corpora
 from hanlattice.training.lm_cache import with_states
 from hanlattice.training.optim import learning_rates, make_optimizer
 from hanlattice.training.processes import Gradients, Team, join
 from hanlattice.training.step import Progress, Training
+from hanlattice.training.warm_start import check_start, start_facts
 
 STATE = "state.safetensors"
 LOG = "log.jsonl"

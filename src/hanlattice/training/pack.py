@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hanlattice.checkpoint.compose import learn_from
+from hanlattice.checkpoint.folder import BEFORE, Model, load_model, save_frame, save_weights
+from hanlattice.checkpoint.quantize import compressed
 from hanlattice.config import make_config
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import sha256
-from hanlattice.models.compose import learn_from
-from hanlattice.models.compress import compressed
-from hanlattice.models.folder import BEFORE, Model, load_model, save_frame, save_weights
-from hanlattice.models.tagger import Tagger
 from hanlattice.nn.embeddings import TwoSources
+from hanlattice.nn.tagger import Tagger
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.card import about_of, write_card

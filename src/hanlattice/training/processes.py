@@ -21,13 +21,13 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
-from hanlattice.batch import Batch
-from hanlattice.batch.batch import Share
-from hanlattice.batch.buckets import share_out
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.extras import quiet
-from hanlattice.models.tagger import Tagger
+from hanlattice.features import Batch
+from hanlattice.features.batches import Share
+from hanlattice.features.buckets import share_out
 from hanlattice.nn.dropout import drop
+from hanlattice.nn.tagger import Tagger
+from hanlattice.optional import quiet
 from hanlattice.text.lattice import Ints
 from hanlattice.training.step import tagger_gradients
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hanlattice.batch import Batch
+from hanlattice.checkpoint.checksums import load_tensors, save_tensors
+from hanlattice.checkpoint.schema import parse
 from hanlattice.errors import HanlatticeError, ModelError
-from hanlattice.models.checksums import load_tensors, save_tensors
-from hanlattice.models.schema import parse
-from hanlattice.models.tagger import Tagger
+from hanlattice.features import Batch
+from hanlattice.nn.tagger import Tagger
 from hanlattice.training.optim import Average
 
 FORMAT = "1"  # of a state

@@ -1,0 +1,186 @@
+"""From a configuration and tables of vectors to a Tagger of torch, fresh or with the weights of a file.
+
+`arrays.py` is its twin for the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hanlattice.checkpoint.build_numpy import Array
+from hanlattice.checkpoint.language_model import BREAK, DIRECTIONS, LanguageModel
+from hanlattice.checkpoint.plan import check_arrays, check_shapes
+from hanlattice.checkpoint.quantize import COMPOSER, COUNTS, check_values, expanded
+from hanlattice.checkpoint.transformer import Transformer
+from hanlattice.config import Config, ModelConfig
+from hanlattice.features import Indexer
+from hanlattice.features.indexer import BICHARS, POS, POSITIONS
+from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, NoEncoder, WordLSTM
+from hanlattice.nn.crf import CRF
+from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
+from hanlattice.nn.language_model import LanguageModelStates
+from hanlattice.nn.lattice_lstm import CoupledLSTM, LatticeLSTM, Layer, Stack
+from hanlattice.nn.tagger import Encoder, Tagger
+from hanlattice.nn.transformer import TransformerStates
+
+
+@dataclass
+class Tables:
+    """Their vectors."""
+
+    chars: Tensor | None = None
+    words: WordEmbedding | None = None
+    subwords: WordEmbedding | None = None
+    beside: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
+    counts: Tensor | None = None  # how often training met the lattice's first words, for their pools
+
+
+def assemble(
+    config: Config,
+    indexer: Indexer,
+    tables: Tables,
+    lm: LanguageModel | None,
+    backend: str = "auto",
+    fresh: bool = True,
+    transformer: Transformer | None = None,
+) -> Tagger:
+    """The modules around existing tables and pre-trained models; not `fresh` where weights are loaded afterwards."""
+    model, chars = config.model, None
+    dim = sum(table.dim for table in tables.beside.values())
+    if tables.chars is not None:
+        chars = CharEmbedding(tables.chars, config.chars.fine_tune, config.chars.dropout)
+        dim += chars.dim
+    pretrained = _pretrained(config, lm, transformer)
+    dim += pretrained.width
+    words: WordEmbedding | TwoSources | None = tables.words
+    if tables.words is not None and tables.subwords is not None:
+        words = TwoSources(tables.words, tables.subwords)
+    pools = None
+    if model.pools:
+        assert words is not None
+        assert tables.counts is not None
+        pools = WordPools(tables.counts, words.dim, config.pools.dim, config.pools.dropout)
+        dim += pools.dim
+    encoder = _encoder(config, dim, words, backend, fresh)
+    crf = CRF(indexer.tags, indexer.scheme)
+    lm_states, transformer_states = pretrained
+    return Tagger(chars, words, encoder, crf, model.dropout, lm_states, tables.beside, pools, transformer_states)
+
+
+class _Pretrained(NamedTuple):
+    """The inputs that a language model and a transformer are to a tagger."""
+
+    lm: LanguageModelStates | None
+    transformer: TransformerStates | None
+
+    @property
+    def width(self) -> int:
+        """How many numbers they add to each character."""
+        lm = 0 if self.lm is None else self.lm.project.out_features
+        return lm + (0 if self.transformer is None else self.transformer.dim)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Those of their weights, by the names that they have in a tagger."""
+        return {
+            f"{part}.{name}": tuple(tensor.shape)
+            for part, module in self._asdict().items()
+            if module is not None
+            for name, tensor in module.state_dict().items()
+        }
+
+
+def _pretrained(config: Config, lm: LanguageModel | None, transformer: Transformer | None) -> _Pretrained:
+    states = None
+    if lm is not None:
+        ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
+        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
+    return _Pretrained(states, None if transformer is None else transformer.states(config.transformer))
+
+
+def check_tagger(config: Config, indexer: Indexer, tagger: Tagger) -> None:
+    """Raise a LookupError unless a folder with the weights of this tagger can be loaded."""
+    pretrained = _Pretrained(tagger.lm, tagger.transformer)
+    check_arrays(config, indexer, tagger.state_dict(), pretrained.shapes, pretrained.width)
+
+
+def check_transformer(arrays: Mapping[str, Array], outline: nn.Module) -> None:
+    """Raise a LookupError unless the arrays of a tagger have the weights of this transformer."""
+    check_shapes(
+        {f"transformer.model.{name}": tuple(each.shape) for name, each in outline.state_dict().items()}, arrays
+    )
+
+
+def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool) -> Encoder:
+    model = config.model
+    if model.encoder == "none":
+        return NoEncoder(dim)
+    if model.encoder == "word":
+        assert words is not None
+        features = FEATURES[model.char_features](dim, model.char_width) if model.char_features in FEATURES else None
+        return WordLSTM(words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout)
+    layers: list[Layer] = []
+    for n in range(model.layers):
+        width = 2 * model.hidden if n else dim
+        if words is None or (n == 0 and model.first_layer == "char"):
+            layers.append(_char_layer(model, width, backend, fresh))
+        else:
+            word_dim = words.dim + (width if n and model.whole_words else 0)
+            layers.append(LatticeLSTM(width, word_dim, model.hidden, model.coupled, backend, fresh))
+    return layers[0] if len(layers) == 1 else Stack(layers, model.dropout, model.whole_words)
+
+
+def _char_layer(model: ModelConfig, dim: int, backend: str, fresh: bool) -> Layer:
+    if model.coupled:
+        return CoupledLSTM(dim, model.hidden, backend, fresh)
+    return CharRNN(dim, model.hidden) if model.cell == "tanh" else CharLSTM(dim, model.hidden)
+
+
+def restore(
+    config: Config,
+    indexer: Indexer,
+    arrays: Mapping[str, Array],
+    lm: LanguageModel | None,
+    backend: str,
+    transformer: Transformer | None = None,
+) -> Tagger:
+    """The tagger of a folder's weights. A LookupError or RuntimeError says what does not fit."""
+    with torch.random.fork_rng(devices=[]):  # the random numbers of a training do not depend on when this happens
+        with torch.device("meta"):
+            pretrained = _pretrained(config, lm, transformer)
+        check_arrays(config, indexer, arrays, pretrained.shapes, pretrained.width)
+        check_values(arrays)
+        weights = {name: array for name, array in arrays.items() if not name.startswith(COMPOSER)}
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in expanded(weights).items()}
+        tables = _tables(config, indexer, tensors)
+        tagger = assemble(config, indexer, tables, lm, backend, fresh=False, transformer=transformer)
+    tagger.load_state_dict(tensors)
+    return tagger
+
+
+def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> Tables:
+    """The tables of `build`, from the loaded tensors."""
+    tables = Tables(tensors["chars.vectors"] if config.reads_characters else None)
+    if indexer.subwords is not None:
+        tables.words = _word_embedding(tensors, "words.words", config.words.dropout)
+        tables.subwords = _word_embedding(tensors, "words.subwords", config.subwords.dropout)
+    elif indexer.lexicon is not None or indexer.words is not None:
+        source = config.lattice_sources[0] if indexer.words is None else config.words
+        tables.words = _word_embedding(tensors, "words", source.dropout)
+    if indexer.bichars is not None:
+        tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
+    tables.counts = tensors[COUNTS] if config.model.pools else None
+    for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
+        if there:
+            tables.beside[name] = CharEmbedding(tensors[f"beside.{name}.vectors"], dropout=config.softwords.dropout)
+    return tables
+
+
+def _word_embedding(tensors: Mapping[str, Tensor], name: str, dropout: float) -> WordEmbedding:
+    return WordEmbedding(tensors[f"{name}.trained"], tensors[f"{name}.fixed"], dropout)

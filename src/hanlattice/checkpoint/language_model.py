@@ -1,0 +1,163 @@
+"""A language model of characters or words and its folder of plain files, which docs/formats.md describes.
+
+Each direction is trained on its own and may be missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import torch
+from torch import Tensor
+
+from hanlattice.checkpoint.checksums import check_numbers, load_tensors, read_record, save_tensors, write_record
+from hanlattice.checkpoint.plan import check_names, check_shapes
+from hanlattice.checkpoint.schema import parse
+from hanlattice.errors import InputError, ModelError
+from hanlattice.files import dump_json, opening, sha256, shown, writing
+from hanlattice.inference.device import find_device
+from hanlattice.nn.language_model import CharLanguageModel
+from hanlattice.text.vocab import Vocab
+
+FORMAT = 1
+RECORD, CHARS, WORDS, LEXICON = "lm.json", "chars.txt", "words.txt", "lexicon.txt"
+DIRECTIONS = ("forward", "backward")
+BREAK = "\n"  # stands before the first symbol of a paragraph and after its last; its id is 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The sizes of a language model: they determine the shapes of its weights."""
+
+    embedding: int = field(metadata={"check": "size"})
+    hidden: int = field(metadata={"check": "size"})
+    layers: int = field(default=1, metadata={"check": "layers"})
+    dropout: float = field(default=0.0, metadata={"check": "share"})
+
+
+@dataclass(frozen=True)
+class Cutter:
+    """What cuts text into words, for a language model of words."""
+
+    by: str = "rjieba"  # or lexicon, or model
+    version: str = ""  # of rjieba or the model; the SHA-256 of the lexicon
+    path: str = field(default="", compare=False)  # of the lexicon; of a model its name or folder
+    alphabet: int = field(default=0, compare=False)  # different characters of the text, which spell an unknown word
+
+
+class Record(TypedDict):
+    """lm.json."""
+
+    format: int
+    settings: Settings
+    files: dict[str, str]
+    unit: NotRequired[str]
+    cutter: NotRequired[Cutter]
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """One or both directions, in evaluation mode, with the facts recorded about each."""
+
+    vocab: Vocab
+    settings: Settings
+    directions: Mapping[str, CharLanguageModel]
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cutter: Cutter | None = None  # of a model of words; None: it reads characters
+
+
+def make_vocab(symbols: Iterable[str]) -> Vocab:
+    """The symbols of a language model: unknown, the break, then these characters or words."""
+    return Vocab([BREAK, *symbols])
+
+
+def weights_file(direction: str) -> str:
+    return f"{direction}.safetensors"
+
+
+def save_language_model_frame(folder: Path, vocab: Vocab, settings: Settings, cutter: Cutter | None = None) -> None:
+    """Write what both directions share. Two trainings may do so at once, since they write the same."""
+    names: list[str] = [CHARS if cutter is None else WORDS]
+    record: dict[str, Any] = {"format": FORMAT, "settings": dataclasses.asdict(settings)}
+    vocab.save(folder / names[0])
+    if cutter is not None:
+        record |= {"unit": "word", "cutter": dataclasses.asdict(cutter) | {"path": shown(cutter.path)}}
+        if cutter.by == "lexicon":
+            with opening(cutter.path) as file, writing(folder / LEXICON, binary=True) as copy:
+                shutil.copyfileobj(file, copy)
+            names.append(LEXICON)
+            record["cutter"]["path"] = LEXICON
+    write_record(folder / RECORD, record, names, Record)
+
+
+def save_direction(folder: Path, direction: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write the weights of one direction, in half precision."""
+    half = {name: tensor.detach().to(torch.float16) for name, tensor in tensors.items()}
+    save_tensors(folder / weights_file(direction), half, {"facts": dump_json(facts)})
+
+
+def load_language_model(
+    folder: str | Path, device: str = "cpu", directions: Iterable[str] = DIRECTIONS
+) -> LanguageModel:
+    """Read a folder, check all of it, and return these directions in evaluation mode."""
+    folder, place = Path(folder), find_device(device)
+    record = read_record(folder / RECORD, FORMAT, Record, "language model")
+    if (record.get("unit", "char") == "word") != ("cutter" in record):
+        raise ModelError(f"{folder / RECORD}: cutter must be there if unit is word, and only then")
+    cutter = Cutter(**record["cutter"]) if "cutter" in record else None
+    if cutter is not None and cutter.by == "lexicon":
+        cutter = dataclasses.replace(cutter, path=str(folder / LEXICON))
+    name, settings = WORDS if cutter else CHARS, Settings(**record["settings"])
+    if name not in record["files"]:
+        raise ModelError(f"{folder / RECORD}: files.{name} is missing")
+    try:
+        vocab = Vocab.load(folder / name)
+    except InputError as error:
+        raise ModelError(str(error)) from None
+    models, facts = {}, {}
+    for direction in directions:
+        if not (folder / weights_file(direction)).is_file():
+            raise ModelError(f"{folder}: the {direction} direction is not there; train it by --direction {direction}")
+        tensors, metadata = load_tensors(folder / weights_file(direction))
+        models[direction] = _with_weights(folder / weights_file(direction), len(vocab), settings, tensors).to(place)
+        try:
+            facts[direction] = parse(metadata.get("facts", "{}"), dict[str, Any], "facts")
+        except ValueError as error:
+            raise ModelError(f"{folder / weights_file(direction)}: {error}") from None
+    return LanguageModel(vocab, settings, models, facts, cutter)
+
+
+def language_model_files() -> list[str]:
+    """The names of the files of a complete language model of characters."""
+    return [RECORD, CHARS, *map(weights_file, DIRECTIONS)]
+
+
+def language_model_digest(folder: str | Path) -> str:
+    """A checksum over all files of a language model."""
+    record = read_record(Path(folder) / RECORD, FORMAT, Record, "language model")
+    names = [RECORD, *record["files"], *map(weights_file, DIRECTIONS)]
+    digests = [sha256(Path(folder) / name) for name in names]
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def _with_weights(path: Path, symbols: int, settings: Settings, tensors: Mapping[str, Tensor]) -> CharLanguageModel:
+    def make() -> CharLanguageModel:
+        return CharLanguageModel(symbols, **dataclasses.asdict(settings))
+
+    check_numbers({name: tensor.numpy() for name, tensor in tensors.items()}, path)
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            wanted = make().state_dict()
+        check_shapes({name: tuple(tensor.shape) for name, tensor in wanted.items()}, tensors)
+        check_names(wanted, tensors)
+    except LookupError as error:
+        raise ModelError(f"{path}: its tensors do not fit {RECORD}: {error}") from None
+    model = make()
+    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    return model.requires_grad_(False).eval()

@@ -1,0 +1,69 @@
+"""The symbols that a model knows, and the indexer that reads text for it. This file does without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hanlattice.checkpoint.segmenter import make_segmenter
+from hanlattice.config import Config
+from hanlattice.features import Indexer
+from hanlattice.features.indexer import PART
+from hanlattice.text.lattice import Ints, runs
+from hanlattice.text.lexicon import Lexicon
+from hanlattice.text.pieces import Pieces
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.vocab import Vocab
+
+if TYPE_CHECKING:
+    from hanlattice.checkpoint.language_model import LanguageModel
+
+
+@dataclass
+class Vocabs:
+    """The symbols of each kind that a model reads; None for a kind that it does not read."""
+
+    chars: Vocab = field(default_factory=lambda: Vocab(()))
+    lexicon: Lexicon | None = None
+    subwords: Lexicon | None = None  # only of a lattice that has words too
+    bichars: Vocab | None = None
+    words: Vocab | None = None
+    pos: Vocab | None = None
+    pieces: Pieces | None = None
+
+
+def make_indexer(
+    config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None, device: str = "cpu"
+) -> Indexer:
+    """The indexer that reads text for this model. A segmenter that is a model runs on `device`."""
+    segmenter = None
+    if config.reads_segments:
+        segmenter = make_segmenter(config.segment.by, vocabs.pos is not None, device)
+    return Indexer(
+        vocab=vocabs.chars,
+        lexicon=vocabs.lexicon,
+        tags=tags,
+        scheme=scheme,
+        symbols=lm.vocab if lm else None,
+        bichars=vocabs.bichars,
+        segmenter=segmenter,
+        words=vocabs.words,
+        pos=vocabs.pos,
+        subwords=vocabs.subwords,
+        pieces=vocabs.pieces,
+    )
+
+
+def met_first(lexicon: Lexicon, train: Sequence[Sentence]) -> tuple[Ints, Ints]:
+    """The ids of a lexicon with those first that occur in the training text, the most frequent first of all; and how
+    often these occur."""
+    counts = np.zeros(len(lexicon), dtype=np.int64)
+    for low, high in runs([sentence.text for sentence in train], PART):
+        for found in lexicon.by_length("\n".join(sentence.folded for sentence in train[low:high])):
+            counts += np.bincount(found.word, minlength=len(lexicon))
+    met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
+    return order, counts[met].astype(np.int32)

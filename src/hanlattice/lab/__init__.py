@@ -1,0 +1,1 @@
+"""Tools for research: comparisons, benchmarks, mistakes, and pre-training from raw text."""

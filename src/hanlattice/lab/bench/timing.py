@@ -1,0 +1,161 @@
+"""Medians of repeated calls, the peak of their memory, and the machine and versions that figures belong to.
+
+Calls to be compared take turns, so that a slow moment of the machine affects them all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from hanlattice.ops import library
+from hanlattice.optional import __version__, installed
+
+TURNS, FEW = 5, 3
+_CPUINFO, _SELF = Path("/proc/cpuinfo"), Path("/proc/self")
+
+
+class Timing(NamedTuple):
+    seconds: float  # the median of one call
+    calls: int
+
+
+def medians(
+    works: Mapping[str, Callable[[], object]], seconds: float, device: torch.device | None = None
+) -> dict[str, Timing]:
+    """After a warm-up, at least `seconds` and `TURNS` calls for each.
+
+    Where one call takes that long on a CPU, `FEW` calls are all, the first among them: what it warms up does not count.
+    With a GPU for `device`, calls follow each other without a wait and its own clock is read between them; without one,
+    the host's clock is.
+    """
+    series = {name: _Series(work, seconds, device) for name, work in works.items()}
+    for _ in range(TURNS):
+        for each in series.values():
+            each.take_turn()
+    return {name: Timing(statistics.median(each.times), len(each.times)) for name, each in series.items()}
+
+
+class _Series:
+    """The times of one of those that take turns."""
+
+    def __init__(self, work: Callable[[], object], seconds: float, device: torch.device | None) -> None:
+        self.work, self.device, self.share = work, device, seconds / TURNS
+        self.times = call_times(work, 1, device)
+        self.turns, self.calls = FEW - 1, 1
+        on_gpu = device is not None and device.type == "cuda"
+        if self.times[0] < seconds or on_gpu:  # a GPU's first call may have compiled something
+            pace = max(call_times(work, 1, device)[0], 1e-6)
+            self.times, self.turns, self.calls = [], TURNS, math.ceil(self.share / pace)
+
+    def take_turn(self) -> None:
+        if self.turns:
+            self.turns -= 1
+            self.times += call_times(self.work, self.calls, self.device, 2 * self.share)
+
+
+def call_times(
+    work: Callable[[], object], calls: int, device: torch.device | None, limit: float = math.inf
+) -> list[float]:
+    """The seconds of each of so many calls; on a CPU that others want too, of as many as are begun before `limit`."""
+    if device is not None and device.type == "cuda":
+        return _gpu_times(work, calls, device)
+    marks = [time.perf_counter()]
+    for _ in range(calls):
+        work()
+        marks.append(time.perf_counter())
+        if marks[-1] - marks[0] > limit:
+            break
+    return [after - before for before, after in pairwise(marks)]
+
+
+def _gpu_times(work: Callable[[], object], calls: int, device: torch.device) -> list[float]:
+    with torch.cuda.device(device):
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]  # type: ignore[no-untyped-call]
+        marks[0].record()
+        for mark in marks[1:]:
+            work()
+            mark.record()
+        torch.cuda.synchronize()
+    return [before.elapsed_time(after) / 1000 for before, after in pairwise(marks)]
+
+
+def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
+    """On a GPU what torch allocates there; on Linux the growth of resident memory; None where it cannot be measured."""
+    if device.type != "cuda":
+        return _growth(work) if _gives_back() else None
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    work()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+@cache
+def _gives_back() -> bool:
+    """Whether torch's freed memory goes back to the system. Where its allocator keeps it, growth says nothing."""
+    size = 64 << 20
+    first, again = (_growth(lambda: torch.ones(size, dtype=torch.uint8)) for _ in range(2))
+    return first is not None and again is not None and again > size // 2
+
+
+def _growth(work: Callable[[], object]) -> int | None:
+    """What earlier calls freed goes back to the system first, or it would be used again and not be seen."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+        (_SELF / "clear_refs").write_text("5")  # the highest size so far is now the present one
+    except (OSError, AttributeError):  # another system, another C library, or not allowed
+        return None
+    before = _kilobytes("VmRSS")
+    work()
+    return max(0, _kilobytes("VmHWM") - before) * 1024
+
+
+def _kilobytes(name: str) -> int:
+    lines = (_SELF / "status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def versions() -> dict[str, Any]:
+    """None for what is not installed."""
+    return {
+        "hanlattice": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": installed("triton"),
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+        "rjieba": installed("rjieba"),
+    }
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "system": platform.platform(),
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "native": library.missing() or library.loaded().level,  # its instruction set, or why it is missing
+    }
+
+
+def busy() -> tuple[float, int]:
+    """How many processes wanted a core during the last minute, where the system says so, and the cores."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return load, os.cpu_count() or 1

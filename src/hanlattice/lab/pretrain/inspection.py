@@ -1,0 +1,161 @@
+"""A look into a vector file: its contents and faults, how much of a corpus it covers, and the neighbours of a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hanlattice.errors import InputError
+from hanlattice.events import Listener, ignore
+from hanlattice.files import shown
+from hanlattice.lab.pretrain.gazetteer import norms, tally_words
+from hanlattice.text.normalize import fold, fold_digits
+from hanlattice.text.sentence import Sentence
+from hanlattice.text.vectors import Vectors, examine_vectors
+
+_DIGITS = 6  # of a cosine that are right in float32: cosines that differ in later ones count as equal
+_SIGNS = {"+": 1, "-": -1}
+_SUGGESTIONS = 5  # words that an error proposes
+
+
+def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
+    """What a file contains, for JSON, and the vectors that can be used; a file that cannot be used is an InputError.
+
+    `broken` has (the line, or in a binary file the row from 1; what is wrong) of every row that is left out, `problems`
+    the number of each. `repeated` are rows of a word that an earlier row has.
+    """
+    vectors, found = examine_vectors(path)
+    lengths = norms(vectors)
+    header_is_right = found.header is None or found.header[0] == found.rows
+    report = {
+        "file": shown(path),
+        "form": found.form,  # text or binary
+        "header": found.header,  # the count and width that it promises
+        "rows": found.rows,
+        "words": len(vectors),
+        "width": vectors.width,
+        "single_characters": sum(len(word) == 1 for word in vectors.words),
+        "repeated": found.repeated,
+        "skipped": vectors.skipped,
+        "broken": found.broken,
+        "zero": int((lengths == 0).sum()),
+        "norms": {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())},
+        "notices": vectors.notices,
+        "header_is_right": header_is_right,
+        "sound": header_is_right and not found.repeated and not vectors.skipped,
+        "problems": Counter(problem for _, problem in found.broken),
+    }
+    return report, vectors
+
+
+def cover(vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Listener = ignore) -> dict[str, Any]:
+    """Read a corpus once, and count which characters, and words of the lattice, have vectors; for JSON.
+
+    White space does not count as a character. Positions count every character of the text, types each different one
+    once. `words` is the `WordCoverage` with the size of the lexicon; None where no word of the file occurs.
+    """
+    counts: Counter[str] = Counter()
+    found = tally_words(vectors.words, [(name, _counted(sentences, counts))], listen)
+    known = {fold_digits(word) for word in vectors.words if len(word) == 1}
+    met = {character: count for character, count in counts.most_common() if not character.isspace()}
+    if not met:
+        raise InputError("the corpus is empty: there is no character in it", name)
+    words = found.overall.coverage(found.lexicon)
+    missing = [character for character in met if character not in known]
+    return {
+        "name": name,
+        "positions": sum(met.values()),
+        "positions_in": sum(count for character, count in met.items() if character in known),
+        "types": len(met),
+        "types_in": len(met) - len(missing),
+        "missing": tuple(missing[:20]),  # the most frequent ones
+        "words": {"lexicon": len(found.rows), **words.as_dict()} if words.positions else None,
+    }
+
+
+def _counted(sentences: Iterable[Sentence], counts: Counter[str]) -> Iterator[Sentence]:
+    for sentence in sentences:
+        counts.update(sentence.characters)
+        yield sentence
+
+
+class Neighbour(NamedTuple):
+    word: str
+    cosine: float
+
+
+def read_queries(tokens: Sequence[str]) -> list[list[str]]:
+    """Words that a sign joins are one query, the others one each: [国王, -, 男人, 桥] → [[国王, -, 男人], [桥]]."""
+    queries: list[list[str]] = []
+    for at, (before, token) in enumerate(pairwise(["+", *tokens])):
+        if token in _SIGNS and (before in _SIGNS or at + 1 == len(tokens)):
+            wanted = "before" if before in _SIGNS else "after"
+            raise InputError(f"{' '.join(tokens)}: expected a word {wanted} {token!r}, as in 国王 - 男人 + 女人")
+        if at and (token in _SIGNS or before in _SIGNS):
+            queries[-1].append(token)
+        else:
+            queries.append([token])
+    return queries
+
+
+class Neighbours:
+    """The words whose vectors are nearest to a word's by cosine. The vectors are kept with unit norm."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.words = vectors.words
+        self._rows = {word: at for at, word in enumerate(vectors.words)}
+        lengths = norms(vectors)
+        lengths[lengths == 0] = 1  # a zero vector stays, and is near nothing
+        self._unit = np.empty_like(vectors.matrix)  # [V, E]
+        np.divide(vectors.matrix, lengths[:, None], out=self._unit, casting="same_kind")
+
+    def __call__(self, query: str | Sequence[str], count: int = 10) -> list[Neighbour]:
+        """The `count` nearest, the nearest first, without the query's own words.
+
+        A query is a word, or words with signs between them, whose unit vectors are added and subtracted.
+        """
+        terms = [query] if isinstance(query, str) else query
+        rows = [self._row(word) for word in terms[::2]]
+        signs = np.array([_SIGNS[sign] for sign in ("+", *terms[1::2])], np.float32)
+        vector = signs @ self._unit[rows]
+        if len(rows) > 1:
+            length = np.linalg.norm(vector)
+            if length < 10.0**-_DIGITS:
+                raise InputError(f"{' '.join(terms)}: these vectors add up to nothing; leave out a word")
+            vector /= length
+        cosines = (self._unit @ vector).round(_DIGITS) + 0.0  # [V]; no minus before a zero
+        cosines[rows] = -np.inf
+        count = min(count, len(self.words) - len(set(rows)))
+        if not count:
+            return []
+        least = np.partition(cosines, -count)[-count]
+        near = np.flatnonzero(cosines >= least)
+        near = near[np.argsort(-cosines[near], kind="stable")][:count]  # equal ones in the order of the file
+        return [Neighbour(self.words[at], round(float(cosines[at]), _DIGITS)) for at in near.tolist()]
+
+    def _row(self, word: str) -> int:
+        """The row of the word as it is written, or else as the tagger sees it."""
+        for form in (word, fold(word), fold_digits(word)):
+            if form in self._rows:
+                return self._rows[form]
+        raise InputError(f"there is no vector of {word!r}{self._advice(fold(word))}")
+
+    def _advice(self, word: str) -> str:
+        longest = max(map(len, islice(self.words, 1000)))
+        if len(word) > 1 and longest == 1:
+            return ": the file has single characters; ask for one of those"
+        near = list(islice(dict.fromkeys(self._similar(word)), _SUGGESTIONS))
+        return f"; similar words are {', '.join(near)}" if near else "; nothing in the file resembles it"
+
+    def _similar(self, word: str) -> Iterator[str]:
+        """Words that contain it, then words inside it, then words with its first and last character."""
+        yield from (other for other in self.words if word and word in other)
+        parts = {word[start:end] for start in range(len(word)) for end in range(start + 1, len(word) + 1)} - {word}
+        yield from sorted(parts & self._rows.keys(), key=lambda part: (-len(part), part))
+        ends = (word[:1], word[-1:])
+        yield from (other for other in self.words if len(other) > 1 and (other[0], other[-1]) == ends)

@@ -1,0 +1,46 @@
+"""Span: a labelled piece of a text, half-open, in code points of the text as given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hanlattice.optional import extra
+from hanlattice.text.display import rounded
+
+WORD = "WORD"  # the label of a word whose part of speech is not known
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """The characters [start, end) of a text and their label; where they are known, its probability (`score`) and text.
+
+    Spans are compared, and sorted, by start, end and label.
+    """
+
+    start: int
+    end: int
+    label: str
+    score: float | None = field(default=None, compare=False)
+    text: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"a span needs 0 <= start < end, not [{self.start}, {self.end})")
+
+    def shifted(self, by: int) -> Span:
+        """The same span, this many characters further right."""
+        return Span(self.start + by, self.end + by, self.label, self.score, self.text)
+
+    def as_dict(self) -> dict[str, object]:
+        """The span as written to a line of JSONL."""
+        record: dict[str, object] = {"start": self.start, "end": self.end, "label": self.label, "text": self.text}
+        return record if self.score is None else record | {"score": rounded(self.score)}
+
+
+def arrow_type() -> Any:
+    """Of a column of spans in Arrow and Parquet."""
+    arrow = extra("pyarrow")
+    integer, text = arrow.int32(), arrow.string()
+    span = [("start", integer), ("end", integer), ("label", text), ("text", text), ("score", arrow.float64())]
+    return arrow.list_(arrow.struct(span))

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -68,18 +69,13 @@ class LocalProcess:
         return f"its process was ended by {name}{guess}"
 
 
+@dataclass
 class LocalProcesses:
     """Starts processes on this machine. Forked processes share the memory of their worker."""
 
-    def __init__(
-        self,
-        context: Any = CONTEXT,
-        attempts: int = ATTEMPTS,
-        reuse: bool = True,
-    ) -> None:
-        self.context = context
-        self.attempts = attempts
-        self.reuse = reuse
+    context: Any = CONTEXT
+    attempts: int = ATTEMPTS
+    reuse: bool = True
 
     def __enter__(self) -> None:
         gc.collect()

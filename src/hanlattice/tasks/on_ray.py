@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ PAUSE = 0.5  # seconds between two looks at what the actors report
 QUEUE = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}}
 
 
+@dataclass(eq=False)
 class RayProcess:
     """An actor on a cluster."""
 
-    def __init__(self, ray: Any, actor: Any, number: int) -> None:
-        self.ray = ray
-        self.actor = actor
-        self.number = number
+    ray: Any
+    actor: Any
+    number: int
+    result: Any = None  # of its task
 
     def give(self, task: Any) -> None:
         self.result = self.actor.attempt.remote(task)
@@ -40,28 +42,19 @@ class RayProcess:
     def kill(self) -> None:
         self.ray.kill(self.actor)
 
-    def join(self) -> None:
-        self.kill()
+    join = kill
 
 
+@dataclass
 class RayProcesses:
-    """Starts actors on a cluster.
+    """Starts actors on a cluster."""
 
-    Args:
-        needs: the options of the actor for a task, such as `num_cpus` and `num_gpus`.
-    """
+    ray: Any
+    needs: Callable[[Any], dict[str, Any]]  # options of the actor for a task, such as `num_gpus`
+    reuse: bool = True
+    attempts: int = ATTEMPTS
 
-    attempts = ATTEMPTS
-
-    def __init__(
-        self,
-        ray: Any,
-        needs: Callable[[Any], dict[str, Any]],
-        reuse: bool = True,
-    ) -> None:
-        self.ray = ray
-        self.needs = needs
-        self.reuse = reuse
+    def __post_init__(self) -> None:
         self._numbers = count()
 
     def __enter__(self) -> None:
@@ -90,14 +83,14 @@ class RayProcesses:
                 yield process, process.receive()
 
 
+@dataclass
 class _Actor:
     """Does the tasks of a RayProcess in the cluster."""
 
-    def __init__(self, home: str, worker: Worker, number: int, queue: Any) -> None:
-        self.home = home
-        self.worker = worker
-        self.number = number
-        self.queue = queue
+    home: str
+    worker: Worker
+    number: int
+    queue: Any
 
     def attempt(self, task: Any) -> Outcome:
         try:

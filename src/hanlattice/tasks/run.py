@@ -37,19 +37,6 @@ class Worker(Protocol):
 WorkerType = TypeVar("WorkerType", bound=Worker)
 
 
-class Process(Protocol):
-    """A process that holds a worker."""
-
-    def give(self, task: Any) -> None:
-        """Send it a task, which it does at once."""
-
-    def kill(self) -> None:
-        """End it, whatever it is doing."""
-
-    def join(self) -> None:
-        """Wait for its end, when it has no task or has been killed."""
-
-
 Message = Event | Outcome | Death
 
 
@@ -64,7 +51,7 @@ class Processes(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def start(self, worker: Worker, task: Any) -> Any:
-        """Start a Process that has room for this task."""
+        """Start a process with room for this task; it can `give(task)`, `kill()` and `join()`."""
 
     def receive(self, working: Sequence[Any]) -> Iterable[tuple[Any, Message]]:
         """Wait until one of these processes says something, and yield what they say."""
@@ -87,13 +74,13 @@ def run_tasks(
     """
     waiting = list(range(len(tasks)))
     free = list(workers)
-    working: dict[Process, tuple[WorkerType, int]] = {}
+    working: dict[Any, tuple[WorkerType, int]] = {}  # by process
     deaths = Counter[int]()
 
     def find_task(worker: WorkerType) -> int | None:
         return next((number for number in waiting if accepts(worker, tasks[number])), None)
 
-    def give(process: Process, worker: WorkerType, number: int) -> None:
+    def give(process: Any, worker: WorkerType, number: int) -> None:
         waiting.remove(number)
         working[process] = worker, number
         process.give(tasks[number])
@@ -102,8 +89,7 @@ def run_tasks(
         try:
             while waiting or working:
                 for worker in tuple(free):
-                    following = find_task(worker)
-                    if following is not None:
+                    if (following := find_task(worker)) is not None:
                         free.remove(worker)
                         give(processes.start(worker, tasks[following]), worker, following)
                 for process, message in processes.receive(list(working)):
@@ -111,11 +97,9 @@ def run_tasks(
                     if isinstance(message, dict):
                         listen({**message, "task": number})
                         continue
-                    # The next task is given before the caller handles this outcome, so that the
-                    # process need not wait.
+                    # Its next task comes before the caller handles this outcome: it need not wait.
                     can_go_on = processes.reuse and isinstance(message, Outcome)
-                    following = find_task(worker) if can_go_on else None
-                    if following is not None:
+                    if can_go_on and (following := find_task(worker)) is not None:
                         give(process, worker, following)
                     else:
                         del working[process]
@@ -123,10 +107,12 @@ def run_tasks(
                         process.join()
                     if isinstance(message, Death):
                         deaths[number] += 1
-                        message = _outcome(message, deaths[number], processes.attempts)
+                        most = processes.attempts
+                        count = f" (attempt {deaths[number]} of {most})" if most > 1 else ""
+                        message = Outcome(None, f"{message.reason}{count}")
                         facts = {"reason": message.reason, "attempts": deaths[number]}
                         listen({"event": "died", "task": number, **facts})
-                        if deaths[number] < processes.attempts:
+                        if deaths[number] < most:
                             waiting.insert(0, number)
                             continue
                     yield number, worker, message
@@ -135,11 +121,6 @@ def run_tasks(
                 process.kill()
             for process in working:
                 process.join()
-
-
-def _outcome(death: Death, attempts: int, most: int) -> Outcome:
-    count = f" (attempt {attempts} of {most})" if most > 1 else ""
-    return Outcome(None, f"{death.reason}{count}")
 
 
 def attempt(worker: Worker, task: Any, emit: Listener) -> Outcome:

@@ -60,11 +60,12 @@ def by_hand(model: Model, text: str) -> list[Span]:
     worded = model.indexer.words is not None
     if not text.strip() and not (worded and text):
         return []
-    batch = model.indexer.read([text]).batch([0])
+    batch = model.tagger.batch(model.indexer.read([text]), np.array([0]))
     best = model.tagger.crf.decode(model.tagger.constrained_emissions(batch), batch.units)
     tags = [model.indexer.tags[tag] for tag in best[0].tolist()]
     spans = tags_to_spans(tags, model.indexer.scheme)
-    emissions = model.tagger.emissions(batch)
+    with torch.no_grad():
+        emissions = model.tagger.emissions(batch)
     starts = [at for at, character in enumerate(text) if not character.isspace()]
     if not worded:
         gaps = [int(name_gaps(text)[at]) for at in starts]

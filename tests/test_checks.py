@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.checks import brief, check_count, check_number, read_json
+from hanlattice.checks import brief, check_count, check_number, check_value, read_json
 from hanlattice.errors import InputError
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry
@@ -162,3 +164,47 @@ def test_what_is_no_json_is_a_value_error(text: str) -> None:
 def test_json_that_is_too_deep_or_has_too_many_digits(text: str) -> None:
     with pytest.raises(ValueError, match=r"^not JSON.*(nested too deeply|thousands of digits)$"):
         read_json(text)
+
+
+@dataclass
+class Size:
+    width: float = field(metadata={"check": "positive"})
+    unit: str = field(default="cm", metadata={"choices": ("cm", "inch")})
+
+
+class Box(TypedDict):
+    sizes: list[Size]
+    note: NotRequired[str | None]
+
+
+class Facts(TypedDict, total=False):
+    boxes: dict[str, Box]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({}, ""),
+        ({"boxes": {"a": {"sizes": [{"width": 3}, {"width": 0.5, "unit": "inch"}], "note": None}}}, ""),
+        ({"further": object()}, ""),
+        ([], "it must be an object, not []"),
+        ({"boxes": {"a": {}}}, "boxes.a.sizes is missing"),
+        ({"boxes": {"a": {"sizes": {}}}}, "boxes.a.sizes must be a list, not {}"),
+        ({"boxes": {"a": {"sizes": [], "note": 3}}}, "boxes.a.note must be a string, not 3"),
+        ({"boxes": {"a": {"sizes": [], "n\n": 3}}}, "boxes.a.n\\n is unknown; known are sizes, note"),
+        ({"boxes": {"a": {"sizes": [{}]}}}, "boxes.a.sizes[0].width is missing"),
+        ({"boxes": {"a": {"sizes": [{"width": True}]}}}, "boxes.a.sizes[0].width must be a number, not True"),
+        ({"boxes": {"a": {"sizes": [{"width": 0.0}]}}}, "boxes.a.sizes[0].width must be above 0, not 0.0"),
+        ({"boxes": {"a": {"sizes": [{"width": 2**53}]}}}, f"boxes.a.sizes[0].width must be a number, not {2**53}"),
+        (
+            {"boxes": {"a": {"sizes": [{"width": 1, "unit": "inc"}]}}},
+            "boxes.a.sizes[0].unit must be one of cm, inch (did you mean inch?), not 'inc'",
+        ),
+    ],
+)
+def test_a_record_is_what_its_type_says(value: Any, says: str) -> None:
+    if says:
+        with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
+            check_value(value, Facts)
+    else:
+        check_value(value, Facts)

@@ -1,17 +1,54 @@
-"""Checks of what a caller or a file gives: numbers, counts and JSON; errors quote a little of it."""
+"""Checks of what a caller or a file gives: numbers, JSON, settings. Errors quote a little of it."""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import json
 import math
 import operator
+import types
+import typing
 from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache
 from numbers import Real
 from reprlib import Repr
-from typing import Any
+from typing import Any, NotRequired, get_args, get_origin
+
+from hanlattice.charset import find_encoding
+from hanlattice.errors import one_line
+
+Rules = Mapping[str, Any]
 
 WHOLE_MOST = 2**31 - 1  # of a count: every array and every C library takes it
+WIDEST = 1 << 16  # numbers of a vector or state: bounds what a folder can ask for
+MOST_LAYERS = 64
+# What `check` in the metadata of a dataclass field stands for: a test, and what the value must be.
+RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "": (lambda v: True, ""),
+    "positive": (lambda v: 0 < v < float("inf"), "above 0"),
+    "size": (lambda v: 0 < v <= WIDEST, f"from 1 to {WIDEST:,}"),
+    "layers": (lambda v: 0 < v <= MOST_LAYERS, f"from 1 to {MOST_LAYERS}"),
+    "even": (lambda v: 0 < v <= WIDEST and v % 2 == 0, f"an even number from 2 to {WIDEST:,}"),
+    "count": (lambda v: 0 <= v < float("inf"), "0 or more"),
+    "share": (lambda v: 0 <= v < 1, "at least 0 and below 1"),
+    "factor": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
+    "half": (lambda v: 0 <= v <= 0.5, "at least 0 and at most 0.5"),
+    "percent": (lambda v: 0 <= v <= 100, "from 0 to 100"),
+    "encoding": (lambda v: bool(find_encoding(v)), "auto, or an encoding such as gb18030 or big5"),
+    "slope": (lambda v: 0.01 <= v <= 100, "from 0.01 to 100"),
+    "offset": (lambda v: -100 <= v <= 100, "from −100 to 100"),
+    "segmenter": (bool, "rjieba, gold, seg or the folder of a segmentation model"),
+    "seed": (lambda v: 0 <= v < 1 << 63, "from 0 to 2⁶³ − 1"),
+    "names": (lambda v: all(type(name) is str for name in v.values()), "a table of names"),
+}
+_TYPES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+_TYPES |= {dict: "an object", list: "a list"}
 _QUOTED = 80  # characters
+_NO_RULES: Rules = types.MappingProxyType({})
+
+hints_of = cache(typing.get_type_hints)
 
 _short = Repr()
 _short.maxlevel = 3
@@ -60,6 +97,64 @@ def check_count(value: object, name: str, least: int = 1, most: int = WHOLE_MOST
     if count > most:
         raise ValueError(f"{name} must be {most} or less, not {brief(count)}")
     return count
+
+
+def check_value(value: Any, kind: Any, name: str = "", rules: Rules = _NO_RULES) -> None:
+    """Raise a ValueError that says what `name` must be, unless the value of JSON or TOML is that.
+
+    Args:
+        kind: The type. An object is a dict, a dataclass or a TypedDict; in a TypedDict with
+            `total=False` no key is required, and further keys may stand beside those it has.
+        rules: The metadata of a dataclass field. `check` is a name in RULES, `choices` a tuple.
+    """
+    if isinstance(kind, types.UnionType):  # with None; there are no others
+        kind = types.NoneType if value is None else get_args(kind)[0]
+    # A larger whole number is not the same number as a float.
+    if kind is float and type(value) is int and abs(value) < 1 << 53:
+        value = float(value)
+    is_record = typing.is_typeddict(kind) or dataclasses.is_dataclass(kind)
+    plain = dict if is_record else get_origin(kind) or kind
+    if expected := _expected(value, plain, rules):
+        raise ValueError(f"{name or 'it'} must be {expected}, not {brief(value)}")
+    prefix = f"{name}." if name else ""
+    if is_record:
+        _check_keys(value, kind, prefix)
+    elif plain is dict:
+        for key, item in value.items():
+            check_value(item, get_args(kind)[1], prefix + key)
+    elif plain is list:
+        for index, item in enumerate(value):
+            check_value(item, get_args(kind)[0], f"{name}[{index}]")
+
+
+def _expected(value: Any, plain: Any, rules: Rules) -> str:
+    """Return what the value must be, apart from what it contains; nothing if it is that."""
+    is_good, words = RULES[rules.get("check", "")]
+    if plain is not Any and type(value) is not plain:
+        # A rule of a table says in its words that it is one.
+        return (plain is dict and words) or _TYPES[plain]
+    choices = rules.get("choices")
+    if choices and value not in choices:
+        close = difflib.get_close_matches(value, choices, 1)
+        return f"one of {', '.join(choices)}" + (f" (did you mean {close[0]}?)" if close else "")
+    return "" if is_good(value) else words
+
+
+def _check_keys(record: Mapping[str, Any], kind: Any, prefix: str) -> None:
+    is_dataclass = dataclasses.is_dataclass(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)} if is_dataclass else {}
+    hints = hints_of(kind)
+    is_open = not getattr(kind, "__total__", True)
+    for key, hint in sorted(hints_of(kind, include_extras=True).items()):
+        has_default = key in fields and fields[key].default is not fields[key].default_factory
+        if key not in record and not (is_open or has_default or get_origin(hint) is NotRequired):
+            raise ValueError(f"{prefix}{key} is missing")
+    for key, item in record.items():
+        if key in hints:
+            rules = fields[key].metadata if is_dataclass else _NO_RULES
+            check_value(item, hints[key], prefix + key, rules)
+        elif not is_open:
+            raise ValueError(f"{one_line(prefix + key)} is unknown; known are {', '.join(hints)}")
 
 
 def read_json(text: str) -> Any:

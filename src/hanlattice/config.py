@@ -6,15 +6,13 @@ import dataclasses
 import difflib
 import os
 import tomllib
-import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from hanlattice.encodings import find_encoding
+from hanlattice.checks import check_value, hints_of
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.files import read_lines
 
@@ -28,32 +26,9 @@ SOURCES = ("words", "subwords", "both")
 EMBEDDINGS = ("chars", "bichars", "words", "subwords")  # the sections that are alike
 GROUPS = ("embeddings", "encoder", "output")  # of weights, each with a rate of its own
 BASE, VARIANTS = "base", "variants"  # a key and a section of files; a Config has neither
-TYPES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-NAMES = dict[str, str]  # the one kind of setting that is a table
-WIDEST, MOST_LAYERS = 1 << 16, 64  # numbers of a vector or state, and layers: bound what a folder can ask for
-CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "positive": (lambda v: 0 < v < float("inf"), "above 0"),
-    "size": (lambda v: 0 < v <= WIDEST, f"from 1 to {WIDEST:,}"),
-    "layers": (lambda v: 0 < v <= MOST_LAYERS, f"from 1 to {MOST_LAYERS}"),
-    "even": (lambda v: 0 < v <= WIDEST and v % 2 == 0, f"an even number from 2 to {WIDEST:,}"),
-    "count": (lambda v: 0 <= v < float("inf"), "0 or more"),
-    "share": (lambda v: 0 <= v < 1, "at least 0 and below 1"),
-    "factor": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
-    "half": (lambda v: 0 <= v <= 0.5, "at least 0 and at most 0.5"),
-    "percent": (lambda v: 0 <= v <= 100, "from 0 to 100"),
-    "encoding": (
-        lambda v: find_encoding(v) is not None,
-        "auto, or an encoding such as gb18030 or big5",
-    ),
-    "slope": (lambda v: 0.01 <= v <= 100, "from 0.01 to 100"),
-    "offset": (lambda v: -100 <= v <= 100, "from −100 to 100"),
-    "segmenter": (bool, "rjieba, gold, seg or the folder of a segmentation model"),
-    "seed": (lambda v: 0 <= v < 1 << 63, "from 0 to 2⁶³ − 1"),
-}
 
 Tree = dict[str, Any]
 Carried = tuple[Mapping[str, Any], Mapping[str, Any]]  # settings that a model fixes, and those that it has by default
-_hints = cache(typing.get_type_hints)
 
 
 class Problem(NamedTuple):
@@ -198,7 +173,8 @@ class StartConfig:
     """The model that a training begins with. Its architecture, weights, vocabularies and lexicon are carried over."""
 
     model: str = ""  # a bundled model or a folder; without it, a training begins anew
-    labels: NAMES = field(default_factory=dict, hash=False)  # label of the corpus → the model's as which it begins
+    # label of the corpus → the model's as which it begins
+    labels: dict[str, str] = field(default_factory=dict, hash=False, metadata={"check": "names"})
 
 
 @dataclass(frozen=True)
@@ -376,7 +352,7 @@ def make_config(tree: Mapping[str, Any], source: str = "") -> Config:
 
 def fill(tree: Mapping[str, Any], problems: list[Problem]) -> Config:
     """The configuration without what is wrong in `tree`, which is added to `problems`."""
-    kinds = _hints(Config)  # in the order of the sections
+    kinds = hints_of(Config)  # in the order of the sections
     made = {}
     for name, value in tree.items():
         if name in kinds and isinstance(value, Mapping):
@@ -392,35 +368,20 @@ def fill(tree: Mapping[str, Any], problems: list[Problem]) -> Config:
 
 def _fill_section(kind: type, section: str, values: Mapping[str, Any], problems: list[Problem]) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind)}
-    kinds = _hints(kind)
+    kinds = hints_of(kind)
     good = {}
     for name, value in values.items():
         setting = f"{section}.{name}"
         if name not in fields:
             problems.append(Problem(setting, f"unknown key {setting}{_nearest(name, fields)}"))
             continue
-        if kinds[name] is float and type(value) is int and abs(value) < 1 << 53:
-            value = float(value)
-        if wrong := _wrong_value(value, kinds[name], fields[name].metadata):
-            problems.append(Problem(setting, f"{setting} must be {wrong}, not {value!r}"))
+        try:
+            check_value(value, kinds[name], setting, fields[name].metadata)
+        except ValueError as error:
+            problems.append(Problem(setting, str(error)))
         else:
-            good[name] = value
+            good[name] = float(value) if kinds[name] is float else value
     return kind(**good)
-
-
-def _wrong_value(value: Any, kind: type, rules: Mapping[str, Any]) -> str:
-    """What a value should be; empty if it is that."""
-    if kind == NAMES:
-        is_table = isinstance(value, Mapping) and all(type(item) is str for item in value.values())
-        return "" if is_table else "a table of names"
-    if type(value) is not kind:
-        return TYPES[kind]
-    choices, check = rules.get("choices"), rules.get("check")
-    if choices and value not in choices:
-        close = difflib.get_close_matches(value, choices, 1)
-        return f"one of {', '.join(choices)}" + (f" (did you mean {close[0]}?)" if close else "")
-    is_good, words = CHECKS[check] if check else (bool, "")
-    return "" if is_good(value) else words
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint import plan as layout
+from hanlattice.checkpoint import plan
 from hanlattice.checkpoint.checksums import MOST, write_record
 from hanlattice.checkpoint.folder import load_model, save_frame, save_weights
-from hanlattice.config import MOST_LAYERS, WIDEST, make_config
+from hanlattice.checks import MOST_LAYERS, WIDEST
+from hanlattice.config import make_config
 from hanlattice.data.formats.jsonl import write_jsonl
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.lab.pretrain.lm.recipe import Recipe
@@ -41,7 +42,7 @@ def with_labels(labels: list[str]) -> list[Sentence]:
 
 
 def test_tags_at_the_limit_can_be_loaded_and_more_are_refused(tmp_path: Path) -> None:
-    labels = [f"L{n}" for n in range((layout.TAGS - 1) // 4)]
+    labels = [f"L{n}" for n in range((plan.TAGS - 1) // 4)]
     config = make_config(SMALL)
     model = load_model(write_untrained(tmp_path / "model", config, with_labels(labels)))
     assert list(model.indexer.tag_ids.labels) == sorted(labels)
@@ -53,7 +54,7 @@ def test_too_many_tags_end_a_training_before_its_first_step(tmp_path: Path, monk
     """They did so after every epoch, when nothing could be loaded."""
     write_made(tmp_path, train=20)
     steps = []
-    monkeypatch.setattr(layout, "TAGS", 8)
+    monkeypatch.setattr(plan, "TAGS", 8)
     monkeypatch.setattr(Training, "step", lambda *_: steps.append(1))
     with pytest.raises(InputError, match="tags must be from 1 to 8 different ones, not 9"):
         train(made_config(tmp_path), tmp_path / "out")

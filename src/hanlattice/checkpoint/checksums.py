@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.checkpoint.schema import check, load_json
+from hanlattice.checkpoint.schema import load_json
+from hanlattice.checks import check_value
 from hanlattice.errors import InputError, ModelError
 from hanlattice.files import dump_json, read_small, reason, sha256, writing
 
@@ -45,7 +46,7 @@ def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str], ki
             raise ValueError(f"it would have more than {MOST:,} bytes")
         load_json(text)
         if kind is not None:
-            check(record, kind)
+            check_value(record, kind)
     except ValueError as error:
         raise InputError(f"this record could not be read again: {error}", path) from None
     with writing(path) as file:
@@ -71,7 +72,7 @@ def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, An
     if record.pop("sha256", None) != record_digest(record):
         raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
     try:
-        check(record, kind)
+        check_value(record, kind)
     except ValueError as error:
         raise ModelError(f"{path}: {error}") from None
     for listed, digest in record["files"].items():

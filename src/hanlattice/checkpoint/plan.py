@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from hanlattice.checkpoint.quantize import COMPOSER, COUNTS, SCALE, Shape, Typed, is_small, stored_shape
-from hanlattice.config import WIDEST, Config, EmbeddingConfig, WordsConfig
+from hanlattice.checks import WIDEST
+from hanlattice.config import Config, EmbeddingConfig, WordsConfig
 from hanlattice.errors import InputError
 from hanlattice.features import Indexer
 from hanlattice.features.indexer import BICHARS, POS, POSITIONS

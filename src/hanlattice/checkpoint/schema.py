@@ -7,15 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
-from typing import Any, NotRequired, TypedDict, get_args, get_origin
+from typing import Any, NotRequired, TypedDict
 
-from hanlattice.config import CHECKS, TYPES
-from hanlattice.errors import one_line
+from hanlattice.checks import check_value
 from hanlattice.evaluation.platt import Curve
 
 DEEPEST, LARGEST = 32, 1 << 63
@@ -45,16 +39,16 @@ class Start(TypedDict):
     before: NotRequired[Start]
 
 
-class Data(TypedDict):
+class Data(TypedDict, total=False):
     """Where a model came from; further facts may stand beside."""
 
-    train: NotRequired[Part]
-    more: NotRequired[Part]
-    dev: NotRequired[Part]
-    test: NotRequired[Part]
-    vectors: NotRequired[dict[str, str]]
-    packed: NotRequired[Packed]
-    start: NotRequired[Start]
+    train: Part
+    more: Part
+    dev: Part
+    test: Part
+    vectors: dict[str, str]
+    packed: Packed
+    start: Start
 
 
 class Score(TypedDict):
@@ -104,13 +98,13 @@ class Calibration(TypedDict):
     fitted: list[Part]
 
 
-class Scores(Reports):
+class Scores(Reports, total=False):
     """In the metadata of the weights; further facts may stand beside."""
 
-    epoch: NotRequired[int]
-    bar: NotRequired[float]
-    calibration: NotRequired[Calibration]
-    before_packing: NotRequired[Reports]
+    epoch: int
+    bar: float
+    calibration: Calibration
+    before_packing: Reports
 
 
 class Segmenter(TypedDict):
@@ -130,14 +124,10 @@ class ModelRecord(TypedDict):
     segmenter: NotRequired[Segmenter]
 
 
-OPEN = (Data, Scores)
-_hints = cache(typing.get_type_hints)
-
-
 def parse(text: str | bytes, kind: Any, place: str = "") -> Any:
     """A value of JSON, if it is one of this type; a ValueError names what is not."""
     value = load_json(text)
-    check(value, kind, place)
+    check_value(value, kind, place)
     return value
 
 
@@ -161,64 +151,3 @@ def load_json(text: str | bytes) -> Any:
 
 def _refuse(name: str) -> None:
     raise ValueError(f"it has {name}, which is no number")
-
-
-def check(value: Any, kind: Any, place: str = "") -> None:
-    """A ValueError says what `place` must be, unless the value is of this type; a dataclass is a dict in JSON."""
-    origin = get_origin(kind)
-    if typing.is_typeddict(kind) or is_dataclass(kind):
-        _check_keys(value, kind, place)
-    elif origin is dict:
-        _check_kind(value, dict, place)
-        for name, each in value.items():
-            check(each, get_args(kind)[1], _named(place, name))
-    elif origin is list:
-        _check_kind(value, list, place)
-        for at, each in enumerate(value):
-            check(each, get_args(kind)[0], f"{place}[{at}]")
-    elif origin is typing.Union or isinstance(kind, types.UnionType):
-        one, none = get_args(kind)  # the only unions are with None
-        if value is not none and value is not None:
-            check(value, one, place)
-    elif kind is not Any:
-        _check_kind(value, kind, place)
-
-
-def _check_keys(value: Any, kind: Any, place: str) -> None:
-    _check_kind(value, dict, place)
-    hints = _hints(kind)
-    rules: dict[str, Mapping[str, Any]] = {}
-    required = {name for name, hint in _hints(kind, include_extras=True).items() if get_origin(hint) is not NotRequired}
-    if is_dataclass(kind):
-        rules = {each.name: each.metadata for each in fields(kind)}
-        required = {each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING}
-    for name in sorted(required - value.keys()):
-        raise ValueError(f"{_named(place, name)} is missing")
-    for name, each in value.items():
-        where = _named(place, name)
-        if name not in hints and kind not in OPEN:
-            raise ValueError(f"{one_line(where)} is unknown; known are {', '.join(hints)}")
-        if name in hints:
-            check(each, hints[name], where)
-            is_good, words = CHECKS[rules[name]["check"]] if "check" in rules.get(name, {}) else (_any, "")
-            if not is_good(each):
-                raise ValueError(f"{where} must be {words}, not {each!r}")
-
-
-def _any(_: Any) -> bool:
-    return True
-
-
-def _named(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
-
-
-def _check_kind(value: Any, kind: type, place: str) -> None:
-    if type(value) is not kind and not (kind is float and type(value) is int):
-        words = {**TYPES, dict: "an object", list: "a list"}
-        raise ValueError(f"{place or 'it'} must be {words[kind]}, not {_short(value)}")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

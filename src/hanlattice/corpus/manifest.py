@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, NotRequired, TypedDict
 
-from hanlattice.checkpoint.schema import check, load_json
-from hanlattice.checks import brief
+from hanlattice.checkpoint.schema import load_json
+from hanlattice.checks import brief, check_value
 from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError, OutputError, one_line
 from hanlattice.files import LOCK, reason, writing
@@ -104,12 +104,12 @@ def _check_head(head: Record) -> None:
     found = head.get("format") if isinstance(head, dict) else None
     if found != FORMAT:
         raise ValueError(f"its format is {brief(found)}, and this hanlattice reads {FORMAT}")
-    check(head, Head)
+    check_value(head, Head)
     _check_numbers(head)
 
 
 def _check_output(record: Record) -> None:
-    check(record, Output)
+    check_value(record, Output)
     _check_numbers(record)
     _check_numbers(record["input"])
     for name in ("bytes", "row_groups"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hanlattice.config import MOST_LAYERS, WIDEST
+from hanlattice.checks import MOST_LAYERS, WIDEST
 from hanlattice.errors import InputError
 from hanlattice.files import shown
 

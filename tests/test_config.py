@@ -517,8 +517,8 @@ def test_any_text_is_a_config_or_an_error(tmp_path, text, changes):
 def test_the_choices_are_those_of_the_code_that_they_choose_from():
     from hanlattice.nn import baselines as char_features
     from hanlattice.ops import lattice_lstm
-    from hanlattice.text import segment as segmenter
+    from hanlattice.text import segment
 
     assert lattice_lstm.BACKENDS == BACKENDS
     assert ("none", *char_features.FEATURES) == FEATURES
-    assert segmenter.SEGMENTERS == SEGMENTERS
+    assert segment.SEGMENTERS == SEGMENTERS

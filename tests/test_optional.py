@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice import optional as extras
+from hanlattice import optional
 from hanlattice.errors import HanlatticeError
 from hanlattice.optional import extra, quiet, versions
 
@@ -33,7 +33,7 @@ def test_what_is_missing_is_named_with_its_extra(monkeypatch, package, brings):
 
 def test_every_extra_that_is_named_brings_its_package():
     listed = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
-    for package, brings in extras._BROUGHT_BY.items():
+    for package, brings in optional._BROUGHT_BY.items():
         named = [requirement.partition(">=")[0].partition("[")[0] for requirement in listed[brings]]
         assert package.replace("_", "-") in named
     assert set(listed["segment"]) <= set(listed["pretrain"])

@@ -16,7 +16,7 @@ from numbers import Real
 from reprlib import Repr
 from typing import Any, NotRequired, get_args, get_origin
 
-from hanlattice.charset import find_encoding
+from hanlattice.encodings import find_encoding
 from hanlattice.errors import one_line
 
 Rules = Mapping[str, Any]

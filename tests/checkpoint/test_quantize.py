@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hanlattice.checkpoint import quantize as compress
+from hanlattice.checkpoint import quantize
 from hanlattice.checkpoint.quantize import SCALE
 
 TABLES = ("words.trained", "words.fixed", "chars.vectors", "words.words.fixed", "beside.positions.vectors")
@@ -17,12 +17,12 @@ sizes = st.integers(0, 7)
 
 
 def compressed(tensors: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
-    arrays = compress.compressed({name: tensor.numpy() for name, tensor in tensors.items()}, precision)
+    arrays = quantize.compressed({name: tensor.numpy() for name, tensor in tensors.items()}, precision)
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def expanded(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    arrays = compress.expanded({name: tensor.numpy() for name, tensor in tensors.items()})
+    arrays = quantize.expanded({name: tensor.numpy() for name, tensor in tensors.items()})
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hanlattice import Lattice
 from hanlattice.inference.encoders import LSTM, LatticeLSTM, Stack, packed, without_words
 from hanlattice.ops import library
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, native, trace
-from hanlattice.ops.lattice_lstm import int8 as small
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, int8, native, trace
 from hanlattice.ops.lattice_lstm.weights import weight_shapes
 from tests.helpers.levels import at_level
 from tests.helpers.strategies import lattices
@@ -46,7 +45,7 @@ def eight_bits(matrix: Floats) -> Floats:
 
 def test_rows_without_numbers_have_scales() -> None:
     """C reads one for each row."""
-    rounded = small.round_rows(np.empty((3, 5, 0), dtype=np.float32))
+    rounded = int8.round_rows(np.empty((3, 5, 0), dtype=np.float32))
     assert rounded.scale is not None
     assert rounded.scale.shape == (15,)
 
@@ -71,15 +70,15 @@ def in_numpy(
 
 def most_wrong() -> float:
     """What rounding rows may change: states of one byte have steps of 1/127, those of two 1/8191."""
-    return 0.08 if small.number_bytes() == 1 else 2e-3
+    return 0.08 if int8.number_bytes() == 1 else 2e-3
 
 
 def test_rows_are_rounded_to_the_nearest(level: str) -> None:
     values = draw(np.random.default_rng(1), 9, 37)
     values[3] = 0
-    rows, one = small.round_rows(values), small.number_bytes() == 1
+    rows, one = int8.round_rows(values), int8.number_bytes() == 1
     kind = (np.uint8 if level == "vnni" else np.int8) if one else np.int16
-    numbers = rows.numbers[: -small.SLACK].view(kind).reshape(9, 37).astype(int)
+    numbers = rows.numbers[: -int8.SLACK].view(kind).reshape(9, 37).astype(int)
     numbers -= numbers[3, 0]  # zero, or what is added so that no number has a sign
     largest = 127 if one else 8191
     assert rows.scale is not None
@@ -94,7 +93,7 @@ def test_products_are_exact(B: int, D: int, H: int, level: str, coupled: bool) -
     """Of numbers that are whole already, no product loses anything: one character, without words, is one product."""
     rng = np.random.default_rng(B * D * H)
     with at_level(level):
-        largest = 127 if small.number_bytes() == 1 else 8191
+        largest = 127 if int8.number_bytes() == 1 else 8191
     x = rng.integers(-largest, largest, (B, 1, D)).astype(np.float32)
     x[:, :, rng.integers(D)] = largest
     ahead, back = make_weights(D, 2, H, coupled, seed=D)
@@ -103,8 +102,8 @@ def test_products_are_exact(B: int, D: int, H: int, level: str, coupled: bool) -
     ahead = ahead._replace(char_input=whole / np.float32(128 * largest))
     lattice = Lattice.from_words([1] * B, [])
     with at_level(level):
-        layer = small.small_layer((ahead, back), coupled)
-        h = small.run_layers([layer], x, np.empty((0, 2), dtype=np.float32), lattice)
+        layer = int8.small_layer((ahead, back), coupled)
+        h = int8.run_layers([layer], x, np.empty((0, 2), dtype=np.float32), lattice)
     z = x[:, 0].astype(np.float64) @ ahead.char_input.astype(np.float64) + ahead.char_bias
     i, o, g = np.split(z, 3, axis=1) if coupled else (z[:, :H], z[:, 2 * H : 3 * H], z[:, 3 * H :])
     expected = np.tanh(np.tanh(g) / (1 + np.exp(-i))) / (1 + np.exp(-o))
@@ -117,8 +116,8 @@ def test_layers_give_what_numpy_gives_up_to_rounding(lattice: Lattice, H: int, l
     first, second = make_weights(3, 4, H, coupled), make_weights(2 * H, 4, H, coupled, seed=1)
     x, word_x = make_inputs(lattice, 3, 4)
     with at_level(level):
-        layers = [small.small_layer(each, coupled) for each in (first, second)]
-        h = small.run_layers(layers, x, word_x, lattice)
+        layers = [int8.small_layer(each, coupled) for each in (first, second)]
+        h = int8.run_layers(layers, x, word_x, lattice)
         expected = in_numpy(in_numpy(x, word_x, lattice, first, coupled), word_x, lattice, second, coupled)
         assert h.shape == expected.shape
         assert np.abs(h - expected).max(initial=0) < 2 * most_wrong()
@@ -128,10 +127,10 @@ def test_layers_give_what_numpy_gives_up_to_rounding(lattice: Lattice, H: int, l
 def test_a_sentence_does_not_depend_on_its_batch(level: str) -> None:
     weights = make_weights(5, 4, 17, True)
     x, word_x = make_inputs(TWO, 5, 4)
-    layer = small.small_layer(weights, True)
-    both = small.run_layers([layer], x, word_x, TWO)
+    layer = int8.small_layer(weights, True)
+    both = int8.run_layers([layer], x, word_x, TWO)
     alone = Lattice.from_words([3], [(0, 0, 3, 0), (0, 1, 3, 2)])
-    assert np.array_equal(both[1:, :3], small.run_layers([layer], x[1:, :3], word_x[4:], alone))
+    assert np.array_equal(both[1:, :3], int8.run_layers([layer], x[1:, :3], word_x[4:], alone))
     assert not both[1, 3:].any()
 
 
@@ -152,7 +151,7 @@ def test_a_stack_in_8_bits_is_close_to_one_in_floats(level: str, whole_words: bo
     x, word_x = make_inputs(TWO, 6, 4)
     stack = Stack([plain, lattice], whole_words)
     fast, exact = packed(stack, fast=True), packed(stack, fast=False)
-    assert bool(getattr(fast, "fast", ())) == small.available(plain[:2])
+    assert bool(getattr(fast, "fast", ())) == int8.available(plain[:2])
     assert not getattr(exact, "fast", ())
     assert np.array_equal(exact(x, word_x, TWO), stack(x, word_x, TWO))
     assert np.abs(fast(x, word_x, TWO) - stack(x, word_x, TWO)).max() < 2 * most_wrong() + 0.05
@@ -163,12 +162,12 @@ def test_matrices_with_too_many_rows_have_no_8_bits(level: str) -> None:
     large = [
         each._replace(char_input=np.zeros((most + 1, 3), dtype=np.float32)) for each in make_weights(3, 2, 1, True)
     ]
-    assert not small.available(large)
-    assert small.available(make_weights(3, 2, 1, True)) == (most > 0)
+    assert not int8.available(large)
+    assert int8.available(make_weights(3, 2, 1, True)) == (most > 0)
 
 
 def test_an_empty_batch(level: str) -> None:
-    layer, none = small.small_layer(make_weights(5, 4, 8, True), True), np.empty((0, 4), dtype=np.float32)
+    layer, none = int8.small_layer(make_weights(5, 4, 8, True), True), np.empty((0, 4), dtype=np.float32)
     for lengths in ([], [0, 0]):
         x = np.empty((len(lengths), 0, 5), dtype=np.float32)
-        assert small.run_layers([layer], x, none, Lattice.from_words(lengths, [])).shape == (len(lengths), 0, 16)
+        assert int8.run_layers([layer], x, none, Lattice.from_words(lengths, [])).shape == (len(lengths), 0, 16)

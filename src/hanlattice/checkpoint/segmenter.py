@@ -14,7 +14,7 @@ from hanlattice.checkpoint import find_model
 from hanlattice.errors import HanlatticeError, InputError, ModelError
 from hanlattice.files import sha256
 from hanlattice.inference.decode import LIMIT, find_spans
-from hanlattice.text import segment as segmenter
+from hanlattice.text import segment
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.fork_safety import cached_property
 from hanlattice.text.lattice import Ints, cells
@@ -91,12 +91,12 @@ def _covering(spans: FlatSpans, lengths: Ints) -> Cuts:
 
 def make_segmenter(name: str, pos: bool = False, device: str = "cpu") -> Segmenter:
     """What segment.by names: one of SEGMENTERS, whose words can have parts of speech, a bundled model or a folder."""
-    return segmenter.make_segmenter(name, pos) if name in SEGMENTERS else ModelSegmenter(name, device)
+    return segment.make_segmenter(name, pos) if name in SEGMENTERS else ModelSegmenter(name, device)
 
 
 def segmenter_version(name: str) -> str | None:
     """The version of the package behind a segmenter, or a model's checksum; None where there is none."""
-    return segmenter.segmenter_version(name) if name in SEGMENTERS or not name else model_version(name)
+    return segment.segmenter_version(name) if name in SEGMENTERS or not name else model_version(name)
 
 
 def model_version(name: str) -> str | None:

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.ops import library
-from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, native
-from hanlattice.ops.lattice_lstm import int8 as small
+from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, int8, native
 from hanlattice.ops.lattice_lstm import trace as op
 from hanlattice.ops.lattice_lstm.weights import weight_shapes
 from hanlattice.text.lattice import Lattice
@@ -54,11 +53,11 @@ class Stack(NamedTuple):
 
     layers: Sequence[LatticeLSTM]
     whole_words: bool = False
-    fast: Sequence[small.SmallLayer] = ()  # the same layers with weights of 8 bits
+    fast: Sequence[int8.SmallLayer] = ()  # the same layers with weights of 8 bits
 
     def __call__(self, x: Floats, word_x: Floats | None, lattice: Lattice) -> Floats:
         if self.fast:
-            return small.run_layers(self.fast, x, word_x, lattice, self.whole_words)
+            return int8.run_layers(self.fast, x, word_x, lattice, self.whole_words)
         for n, layer in enumerate(self.layers):
             x = layer(x, self._seen(n, x, word_x, lattice), lattice)
         return x
@@ -67,7 +66,7 @@ class Stack(NamedTuple):
         """The words as layer n sees them."""
         if word_x is None or not n or not self.whole_words:
             return word_x
-        return small.with_states(word_x, x, lattice)
+        return int8.with_states(word_x, x, lattice)
 
     def traced(self, x: Floats, word_x: Floats, lattice: Lattice) -> list[op.Both]:
         """What each lattice layer mixed its cells of, from the lowest up."""
@@ -104,11 +103,11 @@ def without_words(by_input: Floats, by_state: Floats, bias: Floats, coupled: boo
 def packed(encoder: LatticeLSTM | Stack, fast: bool) -> LatticeLSTM | Stack:
     """The encoder with its weights as C reads them, if there is a library; with `fast`, in 8 bits where it can be."""
     stack = encoder if isinstance(encoder, Stack) else Stack([encoder])
-    if fast and all(small.available(layer[:2]) for layer in stack.layers):
+    if fast and all(int8.available(layer[:2]) for layer in stack.layers):
         layers = []
         for layer in stack.layers:
             reads_words = not isinstance(layer, LSTM)
-            layers.append(small.small_layer(layer[:2], layer.coupled, reads_words))
+            layers.append(int8.small_layer(layer[:2], layer.coupled, reads_words))
         return stack._replace(fast=layers)
     ready = stack._replace(layers=[_packed(layer) for layer in stack.layers])
     return ready if isinstance(encoder, Stack) else ready.layers[0]

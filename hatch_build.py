@@ -1,19 +1,21 @@
-"""Compiles the C sources of `hanlattice.ops` into one shared library while the package is being installed.
+"""Compiles the C sources of `hanlattice.ops` into one shared library while the package is being
+installed.
 
     python hatch_build.py [--out FILE] [--only OP]     # the same by hand, for work on the C sources
     python hatch_build.py --if-changed                 # what `make` does before it installs
-    python hatch_build.py --wheels dist [--for TAG]    # what `make wheels` does: wheels for other machines too
+    python hatch_build.py --wheels dist [--for TAG]    # what `make wheels` does: wheels for other
+    machines too
 
-Every `src/hanlattice/ops/*/native*.c` is compiled for float and for double and for the instruction sets of LEVELS;
-`library.py` picks one when it loads the library. Without a C compiler, or when it fails, the installation goes on
-without the library: numpy then does the same, slower.
+Every `src/hanlattice/ops/*/native*.c` is compiled for float and for double and for the instruction
+sets of LEVELS; `library.py` picks one when it loads the library. Without a C compiler, or when it
+fails, the installation goes on without the library: numpy then does the same, slower.
 
-A stamp beside the library says what it was made from: sources, commands, compiler. While these are the same, an
-installation takes the library as it is.
+A stamp beside the library says what it was made from: sources, commands, compiler. While these are
+the same, an installation takes the library as it is.
 
-For the wheels of a release the compiler is zig (`pip install ziglang`), which writes libraries for every system of
-`PLATFORMS` on any of them. HANLATTICE_WHEEL names the one that the hook builds for; there a failure ends the build. The
-same sources and the same zig give the same bytes.
+For the wheels of a release the compiler is zig (`pip install ziglang`), which writes libraries for
+every system of `PLATFORMS` on any of them. HANLATTICE_WHEEL names the one that the hook builds for;
+there a failure ends the build. The same sources and the same zig give the same bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ except ModuleNotFoundError:  # by hand, where nothing is installed yet: the hook
     BuildHookInterface = object  # type: ignore[assignment, misc]
 
 OPS = Path(__file__).parent / "src" / "hanlattice" / "ops"
-SUFFIXES = {"darwin": ".dylib", "macos": ".dylib", "win32": ".dll", "windows": ".dll"}  # Python's words and zig's
+SUFFIXES = {
+    "darwin": ".dylib",
+    "macos": ".dylib",
+    "win32": ".dll",
+    "windows": ".dll",
+}  # Python's words and zig's
 LIBRARY = OPS / f"libhanlattice{SUFFIXES.get(sys.platform, '.so')}"
 FLAGS = [
     "-O3",
@@ -65,10 +72,16 @@ X86_LEVELS = {
 }
 X86_LEVELS["vnni"] = [*X86_LEVELS["avx512"], "-mavx512vnni"]
 ARM_LEVELS = {"baseline": [], "dotprod": ["-march=armv8.2-a+dotprod"]}
-ZIG_LEVELS = ARM_LEVELS | {"dotprod": ["-mcpu=generic+dotprod"]}  # zig has no -march, and gcc refuses this
+ZIG_LEVELS = ARM_LEVELS | {
+    "dotprod": ["-mcpu=generic+dotprod"]
+}  # zig has no -march, and gcc refuses this
 ALL_LEVELS = (*X86_LEVELS, *ARM_LEVELS)
-SMALL, SMALL_LEVELS = "native_small", ("vnni", "dotprod")  # products of bytes, and what is only for them
-EPOCH = "1580601600"  # hatchling's date of every file in a wheel; a library for Windows has a date, too
+# products of bytes, and what is only for them
+SMALL = "native_small"
+SMALL_LEVELS = ("vnni", "dotprod")
+EPOCH = (
+    "1580601600"  # hatchling's date of every file in a wheel; a library for Windows has a date, too
+)
 PLATFORMS = {  # a wheel's tag → what zig calls it; the version of glibc in it makes the tag true
     "manylinux_2_17_x86_64.manylinux2014_x86_64": "x86_64-linux-gnu.2.17",
     "manylinux_2_17_aarch64.manylinux2014_aarch64": "aarch64-linux-gnu.2.17",
@@ -97,7 +110,9 @@ def this_machine() -> Target:
 
 
 def sanitized(levels: Collection[str] = ALL_LEVELS, by: Sequence[str] = SANITIZERS) -> Target:
-    """This machine, with every access checked (tests/ops/test_sanitizers.py); to optimise that would take minutes."""
+    """This machine, with every access checked (tests/ops/test_sanitizers.py); to optimise that
+    would take minutes.
+    """
     return this_machine()._replace(link=["-lm", *by], flags=[*by, "-g", "-O0"], levels=levels)
 
 
@@ -107,11 +122,17 @@ def other_machine(tag: str) -> Target:
         raise ValueError(f"no wheel is built for {tag}: expected one of {', '.join(PLATFORMS)}")
     machine, system, kind = (PLATFORMS[tag].replace(".", "-") + "-").split("-", 3)[:3]
     name = f"libhanlattice{SUFFIXES.get(system, '.so')}"
-    # Python has loaded musl already, by a name that differs between distributions: none is written into the library.
+    # Python has loaded musl already, by a name that differs between distributions: none is written
+    # into the library.
     link = ["-nostdlib"] if kind == "musl" else ["-lm"]
     if system == "macos":
         link.append(f"-Wl,-install_name,@rpath/{name}")
-    return Target([sys.executable, "-m", "ziglang", "cc", "-target", PLATFORMS[tag]], machine, name, [*link, "-s"])
+    return Target(
+        [sys.executable, "-m", "ziglang", "cc", "-target", PLATFORMS[tag]],
+        machine,
+        name,
+        [*link, "-s"],
+    )
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -133,7 +154,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 build(LIBRARY)
         except (OSError, subprocess.CalledProcessError) as error:
             remove(LIBRARY)  # one from an earlier build does not fit these sources
-            self.app.display_warning(f"hanlattice goes on without its C library, with numpy alone: {reason(error)}")
+            self.app.display_warning(
+                f"hanlattice goes on without its C library, with numpy alone: {reason(error)}"
+            )
             return
         build_data["artifacts"].append(f"/{LIBRARY.relative_to(self.root).as_posix()}")
         build_data["pure_python"] = False
@@ -141,7 +164,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def platform_tag() -> str:
-    """This machine's own tag; a library compiled here promises nothing about other distributions (manylinux)."""
+    """This machine's own tag; a library compiled here promises nothing about other distributions
+    (manylinux).
+    """
     from packaging.tags import sys_tags  # a dependency of hatchling
 
     tags = (tag.platform for tag in sys_tags())
@@ -157,7 +182,16 @@ def build(library: Path, op: str = "*", target: Target | None = None) -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(run, jobs))
         linked = Path(folder, target.name)  # macOS and Windows write this name into the file
-        run([*target.compiler, "-shared", *(job[-1] for job in jobs), *target.link, "-o", str(linked)])
+        run(
+            [
+                *target.compiler,
+                "-shared",
+                *(job[-1] for job in jobs),
+                *target.link,
+                "-o",
+                str(linked),
+            ]
+        )
         made = library.with_name(f".{library.name}.{os.getpid()}")
         shutil.copy(linked, made)
         stamp_of(library).unlink(missing_ok=True)
@@ -174,22 +208,34 @@ def make_wheels(folder: Path, tags: Sequence[str]) -> None:
         python = [sys.executable, "-m"]
         command = [*python, "hatchling", "build", "-t", "wheel", "-d", str(folder.absolute())]
         environment = {"SOURCE_DATE_EPOCH": EPOCH, **os.environ, "HANLATTICE_WHEEL": tag}
-        done = subprocess.run(command, cwd=OPS.parents[2], env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=OPS.parents[2], env=environment, capture_output=True, text=True
+        )
         if done.returncode:
             sys.exit(f"no wheel for {tag}:\n{done.stderr.strip()}")
         if "linux" in tag:
             (wheel,) = folder.glob(f"*-{tag}.whl")
-            shown = subprocess.run([*python, "auditwheel", "show", str(wheel)], capture_output=True, text=True)
+            shown = subprocess.run(
+                [*python, "auditwheel", "show", str(wheel)], capture_output=True, text=True
+            )
             if f'platform tag: "{tag.partition(".")[0]}"' not in " ".join(shown.stdout.split()):
-                sys.exit(f"{wheel.name} has a tag that auditwheel denies:\n{shown.stdout}{shown.stderr}")
+                sys.exit(
+                    f"{wheel.name} has a tag that auditwheel denies:\n{shown.stdout}{shown.stderr}"
+                )
 
 
 def is_current(library: Path) -> bool:
-    """Whether the library is the one that was made from these sources, by these commands, with this compiler."""
+    """Whether the library is the one that was made from these sources, by these commands, with this
+    compiler.
+    """
     try:
         facts = json.loads(stamp_of(library).read_text(encoding="utf-8"))
         return bool(facts == {"made from": fingerprint(), "library": digest(library.read_bytes())})
-    except (OSError, ValueError, subprocess.CalledProcessError):  # no library, no stamp, no compiler
+    except (
+        OSError,
+        ValueError,
+        subprocess.CalledProcessError,
+    ):  # no library, no stamp, no compiler
         return False
 
 
@@ -268,9 +314,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compile hanlattice's C library.")
     parser.add_argument("--out", type=Path, default=LIBRARY)
     parser.add_argument("--only", default="*", metavar="OP", help="one folder of ops/")
-    parser.add_argument("--if-changed", action="store_true", help="only if the library there is not up to date")
-    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="build wheels into FOLDER, with zig")
-    parser.add_argument("--for", dest="tags", action="append", choices=PLATFORMS, help="only this wheel (repeatable)")
+    parser.add_argument(
+        "--if-changed", action="store_true", help="only if the library there is not up to date"
+    )
+    parser.add_argument(
+        "--wheels", type=Path, metavar="FOLDER", help="build wheels into FOLDER, with zig"
+    )
+    parser.add_argument(
+        "--for",
+        dest="tags",
+        action="append",
+        choices=PLATFORMS,
+        help="only this wheel (repeatable)",
+    )
     options = parser.parse_args()
     if options.wheels:
         make_wheels(options.wheels, options.tags or list(PLATFORMS))
@@ -283,7 +339,9 @@ def main() -> None:
     try:
         build(options.out, options.only)
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"{options.out} was not built with {shlex.join(compiler())} (set CC to use another): {reason(error)}")
+        sys.exit(
+            f"{options.out} was not built with {shlex.join(compiler())} (set CC to use another): {reason(error)}"
+        )
     say(f"compiled the C library in {time.monotonic() - begin:.0f} s")
 
 

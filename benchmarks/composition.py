@@ -1,11 +1,13 @@
 """How near a composed vector comes to the real one, on words that were held out.
 
-    python benchmarks/composition.py --vectors @simplechinese/words.bin [--every 10] [--json OUT.json]
+    python benchmarks/composition.py --vectors @simplechinese/words.bin [--every 10] [--json
+    OUT.json]
 
-Every tenth word of two characters or more is held out; the composer learns from the others and their vectors. Beside it
-stand what is simpler: the mean of all vectors, the mean of the known words inside the word, and characters alone. The
-last row is the composed vector, stretched to the mean length of the real ones. `error` is the squared distance to the
-real vector over its square, on average: 1 is what a vector of zeros has.
+Every tenth word of two characters or more is held out; the composer learns from the others and
+their vectors. Beside it stand what is simpler: the mean of all vectors, the mean of the known words
+inside the word, and characters alone. The last row is the composed vector, stretched to the mean
+length of the real ones. `error` is the squared distance to the real vector over its square, on
+average: 1 is what a vector of zeros has.
 """
 
 from __future__ import annotations
@@ -46,7 +48,12 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     held, summary, rows = _measure(options.vectors, options.every)
     print(_table(rows))
     print("\n" + ", ".join(f"{name} {value:,}" for name, value in summary.items()))
-    found = {"vectors": Path(options.vectors).name, "held": held, **summary, "rows": [vars(row) for row in rows]}
+    found = {
+        "vectors": Path(options.vectors).name,
+        "held": held,
+        **summary,
+        "rows": [vars(row) for row in rows],
+    }
     return {**script.facts(), **found}
 
 
@@ -56,7 +63,8 @@ def _measure(name: str, every: int) -> tuple[int, dict[str, float], list[Row]]:
     held = np.arange(len(words)) % every == 0
     new, known = [list(np.array(words, dtype=object)[which]) for which in (held, ~held)]
     real, rest = (vectors[torch.from_numpy(which)] for which in (held, ~held))
-    lexicon, table = Lexicon(known), WordEmbedding.from_vectors(rest)
+    lexicon = Lexicon(known)
+    table = WordEmbedding.from_vectors(rest)
     lexicon.match("")  # so that its table is there before the clock starts
     start = time.perf_counter()
     ends = known_ends(known, lexicon, table)
@@ -98,7 +106,9 @@ def _inside(words: Sequence[str], lexicon: Lexicon, table: WordEmbedding) -> Ten
     counts, _, _, found = lexicon.match_many(words)
     there = torch.from_numpy(counts)
     row = torch.repeat_interleave(torch.arange(len(words)), there)
-    total = torch.zeros(len(words), table.dim).index_add_(0, row, table.rows(torch.from_numpy(found)))
+    total = torch.zeros(len(words), table.dim).index_add_(
+        0, row, table.rows(torch.from_numpy(found))
+    )
     return total / there.clamp(min=1)[:, None]
 
 
@@ -107,11 +117,19 @@ def _row(way: str, made: Tensor, real: Tensor, words: Sequence[str]) -> Row:
     error = ((made - real) ** 2).sum() / (real**2).sum()
     lengths = torch.tensor([min(len(word), LENGTHS[-1]) for word in words])
     each = {length: float(cosine[lengths == length].mean()) for length in LENGTHS}
-    return Row(way, float(cosine.mean()), float(error), float(made.norm(dim=1).mean() / real.norm(dim=1).mean()), each)
+    return Row(
+        way,
+        float(cosine.mean()),
+        float(error),
+        float(made.norm(dim=1).mean() / real.norm(dim=1).mean()),
+        each,
+    )
 
 
 def _table(rows: Sequence[Row]) -> str:
-    heads = " | ".join(f"{length}{' or more' if length == LENGTHS[-1] else ''}" for length in LENGTHS)
+    heads = " | ".join(
+        f"{length}{' or more' if length == LENGTHS[-1] else ''}" for length in LENGTHS
+    )
     lines = [
         f"| way | cosine | error | length | cosine by characters: {heads} |",
         "|---|" + "--:|" * (3 + len(LENGTHS)),
@@ -124,7 +142,9 @@ def _table(rows: Sequence[Row]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = script.make_parser(__doc__)
-    parser.add_argument("--vectors", required=True, help="word vectors, or @name/file from `hanlattice data get`")
+    parser.add_argument(
+        "--vectors", required=True, help="word vectors, or @name/file from `hanlattice data get`"
+    )
     parser.add_argument("--every", type=int, default=10, help="one word of so many is held out")
     return parser.parse_args()
 

@@ -1,11 +1,13 @@
-"""Rates on a real corpus: whole training epochs and decoding from raw text, with a fresh model of a configuration.
+"""Rates on a real corpus: whole training epochs and decoding from raw text, with a fresh model of a
+configuration.
 
-    python benchmarks/corpus.py configs/resume.toml --device cuda --batch 128 [--set section.key=value …]
+    python benchmarks/corpus.py configs/resume.toml --device cuda --batch 128 [--set
+    section.key=value …]
 
-An epoch is what training does: batches made and sent ahead, loss, backward, clipping, AdamW; the host waits once, at
-its end. Matching is done before, once for the whole run, and its time is told apart. Decoding goes from raw text to
-spans with their probabilities. The first round of each warms up (kernels are compiled) and is not counted; the figure
-is the median of the others.
+An epoch is what training does: batches made and sent ahead, loss, backward, clipping, AdamW; the
+host waits once, at its end. Matching is done before, once for the whole run, and its time is told
+apart. Decoding goes from raw text to spans with their probabilities. The first round of each warms
+up (kernels are compiled) and is not counted; the figure is the median of the others.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from hanlattice.features.prefetch import prefetch
 from hanlattice.predict import Predictor
 from hanlattice.training.build import build
 from hanlattice.training.corpora import read_corpora
-from hanlattice.training.loop import PACE
+from hanlattice.training.loop import PREFETCH
 from hanlattice.training.optim import make_optimizer
 from hanlattice.training.step import Training, tagger_gradients
 
@@ -48,7 +50,9 @@ def median_seconds(work: Callable[[int], object], rounds: int, device: torch.dev
 
 
 def _show(options: argparse.Namespace) -> dict[str, Any]:
-    config = read_config(options.config, [*options.changes, f"train.batch_size={options.batch}"], complete=True)
+    config = read_config(
+        options.config, [*options.changes, f"train.batch_size={options.batch}"], complete=True
+    )
     device = torch.device(options.device)
     torch.set_num_threads(max(1, config.train.threads))
     corpora = read_corpora(config.data)
@@ -64,7 +68,7 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
 
     def epoch(n: int) -> None:
         order = training_batches(examples.lengths, options.batch, 1, n)
-        with closing(prefetch(make, order, PACE[device.type][0])) as batches:
+        with closing(prefetch(make, order, PREFETCH[device.type][0])) as batches:
             for batch in batches:
                 run.step(partial(tagger_gradients, tagger, batch))
 
@@ -74,7 +78,8 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     texts = [sentence.text for sentence in corpora.train]
     predictor = Predictor(Model(tagger, built.indexer, config))
     decoding = median_seconds(lambda _: predictor(texts), options.rounds, device)
-    sentences, characters = len(texts), sum(map(len, texts))
+    sentences = len(texts)
+    characters = sum(map(len, texts))
     record = {
         "config": options.config.name,
         "changes": options.changes,
@@ -96,7 +101,9 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
 def _options() -> argparse.Namespace:
     parser = script.make_parser(__doc__, json="--out")
     parser.add_argument("config", type=Path)
-    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="section.key=value")
+    parser.add_argument(
+        "--set", dest="changes", action="append", default=[], metavar="section.key=value"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)

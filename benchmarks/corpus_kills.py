@@ -1,10 +1,11 @@
-"""Twenty `kill -9` at random moments, of workers and of the whole command, on a share of some files of raw text.
+"""Twenty `kill -9` at random moments, of workers and of the whole command, on a share of some files
+of raw text.
 
     python benchmarks/corpus_kills.py corpora/raw/*.xz --share 0.1 --fast
 
-Every tenth line of each file is tagged twice: undisturbed, and killed again and again until it is finished. Both
-folders must be the same, byte for byte, and their texts the lines that were given. Linux only: /proc knows whose
-processes are whose.
+Every tenth line of each file is tagged twice: undisturbed, and killed again and again until it is
+finished. Both folders must be the same, byte for byte, and their texts the lines that were given.
+Linux only: /proc knows whose processes are whose.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 import script
 
-from hanlattice.corpus.inputs import Stream
+from hanlattice.corpus.inputs import InputStream
 from hanlattice.corpus.manifest import read_manifest
 from hanlattice.errors import HanlatticeError, InputError
 
@@ -31,9 +32,10 @@ from hanlattice.errors import HanlatticeError, InputError
 def sample(files: list[Path], share: float, folder: Path) -> list[bytes]:
     """Every so many lines of each file, as files of text; all of these lines."""
     folder.mkdir()
-    every, taken = round(1 / share), []
+    every = round(1 / share)
+    taken = []
     for path in files:
-        with Stream(path) as stream:
+        with InputStream(path) as stream:
             lines = [
                 line.removesuffix(b"\n") + b"\n"
                 for at, line in enumerate(iter(stream.readline, b""))
@@ -46,7 +48,14 @@ def sample(files: list[Path], share: float, folder: Path) -> list[bytes]:
 
 def start(options: Namespace, source: Path, out: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "hanlattice", "corpus", "tag", str(source), "--out", str(out)]
-    command += ["--model", options.model, "--workers", str(options.workers), "--shard-size", str(options.shard_size)]
+    command += [
+        "--model",
+        options.model,
+        "--workers",
+        str(options.workers),
+        "--shard-size",
+        str(options.shard_size),
+    ]
     return subprocess.Popen(command + ["--fast"] * options.fast, stderr=subprocess.DEVNULL)
 
 
@@ -60,7 +69,8 @@ def calm(options: Namespace, source: Path, out: Path) -> float:
 
 def disturb(options: Namespace, source: Path, out: Path, seconds: float) -> dict[str, int]:
     """Run until it is finished, killing something now and then; how often what was killed."""
-    chance, kills = random.Random(options.seed), {"worker": 0, "command": 0}
+    chance = random.Random(options.seed)
+    kills = {"worker": 0, "command": 0}
     process = start(options, source, out)
     while sum(kills.values()) < options.kills and process.poll() is None:
         what = chance.choice(list(kills))
@@ -89,7 +99,11 @@ def children(pid: int) -> list[int]:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def work(options: Namespace) -> dict[str, Any]:
@@ -103,12 +117,17 @@ def work(options: Namespace) -> dict[str, Any]:
         written = b"".join((folder / "calm" / output).read_bytes() for output in records)
         texts = [json.loads(line)["text"] for line in written.splitlines()]
         kills = disturb(options, folder / "in", folder / "killed", seconds)
-        one, other = content(folder / "calm"), content(folder / "killed")
+        one = content(folder / "calm")
+        other = content(folder / "killed")
     characters = sum(map(len, texts))
-    print(f"{len(lines):,} lines, {characters:,} characters, {len(records)} shards; undisturbed {seconds:,.0f} s")
+    print(
+        f"{len(lines):,} lines, {characters:,} characters, {len(records)} shards; undisturbed {seconds:,.0f} s"
+    )
     print(f"killed: {kills['worker']} workers, {kills['command']} commands")
     intact = texts == [line.decode().removesuffix("\n") for line in lines]
-    print(f"output lines = input lines, text intact: {intact}; the two folders are the same bytes: {one == other}")
+    print(
+        f"output lines = input lines, text intact: {intact}; the two folders are the same bytes: {one == other}"
+    )
     return {
         **script.facts(),
         "lines": len(lines),

@@ -1,9 +1,10 @@
-"""The CRF's backends side by side, in one process: milliseconds a call, medians, after a check that they agree.
+"""The CRF's backends side by side, in one process: milliseconds a call, medians, after a check that
+they agree.
 
     python benchmarks/crf.py [--device cuda] [--threads 1] [--out FILE.json]
 
-Sentences of 20 to 50 characters, BMES tags of 8 labels (K = 33) and of 3 (K = 13), with the scheme's forbidden steps,
-float32. On a GPU what the host takes to launch is in the figure.
+Sentences of 20 to 50 characters, BMES tags of 8 labels (K = 33) and of 3 (K = 13), with the
+scheme's forbidden steps, float32. On a GPU what the host takes to launch is in the figure.
 """
 
 from __future__ import annotations
@@ -21,15 +22,20 @@ from hanlattice.nn.crf import CRF
 from hanlattice.ops import crf
 from hanlattice.text.tags import tag_set
 
-T, LABELS = 50, "ABCDEFGH"
+T = 50
+LABELS = "ABCDEFGH"
 SIZES = {"cpu": (1, 8, 32, 128), "cuda": (1, 32, 128, 1024)}
 FAST = {"cpu": "native", "cuda": "fused"}
 
 
-def calls(backend: str, B: int, labels: int, device: torch.device) -> dict[str, Callable[[], Tensor]]:
+def calls(
+    backend: str, B: int, labels: int, device: torch.device
+) -> dict[str, Callable[[], Tensor]]:
     generator = torch.Generator().manual_seed(B)
     module = CRF(tag_set(LABELS[:labels], "BMES"), "BMES").to(device)
-    emissions = torch.randn(B, T, len(module.tags), generator=generator).mul(2).to(device).requires_grad_()
+    emissions = (
+        torch.randn(B, T, len(module.tags), generator=generator).mul(2).to(device).requires_grad_()
+    )
     lengths = torch.randint(20, T + 1, (B,), generator=generator).to(device)
     tags = torch.zeros(B, T, dtype=torch.int64, device=device)
     for weight in module.parameters():

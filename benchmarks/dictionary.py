@@ -53,7 +53,11 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     use_threads(1)
     rows = list(_rows(options))
     print(_table(rows))
-    named = {"model": Path(options.model).name, "train": options.train.name, "sentences": options.sentences}
+    named = {
+        "model": Path(options.model).name,
+        "train": options.train.name,
+        "sentences": options.sentences,
+    }
     named |= {"holdout": options.holdout, "lexicon": [path.name for path in options.lexicon]}
     table = [{**vars(row), "overall": row.overall.as_dict()} for row in rows]
     return {**named, "rows": table}
@@ -67,21 +71,29 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
     known = set(map(fold, words_in(learnt)))
     dictionaries = {"missed": _missed(gold, before), "unseen": sorted(_long_words(gold) - known)}
     if options.lexicon:
-        dictionaries["given"] = sorted({word for file in options.lexicon for word in read_words(file)})
+        dictionaries["given"] = sorted(
+            {word for file in options.lexicon for word in read_words(file)}
+        )
     for name, words in dictionaries.items():
-        segmenter, own = load(options.model), {fold(word) for word in words}
+        segmenter = load(options.model)
+        own = {fold(word) for word in words}
         segmenter.lexicon.update(words)
         for trust in TRUSTS:
             segmenter.trust = trust
             after = _cut(segmenter, gold)
             _check(gold, before, after, segmenter)
-            wrong = [(at, span) for at, span in _wrong(gold, before) if _word(gold[at], span) in own]
+            wrong = [
+                (at, span) for at, span in _wrong(gold, before) if _word(gold[at], span) in own
+            ]
             mended = sum((span.start, span.end) in _places(after[at]) for at, span in wrong)
             yield Row(name, len(words), trust, _score(gold, after), len(wrong), mended)
 
 
 def _cut(segmenter: Predictor, sentences: Sequence[Sentence]) -> Found:
-    return [document.spans for document in segmenter.pipe([sentence.text for sentence in sentences], scores=False)]
+    return [
+        document.spans
+        for document in segmenter.pipe([sentence.text for sentence in sentences], scores=False)
+    ]
 
 
 def _missed(gold: Sequence[Sentence], found: Found) -> list[str]:
@@ -89,7 +101,12 @@ def _missed(gold: Sequence[Sentence], found: Found) -> list[str]:
 
 
 def _long_words(gold: Sequence[Sentence]) -> set[str]:
-    return {_word(sentence, span) for sentence in gold for span in sentence.spans or () if span.end - span.start > 1}
+    return {
+        _word(sentence, span)
+        for sentence in gold
+        for span in sentence.spans or ()
+        if span.end - span.start > 1
+    }
 
 
 def _wrong(gold: Sequence[Sentence], found: Found) -> Iterator[tuple[int, Span]]:
@@ -105,8 +122,13 @@ def _check(gold: Sequence[Sentence], before: Found, after: Found, segmenter: Pre
     """A sentence in which no word of the user's own stands must be cut as it was."""
     lexicon = segmenter.lexicon
     for sentence, old, new in zip(gold, before, after, strict=True):
-        if old != new and not lexicon.is_chosen(lexicon.match_many([sentence.folded]).word).any():
-            raise HanlatticeError(f"a sentence without any of the words was cut otherwise: {sentence.text}")
+        if (
+            old != new
+            and not lexicon.is_user_word(lexicon.match_many([sentence.folded]).word).any()
+        ):
+            raise HanlatticeError(
+                f"a sentence without any of the words was cut otherwise: {sentence.text}"
+            )
 
 
 def _places(spans: Sequence[Span]) -> set[tuple[int, int]]:
@@ -127,19 +149,33 @@ def _table(rows: Sequence[Row]) -> str:
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
-        figures = " | ".join(f"{100 * x:.2f}" for x in (row.overall.precision, row.overall.recall, row.overall.f1))
+        figures = " | ".join(
+            f"{100 * x:.2f}" for x in (row.overall.precision, row.overall.recall, row.overall.f1)
+        )
         share = f"{row.mended} ({100 * row.mended / row.wrong:.0f} %)" if row.wrong else "–"
-        lines.append(f"| {row.dictionary} | {row.words:,} | {row.trust:g} | {figures} | {row.wrong or '–'} | {share} |")
+        lines.append(
+            f"| {row.dictionary} | {row.words:,} | {row.trust:g} | {figures} | {row.wrong or '–'} | {share} |"
+        )
     return "\n".join(lines)
 
 
 def _options() -> argparse.Namespace:
     parser = script.make_parser(__doc__)
-    parser.add_argument("--model", required=True, help="the name or folder of a segmenter with a lexicon")
-    parser.add_argument("--train", type=Path, required=True, help="the segmented file that it was trained on")
-    parser.add_argument("--holdout", type=float, default=0.1, help="the share of it that the training held out")
-    parser.add_argument("--sentences", type=int, default=700, help="how many of those, the first ones")
-    parser.add_argument("--lexicon", type=Path, action="append", default=[], help="an unrelated dictionary")
+    parser.add_argument(
+        "--model", required=True, help="the name or folder of a segmenter with a lexicon"
+    )
+    parser.add_argument(
+        "--train", type=Path, required=True, help="the segmented file that it was trained on"
+    )
+    parser.add_argument(
+        "--holdout", type=float, default=0.1, help="the share of it that the training held out"
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=700, help="how many of those, the first ones"
+    )
+    parser.add_argument(
+        "--lexicon", type=Path, action="append", default=[], help="an unrelated dictionary"
+    )
     return parser.parse_args()
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/file_encodings.py corpora/raw/{news,reviews,web,tech}.txt.xz
 
-Pieces of lines, drawn at random with a seed, are encoded: as they are in GB18030, and converted by OpenCC (s2tw) in
-GB18030 and Big5. Pieces that an encoding cannot carry, or without Chinese, are left out.
-pip install opencc charset-normalizer
+Pieces of lines, drawn at random with a seed, are encoded: as they are in GB18030, and converted by
+OpenCC (s2tw) in GB18030 and Big5. Pieces that an encoding cannot carry, or without Chinese, are
+left out. pip install opencc charset-normalizer
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ import opencc
 from hanlattice.data.formats.raw import RawText
 from hanlattice.encodings import guess
 
-FAMILY = {"gb18030": "GB", "gbk": "GB", "gb2312": "GB", "cp950": "Big5", "big5": "Big5", "big5hkscs": "Big5"}
+FAMILY = {
+    "gb18030": "GB",
+    "gbk": "GB",
+    "gb2312": "GB",
+    "cp950": "Big5",
+    "big5": "Big5",
+    "big5hkscs": "Big5",
+}
 
 
 def theirs(body: bytes) -> str:
@@ -43,10 +50,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="pieces of each file")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    draw, lines = random.Random(given.seed), list[str]()
+    draw = random.Random(given.seed)
+    lines = list[str]()
     for file in given.files:
         lines += draw.sample(
-            [line.strip() for line, _ in zip(RawText([file]), range(40_000), strict=False)], given.count
+            [line.strip() for line, _ in zip(RawText([file]), range(40_000), strict=False)],
+            given.count,
         )
     convert = opencc.OpenCC("s2tw").convert
     rules: dict[str, Callable[[bytes], str]] = {"ours": guess, "charset-normalizer": theirs}
@@ -60,7 +69,10 @@ def main() -> None:
             ("traditional, GB18030", [convert(piece) for piece in simple], "gb18030"),
         ):
             bodies = list(encoded(pieces, codec))
-            right = [sum(FAMILY.get(rule(body)) == FAMILY[codec] for body in bodies) for rule in rules.values()]
+            right = [
+                sum(FAMILY.get(rule(body)) == FAMILY[codec] for body in bodies)
+                for rule in rules.values()
+            ]
             shares = " | ".join(f"{100 * count / len(bodies):.1f} %" for count in right)
             print(f"| {length or 'whole line'} | {name} | {len(bodies):,} | {shares} |")
 

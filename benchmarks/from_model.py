@@ -1,11 +1,13 @@
 """How many labelled sentences a training needs that begins with a model, and one that begins anew.
 
-    python benchmarks/from_model.py configs/weibo.toml --json OUT.json [--plot OUT.svg] [--from ner] [--set …]
+    python benchmarks/from_model.py configs/weibo.toml --json OUT.json [--plot OUT.svg] [--from ner]
+    [--set …]
 
-Both are trained on the first sentences of train, some more each time, with several seeds; the epoch is chosen on dev,
-and the figure is F1 on test. Anew means the file as it is, with its vectors and its architecture; from a model, the
-architecture is that of the model, and only data and optimisation are the file's. The fewer sentences, the more epochs.
-What the JSON file has already is not trained again, so that a stopped run goes on.
+Both are trained on the first sentences of train, some more each time, with several seeds; the epoch
+is chosen on dev, and the figure is F1 on test. Anew means the file as it is, with its vectors and
+its architecture; from a model, the architecture is that of the model, and only data and
+optimisation are the file's. The fewer sentences, the more epochs. What the JSON file has already is
+not trained again, so that a stopped run goes on.
 """
 
 from __future__ import annotations
@@ -28,21 +30,40 @@ from hanlattice.theme import check_plot, plot, tidy
 from hanlattice.training.loop import train
 from hanlattice.training.warm_start import carried_settings
 
-ANEW, FROM = "anew", "from"
-EPOCHS = {50: (30, 8), 100: (24, 6), 200: (18, 5), 400: (15, 4), 800: (12, 3), 1350: (10, 3)}  # anew, from a model
+ANEW = "anew"
+FROM = "from"
+EPOCHS = {
+    50: (30, 8),
+    100: (24, 6),
+    200: (18, 5),
+    400: (15, 4),
+    800: (12, 3),
+    1350: (10, 3),
+}  # anew, from a model
 LABELS = {"GPE.NAM": "LOC", "GPE.NOM": "LOC"}  # MSRA counts countries and cities as places
-RATE, BATCH = 2e-3, 4  # of a training from a model; anew, those of the file
+# of a training from a model; anew, those of the file
+RATE = 2e-3
+BATCH = 4
 
 
 def _work(options: argparse.Namespace) -> dict[str, Any]:
     if options.plot:
         check_plot(options.plot)
-    record = json.loads(options.json.read_text("utf-8")) if options.json and options.json.exists() else {"runs": []}
+    record = (
+        json.loads(options.json.read_text("utf-8"))
+        if options.json and options.json.exists()
+        else {"runs": []}
+    )
     done = {(run["way"], run["sentences"], run["seed"]) for run in record["runs"]}
     for seed, size, way in product(range(1, options.seeds + 1), EPOCHS, (FROM, ANEW)):
         if (way, size, seed) not in done:
             record["runs"].append(_train(_config(options, way, size, seed), way))
-            record = {**script.facts(), "from": options.start, "labels": LABELS, "runs": record["runs"]}
+            record = {
+                **script.facts(),
+                "from": options.start,
+                "labels": LABELS,
+                "runs": record["runs"],
+            }
             if options.json:
                 write_json(record, options.json)
             print(*record["runs"][-1].values(), sep="\t", flush=True)
@@ -54,7 +75,11 @@ def _work(options: argparse.Namespace) -> dict[str, Any]:
 
 def _config(options: argparse.Namespace, way: str, size: int, seed: int) -> Config:
     anew = read_config(options.config, options.changes, complete=True)
-    tree = {"data": anew.as_dict()["data"], "train": anew.as_dict()["train"]} if way == FROM else anew.as_dict()
+    tree = (
+        {"data": anew.as_dict()["data"], "train": anew.as_dict()["train"]}
+        if way == FROM
+        else anew.as_dict()
+    )
     tree["data"]["limit"], tree["train"]["seed"] = size, seed
     tree["train"]["epochs"] = EPOCHS[size][way == FROM]
     if way == FROM:
@@ -90,7 +115,11 @@ def _spread(values: list[float]) -> str:
     if not values:
         return "–"
     mean = f"{100 * statistics.mean(values):.2f}"
-    return f"{mean} ± {100 * statistics.stdev(values):.2f} ({len(values)})" if len(values) > 1 else f"{mean} (1)"
+    return (
+        f"{mean} ± {100 * statistics.stdev(values):.2f} ({len(values)})"
+        if len(values) > 1
+        else f"{mean} (1)"
+    )
 
 
 def _draw(path: Path, record: dict[str, Any]) -> None:
@@ -98,11 +127,17 @@ def _draw(path: Path, record: dict[str, Any]) -> None:
         axis = figure.subplots()
         for way, name, marker in ((ANEW, "anew", "o"), (FROM, f"from {record['from']}", "s")):
             found = {
-                size: [100 * run["test"] for run in record["runs"] if (run["way"], run["sentences"]) == (way, size)]
+                size: [
+                    100 * run["test"]
+                    for run in record["runs"]
+                    if (run["way"], run["sentences"]) == (way, size)
+                ]
                 for size in EPOCHS
             }
             sizes = [size for size, values in found.items() if values]
-            errors = [statistics.stdev(found[size]) if len(found[size]) > 1 else 0.0 for size in sizes]
+            errors = [
+                statistics.stdev(found[size]) if len(found[size]) > 1 else 0.0 for size in sizes
+            ]
             axis.errorbar(
                 sizes,
                 [statistics.mean(found[size]) for size in sizes],
@@ -125,7 +160,9 @@ if __name__ == "__main__":
     parser = script.make_parser(__doc__)
     parser.add_argument("config", type=Path, help="the configuration of a training anew")
     parser.add_argument("--from", dest="start", default="ner", help="the model to begin with")
-    parser.add_argument("--set", dest="changes", action="append", default=[], help="change a setting of the file")
+    parser.add_argument(
+        "--set", dest="changes", action="append", default=[], help="change a setting of the file"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--plot", type=Path, help="draw the curve here")
     script.run(_work, parser.parse_args())

@@ -1,11 +1,13 @@
 """What a very large dictionary costs: to load, to give its words vectors, and to match afterwards.
 
-    python benchmarks/large_dictionary.py --model seg --text FILE [--words 1000000] [--json OUT.json]
+    python benchmarks/large_dictionary.py --model seg --text FILE [--words 1000000] [--json
+    OUT.json]
 
-The words are made: pairs of the model's own, so that they share beginnings as real ones do, and few stand in the text.
-Each time is taken once, as a user meets it, on one thread; matching is the median of several runs, over that with the
-model's own lexicon. First every word found before must be found afterwards, and the new ones are those that are found
-by looking at every piece of the text.
+The words are made: pairs of the model's own, so that they share beginnings as real ones do, and few
+stand in the text. Each time is taken once, as a user meets it, on one thread; matching is the
+median of several runs, over that with the model's own lexicon. First every word found before must
+be found afterwards, and the new ones are those that are found by looking at every piece of the
+text.
 """
 
 from __future__ import annotations
@@ -46,15 +48,23 @@ def _measure(folder: str, text: Path, count: int) -> dict[str, float]:
     predictor = load(folder)
     lines = [fold(line) for line in read_text(text).split("\n")]
     words = made_words(predictor.lexicon.folded(), count)
-    figures: dict[str, float] = {"words of the model": len(predictor.lexicon), "words added": len(words)}
+    figures: dict[str, float] = {
+        "words of the model": len(predictor.lexicon),
+        "words added": len(words),
+    }
     predictor(lines[0])
     own = _matching(predictor.lexicon, lines)
-    before, memory = _found(predictor.lexicon, lines), _memory()
+    before = _found(predictor.lexicon, lines)
+    memory = _memory()
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
         file.write("\n".join(words) + "\n")
         file.flush()
-        figures["seconds: reading the file and adding its words"] = _once(lambda: predictor.lexicon.load(file.name))
-    figures["seconds: the table of all words, and new vectors"] = _once(lambda: predictor.lexicon.match(""))
+        figures["seconds: reading the file and adding its words"] = _once(
+            lambda: predictor.lexicon.load(file.name)
+        )
+    figures["seconds: the table of all words, and new vectors"] = _once(
+        lambda: predictor.lexicon.match("")
+    )
     figures["seconds: the next text"] = _once(lambda: predictor(lines[0]))
     figures["MiB: the process has grown at most by"] = round(_memory() - memory)
     figures |= _vectors(predictor)
@@ -63,13 +73,19 @@ def _measure(folder: str, text: Path, count: int) -> dict[str, float]:
     for number in range(900):
         predictor.lexicon.add(f"第{number}号词典")
     predictor.lexicon.match("")
-    figures["matching, with 900 more, one by one: time, over that before"] = _matching(predictor.lexicon, lines) / own
-    return {name: value if isinstance(value, int) else round(value, 2) for name, value in figures.items()}
+    figures["matching, with 900 more, one by one: time, over that before"] = (
+        _matching(predictor.lexicon, lines) / own
+    )
+    return {
+        name: value if isinstance(value, int) else round(value, 2)
+        for name, value in figures.items()
+    }
 
 
 def made_words(own: Sequence[str], count: int) -> list[str]:
     """Pairs of words of the lexicon, none twice, and none that it has."""
-    rng, known = random.Random(1), set(own)
+    rng = random.Random(1)
+    known = set(own)
     short = [word for word in own if len(word) <= LONGEST // 2]
     made: dict[str, None] = {}
     while len(made) < count:
@@ -96,7 +112,10 @@ def _found(lexicon: Lexicon, lines: Sequence[str]) -> set[tuple[int, int, int]]:
 
 
 def _check(
-    before: set[tuple[int, int, int]], after: set[tuple[int, int, int]], lines: Sequence[str], words: Sequence[str]
+    before: set[tuple[int, int, int]],
+    after: set[tuple[int, int, int]],
+    lines: Sequence[str],
+    words: Sequence[str],
 ) -> None:
     new = set(words)
     wanted = {
@@ -123,7 +142,9 @@ def _memory() -> float:
 
 def _options() -> argparse.Namespace:
     parser = script.make_parser(__doc__)
-    parser.add_argument("--model", required=True, help="the name or folder of a model with a lexicon")
+    parser.add_argument(
+        "--model", required=True, help="the name or folder of a model with a lexicon"
+    )
     parser.add_argument("--text", type=Path, required=True, help="a text to match, one a line")
     parser.add_argument("--words", type=int, default=1_000_000, help="how many to add")
     return parser.parse_args()

@@ -1,14 +1,17 @@
-"""What gates are for: a character that decides a label far behind it, read by a plain RNN and by two LSTMs.
+"""What gates are for: a character that decides a label far behind it, read by a plain RNN and by
+two LSTMs.
 
-    python benchmarks/long_distance.py [--short] [--steps 2000] [--seeds 3] [--json OUT.json] [--plot OUT.svg]
+    python benchmarks/long_distance.py [--short] [--steps 2000] [--seeds 3] [--json OUT.json]
+    [--plot OUT.svg]
 
-A made text is one of eight keys, characters that say nothing, and a question, whose label is the key. The key stands d
-characters before it; in training d is drawn evenly from 1 to 80, the same for a whole batch; with --short it is the
-logarithm that is even, so that half of the texts have fewer than 9. The encoders are those of `char-rnn`, `char` and
-`char-coupled`, with 32 units a direction; only the one from the left can know the key. The first table is the accuracy
-on fresh texts by distance, up to 160: twice as far as any text of training. The second is how much the state at the
-question depends on the input d characters before it: the Frobenius norm of ∂h_t/∂x_{t−d}, as a share of the one at
-d = 0, before and after training; the plot has it for every distance.
+A made text is one of eight keys, characters that say nothing, and a question, whose label is the
+key. The key stands d characters before it; in training d is drawn evenly from 1 to 80, the same for
+a whole batch; with --short it is the logarithm that is even, so that half of the texts have fewer
+than 9. The encoders are those of `char-rnn`, `char` and `char-coupled`, with 32 units a direction;
+only the one from the left can know the key. The first table is the accuracy on fresh texts by
+distance, up to 160: twice as far as any text of training. The second is how much the state at the
+question depends on the input d characters before it: the Frobenius norm of ∂h_t/∂x_{t−d}, as a
+share of the one at d = 0, before and after training; the plot has it for every distance.
 """
 
 from __future__ import annotations
@@ -34,10 +37,19 @@ from hanlattice.nn.baselines import CharLSTM, CharRNN
 from hanlattice.nn.lattice_lstm import CoupledLSTM
 from hanlattice.theme import check_plot, plot, tidy
 
-KEYS, OTHERS, TRAINED, LONGEST = 8, 20, 80, 160
+KEYS = 8
+OTHERS = 20
+TRAINED = 80
+LONGEST = 160
 DISTANCES = (5, 10, 20, 40, 80, 160)
-DIM, HIDDEN, BATCH, RATE, CLIP = 16, 32, 32, 3e-3, 5.0
-FRESH, PROBED = 500, 32  # texts whose labels, and whose gradients, are measured
+DIM = 16
+HIDDEN = 32
+BATCH = 32
+RATE = 3e-3
+CLIP = 5.0
+# texts whose labels, and whose gradients, are measured
+FRESH = 500
+PROBED = 32
 ENCODERS: dict[str, Callable[[int, int], nn.Module]] = {
     "tanh RNN": CharRNN,
     "LSTM": CharLSTM,
@@ -85,13 +97,16 @@ def texts(count: int, distance: int, generator: torch.Generator) -> Tensor:
 
 def train(encoder: str, seed: int, steps: int, short: bool) -> Run:
     torch.manual_seed(seed)
-    generator, started = torch.Generator().manual_seed(1000 + seed), time.perf_counter()
+    generator = torch.Generator().manual_seed(1000 + seed)
+    started = time.perf_counter()
     reader = Reader(ENCODERS[encoder])
     before = gradients(reader)
     optimizer = torch.optim.AdamW(reader.parameters(), RATE, weight_decay=0.0)
     for _ in range(steps):
         drawn = float(torch.rand((), generator=generator))
-        chars = texts(BATCH, int((TRAINED + 1) ** drawn if short else 1 + TRAINED * drawn), generator)
+        chars = texts(
+            BATCH, int((TRAINED + 1) ** drawn if short else 1 + TRAINED * drawn), generator
+        )
         optimizer.zero_grad()
         F.cross_entropy(reader(chars), chars[:, 0]).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(reader.parameters(), CLIP)
@@ -107,7 +122,8 @@ def score(reader: Reader, distance: int) -> float:
 
 
 def gradients(reader: Reader) -> list[float]:
-    """For each distance up to LONGEST, ‖∂h_t/∂x_{t−d}‖ over ‖∂h_t/∂x_t‖, in float64; the root of the mean square.
+    """For each distance up to LONGEST, ‖∂h_t/∂x_{t−d}‖ over ‖∂h_t/∂x_t‖, in float64; the root of
+    the mean square.
 
     For a random v of independent signs, ‖Jᵀv‖² is ‖J‖² on average.
     """
@@ -153,9 +169,17 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
 def _accuracies(runs: Sequence[Run]) -> Table:
     rows = []
     for encoder in ENCODERS:
-        each = [[100 * run.accuracy[distance] for run in runs if run.encoder == encoder] for distance in DISTANCES]
+        each = [
+            [100 * run.accuracy[distance] for run in runs if run.encoder == encoder]
+            for distance in DISTANCES
+        ]
         spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in each]
-        rows.append((encoder, *(f"{statistics.mean(v):.1f} ± {s:.1f}" for v, s in zip(each, spread, strict=True))))
+        rows.append(
+            (
+                encoder,
+                *(f"{statistics.mean(v):.1f} ± {s:.1f}" for v, s in zip(each, spread, strict=True)),
+            )
+        )
     title = f"Accuracy in per cent by distance; chance is {100 / KEYS:g}."
     return Table(title, ("encoder", *map(str, DISTANCES)), tuple(rows))
 
@@ -165,11 +189,22 @@ def _norms(runs: Sequence[Run]) -> Table:
     for encoder in ENCODERS:
         for when in ("before", "after"):
             curve = mean_curve(runs, encoder, when)
-            rows.append((f"{encoder}, {when} training", *(f"{curve[distance]:.1e}" for distance in DISTANCES)))
-    return Table("The gradient over distance, as a share of that at 0.", ("encoder", *map(str, DISTANCES)), tuple(rows))
+            rows.append(
+                (
+                    f"{encoder}, {when} training",
+                    *(f"{curve[distance]:.1e}" for distance in DISTANCES),
+                )
+            )
+    return Table(
+        "The gradient over distance, as a share of that at 0.",
+        ("encoder", *map(str, DISTANCES)),
+        tuple(rows),
+    )
 
 
-def mean_curve(runs: Sequence[Run], encoder: str, when: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def mean_curve(
+    runs: Sequence[Run], encoder: str, when: str
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The geometric mean over seeds."""
     curves = np.array([getattr(run, when) for run in runs if run.encoder == encoder])
     mean: np.ndarray[Any, np.dtype[np.float64]] = np.exp(np.log(np.maximum(curves, 1e-300)).mean(0))
@@ -182,9 +217,16 @@ def draw(runs: Sequence[Run], path: Path) -> None:
         for encoder, colour in COLOURS.items():
             for when, line in (("before", "--"), ("after", "-")):
                 left.semilogy(mean_curve(runs, encoder, when), line, color=colour)
-            means = [statistics.mean(r.accuracy[d] for r in runs if r.encoder == encoder) for d in DISTANCES]
-            right.semilogx(DISTANCES, [100 * mean for mean in means], "o-", color=colour, label=encoder)
-        left.set(xlabel="distance d", ylabel="‖∂h(t) / ∂x(t − d)‖, share of d = 0", ylim=(1e-24, 10))
+            means = [
+                statistics.mean(r.accuracy[d] for r in runs if r.encoder == encoder)
+                for d in DISTANCES
+            ]
+            right.semilogx(
+                DISTANCES, [100 * mean for mean in means], "o-", color=colour, label=encoder
+            )
+        left.set(
+            xlabel="distance d", ylabel="‖∂h(t) / ∂x(t − d)‖, share of d = 0", ylim=(1e-24, 10)
+        )
         for when, line in (("before", "--"), ("after", "-")):
             left.plot([], [], line, color="0.4", label=f"{when} training")
         left.legend(frameon=False, loc=(0.5, 0.6))
@@ -202,7 +244,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="train on short distances above all")
     parser.add_argument("--steps", type=int, default=2000, help="batches of training")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each encoder")
-    parser.add_argument("--plot", type=Path, help="draw the second table and the first: .svg or .png")
+    parser.add_argument(
+        "--plot", type=Path, help="draw the second table and the first: .svg or .png"
+    )
     return parser.parse_args()
 
 

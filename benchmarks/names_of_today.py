@@ -1,14 +1,18 @@
-"""Names that a model has never seen, in a dictionary with their labels: how many are found, and what else changes.
+"""Names that a model has never seen, in a dictionary with their labels: how many are found, and
+what else changes.
 
-    python benchmarks/names_of_today.py --model ner --others corpora/ner/weibo/train.bmes [--json OUT.json]
-    python benchmarks/names_of_today.py --model ner --dev FILE.bmes [--known TRAIN.bmes] [--json OUT.json]
+    python benchmarks/names_of_today.py --model ner --others corpora/ner/weibo/train.bmes [--json
+    OUT.json]
+    python benchmarks/names_of_today.py --model ner --dev FILE.bmes [--known TRAIN.bmes] [--json
+    OUT.json]
 
-names_of_today.tsv has a name, its label and a sentence that names it, a line each. A name is found if its sentence has
-exactly that span with that label. The others are the first 1,000 sentences of a corpus: one is changed if it has other
-spans with the dictionary than without.
+names_of_today.tsv has a name, its label and a sentence that names it, a line each. A name is found
+if its sentence has exactly that span with that label. The others are the first 1,000 sentences of a
+corpus: one is changed if it has other spans with the dictionary than without.
 
-With --dev, what trust is best: F1 with the names of a corpus itself as the dictionary, each with the label that it has
-most often there, without those that are names of --known; on the sentences in which one of them stands.
+With --dev, what trust is best: F1 with the names of a corpus itself as the dictionary, each with
+the label that it has most often there, without those that are names of --known; on the sentences in
+which one of them stands.
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
 def _names(options: argparse.Namespace) -> dict[str, Any]:
     lines: list[Line] = [tuple(line.split("\t")) for line in NAMES.read_text("utf-8").splitlines()]  # type: ignore[misc]
     others = [sentence.text for sentence in read_corpus(resolve(options.others)).sentences[:MANY]]
-    tagger, rows = load(options.model), []
+    tagger = load(options.model)
+    rows = []
     plain = [document.spans for document in tagger.pipe(others, scores=False)]
     for trust in (None, *TRUSTS):
         if trust is not None:
@@ -54,14 +59,20 @@ def _names(options: argparse.Namespace) -> dict[str, Any]:
             tagger.lexicon.update(Entry(name, label) for name, label, _ in lines)
         found = [name for name, label, text in lines if _has(tagger(text).spans, text, name, label)]
         now = [document.spans for document in tagger.pipe(others, scores=False)]
-        changed = [text for text, before, after in zip(others, plain, now, strict=True) if before != after]
+        changed = [
+            text for text, before, after in zip(others, plain, now, strict=True) if before != after
+        ]
         rows.append({"trust": trust, "found": len(found), "changed": len(changed)})
         if trust == LABEL_TRUST:
             print("not found:", *(line[0] for line in lines if line[0] not in found))
             print("changed:", *changed, sep="\n  ")
     head = ("trust", f"found of {len(lines)}", f"others changed, of {len(others):,}")
     cells = (
-        ("none" if row["trust"] is None else f"{row['trust']:g}", f"{row['found']}", f"{row['changed']}")
+        (
+            "none" if row["trust"] is None else f"{row['trust']:g}",
+            f"{row['found']}",
+            f"{row['changed']}",
+        )
         for row in rows
     )
     print(*Table("", head, tuple(cells)).markdown(), sep="\n")
@@ -76,8 +87,16 @@ def _has(spans: Sequence[Span], text: str, name: str, label: str) -> bool:
 def _dev(options: argparse.Namespace) -> dict[str, Any]:
     sentences = [_mapped(sentence) for sentence in read_corpus(resolve(options.dev)).sentences]
     labels = _names_in(sentences)
-    known = _names_in(map(_mapped, read_corpus(resolve(options.known)).sentences)) if options.known else {}
-    new = {name: count.most_common(1)[0][0] for name, count in labels.items() if len(name) > 1 and name not in known}
+    known = (
+        _names_in(map(_mapped, read_corpus(resolve(options.known)).sentences))
+        if options.known
+        else {}
+    )
+    new = {
+        name: count.most_common(1)[0][0]
+        for name, count in labels.items()
+        if len(name) > 1 and name not in known
+    }
     names = [Entry(name, label) for name, label in new.items()]
     sentences = [sentence for sentence in sentences if any(name in sentence.text for name in new)]
     rows = []
@@ -88,7 +107,12 @@ def _dev(options: argparse.Namespace) -> dict[str, Any]:
             tagger.trust = trust
         rows.append({"trust": trust, **_score(tagger, sentences)})
         print(rows[-1], flush=True)
-    return {"dev": Path(options.dev).name, "sentences": len(sentences), "names": len(names), "rows": rows}
+    return {
+        "dev": Path(options.dev).name,
+        "sentences": len(sentences),
+        "names": len(names),
+        "rows": rows,
+    }
 
 
 def _names_in(sentences: Iterable[Sentence]) -> dict[str, Counter[str]]:
@@ -112,7 +136,9 @@ def _mapped(sentence: Sentence) -> Sentence:
 
 
 def _score(tagger: Predictor, sentences: Sequence[Sentence]) -> dict[str, float]:
-    found = [document.spans for document in tagger.pipe([each.text for each in sentences], scores=False)]
+    found = [
+        document.spans for document in tagger.pipe([each.text for each in sentences], scores=False)
+    ]
     total = score([sentence.spans or () for sentence in sentences], found).overall
     return {"precision": total.precision, "recall": total.recall, "f1": total.f1}
 
@@ -120,7 +146,9 @@ def _score(tagger: Predictor, sentences: Sequence[Sentence]) -> dict[str, float]
 def _main() -> None:
     parser = script.make_parser(__doc__)
     parser.add_argument("--model", default="ner", help="a bundled model, or a model's folder")
-    parser.add_argument("--others", default="@msra/test.bmes", help="a corpus of sentences that should not change")
+    parser.add_argument(
+        "--others", default="@msra/test.bmes", help="a corpus of sentences that should not change"
+    )
     parser.add_argument("--dev", help="a corpus on which trust is chosen")
     parser.add_argument("--known", help="a corpus whose names are left out of that dictionary")
     script.run(_show, parser.parse_args())

@@ -28,7 +28,7 @@ from hanlattice.data.download import resolve
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.ner import Report, Score, score
 from hanlattice.inference.device import use_threads
-from hanlattice.inference.tables import Table, TwoSources, WordTable
+from hanlattice.inference.tables import NumpyTwoSources, VectorTable, WordTable
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import read_words
 from hanlattice.text.lexicon import Lexicon
@@ -57,19 +57,29 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     named: dict[str, Any] = {"model": Path(options.model).name, "test": Path(options.test).name}
     named |= {"train": options.train and Path(options.train).name}
     named |= {"lexicon": [path.name for path in options.lexicon]}
-    table = [{**vars(row), "report": row.report.as_dict(), "named": row.named.as_dict()} for row in rows]
+    table = [
+        {**vars(row), "report": row.report.as_dict(), "named": row.named.as_dict()} for row in rows
+    ]
     return {**named, "rows": table}
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:
     corpus = read_corpus(resolve(options.test)).sentences[: options.sentences]
     before = _tag(_load(options.model), corpus)
-    entities = sorted({word for sentence in corpus for word in _entities(sentence) if len(word) > 1})
+    entities = sorted(
+        {word for sentence in corpus for word in _entities(sentence) if len(word) > 1}
+    )
     yield from _dictionary(options.model, "entities", corpus, before, entities, twice=True)
     if options.train:
-        seen = {word for sentence in read_corpus(resolve(options.train)).sentences for word in _entities(sentence)}
+        seen = {
+            word
+            for sentence in read_corpus(resolve(options.train)).sentences
+            for word in _entities(sentence)
+        }
         new = [word for word in entities if word not in seen]
-        yield from _dictionary(options.model, "entities that training lacks", corpus, before, new, twice=True)
+        yield from _dictionary(
+            options.model, "entities that training lacks", corpus, before, new, twice=True
+        )
     for path in options.lexicon:
         words = sorted({fold(word) for word in read_words(path) if len(word) > 1})
         finder = Lexicon(words)
@@ -81,9 +91,16 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _dictionary(
-    folder: str, name: str, gold: Sequence[Sentence], before: Found, words: Sequence[str], twice: bool = False
+    folder: str,
+    name: str,
+    gold: Sequence[Sentence],
+    before: Found,
+    words: Sequence[str],
+    twice: bool = False,
 ) -> Iterator[Row]:
-    """As the model came; without the words; with them again, composed; with what it lacked of them besides its own."""
+    """As the model came; without the words; with them again, composed; with what it lacked of them
+    besides its own.
+    """
     whole = _load(folder)
     lost = [word for word in words if word in whole.lexicon]
 
@@ -107,18 +124,26 @@ def _dictionary(
 
 def without(predictor: Predictor, words: Iterable[str]) -> Predictor:
     """The same model as if it had never had these words: neither they nor their vectors are in it."""
-    model, lexicon = predictor.model, predictor.lexicon
-    table, gone = model.tagger.lexicon, {lexicon.id(word) for word in words}
+    model = predictor.model
+    lexicon = predictor.lexicon
+    table = model.tagger.lexicon
+    gone = {lexicon.id(word) for word in words}
     assert table is not None
-    # A word that stands there in two scripts is found as one of them, and a new lexicon has it once.
-    keep = [at for at, word in enumerate(lexicon.words) if at not in gone and lexicon.id(word) == at]
-    left = WordTable(Table(table.vectors(np.array(keep))), Table(np.empty((0, table.dim), dtype=np.float32)))
-    if isinstance(model.tagger.words, TwoSources):
+    # A word that stands there in two scripts is found as one of them, and a new lexicon has it
+    # once.
+    keep = [
+        at for at, word in enumerate(lexicon.words) if at not in gone and lexicon.id(word) == at
+    ]
+    left = WordTable(
+        VectorTable(table.vectors(np.array(keep))),
+        VectorTable(np.empty((0, table.dim), dtype=np.float32)),
+    )
+    if isinstance(model.tagger.words, NumpyTwoSources):
         model.tagger.words.words = left
     else:
         model.tagger.words = left
     smaller = Lexicon(lexicon.words[at] for at in keep)
-    smaller.settle()
+    smaller.mark_baseline()
     # Its composer has learnt from the words that are gone, so it goes too.
     return Predictor(replace(model, indexer=replace(model.indexer, lexicon=smaller), composer=None))
 
@@ -126,13 +151,20 @@ def without(predictor: Predictor, words: Iterable[str]) -> Predictor:
 def _load(folder: str) -> Predictor:
     predictor = load(folder)
     if predictor.model.indexer.cuts:
-        raise InputError("this model cuts text into words; benchmarks/dictionary.py is for it", folder)
+        raise InputError(
+            "this model cuts text into words; benchmarks/dictionary.py is for it", folder
+        )
     return predictor
 
 
 def _tag(predictor: Predictor, sentences: Sequence[Sentence]) -> Found:
-    predictor.limit = max(map(len, sentences), default=1)  # each is read whole, as `hanlattice evaluate` does
-    return [document.spans for document in predictor.pipe([sentence.text for sentence in sentences], scores=False)]
+    predictor.limit = max(
+        map(len, sentences), default=1
+    )  # each is read whole, as `hanlattice evaluate` does
+    return [
+        document.spans
+        for document in predictor.pipe([sentence.text for sentence in sentences], scores=False)
+    ]
 
 
 def _check(gold: Sequence[Sentence], before: Found, after: Found, lost: Sequence[str]) -> None:
@@ -140,7 +172,9 @@ def _check(gold: Sequence[Sentence], before: Found, after: Found, lost: Sequence
     finder = Lexicon(lost)
     for sentence, old, new in zip(gold, before, after, strict=True):
         if old != new and not finder.match_ids(sentence.folded):
-            raise HanlatticeError(f"a sentence without any of the words was read otherwise: {sentence.text}")
+            raise HanlatticeError(
+                f"a sentence without any of the words was read otherwise: {sentence.text}"
+            )
 
 
 def _entities(sentence: Sentence) -> Iterator[str]:
@@ -167,7 +201,9 @@ def _table(rows: Sequence[Row]) -> str:
     ]
     for row in rows:
         scores = (row.report.overall, row.named)
-        figures = " | ".join(f"{100 * x:.2f}" for each in scores for x in (each.precision, each.recall, each.f1))
+        figures = " | ".join(
+            f"{100 * x:.2f}" for each in scores for x in (each.precision, each.recall, each.f1)
+        )
         counts = f"{row.sentences:,} | {row.lexicon} | {row.taken:,} | {row.added:,}"
         lines.append(f"| {row.dictionary} | {counts} | {figures} |")
     return "\n".join(lines)
@@ -175,11 +211,28 @@ def _table(rows: Sequence[Row]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = script.make_parser(__doc__)
-    parser.add_argument("--model", required=True, help="the name or folder of a model that finds entities by a lexicon")
-    parser.add_argument("--test", required=True, help="the labelled file, or @name/file from `hanlattice data get`")
-    parser.add_argument("--train", help="what the model was trained on; the names that it lacks are another dictionary")
-    parser.add_argument("--sentences", type=int, help="how many of them, the first ones; without it, all")
-    parser.add_argument("--lexicon", type=Path, action="append", default=[], help="a dictionary of the text's domain")
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="the name or folder of a model that finds entities by a lexicon",
+    )
+    parser.add_argument(
+        "--test", required=True, help="the labelled file, or @name/file from `hanlattice data get`"
+    )
+    parser.add_argument(
+        "--train",
+        help="what the model was trained on; the names that it lacks are another dictionary",
+    )
+    parser.add_argument(
+        "--sentences", type=int, help="how many of them, the first ones; without it, all"
+    )
+    parser.add_argument(
+        "--lexicon",
+        type=Path,
+        action="append",
+        default=[],
+        help="a dictionary of the text's domain",
+    )
     return parser.parse_args()
 
 

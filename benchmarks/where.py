@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/where.py FILE [--model ner] [--fast]
 
-FILE has one text a line. All figures are processor time of this thread, so that other programs on the machine disturb
-them little. A part is the time inside its functions, told apart by Python's profiler, which costs some per cent where
-Python does the work; `perf record` tells products and gates apart inside C. The sentences are the first characters of
-the lines that have 50, each tagged alone; the figures are the median and the 99th percentile.
+FILE has one text a line. All figures are processor time of this thread, so that other programs on
+the machine disturb them little. A part is the time inside its functions, told apart by Python's
+profiler, which costs some per cent where Python does the work; `perf record` tells products and
+gates apart inside C. The sentences are the first characters of the lines that have 50, each tagged
+alone; the figures are the median and the 99th percentile.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ PARTS = {  # a function, and the file that it is in → what it does
     ("output.py", "as_jsonl"): "JSON",
 }
 INSIDE = {"matching": "text to numbers, without matching"}  # a part of another one
-CHARACTERS, SENTENCES = 50, 500
+CHARACTERS = 50
+SENTENCES = 500
 
 
 def measure(tagger: hanlattice.Predictor, texts: list[str]) -> tuple[float, dict[str, float]]:
@@ -63,7 +65,9 @@ def latencies(tagger: hanlattice.Predictor, texts: list[str]) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("--model", default="ner", help="the name or folder of a model")
     parser.add_argument("--fast", action="store_true", help="with weights of 8 bits")
@@ -76,10 +80,14 @@ def main() -> None:
     print("| part | µs a character | share |\n|---|--:|--:|")
     for part, seconds in parts.items():
         print(f"| {part} | {seconds / size * 1e6:.2f} | {seconds / total:.1%} |")
-    print(f"| together, {size:,} characters | {total / size * 1e6:.2f} | {size / total:,.0f} characters/s |")
+    print(
+        f"| together, {size:,} characters | {total / size * 1e6:.2f} | {size / total:,.0f} characters/s |"
+    )
     each = latencies(tagger, texts)
     slow = statistics.quantiles(each, n=100)[-1]
-    print(f"\none sentence of {CHARACTERS}: p50 {statistics.median(each) * 1e3:.2f} ms, p99 {slow * 1e3:.2f} ms")
+    print(
+        f"\none sentence of {CHARACTERS}: p50 {statistics.median(each) * 1e3:.2f} ms, p99 {slow * 1e3:.2f} ms"
+    )
 
 
 if __name__ == "__main__":

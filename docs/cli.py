@@ -49,8 +49,12 @@ class Parameter:
         """As they are typed; a flag without names of its own has one for no, too."""
         if self.is_argument:
             return [self.name.upper()]
-        first = [self.info.default] if isinstance(self.info.default, str) else []  # where Annotated leaves the first
-        given = [word for names in (*first, *(self.info.param_decls or ())) for word in names.split("/")]
+        first = (
+            [self.info.default] if isinstance(self.info.default, str) else []
+        )  # where Annotated leaves the first
+        given = [
+            word for names in (*first, *(self.info.param_decls or ())) for word in names.split("/")
+        ]
         flag = self.name.replace("_", "-")
         return given or ([f"--{flag}", f"--no-{flag}"] if self.kind is bool else [f"--{flag}"])
 
@@ -62,7 +66,10 @@ class Parameter:
             more.append("One of " + ", ".join(f"`{each.value}`" for each in self.kind) + ".")
         low, high = self.info.min, self.info.max
         if low is not None or high is not None:
-            least, most = "" if low is None else f"from {low:,}", "" if high is None else f"up to {high:,}"
+            least, most = (
+                "" if low is None else f"from {low:,}",
+                "" if high is None else f"up to {high:,}",
+            )
             more.append(f"{least} {most}".strip().capitalize() + ".")
         return " ".join(more)
 
@@ -73,26 +80,41 @@ class Parameter:
             return "must be given"
         if self.default in (None, False, ""):
             return ""
-        return "yes" if self.default is True else f"`{getattr(self.default, 'value', self.default)}`"
+        return (
+            "yes" if self.default is True else f"`{getattr(self.default, 'value', self.default)}`"
+        )
 
     @property
     def row(self) -> str:
         cells = ", ".join(f"`{name}`" for name in self.names), self.value, self.meaning
-        return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+        return (
+            "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+        )
 
 
 def page() -> str:
     """The whole page, ending with one line end."""
     verbs = list(verbs_of())
-    contents = [f"- [`{name}`](#{name.replace(' ', '-')}): {_help(verb).splitlines()[0]}" for name, verb in verbs]
-    return "\n".join([HEAD, *contents, "", *(_section(name, verb) for name, verb in verbs)]).rstrip() + "\n"
+    contents = [
+        f"- [`{name}`](#{name.replace(' ', '-')}): {_help(verb).splitlines()[0]}"
+        for name, verb in verbs
+    ]
+    return (
+        "\n".join([HEAD, *contents, "", *(_section(name, verb) for name, verb in verbs)]).rstrip()
+        + "\n"
+    )
 
 
-def verbs_of(group: typer.Typer = app, prefix: str = "hanlattice") -> Iterator[tuple[str, Callable[..., Any]]]:
+def verbs_of(
+    group: typer.Typer = app, prefix: str = "hanlattice"
+) -> Iterator[tuple[str, Callable[..., Any]]]:
     """The functions of a group and of those in it, each under the name that is typed."""
     for command in group.registered_commands:
         if command.callback is not None and not command.hidden:
-            yield f"{prefix} {command.name or command.callback.__name__.replace('_', '-')}", command.callback
+            yield (
+                f"{prefix} {command.name or command.callback.__name__.replace('_', '-')}",
+                command.callback,
+            )
     for inside in group.registered_groups:
         if inside.typer_instance is not None:
             yield from verbs_of(inside.typer_instance, f"{prefix} {inside.name}")
@@ -107,7 +129,12 @@ def _section(name: str, verb: Callable[..., Any]) -> str:
     lines = [f"## {name}", "", _help(verb), "", "```text", " ".join(usage), "```", ""]
     for heading, rows in (("argument", arguments), ("option", options)):
         if rows:
-            lines += [f"| {heading} | default | meaning |", "|---|---|---|", *(each.row for each in rows), ""]
+            lines += [
+                f"| {heading} | default | meaning |",
+                "|---|---|---|",
+                *(each.row for each in rows),
+                "",
+            ]
     return "\n".join(lines)
 
 
@@ -137,7 +164,9 @@ def _placeholder(argument: Parameter) -> str:
 
 def _help(verb: Callable[..., Any]) -> str:
     """Its docstring, each paragraph on one line."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.getdoc(verb).split("\n\n"))  # type: ignore[union-attr]
+    return "\n\n".join(
+        " ".join(paragraph.split()) for paragraph in inspect.getdoc(verb).split("\n\n")
+    )  # type: ignore[union-attr]
 
 
 if __name__ == "__main__":

@@ -23,24 +23,34 @@ PAGES = {  # where the repository has it → where the site has it
     "README.md": "index.md",
 }
 PICTURES = "benchmarks/results"
-CODE = r"^ *```.*?^ *```$|`[^`\n]+`"  # what stands in it is no link, though a link's text may hold it
-LINK = re.compile(rf"(!?)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)|{CODE}", re.MULTILINE | re.DOTALL)
+CODE = (
+    r"^ *```.*?^ *```$|`[^`\n]+`"  # what stands in it is no link, though a link's text may hold it
+)
+LINK = re.compile(
+    rf"(!?)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)|{CODE}", re.MULTILINE | re.DOTALL
+)
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages and pictures from outside docs/."""
     for source, page in PAGES.items():
         if page != "index.md" and (ROOT / source).exists():
-            files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+            files.append(
+                File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8"))
+            )
     for picture in sorted((ROOT / PICTURES).glob("*.svg")):
-        files.append(File.generated(config, f"{PICTURES}/{picture.name}", abs_src_path=str(picture)))
+        files.append(
+            File.generated(config, f"{PICTURES}/{picture.name}", abs_src_path=str(picture))
+        )
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
     """Turn every link of a page, outside of code, to where it is in the site."""
     here = {there: source for source, there in PAGES.items()}.get(page.file.src_uri)
-    folder = posixpath.dirname(f"docs/{page.file.src_uri}" if here is None or here == "README.md" else here)
+    folder = posixpath.dirname(
+        f"docs/{page.file.src_uri}" if here is None or here == "README.md" else here
+    )
     known = {file.src_uri for file in files}
 
     def turned(match: re.Match[str]) -> str:

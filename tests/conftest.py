@@ -15,14 +15,20 @@ from tests.helpers.lm import tiny, write_text
 from tests.helpers.made import made_config, write_language_model, write_made, write_transformer
 
 hypothesis.settings.register_profile(
-    "project", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "project",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("project")
 torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first: of two processes that share the files, neither is left alone with it at the end."""
+    """The longest file first: of two processes that share the files, neither is left alone with it
+    at the end.
+    """
     items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
@@ -43,7 +49,9 @@ def lattice_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="session")
 def char_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained character model. Nobody writes into it."""
-    return train(made_config(made, model__encoder="char"), tmp_path_factory.mktemp("models") / "char").folder
+    return train(
+        made_config(made, model__encoder="char"), tmp_path_factory.mktemp("models") / "char"
+    ).folder
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""Words for the length of a `with` block: who is in the block sees them, and nobody else, and nobody waits."""
+"""Words for the length of a `with` block: who is in the block sees them, and nobody else, and
+nobody waits.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def test_a_thread_that_asyncio_starts_in_a_block_sees_its_words(tagger: Predicto
     before = tagger(text)
 
     async def work() -> Document:
-        with tagger.lexicon.borrowed(["青石镇工"], ["青石镇"]):
+        with tagger.lexicon.temporary_words(["青石镇工"], ["青石镇"]):
             return await asyncio.to_thread(tagger, text)
 
     found = within_guard(work)
@@ -73,7 +75,7 @@ def test_tasks_that_take_turns_see_each_its_own_words() -> None:
     async def one(name: str, word: str, turn: asyncio.Barrier) -> None:
         rows = seen.setdefault(name, [])
         await turn.wait()
-        with lexicon.borrowed([word]):
+        with lexicon.temporary_words([word]):
             for _ in range(3):
                 rows.append(words(lexicon))
                 await turn.wait()
@@ -86,14 +88,17 @@ def test_tasks_that_take_turns_see_each_its_own_words() -> None:
         return words(lexicon)
 
     assert within_guard(both) == ["小镇"]
-    assert seen == {"a": [["云栖", "小镇"]] * 3 + [["小镇"]], "b": [["他在", "小镇"]] * 3 + [["小镇"]]}
+    assert seen == {
+        "a": [["云栖", "小镇"]] * 3 + [["小镇"]],
+        "b": [["他在", "小镇"]] * 3 + [["小镇"]],
+    }
 
 
 def test_other_threads_neither_wait_nor_see_anything(tagger: Predictor) -> None:
     lexicon = tagger.lexicon
     before = scored(tagger(TEXT))
     with ThreadPoolExecutor(1) as pool:
-        with lexicon.borrowed(["他在云栖"]):
+        with lexicon.temporary_words(["他在云栖"]):
             assert pool.submit(words, lexicon).result(GUARD) == []
             assert scored(pool.submit(tagger, TEXT).result(GUARD)) == before
             assert pool.submit(lexicon.add, "小镇").result(GUARD)
@@ -118,7 +123,7 @@ def test_threads_that_borrow_at_once_find_what_each_finds_alone(tagger: Predicto
         together.wait(GUARD)
         rows = []
         for _ in range(5):
-            with tagger.lexicon.borrowed([word]):
+            with tagger.lexicon.temporary_words([word]):
                 rows.append(scored(tagger(text)))
         return rows
 
@@ -130,7 +135,7 @@ def test_threads_that_borrow_at_once_find_what_each_finds_alone(tagger: Predicto
 def test_what_a_block_changes_ends_with_it(tagger: Predictor) -> None:
     lexicon = tagger.lexicon
     lexicon.add("青石镇工", label="LOC")
-    with lexicon.borrowed(["云栖"]):
+    with lexicon.temporary_words(["云栖"]):
         lexicon.add("小镇")
         lexicon.add("他在", label="ORG")
         lexicon.remove("青石镇工")
@@ -144,23 +149,23 @@ def test_blocks_inside_blocks_and_errors() -> None:
     lexicon = Lexicon(["小镇"])
 
     def inner() -> None:
-        with lexicon.borrowed(["他在"], ["小镇", "云栖"]):
+        with lexicon.temporary_words(["他在"], ["小镇", "云栖"]):
             assert words(lexicon) == ["他在"]
             raise ZeroDivisionError
 
     def outer() -> None:
-        with lexicon.borrowed(["云栖"]):
+        with lexicon.temporary_words(["云栖"]):
             with pytest.raises(ZeroDivisionError):
                 inner()
             assert words(lexicon) == ["云栖", "小镇"]
-            with lexicon.borrowed(["栖小"]):
+            with lexicon.temporary_words(["栖小"]):
                 assert words(lexicon) == ["云栖", "栖小", "小镇"]
             raise KeyError
 
     with pytest.raises(KeyError):
         outer()
     assert words(lexicon) == ["小镇"]
-    with pytest.raises(TypeError), lexicon.borrowed(["云栖", 3]):  # type: ignore[list-item]
+    with pytest.raises(TypeError), lexicon.temporary_words(["云栖", 3]):  # type: ignore[list-item]
         pass
     assert words(lexicon) == ["小镇"]
     assert (list(lexicon), lexicon.size) == (["小镇"], 1)
@@ -170,11 +175,12 @@ def test_generators_that_end_in_any_order_leave_nothing() -> None:
     lexicon = Lexicon(["小镇"])
 
     def ask(word: str) -> Iterator[list[str]]:
-        with lexicon.borrowed([word]):
+        with lexicon.temporary_words([word]):
             while True:
                 yield words(lexicon)
 
-    first, second = ask("云栖"), ask("他在")
+    first = ask("云栖")
+    second = ask("他在")
     assert next(first) == ["云栖", "小镇"]
     assert "他在" in next(second)
     first.close()
@@ -198,7 +204,7 @@ def test_a_task_that_outlives_the_block_sees_what_everybody_sees() -> None:
 
     async def work() -> tuple[list[str], list[str]]:
         ended = asyncio.Event()
-        with lexicon.borrowed(["云栖"]):
+        with lexicon.temporary_words(["云栖"]):
             task = asyncio.create_task(later(ended))
             await asyncio.sleep(0)
         ended.set()
@@ -208,8 +214,9 @@ def test_a_task_that_outlives_the_block_sees_what_everybody_sees() -> None:
 
 
 def test_two_lexicons_and_copies_are_apart() -> None:
-    one, other = Lexicon(["小镇"]), Lexicon(["云栖"])
-    with one.borrowed(["他在"]), other.borrowed(["栖小"]):
+    one = Lexicon(["小镇"])
+    other = Lexicon(["云栖"])
+    with one.temporary_words(["他在"]), other.temporary_words(["栖小"]):
         assert (words(one), words(other)) == (["他在", "小镇"], ["云栖", "栖小"])
         assert words(copy.deepcopy(one)) == ["小镇"]
     assert (words(one), words(other)) == (["小镇"], ["云栖"])
@@ -217,7 +224,7 @@ def test_two_lexicons_and_copies_are_apart() -> None:
 
 def test_a_block_keeps_no_lexicon_alive(lattice_folder: Path) -> None:
     tagger = load(lattice_folder)
-    with tagger.lexicon.borrowed(["他在云栖"]):
+    with tagger.lexicon.temporary_words(["他在云栖"]):
         tagger(TEXT)
         contents = weakref.ref(tagger.lexicon.contents)
     lexicon = weakref.ref(tagger.lexicon)
@@ -231,19 +238,24 @@ def test_a_block_keeps_no_lexicon_alive(lattice_folder: Path) -> None:
 
 
 few = st.text("ab中", min_size=1, max_size=4)
-changes = st.lists(st.tuples(st.sampled_from(["add", "remove", "label", "enter", "leave"]), few), max_size=30)
+changes = st.lists(
+    st.tuples(st.sampled_from(["add", "remove", "label", "enter", "leave"]), few), max_size=30
+)
 
 
 @given(changes, st.text("ab中", max_size=12))
-def test_a_block_in_a_block_is_a_copy_that_is_thrown_away(steps: list[tuple[str, str]], text: str) -> None:
+def test_a_block_in_a_block_is_a_copy_that_is_thrown_away(
+    steps: list[tuple[str, str]], text: str
+) -> None:
     """Against copies of the lexicon, one for each block."""
-    lexicon, copies = Lexicon(["ab", "中a"]), [Lexicon(["ab", "中a"])]
+    lexicon = Lexicon(["ab", "中a"])
+    copies = [Lexicon(["ab", "中a"])]
     with ExitStack() as everything:
         blocks: list[ExitStack] = []
         for kind, word in steps:
             if kind == "enter":
                 blocks.append(everything.enter_context(ExitStack()))
-                blocks[-1].enter_context(lexicon.borrowed([word], ["ab"]))
+                blocks[-1].enter_context(lexicon.temporary_words([word], ["ab"]))
                 copies.append(copy.deepcopy(copies[-1]))
                 copies[-1].add(word)
                 copies[-1].remove("ab")

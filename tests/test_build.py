@@ -1,4 +1,6 @@
-"""How the C library is built: by an installation and by hand, once for the same sources and compiler."""
+"""How the C library is built: by an installation and by hand, once for the same sources and
+compiler.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OPS = "src/hanlattice/ops"
-# A compiler that writes what it was asked to write and keeps a list of its calls; {version} is what it calls itself.
+# A compiler that writes what it was asked to write and keeps a list of its calls; {version} is what
+# it calls itself.
 COMPILER = """#!/bin/sh
 case "$*" in *--version) echo "cc {version}"; exit;; esac
 echo "$*" >> "$(dirname "$0")/calls"
@@ -52,7 +55,9 @@ def test_a_build_without_compiler_goes_on_and_says_so(
     assert "without its C library" in app.display_warning.call_args.args[0]
 
 
-def test_a_compiler_that_fails_is_heard(build: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_compiler_that_fails_is_heard(
+    build: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho the disk is full >&2\nexit 1\n")
     compiler.chmod(0o755)
@@ -67,10 +72,13 @@ def test_a_compiler_that_fails_is_heard(build: ModuleType, monkeypatch: pytest.M
 def test_by_hand_a_missing_compiler_ends_the_build_in_one_line(
     build: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    out, compiler = tmp_path / "made.so", tmp_path / "nothing"
+    out = tmp_path / "made.so"
+    compiler = tmp_path / "nothing"
     monkeypatch.setenv("CC", f"{compiler} -g")
     monkeypatch.setattr("sys.argv", ["hatch_build.py", "--out", str(out)])
-    with pytest.raises(SystemExit, match=r"made\.so was not built with .*nothing -g .*No such file") as caught:
+    with pytest.raises(
+        SystemExit, match=r"made\.so was not built with .*nothing -g .*No such file"
+    ) as caught:
         build.main()
     assert isinstance(caught.value.code, str)  # which Python prints, and exits with 1
     assert caught.value.code.count("\n") == 0
@@ -78,12 +86,16 @@ def test_by_hand_a_missing_compiler_ends_the_build_in_one_line(
 
 
 def test_by_hand_a_compiler_that_fails_is_heard(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="hatchling, which builds the package, is not installed here")
+    pytest.importorskip(
+        "hatchling", reason="hatchling, which builds the package, is not installed here"
+    )
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho the disk is full >&2\nexit 3\n")
     compiler.chmod(0o755)
     command = [sys.executable, str(ROOT / "hatch_build.py"), "--out", str(tmp_path / "made.so")]
-    done = subprocess.run(command, env={**os.environ, "CC": str(compiler)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env={**os.environ, "CC": str(compiler)}, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (1, "compiling the C library …\n")
     assert "was not built" in done.stderr
     assert "the disk is full" in done.stderr
@@ -91,7 +103,9 @@ def test_by_hand_a_compiler_that_fails_is_heard(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["cc"]
 
 
-def test_a_wheel_with_the_library_has_the_platforms_tag(build: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_with_the_library_has_the_platforms_tag(
+    build: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build, "is_current", lambda library: True)
     hook, app = make_hook(build)
     data: dict[str, object] = {"artifacts": []}
@@ -103,18 +117,24 @@ def test_a_wheel_with_the_library_has_the_platforms_tag(build: ModuleType, monke
     assert not app.display_warning.called
 
 
-def test_every_source_is_compiled_for_both_types_and_all_levels(build: ModuleType, tmp_path: Path) -> None:
+def test_every_source_is_compiled_for_both_types_and_all_levels(
+    build: ModuleType, tmp_path: Path
+) -> None:
     here = build.this_machine()
     jobs = build.compilations(tmp_path, "lattice_lstm", here)
     levels = build.known_levels(tmp_path, here)
     sources = list((ROOT / "src/hanlattice/ops/lattice_lstm").glob("native*.c"))
-    of_bytes = [level for level in levels if level in build.SMALL_LEVELS]  # which only products of bytes have
+    of_bytes = [
+        level for level in levels if level in build.SMALL_LEVELS
+    ]  # which only products of bytes have
     assert len(jobs) == 1 + 2 * (len(levels) - len(of_bytes)) * len(sources) + 2 * len(of_bytes)
     assert len({job[-1] for job in jobs}) == len(jobs)
 
 
 def load(path: Path) -> ModuleType:
-    pytest.importorskip("hatchling", reason="hatchling, which builds the package, is not installed here")
+    pytest.importorskip(
+        "hatchling", reason="hatchling, which builds the package, is not installed here"
+    )
     spec = importlib.util.spec_from_file_location("hatch_build", path)
     assert spec is not None
     assert spec.loader is not None
@@ -137,7 +157,9 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "hatch_build.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    shutil.copytree(ROOT / OPS, root / OPS, ignore=shutil.ignore_patterns("*libhanlattice*", "__pycache__"))
+    shutil.copytree(
+        ROOT / OPS, root / OPS, ignore=shutil.ignore_patterns("*libhanlattice*", "__pycache__")
+    )
     for name in ("__init__.py", "optional.py"):
         shutil.copy(ROOT / "src/hanlattice" / name, root / "src/hanlattice" / name)
     monkeypatch.setenv("CC", str(write_compiler(tmp_path / "bin" / "cc")))
@@ -157,7 +179,9 @@ def install(tree: Path) -> int:
     calls(tree)
     module = load(tree / "hatch_build.py")
     data: dict[str, list[str]] = {"artifacts": []}
-    module.CustomBuildHook(str(tree), {}, None, mock.Mock(), "", "wheel", mock.Mock()).initialize("editable", data)
+    module.CustomBuildHook(str(tree), {}, None, mock.Mock(), "", "wheel", mock.Mock()).initialize(
+        "editable", data
+    )
     assert data["artifacts"] == [f"/{OPS}/libhanlattice.so"]
     assert (tree / OPS / "libhanlattice.so").exists()
     return calls(tree)
@@ -183,7 +207,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "the library itself": append(f"{OPS}/libhanlattice.so"),
     "no library": lambda tree: (tree / OPS / "libhanlattice.so").unlink(),
     "no stamp": lambda tree: (tree / OPS / "libhanlattice.so.json").unlink(),
-    "a stamp that cannot be read": lambda tree: (tree / OPS / "libhanlattice.so.json").write_text("{"),
+    "a stamp that cannot be read": lambda tree: (tree / OPS / "libhanlattice.so.json").write_text(
+        "{"
+    ),
     "a new version of the compiler": lambda tree: write_compiler(tree.parent / "bin" / "cc", "2.0"),
 }
 
@@ -206,7 +232,9 @@ def by_hand(tree: Path, *arguments: str) -> str:
     """`python hatch_build.py` where hatchling is not installed: what it prints."""
     code = "import runpy, sys\nsys.modules['hatchling'] = None\nrunpy.run_path(sys.argv[0], run_name='__main__')"
     code = code.replace("sys.argv[0]", repr(str(tree / "hatch_build.py")))
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -229,7 +257,16 @@ def test_a_part_is_not_taken_for_the_whole(tree: Path) -> None:
 def test_a_wheel_has_the_library_and_no_stamp(tree: Path) -> None:
     install(tree)
     assert json.loads((tree / OPS / "libhanlattice.so.json").read_text())
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tree.parent / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(tree.parent / "out"),
+    ]
     subprocess.run(command, cwd=tree, capture_output=True, check=True)
     (wheel,) = (tree.parent / "out").iterdir()
     assert not wheel.name.endswith("-any.whl")
@@ -238,18 +275,26 @@ def test_a_wheel_has_the_library_and_no_stamp(tree: Path) -> None:
     assert names == ["hanlattice/ops/libhanlattice.so"]
 
 
-# In the place of zig: it writes its target and the name of what it was asked for, without the folder.
-ZIG = (
-    "import pathlib, sys\npathlib.Path(sys.argv[-1]).write_text(sys.argv[3] + ' ' + pathlib.Path(sys.argv[-1]).name)\n"
-)
+# In the place of zig: it writes its target and the name of what it was asked for, without the
+# folder.
+ZIG = "import pathlib, sys\npathlib.Path(sys.argv[-1]).write_text(sys.argv[3] + ' ' + pathlib.Path(sys.argv[-1]).name)\n"
 
 
 def test_every_platform_is_what_its_tag_says(build: ModuleType) -> None:
     for tag, target in build.PLATFORMS.items():
         machine, system, *kind = re.split("[-.]", target)
-        where, version, processor = re.fullmatch(r"(\D+?)_(?:(\d+_\d+)_)?(\w+)", tag.partition(".")[0]).groups()
-        assert processor in {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}[machine]
-        libc = {"manylinux": ["gnu", "2", "17"], "musllinux": ["musl"], "macosx": ["11", "0"], "win": ["gnu"]}[where]
+        where, version, processor = re.fullmatch(
+            r"(\D+?)_(?:(\d+_\d+)_)?(\w+)", tag.partition(".")[0]
+        ).groups()
+        assert (
+            processor in {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}[machine]
+        )
+        libc = {
+            "manylinux": ["gnu", "2", "17"],
+            "musllinux": ["musl"],
+            "macosx": ["11", "0"],
+            "win": ["gnu"],
+        }[where]
         assert kind == libc
         assert version is None or where == "musllinux" or version == "_".join(libc[-2:])
         made = build.other_machine(tag)
@@ -258,14 +303,19 @@ def test_every_platform_is_what_its_tag_says(build: ModuleType) -> None:
 
 
 def test_a_platform_that_is_not_there_is_refused(build: ModuleType) -> None:
-    with pytest.raises(ValueError, match=r"no wheel is built for win32: expected one of manylinux_2_17_x86_64"):
+    with pytest.raises(
+        ValueError, match=r"no wheel is built for win32: expected one of manylinux_2_17_x86_64"
+    ):
         build.other_machine("win32")
 
 
 @pytest.mark.parametrize(
-    ("tag", "name"), [("win_arm64", "libhanlattice.dll"), ("macosx_11_0_arm64", "libhanlattice.dylib")]
+    ("tag", "name"),
+    [("win_arm64", "libhanlattice.dll"), ("macosx_11_0_arm64", "libhanlattice.dylib")],
 )
-def test_a_wheel_for_another_machine(tree: Path, monkeypatch: pytest.MonkeyPatch, tag: str, name: str) -> None:
+def test_a_wheel_for_another_machine(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, tag: str, name: str
+) -> None:
     """It has the library of that machine and not of this one; built twice it is the same bytes."""
     install(tree)
     (tree.parent / "ziglang").mkdir()
@@ -274,7 +324,9 @@ def test_a_wheel_for_another_machine(tree: Path, monkeypatch: pytest.MonkeyPatch
     for folder in ("one", "two"):
         command = [sys.executable, "hatch_build.py", "--wheels", f"../{folder}", "--for", tag]
         subprocess.run(command, cwd=tree, capture_output=True, check=True)
-    one, two = (tree.parent / folder / f"hanlattice-0.1.0-py3-none-{tag}.whl" for folder in ("one", "two"))
+    one, two = (
+        tree.parent / folder / f"hanlattice-0.1.0-py3-none-{tag}.whl" for folder in ("one", "two")
+    )
     with zipfile.ZipFile(one) as archive:
         names = [name for name in archive.namelist() if "libhanlattice" in name]
         assert names == [f"hanlattice/ops/{name}"]
@@ -285,7 +337,9 @@ def test_a_wheel_for_another_machine(tree: Path, monkeypatch: pytest.MonkeyPatch
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_compiler_that_fails_ends_a_wheel_for_another_machine(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_fails_ends_a_wheel_for_another_machine(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tree.parent / "ziglang").mkdir()
     (tree.parent / "ziglang" / "__main__.py").write_text("raise SystemExit('the disk is full')")
     monkeypatch.setenv("PYTHONPATH", str(tree.parent))
@@ -305,4 +359,6 @@ def test_zig_links_for_another_machine(build: ModuleType, tmp_path: Path, tag: s
     build.build(tmp_path / target.name, op="no op, only library.c", target=target)
     start = (tmp_path / target.name).read_bytes()[:20]
     assert start.startswith(b"\x7fELF" if tag.startswith("musl") else b"\xcf\xfa\xed\xfe")
-    assert start[18:20] == b"\xb7\x00" or start[4:8] == b"\x0c\x00\x00\x01"  # ARM, as ELF and as macOS write it
+    assert (
+        start[18:20] == b"\xb7\x00" or start[4:8] == b"\x0c\x00\x00\x01"
+    )  # ARM, as ELF and as macOS write it

@@ -1,4 +1,6 @@
-"""Numbers that a caller gives: each parameter takes what lies in its bounds, and refuses the rest in words."""
+"""Numbers that a caller gives: each parameter takes what lies in its bounds, and refuses the rest
+in words.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from hanlattice.checks import brief, check_count, check_number, check_value, rea
 from hanlattice.errors import InputError
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry
-from hanlattice.text.sentence import Doubt, Sentence
+from hanlattice.text.sentence import Sentence, SoftLabel
 
 TEXT = "王小明去了南湖"
 INT_TYPES = [int, np.int64, np.int32, np.uint64]
@@ -74,7 +76,7 @@ NUMBERS: dict[str, Callable[[Predictor, Any], object]] = {
     "lexicon.add(trust)": lambda tagger, value: tagger.lexicon.add("南湖", "LOC", value),
     "lexicon.update": lambda tagger, value: tagger.lexicon.update([Entry("南湖", "LOC", value)]),
     "Entry": lambda _, value: Entry("南湖", "LOC", value).checked(),
-    "Sentence(doubts)": lambda _, value: Sentence("南湖", doubts=(Doubt(0, "O", value),)),
+    "Sentence(doubts)": lambda _, value: Sentence("南湖", soft_labels=(SoftLabel(0, "O", value),)),
 }
 
 
@@ -90,7 +92,10 @@ def test_no_number_of_the_library_takes_it(tagger: Predictor, name: str, wrong: 
 
 
 @given(
-    value=st.integers() | st.floats() | st.fractions() | st.sampled_from([10**400, -(10**400), 10**5000]),
+    value=st.integers()
+    | st.floats()
+    | st.fractions()
+    | st.sampled_from([10**400, -(10**400), 10**5000]),
     least=st.integers(-9, 0),
     most=st.integers(0, 9),
 )
@@ -129,7 +134,10 @@ def test_numbers_of_every_type(value: int, kind: Any) -> None:
         assert check_count(number, "n") == int(number)
         assert type(check_count(number, "n")) is int
     else:
-        with pytest.raises(ValueError, match=f"n must be {'1 or more' if int(number) < 1 else f'{2**31 - 1} or less'}"):
+        with pytest.raises(
+            ValueError,
+            match=f"n must be {'1 or more' if int(number) < 1 else f'{2**31 - 1} or less'}",
+        ):
             check_count(number, "n")
     if 0 <= float(number) <= 1000:
         assert check_number(number, "n", 0, 1000) == float(number)
@@ -160,7 +168,9 @@ def test_what_is_no_json_is_a_value_error(text: str) -> None:
         assert repr(read_json(text)) == repr(expected)
 
 
-@pytest.mark.parametrize("text", ["[" * 10**6, '{"a":' * 10**6, "9" * 5000, "[-" + "9" * 5000 + "]"])
+@pytest.mark.parametrize(
+    "text", ["[" * 10**6, '{"a":' * 10**6, "9" * 5000, "[-" + "9" * 5000 + "]"]
+)
 def test_json_that_is_too_deep_or_has_too_many_digits(text: str) -> None:
     with pytest.raises(ValueError, match=r"^not JSON.*(nested too deeply|thousands of digits)$"):
         read_json(text)
@@ -185,17 +195,36 @@ class Facts(TypedDict, total=False):
     ("value", "says"),
     [
         ({}, ""),
-        ({"boxes": {"a": {"sizes": [{"width": 3}, {"width": 0.5, "unit": "inch"}], "note": None}}}, ""),
+        (
+            {
+                "boxes": {
+                    "a": {"sizes": [{"width": 3}, {"width": 0.5, "unit": "inch"}], "note": None}
+                }
+            },
+            "",
+        ),
         ({"further": object()}, ""),
         ([], "it must be an object, not []"),
         ({"boxes": {"a": {}}}, "boxes.a.sizes is missing"),
         ({"boxes": {"a": {"sizes": {}}}}, "boxes.a.sizes must be a list, not {}"),
         ({"boxes": {"a": {"sizes": [], "note": 3}}}, "boxes.a.note must be a string, not 3"),
-        ({"boxes": {"a": {"sizes": [], "n\n": 3}}}, "boxes.a.n\\n is unknown; known are sizes, note"),
+        (
+            {"boxes": {"a": {"sizes": [], "n\n": 3}}},
+            "boxes.a.n\\n is unknown; known are sizes, note",
+        ),
         ({"boxes": {"a": {"sizes": [{}]}}}, "boxes.a.sizes[0].width is missing"),
-        ({"boxes": {"a": {"sizes": [{"width": True}]}}}, "boxes.a.sizes[0].width must be a number, not True"),
-        ({"boxes": {"a": {"sizes": [{"width": 0.0}]}}}, "boxes.a.sizes[0].width must be above 0, not 0.0"),
-        ({"boxes": {"a": {"sizes": [{"width": 2**53}]}}}, f"boxes.a.sizes[0].width must be a number, not {2**53}"),
+        (
+            {"boxes": {"a": {"sizes": [{"width": True}]}}},
+            "boxes.a.sizes[0].width must be a number, not True",
+        ),
+        (
+            {"boxes": {"a": {"sizes": [{"width": 0.0}]}}},
+            "boxes.a.sizes[0].width must be above 0, not 0.0",
+        ),
+        (
+            {"boxes": {"a": {"sizes": [{"width": 2**53}]}}},
+            f"boxes.a.sizes[0].width must be a number, not {2**53}",
+        ),
         (
             {"boxes": {"a": {"sizes": [{"width": 1, "unit": "inc"}]}}},
             "boxes.a.sizes[0].unit must be one of cm, inch (did you mean inch?), not 'inc'",

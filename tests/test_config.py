@@ -1,4 +1,6 @@
-"""The settings of one file: what is unknown, wrong, missing or unused is reported, all of it at once."""
+"""The settings of one file: what is unknown, wrong, missing or unused is reported, all of it at
+once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.config import BACKENDS, FEATURES, SEGMENTERS, USED_WITH, Config, make_config, read_config, validate
+from hanlattice.config import (
+    BACKENDS,
+    FEATURES,
+    SEGMENTERS,
+    USED_WITH,
+    Config,
+    make_config,
+    read_config,
+    validate,
+)
 from hanlattice.errors import ConfigError, InputError
 from tests.helpers.strategies import any_text, shares_folder
 
@@ -65,7 +76,9 @@ def test_several_problems_at_once(tmp_path):
 
 
 def test_one_problem_is_singular():
-    with pytest.raises(ConfigError, match=r"^the configuration has 1 problem:\n  - unknown section"):
+    with pytest.raises(
+        ConfigError, match=r"^the configuration has 1 problem:\n  - unknown section"
+    ):
         make_config({"x": {}})
 
 
@@ -75,7 +88,8 @@ def test_nothing_near_lists_what_is_known():
     with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
     with pytest.raises(
-        ConfigError, match=r"unknown key words\.qqq; known are vectors, dim, norm, fine_tune, dropout, lexicon"
+        ConfigError,
+        match=r"unknown key words\.qqq; known are vectors, dim, norm, fine_tune, dropout, lexicon",
     ):
         make_config({"words": {"qqq": 1}})
 
@@ -83,7 +97,8 @@ def test_nothing_near_lists_what_is_known():
 @pytest.mark.parametrize("section", ["chars", "bichars"])
 def test_a_dictionary_is_for_words_only(section):
     with pytest.raises(
-        ConfigError, match=rf"unknown key {section}\.lexicon; known are vectors, dim, norm, fine_tune, dropout"
+        ConfigError,
+        match=rf"unknown key {section}\.lexicon; known are vectors, dim, norm, fine_tune, dropout",
     ):
         make_config({section: {"lexicon": "l"}})
 
@@ -122,7 +137,11 @@ WRONG = [
     ("model.char_width", "0", "must be an even number from 2 to 65,536, not 0"),
     ("model.char_width", "-2", "must be an even number from 2 to 65,536, not -2"),
     ("model.char_width", "50.0", "must be a whole number, not 50.0"),
-    ("model.char_features", "'lsmt'", "must be one of none, lstm, sentence-lstm, cnn (did you mean lstm?)"),
+    (
+        "model.char_features",
+        "'lsmt'",
+        "must be one of none, lstm, sentence-lstm, cnn (did you mean lstm?)",
+    ),
     ("model.layers", "0", "must be from 1 to 64, not 0"),
     ("segment.by", "''", "must be rjieba, gold, seg or the folder of a segmentation model, not ''"),
     ("segment.by", "3", "must be a string, not 3"),
@@ -170,7 +189,9 @@ SET = [
 @pytest.mark.parametrize(("change", "place", "value"), SET)
 def test_set(tmp_path, change, place, value):
     section, key = place.split(".")
-    config = read_config(config_file(tmp_path, "[data]\ntrain = 'old'\n[train]\nepochs = 9\n"), [change])
+    config = read_config(
+        config_file(tmp_path, "[data]\ntrain = 'old'\n[train]\nepochs = 9\n"), [change]
+    )
     got = getattr(getattr(config, section), key)
     assert (got, type(got)) == (value, type(value))
 
@@ -190,7 +211,9 @@ def test_what_set_cannot_read(tmp_path, change):
 
 def test_set_at_places_that_are_not_there(tmp_path):
     path = config_file(tmp_path, "train = 5\n")
-    assert problems_of(path, "modle.hidden=5", "model.hiden=5", "model.a.b=5", "train.epochs=5") == [
+    assert problems_of(
+        path, "modle.hidden=5", "model.hiden=5", "model.a.b=5", "train.epochs=5"
+    ) == [
         "train must be a section, [train], not 5",
         "unknown section [modle]: did you mean model?",
         "unknown key model.hiden: did you mean hidden?",
@@ -207,7 +230,9 @@ COMPLETE = "[data]\ntrain = 't'\n{}\n[words]\nvectors = 'v'\n"
 
 
 def test_a_key_that_only_begins_alike_hides_nothing(tmp_path):
-    problems = complete_problems(config_file(tmp_path, "[data]\ntraining = 't'\n[words]\nvectors = 'v'\n"))
+    problems = complete_problems(
+        config_file(tmp_path, "[data]\ntraining = 't'\n[words]\nvectors = 'v'\n")
+    )
     assert [problem.split(":")[0] for problem in problems] == [
         "unknown key data.training",
         "data.train must name the training corpus",
@@ -217,9 +242,14 @@ def test_a_key_that_only_begins_alike_hides_nothing(tmp_path):
 def test_without_dev_nothing_can_be_waited_for(tmp_path):
     path = config_file(tmp_path, COMPLETE.format(""))
     assert read_config(path, complete=True).data.dev == ""
-    waits = "train.patience waits for a better F1 on dev: name data.dev or data.holdout, or set it to 0"
+    waits = (
+        "train.patience waits for a better F1 on dev: name data.dev or data.holdout, or set it to 0"
+    )
     assert complete_problems(path, "train.patience=3") == [waits]
-    assert read_config(path, ["train.patience=3", "data.holdout=0.1"], complete=True).train.patience == 3
+    assert (
+        read_config(path, ["train.patience=3", "data.holdout=0.1"], complete=True).train.patience
+        == 3
+    )
     (both,) = complete_problems(path, "train.patience=3", "data.holdout=0.1", "train.keep=last")
     assert "train.keep" in both
 
@@ -231,7 +261,9 @@ def test_a_wrong_holdout_is_not_also_missing(tmp_path):
 
 def test_dev_and_holdout_together_are_one_too_many(tmp_path):
     path = config_file(tmp_path, COMPLETE.format("holdout = 0.1\ndev = 'd'"))
-    assert complete_problems(path) == ["data.holdout and data.dev both say what serves as dev: give one of them"]
+    assert complete_problems(path) == [
+        "data.holdout and data.dev both say what serves as dev: give one of them"
+    ]
     assert read_config(path, ["data.holdout=0"], complete=True).data.dev == "d"
 
 
@@ -254,7 +286,9 @@ def test_words_come_from_one_file(tmp_path):
     wrong = "words.lexicon is for the lattice model: a word model takes words.vectors, or random vectors"
     assert complete_problems(path, "model.encoder=word") == [wrong]
     assert complete_problems(path, "model.encoder=word", "words.vectors=") == [wrong]
-    subwords = "subwords.vectors and subwords.lexicon both say which subwords there are: give one of them"
+    subwords = (
+        "subwords.vectors and subwords.lexicon both say which subwords there are: give one of them"
+    )
     two = ("words.lexicon=", "subwords.vectors=v", "subwords.lexicon=l")
     assert complete_problems(path, "model.sources=both", *two) == [subwords]
     for change in ("words.vectors=", "words.lexicon="):
@@ -262,7 +296,8 @@ def test_words_come_from_one_file(tmp_path):
     assert read_config(path, ["model.encoder=word", "words.lexicon="], complete=True)
 
 
-WORD, LATTICE = "[model]\nencoder = 'word'\n", "model.encoder=lattice"
+WORD = "[model]\nencoder = 'word'\n"
+LATTICE = "model.encoder=lattice"
 NONE = "[transformer]\nmodel = 'm'\n[model]\nencoder = 'none'\n"
 GIVEN = [  # (what a file says, what mends it, the setting that is unused without it)
     ("[train]\nmomentum = 0.9\n", "train.optimizer=sgd", "train.momentum"),
@@ -302,7 +337,7 @@ GIVEN = [  # (what a file says, what mends it, the setting that is unused withou
     ),
     ("[train]\nbackend = 'batched'\n[model]\nencoder = 'char'\n", LATTICE, "train.backend"),
     ("[train]\nbackend = 'auto'\n" + WORD, LATTICE, "train.backend"),
-    ("[train]\nmissing_words = 0.1\n" + WORD, LATTICE, "train.missing_words"),
+    ("[train]\nmissing_words = 0.1\n" + WORD, LATTICE, "train.word_dropout"),
     (WORD + "coupled = true\n", LATTICE, "model.coupled"),
     (WORD + "coupled = false\n", LATTICE, "model.coupled"),
     (WORD + "coupled = true\n", "model.encoder=char", "model.coupled"),
@@ -326,8 +361,16 @@ ON = [
     (WORD + "layers = 2\nwhole_words = true\n", LATTICE, "model.whole_words"),
     ("[model]\nwhole_words = true\n", "model.layers=2", "model.whole_words"),
     ("[model]\nfirst_layer = 'char'\n", "model.layers=2", "model.first_layer"),
-    ("[model]\nencoder = 'char'\ncell = 'tanh'\ncoupled = true\n", "model.cell=lstm", "model.coupled"),
-    ("[model]\nsoftword = true\n[segment]\nby = 'seg'\n[softwords]\npos = true\n", "segment.by=gold", "softwords.pos"),
+    (
+        "[model]\nencoder = 'char'\ncell = 'tanh'\ncoupled = true\n",
+        "model.cell=lstm",
+        "model.coupled",
+    ),
+    (
+        "[model]\nsoftword = true\n[segment]\nby = 'seg'\n[softwords]\npos = true\n",
+        "segment.by=gold",
+        "softwords.pos",
+    ),
 ]
 
 
@@ -336,9 +379,9 @@ def test_settings_of_a_transformer_that_contradict_each_other(tmp_path):
     assert problems_of(path, complete=True) == [
         "transformer.model must name a transformer, since with model.encoder=none there is no other input"
     ]
-    assert problems_of(path, "transformer.model=m", "transformer.frozen=true", "transformer.lr=1e-5") == [
-        "transformer.lr is unused with transformer.frozen, which is not trained: remove it"
-    ]
+    assert problems_of(
+        path, "transformer.model=m", "transformer.frozen=true", "transformer.lr=1e-5"
+    ) == ["transformer.lr is unused with transformer.frozen, which is not trained: remove it"]
     assert problems_of(path, "transformer.model=m", "transformer.window=128", complete=True) == [
         "transformer.overlap must be smaller than transformer.window, else windows do not get on in a text"
     ]
@@ -350,7 +393,9 @@ def test_only_a_lattice_is_coupled_unless_it_is_said(tmp_path):
         config = read_config(path, [f"model.encoder={encoder}"])
         assert config.model.coupled == config.runs_lattice == (encoder == "lattice")
         assert make_config(config.as_dict()) == config
-    config = read_config(path, ["model.encoder=char", "model.coupled=true", "train.backend=batched"])
+    config = read_config(
+        path, ["model.encoder=char", "model.coupled=true", "train.backend=batched"]
+    )
     assert config.model.coupled
     assert config.runs_lattice
     assert not read_config(path, ["model.encoder=char", "model.coupled=false"]).runs_lattice
@@ -364,14 +409,18 @@ def test_every_unused_setting_is_tried_here():
 
 @pytest.mark.parametrize(("body", "remedy", "setting"), [*GIVEN, *ON])
 def test_an_unused_setting_is_reported_with_the_one_that_it_needs(tmp_path, body, remedy, setting):
-    """In a file and by --set, even with its default value. In a model's folder all are given, and none is reported."""
+    """In a file and by --set, even with its default value. In a model's folder all are given, and
+    none is reported.
+    """
     path = config_file(tmp_path, body)
     (problem,) = problems_of(path)
     assert re.match(rf"{setting} is unused with(out)? ", problem)
     assert remedy.partition("=")[0] in problem
     assert read_config(path, [remedy])
     changes = [
-        f"{section}.{key}={str(value).lower() if isinstance(value, bool) else value}".replace("': '", "' = '")
+        f"{section}.{key}={str(value).lower() if isinstance(value, bool) else value}".replace(
+            "': '", "' = '"
+        )
         for section, values in tomllib.loads(body).items()
         for key, value in values.items()
     ]
@@ -394,11 +443,18 @@ def test_an_unused_switch_prevents_a_training_wherever_it_comes_from(tmp_path, b
     """From Python, and from a base, where only a value that switches it off can help."""
     assert setting in [problem.setting for problem in validate(make_config(tomllib.loads(body)))]
     config_file(tmp_path, body, "below.toml")
-    path = config_file(tmp_path, "base = 'below.toml'\n[data]\ntrain = 't'\ndev = 'd'\n[words]\nvectors = 'v'\n")
+    path = config_file(
+        tmp_path, "base = 'below.toml'\n[data]\ntrain = 't'\ndev = 'd'\n[words]\nvectors = 'v'\n"
+    )
     (problem,) = problems_of(path)
     assert problem.startswith(f"{setting} is unused ")
     assert complete_problems(path) == [problem]
-    values = {"model.char_features": "none", "model.first_layer": "lattice", "lm.model": "", "transformer.model": ""}
+    values = {
+        "model.char_features": "none",
+        "model.first_layer": "lattice",
+        "lm.model": "",
+        "transformer.model": "",
+    }
     off = values.get(setting, "false")
     assert read_config(path, [f"{setting}={off}"], complete=True)
 
@@ -407,7 +463,9 @@ def test_an_unused_switch_prevents_a_training_wherever_it_comes_from(tmp_path, b
 def test_an_unused_setting_of_a_base_is_not_reported(tmp_path, body):
     """It cannot be removed from the file that stands on it."""
     config_file(tmp_path, body, "below.toml")
-    assert read_config(config_file(tmp_path, "base = 'below.toml'\n")) == make_config(tomllib.loads(body))
+    assert read_config(config_file(tmp_path, "base = 'below.toml'\n")) == make_config(
+        tomllib.loads(body)
+    )
 
 
 def test_a_setting_that_is_unused_because_of_the_base_is_reported(tmp_path):
@@ -418,14 +476,21 @@ def test_a_setting_that_is_unused_because_of_the_base_is_reported(tmp_path):
 
 def test_what_is_off_is_never_unused(tmp_path):
     """So that --set can switch off what a file has on."""
-    path = config_file(tmp_path, "[chars]\nvectors = 'v'\nnorm = 12\n[train]\noptimizer = 'sgd'\nmomentum = 0.9\n")
-    config = read_config(path, ["chars.vectors=", "chars.norm=0", "train.optimizer=adamw", "train.momentum=0"])
+    path = config_file(
+        tmp_path, "[chars]\nvectors = 'v'\nnorm = 12\n[train]\noptimizer = 'sgd'\nmomentum = 0.9\n"
+    )
+    config = read_config(
+        path, ["chars.vectors=", "chars.norm=0", "train.optimizer=adamw", "train.momentum=0"]
+    )
     assert (config.chars.norm, config.train.momentum) == (0, 0)
     body = "[model]\nbichar = true\nsoftword = true\npaper_vocab = true\n[lm]\nmodel = 'm'\n"
     off = ["model.bichar=false", "model.softword=false", "model.paper_vocab=false", "lm.model="]
     path = config_file(tmp_path, body)
     assert len(problems_of(path, "model.encoder=word")) == 4
-    assert read_config(path, ["model.encoder=word", *off]).model == make_config({"model": {"encoder": "word"}}).model
+    assert (
+        read_config(path, ["model.encoder=word", *off]).model
+        == make_config({"model": {"encoder": "word"}}).model
+    )
     assert read_config(config_file(tmp_path, "[model]\nchar_features = 'none'\n")) == Config()
 
 
@@ -459,14 +524,18 @@ def test_the_page_on_settings_names_every_one_of_them_and_no_other():
     """Under the heading of its section, with its default as TOML writes it."""
     page = PAGE.read_text(encoding="utf-8")
     named = {}
-    for section, text in re.findall(r"^## \[(\w+)\]\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL):
+    for section, text in re.findall(
+        r"^## \[(\w+)\]\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL
+    ):
         for key, default in re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, flags=re.MULTILINE):
             named[f"{section}.{key}"] = tomllib.loads(f"value = {default}")["value"]
     assert named == SETTINGS
     assert list(named) == list(SETTINGS)
 
 
-@pytest.mark.parametrize("body", ["[train", "epochs 5", "[train]\n[train]", "a = 1\na = 2", "x = " + "1" * 5000, "\0"])
+@pytest.mark.parametrize(
+    "body", ["[train", "epochs 5", "[train]\n[train]", "a = 1\na = 2", "x = " + "1" * 5000, "\0"]
+)
 def test_not_toml(tmp_path, body):
     problems = problems_of(config_file(tmp_path, body))
     assert len(problems) == 1
@@ -481,8 +550,12 @@ def test_files_that_cannot_be_read(tmp_path):
         read_config(tmp_path / "gbk.toml")
 
 
-values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400)
-changes = st.tuples(st.sampled_from(list(SETTINGS)), values | st.sampled_from(list(SETTINGS.values())))
+values = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400)
+)
+changes = st.tuples(
+    st.sampled_from(list(SETTINGS)), values | st.sampled_from(list(SETTINGS.values()))
+)
 
 
 @given(st.lists(changes, max_size=4))
@@ -504,7 +577,10 @@ def test_any_values_make_a_config_or_a_config_error(drawn):
 
 
 @shares_folder
-@given(any_text, st.lists(st.text(max_size=8) | st.sampled_from(list(SETTINGS)).map(lambda place: f"{place}=x")))
+@given(
+    any_text,
+    st.lists(st.text(max_size=8) | st.sampled_from(list(SETTINGS)).map(lambda place: f"{place}=x")),
+)
 def test_any_text_is_a_config_or_an_error(tmp_path, text, changes):
     path = tmp_path / "c.toml"
     path.write_bytes(text.encode("utf-8", "replace"))

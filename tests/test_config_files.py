@@ -1,4 +1,6 @@
-"""Files of settings: one that stands on another by `base`, the variants of a corpus, and those that are bundled."""
+"""Files of settings: one that stands on another by `base`, the variants of a corpus, and those that
+are bundled.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,30 @@ def refused(path: Path, source: Path, *changes: str) -> list[str]:
 
 
 def test_what_a_file_says_stands_over_its_base(tmp_path):
-    path = write(tmp_path, below=BELOW, own="base = 'below.toml'\n[train]\nepochs = 2\nlr = 0.5\n[words]\ndim = 7\n")
-    expected = {"train": {"epochs": 2, "seed": 3, "lr": 0.5}, "model": {"encoder": "char"}, "words": {"dim": 7}}
+    path = write(
+        tmp_path,
+        below=BELOW,
+        own="base = 'below.toml'\n[train]\nepochs = 2\nlr = 0.5\n[words]\ndim = 7\n",
+    )
+    expected = {
+        "train": {"epochs": 2, "seed": 3, "lr": 0.5},
+        "model": {"encoder": "char"},
+        "words": {"dim": 7},
+    }
     assert read_config(path) == make_config(expected)
 
 
 def test_set_stands_over_both(tmp_path):
     path = write(tmp_path, below=BELOW, own="base = 'below.toml'\n[train]\nepochs = 2\n")
-    config = read_config(path, ["train.epochs=1", "train.seed=8", "chars.dim=6", "model.encoder=lattice"])
-    assert (config.train.epochs, config.train.seed, config.chars.dim, config.model.encoder) == (1, 8, 6, "lattice")
+    config = read_config(
+        path, ["train.epochs=1", "train.seed=8", "chars.dim=6", "model.encoder=lattice"]
+    )
+    assert (config.train.epochs, config.train.seed, config.chars.dim, config.model.encoder) == (
+        1,
+        8,
+        6,
+        "lattice",
+    )
 
 
 def test_the_row_of_a_comparison_is_not_inherited(tmp_path):
@@ -58,7 +75,12 @@ def test_the_row_of_a_comparison_is_not_inherited(tmp_path):
 
 
 def test_it_is_found_from_the_folder_of_the_file_that_names_it(tmp_path, monkeypatch):
-    write(tmp_path, below="[train]\nseed = 1\n", sub__below="[train]\nseed = 2\n", sub__up="base = '../below.toml'\n")
+    write(
+        tmp_path,
+        below="[train]\nseed = 1\n",
+        sub__below="[train]\nseed = 2\n",
+        sub__up="base = '../below.toml'\n",
+    )
     path = write(tmp_path, sub__own="base = 'below.toml'\n")
     assert read_config(path).train.seed == 2
     assert read_config(tmp_path / "sub" / "up.toml").train.seed == 1
@@ -84,7 +106,9 @@ def test_a_chain(tmp_path):
 settings = st.fixed_dictionaries(
     {},
     optional={
-        "train": st.fixed_dictionaries({}, optional={"epochs": st.integers(1, 9), "seed": st.integers(0, 9)}),
+        "train": st.fixed_dictionaries(
+            {}, optional={"epochs": st.integers(1, 9), "seed": st.integers(0, 9)}
+        ),
         "words": st.fixed_dictionaries(
             {}, optional={"fine_tune": st.booleans(), "dropout": st.sampled_from([0.0, 0.3])}
         ),
@@ -118,9 +142,13 @@ def test_a_file_cannot_stand_on_itself(tmp_path, base):
 def test_nor_can_a_round_of_files(tmp_path):
     """The one that closes it is named."""
     path = write(tmp_path, c="base = 'a.toml'\n", b="base = 'c.toml'\n", a="base = 'b.toml'\n")
-    assert refused(path, tmp_path / "c.toml") == ["base = 'a.toml' leads back to a file that stands on this one"]
+    assert refused(path, tmp_path / "c.toml") == [
+        "base = 'a.toml' leads back to a file that stands on this one"
+    ]
     path = write(tmp_path, d="base = 'a.toml'\n")  # which stands outside of it
-    assert refused(path, tmp_path / "c.toml") == ["base = 'a.toml' leads back to a file that stands on this one"]
+    assert refused(path, tmp_path / "c.toml") == [
+        "base = 'a.toml' leads back to a file that stands on this one"
+    ]
 
 
 def test_two_files_may_stand_on_the_same_one(tmp_path):
@@ -128,11 +156,15 @@ def test_two_files_may_stand_on_the_same_one(tmp_path):
     assert read_config(tmp_path / "one.toml") == read_config(tmp_path / "two.toml")
 
 
-@pytest.mark.parametrize("base", ["3", "true", "['a.toml']", "''", "{file = 'a.toml'}", '"a\\u0000b"'])
+@pytest.mark.parametrize(
+    "base", ["3", "true", "['a.toml']", "''", "{file = 'a.toml'}", '"a\\u0000b"']
+)
 def test_a_base_that_is_no_name(tmp_path, base):
     path = write(tmp_path, own=f"base = {base}\n")
     value = tomllib.loads(f"base = {base}")["base"]
-    assert refused(path, path) == [f"base must name another file of settings, from this one's folder, not {value!r}"]
+    assert refused(path, path) == [
+        f"base must name another file of settings, from this one's folder, not {value!r}"
+    ]
 
 
 def test_a_section_called_base(tmp_path):
@@ -156,7 +188,9 @@ def test_a_base_that_cannot_be_read(tmp_path):
 
 
 def test_the_problems_of_a_base_are_reported_as_its_own(tmp_path):
-    """Even where the file above it has another value, for the base is a file of settings like any other."""
+    """Even where the file above it has another value, for the base is a file of settings like any
+    other.
+    """
     below = write(tmp_path, below="train = 3\n[model]\nencoder = 'latice'\nhiden = 5\n")
     path = write(tmp_path, own="base = 'below.toml'\n[model]\nencoder = 'char'\n[words]\nqqq = 1\n")
     assert refused(path, below, "train.epochs=3") == [
@@ -182,7 +216,9 @@ def test_a_section_that_is_none_is_reported_though_the_base_has_one(tmp_path):
 
 def test_set_cannot_change_the_base(tmp_path):
     path = write(tmp_path, below=BELOW, own="base = 'below.toml'\n")
-    assert refused(path, path, "base=x.toml", "base.x=1")[0].startswith("--set wants section.key=value")
+    assert refused(path, path, "base=x.toml", "base.x=1")[0].startswith(
+        "--set wants section.key=value"
+    )
 
 
 def test_a_base_alone_need_not_be_complete(tmp_path):
@@ -241,7 +277,9 @@ def corpus(tmp_path) -> Path:
 
 
 def test_a_variant_is_laid_over_its_corpus(corpus):
-    """The corpus, the shared variant, and what the corpus changes in it; the row of another variant is not taken."""
+    """The corpus, the shared variant, and what the corpus changes in it; the row of another variant
+    is not taken.
+    """
     train = {"epochs": 9, "backend": "native"}
     plain = {"train": train, "compare": {"row": "lattice", "paper": 94.46}}
     bichar = {"train": train, "model": {"bichar": True}, "bichars": {"dropout": 0.2}}
@@ -255,22 +293,30 @@ def test_a_variant_is_laid_over_its_corpus(corpus):
 
 
 def test_set_stands_over_a_variant(corpus):
-    config = read_config(corpus, ["bichars.dropout=0.3", "train.epochs=1"], variant="lattice-bichar")
+    config = read_config(
+        corpus, ["bichars.dropout=0.3", "train.epochs=1"], variant="lattice-bichar"
+    )
     assert (config.bichars.dropout, config.train.epochs) == (0.3, 1)
 
 
 def test_unused_settings_of_a_corpus_are_not_those_of_its_variant(corpus):
-    """`backend` is for the lattice. The corpus has it for other variants; who sets it for this one hears of it."""
+    """`backend` is for the lattice. The corpus has it for other variants; who sets it for this one
+    hears of it.
+    """
     assert read_config(corpus, variant="char").train.backend == "native"
     with pytest.raises(ConfigError) as caught:
         read_config(corpus, ["train.backend=batched"], variant="char")
-    assert str(caught.value).startswith(f"{corpus}, variant char, has 1 problem:\n  - train.backend is unused")
+    assert str(caught.value).startswith(
+        f"{corpus}, variant char, has 1 problem:\n  - train.backend is unused"
+    )
 
 
 def test_the_names_of_variants(corpus, tmp_path):
     assert variant_names(corpus) == ("char", "char-bichar", "lattice", "lattice-bichar", "mine")
     assert variant_names(write(tmp_path, plain="[train]\nepochs = 3\n")) == ()
-    assert variant_names(write(tmp_path, alone="[variants]\na.train.epochs = 3\nb.train.epochs = 4\n")) == ("a", "b")
+    assert variant_names(
+        write(tmp_path, alone="[variants]\na.train.epochs = 3\nb.train.epochs = 4\n")
+    ) == ("a", "b")
 
 
 def test_an_unknown_variant(corpus, tmp_path):
@@ -287,11 +333,23 @@ def test_an_unknown_variant(corpus, tmp_path):
     ("variants", "says"),
     [
         ("variants = 3", "variants must be a section, not 3"),
-        ("[variants]\nnames = 3", "variants.names must list variants of this file or variants.toml"),
-        ("[variants]\nnames = ['char', 'zzz']", "variants.names must list variants of this file or variants.toml"),
-        ("[variants]\nnames = ['char']\ndefault = 'lattice'", "variants.default must be one of variants.names"),
+        (
+            "[variants]\nnames = 3",
+            "variants.names must list variants of this file or variants.toml",
+        ),
+        (
+            "[variants]\nnames = ['char', 'zzz']",
+            "variants.names must list variants of this file or variants.toml",
+        ),
+        (
+            "[variants]\nnames = ['char']\ndefault = 'lattice'",
+            "variants.default must be one of variants.names",
+        ),
         ("[variants]\nnames = ['char']\nchar = 3", "the variant char must be a table of settings"),
-        ("[variants]\nnames = ['char']\nchra.train.epochs = 3", "unknown variant chra: did you mean char?"),
+        (
+            "[variants]\nnames = ['char']\nchra.train.epochs = 3",
+            "unknown variant chra: did you mean char?",
+        ),
     ],
 )
 def test_wrong_variants_are_reported_whichever_is_read(corpus, variants, says):
@@ -304,7 +362,9 @@ def test_wrong_variants_are_reported_whichever_is_read(corpus, variants, says):
 @pytest.mark.parametrize("base", ["'a'", "'b'", "'zzz'", "3", "[1]"])
 def test_a_variant_cannot_stand_on_itself_or_on_nothing(tmp_path, base):
     path = write(tmp_path, c=f"[variants]\na.base = 'b'\nb.base = {base}\n")
-    with pytest.raises(ConfigError, match=re.escape(f"base = {base} of the variant b must name another variant")):
+    with pytest.raises(
+        ConfigError, match=re.escape(f"base = {base} of the variant b must name another variant")
+    ):
         read_config(path, variant="a")
 
 
@@ -335,7 +395,9 @@ def test_a_bundled_file_is_found_by_its_name_where_there_is_no_file(tmp_path, mo
     for name in ("configs/weibo.toml", "weibo.txt"):
         with pytest.raises(InputError, match="there is no such file"):
             read_config(name)
-    with pytest.raises(InputError, match=r"there is no such file, and no bundled .*; these are .*weibo-words"):
+    with pytest.raises(
+        InputError, match=r"there is no such file, and no bundled .*; these are .*weibo-words"
+    ):
         read_config("wiebo")
     with pytest.raises(InputError, match="no bundled configuration"):
         read_config("variants")

@@ -1,4 +1,6 @@
-"""The files in configs/: each is complete with every variant, names its command, and has rows of its own."""
+"""The files in configs/: each is complete with every variant, names its command, and has rows of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,14 @@ def raw(path: Path) -> dict[str, Any]:
 def by_corpus(*names: str) -> list[dict[str, Config]]:
     """The variants of corpora, each by its name."""
     files = [VARIANTS.with_name(f"{name}.toml") for name in names]
-    return [{name: read_config(file, variant=name) for name in variant_names(file)} for file in files]
+    return [
+        {name: read_config(file, variant=name) for name in variant_names(file)} for file in files
+    ]
 
 
-@pytest.mark.parametrize(("path", "variant"), RUNS, ids=lambda value: value if isinstance(value, str) else value.stem)
+@pytest.mark.parametrize(
+    ("path", "variant"), RUNS, ids=lambda value: value if isinstance(value, str) else value.stem
+)
 def test_it_is_enough_to_train_by(path, variant):
     read_config(path, variant=variant, complete=True)
 
@@ -41,7 +47,9 @@ def test_it_is_enough_to_train_by(path, variant):
 @each_file
 def test_the_first_line_is_its_command(path):
     first = path.read_text(encoding="utf-8").splitlines()[0]
-    command = f"# hanlattice train configs/{path.name} --out runs/{SHIPPED.get(path.stem, path.stem)}"
+    command = (
+        f"# hanlattice train configs/{path.name} --out runs/{SHIPPED.get(path.stem, path.stem)}"
+    )
     assert first in (command, f"{command} --set train.device=cuda")
 
 
@@ -68,7 +76,9 @@ def test_every_variant_is_of_some_corpus():
 
 
 def test_there_are_as_many_as_models_of_the_papers():
-    assert [len(variants) for variants in by_corpus("resume", "weibo", "msra", "pku", "weibo-words")] == [
+    assert [
+        len(variants) for variants in by_corpus("resume", "weibo", "msra", "pku", "weibo-words")
+    ] == [
         33,
         34,
         29,
@@ -78,17 +88,25 @@ def test_there_are_as_many_as_models_of_the_papers():
 
 
 def test_no_two_rows_of_a_corpus_have_the_same_name_and_no_two_runs_are_the_same():
-    rows, runs = defaultdict(list), defaultdict(list)
+    rows = defaultdict(list)
+    runs = defaultdict(list)
     for path, variant in RUNS:
         config = read_config(path, variant=variant)
-        rows[config.data.test or path.stem, config.compare.row or f"{path.stem}-{variant}"].append(variant)
+        rows[config.data.test or path.stem, config.compare.row or f"{path.stem}-{variant}"].append(
+            variant
+        )
         runs[dataclasses.replace(config, compare=CompareConfig())].append((path.stem, variant))
     assert [names for names in (*rows.values(), *runs.values()) if len(names) > 1] == []
 
 
 def test_corpora_of_entities_have_the_same_models_under_the_same_names_and_the_same_figures_are_published():
     resume, weibo, msra = by_corpus(*ENTITIES)
-    pretraining = ["random", "own", "own-simplechinese", "lm"]  # MSRA begins with our own character vectors
+    pretraining = [
+        "random",
+        "own",
+        "own-simplechinese",
+        "lm",
+    ]  # MSRA begins with our own character vectors
     assert [*msra, *pretraining] == [*resume] == [name for name in weibo if name != "lm-adapted"]
     for name in msra:
         same = [variants[name].compare for variants in (resume, weibo, msra)]

@@ -1,4 +1,6 @@
-"""The documentation holds together: links, contents, commands that are mentioned, names of the API, and the site."""
+"""The documentation holds together: links, contents, commands that are mentioned, names of the API,
+and the site.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def load(name: str) -> ModuleType:
 def anchors(page: Path) -> set[str]:
     """Those of a page's headings, as GitHub and the site make them."""
     headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
-    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower() for heading in headings)
+    plain = (
+        re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower() for heading in headings
+    )
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
 
 
@@ -67,14 +71,20 @@ def test_the_contents_of_the_site_list_every_page() -> None:
 
 
 def test_the_page_of_commands_is_fresh() -> None:
-    assert load("cli").page() == read("docs/cli.md"), "docs/cli.md is stale: `make docs` or `python docs/cli.py`"
+    assert load("cli").page() == read("docs/cli.md"), (
+        "docs/cli.md is stale: `make docs` or `python docs/cli.py`"
+    )
 
 
 def mentioned() -> Iterator[tuple[str, str]]:
-    """Every `hanlattice VERB …` in code on any page, with the page; a command may go on after a backslash."""
+    """Every `hanlattice VERB …` in code on any page, with the page; a command may go on after a
+    backslash.
+    """
     for name in NAMES:
         code = [
-            block.text.replace("\\\n", " ") for block in blocks(name) if block.language in ("", "console", "sh", "bash")
+            block.text.replace("\\\n", " ")
+            for block in blocks(name)
+            if block.language in ("", "console", "sh", "bash")
         ]
         code += re.findall(r"`([^`]+)`", prose(name))
         for line in "\n".join(code).splitlines():
@@ -84,13 +94,21 @@ def mentioned() -> Iterator[tuple[str, str]]:
 
 def test_commands_that_are_mentioned_have_the_options_they_show() -> None:
     cli = load("cli")
-    verbs = {name: {word for each in cli.parameters_of(verb) for word in each.names} for name, verb in cli.verbs_of()}
+    verbs = {
+        name: {word for each in cli.parameters_of(verb) for word in each.names}
+        for name, verb in cli.verbs_of()
+    }
     count = 0
     for page, command in mentioned():
         verb = next((verb for verb in verbs if re.match(rf"{verb}(?=$|\s)", command)), None)
-        assert verb or any(known.startswith(f"{command.split(' -')[0].strip()} ") for known in verbs), (page, command)
+        assert verb or any(
+            known.startswith(f"{command.split(' -')[0].strip()} ") for known in verbs
+        ), (page, command)
         options = re.findall(r"(?<=\s)--?[a-z][\w-]*", command)
-        assert set(options) <= verbs.get(verb or "", set()) | {"--help", "--version"}, (page, command)
+        assert set(options) <= verbs.get(verb or "", set()) | {"--help", "--version"}, (
+            page,
+            command,
+        )
         count += len(options)
     assert count > 100
 
@@ -100,7 +118,11 @@ def test_names_of_the_api_page_exist() -> None:
     assert len(names) > 20
     for name in names:
         parts = name.split(".")
-        module = next(m for m in (_module(".".join(parts[:at])) for at in range(len(parts), 0, -1)) if m is not None)
+        module = next(
+            m
+            for m in (_module(".".join(parts[:at])) for at in range(len(parts), 0, -1))
+            if m is not None
+        )
         thing: object = module
         for part in parts[len(module.__name__.split(".")) :]:
             thing = getattr(thing, part)
@@ -108,13 +130,21 @@ def test_names_of_the_api_page_exist() -> None:
 
 
 def test_every_error_is_on_the_api_page() -> None:
-    kinds = {name for name, thing in vars(errors).items() if isinstance(thing, type) and issubclass(thing, Exception)}
+    kinds = {
+        name
+        for name, thing in vars(errors).items()
+        if isinstance(thing, type) and issubclass(thing, Exception)
+    }
     named = re.findall(r"^\| `(\w+(?:Error|Warning))`", read("docs/api.md"), flags=re.MULTILINE)
     assert set(named) == kinds - {"HanlatticeError"}
 
 
 def test_the_page_of_promises_lists_every_public_name() -> None:
-    rows = dict(re.findall(r"^\| `(hanlattice[\w.]*)` \| (.+) \|$", read("docs/stability.md"), flags=re.MULTILINE))
+    rows = dict(
+        re.findall(
+            r"^\| `(hanlattice[\w.]*)` \| (.+) \|$", read("docs/stability.md"), flags=re.MULTILINE
+        )
+    )
     names = {module: re.findall(r"`(\w+)`", row) for module, row in rows.items()}
     assert names["hanlattice"] == sorted(hanlattice.__all__)
     op = importlib.import_module("hanlattice.ops.lattice_lstm")
@@ -139,7 +169,9 @@ def test_the_page_of_promises_lists_every_field_of_a_document() -> None:
 def test_the_page_of_promises_has_the_format_number_of_model_folders() -> None:
     (promised,) = re.findall(r'`"format": (\d+)`', read("docs/stability.md"))
     folder = Path(hanlattice.__file__).parent / "shipped" / "ner"
-    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"] == int(promised)
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"] == int(
+        promised
+    )
 
 
 def _module(name: str) -> ModuleType | None:
@@ -151,13 +183,20 @@ def _module(name: str) -> ModuleType | None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it; a warning fails it (with --quiet mkdocs would not see any)."""
-    if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None:
+    """The site, built as `make docs` builds it; a warning fails it (with --quiet mkdocs would not
+    see any).
+    """
+    if (
+        importlib.util.find_spec("mkdocs") is None
+        or importlib.util.find_spec("mkdocstrings") is None
+    ):
         pytest.skip("mkdocs is not installed: pip install 'hanlattice[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
     return folder
 
@@ -171,11 +210,17 @@ def test_the_site_needs_no_network(site: Path) -> None:
         assert not fetched, page.name
         assert not re.findall(r"<link[^>]+href=\"(?:https?:)?//[^\"]*", text), page.name
     for style in site.rglob("*.css"):
-        assert not re.search(r"url\(['\"]?(?:https?:)?//|@import", style.read_text(encoding="utf-8")), style.name
+        assert not re.search(
+            r"url\(['\"]?(?:https?:)?//|@import", style.read_text(encoding="utf-8")
+        ), style.name
 
 
 def test_the_site_has_no_markdown_left_over(site: Path) -> None:
     for page in site.glob("*.html"):
-        text = re.sub(r"<(pre|script|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        left = re.findall(r"^(?:<p>)?(?:\|.*\|$|- \S.*|#+ .*|```.*|:::.*)", text, flags=re.MULTILINE)
+        text = re.sub(
+            r"<(pre|script|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
+        left = re.findall(
+            r"^(?:<p>)?(?:\|.*\|$|- \S.*|#+ .*|```.*|:::.*)", text, flags=re.MULTILINE
+        )
         assert not left, page.name

@@ -28,12 +28,17 @@ from tests.helpers.strategies import any_text, spans
 from tests.test_output import Page
 
 TEXT = "任正非在 深圳讲邓小平理论"
-NAMES = (Span(0, 3, "PER", 0.9, "任正非"), Span(5, 7, "LOC", None, "深圳"), Span(8, 11, "PER", 0.8, "邓小平"))
+NAMES = (
+    Span(0, 3, "PER", 0.9, "任正非"),
+    Span(5, 7, "LOC", None, "深圳"),
+    Span(8, 11, "PER", 0.8, "邓小平"),
+)
 
 
 def made(*words: str, text: str = TEXT) -> tuple[Span, ...]:
     """The words of a text, in their order; `正非_nr` has a label."""
-    row, at = [], 0
+    row = []
+    at = 0
     for word, _, label in (each.partition("_") for each in words):
         at = text.index(word, at)
         row.append(Span(at, at + len(word), label or WORD, 0.5, word))
@@ -49,12 +54,19 @@ BOTH = Document(TEXT, NAMES, words=WORDS)
 def analysed(draw: st.DrawFn) -> Document:
     """Any text with words that cover all but its white space, and any entities."""
     text = draw(any_text)
-    words, at = [], 0
+    words = []
+    at = 0
     for found in re.finditer(r"\S+", text):
-        cuts = draw(st.sets(st.integers(found.start() + 1, found.end() - 1))) if found.end() > found.start() + 1 else ()
+        cuts = (
+            draw(st.sets(st.integers(found.start() + 1, found.end() - 1)))
+            if found.end() > found.start() + 1
+            else ()
+        )
         at = found.start()
         for end in [*sorted(cuts), found.end()]:
-            words.append(Span(at, end, draw(st.sampled_from([WORD, "n", "nr"])), None, text[at:end]))
+            words.append(
+                Span(at, end, draw(st.sampled_from([WORD, "n", "nr"])), None, text[at:end])
+            )
             at = end
     names = draw(spans(len(text), st.sampled_from(["PER", "LOC"])))
     strict = [span for span in names if not text[span.start : span.end].isspace()]
@@ -71,7 +83,9 @@ def test_words_and_entities():
 
 
 def test_as_plain_values_and_as_json():
-    record = Document(TEXT, NAMES[:1], (Span(0, 3, "LOC", 0.1),), 0.25, made("任", "正非_nr")).to_dict()
+    record = Document(
+        TEXT, NAMES[:1], (Span(0, 3, "LOC", 0.1),), 0.25, made("任", "正非_nr")
+    ).to_dict()
     assert record == {
         "text": TEXT,
         "spans": [{"start": 0, "end": 3, "label": "PER", "text": "任正非", "score": 0.9}],
@@ -90,7 +104,9 @@ def test_as_plain_values_and_as_json():
 @given(document=analysed())
 @example(document=BOTH)
 def test_what_is_written_can_be_read_as_a_corpus(document: Document) -> None:
-    assume(not re.search("[\ud800-\udbff][\udc00-\udfff]", document.text))  # JSON makes one character of them
+    assume(
+        not re.search("[\ud800-\udbff][\udc00-\udfff]", document.text)
+    )  # JSON makes one character of them
     sentence = from_json_line(document.to_json())
     assert (sentence.text, sentence.spans) == (document.text, document.spans)
     covering = None if document.words is None else tuple(cover_space(document.words, document.text))
@@ -99,7 +115,12 @@ def test_what_is_written_can_be_read_as_a_corpus(document: Document) -> None:
 
 def test_columns_with_words_can_be_read(tmp_path):
     (tmp_path / "found.bmes").write_text(
-        as_conll(Document(TEXT, NAMES, words=made("任_nr", "正非_nr", *"在", "深圳", "讲", "邓小平理论_n"))), "utf-8"
+        as_conll(
+            Document(
+                TEXT, NAMES, words=made("任_nr", "正非_nr", *"在", "深圳", "讲", "邓小平理论_n")
+            )
+        ),
+        "utf-8",
     )
     (sentence,) = read_columns(tmp_path / "found.bmes").sentences
     assert (sentence.text, sentence.spans) == (TEXT, NAMES)
@@ -116,7 +137,9 @@ def test_columns_with_words_can_be_read(tmp_path):
 
 def test_inline_has_spaces_between_words_and_their_labels():
     assert as_inline(BOTH) == "[任 正非/PER] 在 [深圳/LOC] 讲 [邓小平/PER]理论\n"
-    labelled = Document(TEXT, NAMES, words=made("任_nr", "正非_nr", "在_p", "深圳_ns", "讲_v", "邓小平理论_n"))
+    labelled = Document(
+        TEXT, NAMES, words=made("任_nr", "正非_nr", "在_p", "深圳_ns", "讲_v", "邓小平理论_n")
+    )
     assert as_inline(labelled) == "[任_nr 正非_nr/PER] 在_p [深圳_ns/LOC] 讲_v [邓小平/PER]理论_n\n"
     assert as_inline(Document(TEXT, WORDS[:1], cuts=True)) == "[任/WORD]正非在 深圳讲邓小平理论\n"
 
@@ -126,11 +149,15 @@ def test_parts_are_the_text_and_spaces(document: Document) -> None:
     parts = list(parts_of(document))
     assert [span for _, span in parts if span is not None] == list(document.spans)
     bare = Document(
-        document.text, document.spans, words=tuple(Span(w.start, w.end, WORD) for w in document.words or ())
+        document.text,
+        document.spans,
+        words=tuple(Span(w.start, w.end, WORD) for w in document.words or ()),
     )
     shown = "".join(text for text, _ in parts_of(bare))
     assert [c for c in shown if c != " "] == [c for c in document.text if c != " "]
-    assert shown.split() == [part for word in bare.words or () for part in document.text[word.start : word.end].split()]
+    assert shown.split() == [
+        part for word in bare.words or () for part in document.text[word.start : word.end].split()
+    ]
 
 
 def test_a_notebook_shows_spans_in_colours():
@@ -155,7 +182,8 @@ def test_names_are_kept_whole():
 
 @given(document=analysed())
 def test_whole_names_are_words_and_the_words_still_cover_the_text(document: Document) -> None:
-    words, text = keep_names(document.words or (), document.spans), document.text
+    words = keep_names(document.words or (), document.spans)
+    text = document.text
     covered = [place for word in words for place in range(word.start, word.end)]
     assert covered == sorted(set(covered))
     assert all(place in covered for place, character in enumerate(text) if not character.isspace())
@@ -174,7 +202,8 @@ def test_whole_names_are_words_and_the_words_still_cover_the_text(document: Docu
 
 def test_analyse_is_both_models_together():
     text = "国家主席江泽民在北京会见了联合国秘书长安南。"
-    tagger, segmenter = predict.bundled("ner"), predict.bundled("seg")
+    tagger = predict.bundled("ner")
+    segmenter = predict.bundled("seg")
     both = hanlattice.analyse(text)
     assert both == Document(text, tagger(text).spans, words=segmenter(text).spans)
     assert tagger.analyse(text) == tagger.analyse(text, segmenter=segmenter) == both
@@ -195,13 +224,17 @@ def test_analyse_any_number_of_texts_without_reading_ahead():
 
     stream = predict.bundled("ner").analyse_pipe(texts(), 2, scores=False)
     first = next(stream)
-    assert (taken, [word.text for word in first.words or ()]) == ([0, 1], ["南京市", "长江", "大桥"])
+    assert (taken, [word.text for word in first.words or ()]) == (
+        [0, 1],
+        ["南京市", "长江", "大桥"],
+    )
     assert first.words[0].score is None
     assert len(list(stream)) == 5
 
 
 def test_what_analyse_refuses():
-    tagger, segmenter = predict.bundled("ner"), predict.bundled("seg")
+    tagger = predict.bundled("ner")
+    segmenter = predict.bundled("seg")
     for wrong in (lambda: segmenter.analyse("一"), lambda: tagger.analyse("一", segmenter=tagger)):
         with pytest.raises(ModelError, match="finds entities"):
             wrong()
@@ -254,7 +287,9 @@ def test_a_bundled_model_is_loaded_once_for_all_threads(monkeypatch):
 
 
 def public_names() -> Iterator[tuple[str, object]]:
-    """Every name of the package, every name of the page of the API, and their public methods and properties."""
+    """Every name of the package, every name of the page of the API, and their public methods and
+    properties.
+    """
     names = [f"hanlattice.{name}" for name in hanlattice.__all__]
     names += re.findall(r"^::: ([\w.]+)$", read("docs/api.md"), flags=re.MULTILINE)
     for full in names:
@@ -266,7 +301,11 @@ def public_names() -> Iterator[tuple[str, object]]:
         yield full, thing
         if inspect.isclass(thing):
             own = [(key, value) for key, value in vars(thing).items() if not key.startswith("_")]
-            yield from ((f"{full}.{key}", value) for key, value in own if callable(value) or _is_described(value))
+            yield from (
+                (f"{full}.{key}", value)
+                for key, value in own
+                if callable(value) or _is_described(value)
+            )
 
 
 def _is_described(value: object) -> bool:

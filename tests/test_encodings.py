@@ -59,12 +59,18 @@ def lines_of(body: bytes, encoding: str = "auto", kind: type[io.BytesIO] = io.By
 
 @pytest.mark.parametrize(("text", "encoding"), ENCODED)
 def test_files_are_read_whatever_encoding_they_have(tmp_path, text, encoding):
-    path, body = tmp_path / "f.txt", text.encode(encoding)
+    path = tmp_path / "f.txt"
+    body = text.encode(encoding)
     path.write_bytes(body)
     expected = text.removeprefix("\ufeff").split("\n")[:-1]
     assert lines_of(body) == expected
     assert lines_of(body, kind=Trickle) == expected
-    assert lines_of(body.replace(b"\n", b"\r\n") if "16" not in encoding and "32" not in encoding else body) == expected
+    assert (
+        lines_of(
+            body.replace(b"\n", b"\r\n") if "16" not in encoding and "32" not in encoding else body
+        )
+        == expected
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
         assert [line for _, line in read_lines(path)] == expected
@@ -96,16 +102,24 @@ def test_what_was_found_is_said_unless_it_is_utf8(tmp_path):
     list(decode_lines(io.BytesIO(SIMPLIFIED.encode("utf-16")), "f"))
 
 
-@given(st.text(st.sampled_from("ab\r\n上中ഊ𠮷"), max_size=30), st.sampled_from(["utf-16-le", "utf-16-be", "utf-32-le"]))
+@given(
+    st.text(st.sampled_from("ab\r\n上中ഊ𠮷"), max_size=30),
+    st.sampled_from(["utf-16-le", "utf-16-be", "utf-32-le"]),
+)
 def test_wide_lines_are_those_of_pythons_reader(text, encoding):
     body = ("\ufeff" + text).encode(encoding)
     reader = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8", newline="\n")
-    expected = [line.removesuffix("\r\n") if line.endswith("\r\n") else line.removesuffix("\n") for line in reader]
+    expected = [
+        line.removesuffix("\r\n") if line.endswith("\r\n") else line.removesuffix("\n")
+        for line in reader
+    ]
     assert lines_of(body, kind=Trickle) == expected
 
 
 def test_a_stream_begins_with_ascii_and_short_lines():
-    """What few bytes seem to be is corrected by more: 水 in GBK is also UTF-8, a letter of two bytes."""
+    """What few bytes seem to be is corrected by more: 水 in GBK is also UTF-8, a letter of two
+    bytes.
+    """
     body = "id\n1\n水\n".encode("gbk") + SIMPLIFIED.encode("gbk")
     assert lines_of(body)[2] == "水"
     found = lines_of(body, kind=Trickle)
@@ -116,21 +130,28 @@ def test_a_stream_begins_with_ascii_and_short_lines():
 
 def test_damaged_utf8_stays_utf8():
     body = SIMPLIFIED.encode() * 20
-    with pytest.raises(InputError, match=r"^f:41: not UTF-8: byte 0xe4 at byte 1 of the line; convert"):
+    with pytest.raises(
+        InputError, match=r"^f:41: not UTF-8: byte 0xe4 at byte 1 of the line; convert"
+    ):
         lines_of(body + "中".encode()[:2])
     assert guess(body[:1000]) == guess(body[:1001]) == guess(body[:1002]) == "utf-8"
     damaged = SIMPLIFIED.encode("gbk") * 20 + b"\xff\n"
-    with pytest.raises(InputError, match=r"^f:41: not GB18030: byte 0xff at byte 1 of the line; convert"):
+    with pytest.raises(
+        InputError, match=r"^f:41: not GB18030: byte 0xff at byte 1 of the line; convert"
+    ):
         lines_of(damaged)
 
 
 @pytest.mark.parametrize(
-    "body", ["\ufeffa\n中".encode("utf-16-le") + b"x", "\ufeffa\n".encode("utf-16-le") + b"\x00\xd8"]
+    "body",
+    ["\ufeffa\n中".encode("utf-16-le") + b"x", "\ufeffa\n".encode("utf-16-le") + b"\x00\xd8"],
 )
 def test_damaged_utf16(body):
     with pytest.raises(InputError, match=r"^f:2: not UTF-16-LE; convert"):
         lines_of(body)
-    with pytest.warns(InputWarning, match=r"^f:2: not UTF-16-LE; convert.*; what cannot be read is U\+FFFD"):
+    with pytest.warns(
+        InputWarning, match=r"^f:2: not UTF-16-LE; convert.*; what cannot be read is U\+FFFD"
+    ):
         (_, (_, line)) = decode_lines(io.BytesIO(body), "f", strict=False)
     assert line.endswith("\ufffd")
 
@@ -180,7 +201,8 @@ def test_a_corpus_in_another_encoding(tmp_path):
 
 
 def test_on_the_command_line(tmp_path):
-    path, words = tmp_path / "t.txt", tmp_path / "w.txt"
+    path = tmp_path / "t.txt"
+    words = tmp_path / "w.txt"
     path.write_bytes(TRADITIONAL.encode("big5"))
     words.write_bytes("南京市長江大橋\n".encode("gbk"))
     outcome = hanlattice("segment", "-l", words, "--trust", "100", path)
@@ -221,8 +243,18 @@ def test_short_pieces_of_real_text():
     convert = opencc.OpenCC("s2tw").convert
     with lzma.open(find_corpus("raw/reviews.txt.xz"), "rt", encoding="utf-8") as file:
         lines = [line.strip() for _, line in zip(range(20_000), file, strict=False)]
-    pieces = [line[4:20] for line in random.Random(1).sample([line for line in lines if len(line) > 20], 1_000)]
-    for encoding, found, texts in (("gbk", "gb18030", pieces), ("cp950", "cp950", list(map(convert, pieces)))):
-        encoded = [text.encode(encoding, "ignore") for text in texts if any(each >= "\u4e00" for each in text)]
+    pieces = [
+        line[4:20]
+        for line in random.Random(1).sample([line for line in lines if len(line) > 20], 1_000)
+    ]
+    for encoding, found, texts in (
+        ("gbk", "gb18030", pieces),
+        ("cp950", "cp950", list(map(convert, pieces))),
+    ):
+        encoded = [
+            text.encode(encoding, "ignore")
+            for text in texts
+            if any(each >= "\u4e00" for each in text)
+        ]
         wrong = [body for body in encoded if guess(body) != found]
         assert len(wrong) <= len(encoded) / 200

@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import (
+    atomic_write,
     decode_lines,
     keep_first,
     opening,
+    printable_path,
     read_lines,
     read_text,
     reason,
     remove_parts,
     sha256,
-    shown,
-    writing,
 )
 from tests.helpers.patience import PATIENCE
 from tests.helpers.permissions import obeyed_permissions
@@ -76,7 +76,10 @@ def test_lines_and_their_ends_are_the_text(text):
     """Against Python's own reader without translation of line ends."""
     body = text.encode()
     expected = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="\n")
-    lines = [line.removesuffix("\r\n") if line.endswith("\r\n") else line.removesuffix("\n") for line in expected]
+    lines = [
+        line.removesuffix("\r\n") if line.endswith("\r\n") else line.removesuffix("\n")
+        for line in expected
+    ]
     assert [line for _, line in decode_lines(io.BytesIO(body), "x")] == lines
 
 
@@ -101,7 +104,9 @@ def test_what_is_not_utf8_names_line_and_byte(tmp_path, body, line, says):
 @shares_folder
 @given(
     st.binary(max_size=12)
-    | st.lists(st.sampled_from([BOM, b"\r", b"\n", b"a", "好".encode(), b"\xff", b"\xe5"]), max_size=8).map(b"".join)
+    | st.lists(
+        st.sampled_from([BOM, b"\r", b"\n", b"a", "好".encode(), b"\xff", b"\xe5"]), max_size=8
+    ).map(b"".join)
 )
 def test_a_whole_text_is_its_lines(tmp_path, body):
     """Also in what it says of a file that is not UTF-8."""
@@ -141,7 +146,9 @@ def is_utf8(line: bytes) -> bool:
 
 
 def test_lines_are_read_as_they_are_wanted(tmp_path):
-    """The lines before a broken one are there, and a reader that stops early closes the file (else a warning)."""
+    """The lines before a broken one are there, and a reader that stops early closes the file (else
+    a warning).
+    """
     path = tmp_path / "f.txt"
     path.write_bytes(b"a\n\xff\n")
     lines = read_lines(path)
@@ -172,7 +179,10 @@ def test_what_opens_and_cannot_be_read_is_told_with_its_line(tmp_path):
         sha256(memory)
     with pytest.raises(InputError, match=r"^/proc/self/mem: cannot read: Input/output error$"):
         read_text(memory)
-    with (tmp_path / "f").open("wb") as file, pytest.raises(InputError, match=r"^f:1: cannot read: "):
+    with (
+        (tmp_path / "f").open("wb") as file,
+        pytest.raises(InputError, match=r"^f:1: cannot read: "),
+    ):
         list(decode_lines(file, "f"))
 
     class Torn(io.BytesIO):
@@ -201,7 +211,9 @@ def test_a_failure_of_who_reads_the_lines_is_not_a_failure_to_read(tmp_path):
 
 def test_sha256(tmp_path):
     (tmp_path / "f").write_bytes(b"abc")
-    assert sha256(tmp_path / "f") == sha256(str(tmp_path / "f")) == hashlib.sha256(b"abc").hexdigest()
+    assert (
+        sha256(tmp_path / "f") == sha256(str(tmp_path / "f")) == hashlib.sha256(b"abc").hexdigest()
+    )
     with pytest.raises(InputError, match="none: cannot read: there is no such file"):
         sha256(tmp_path / "none")
 
@@ -221,18 +233,20 @@ def test_written_whole(tmp_path, binary, there):
     if there:
         path.parent.mkdir()
         path.write_text("old")
-    with writing(str(path), binary=binary) as file:
+    with atomic_write(str(path), binary=binary) as file:
         file.write("新\n\r\n".encode() if binary else "新\n\r\n")
         assert (path.read_text() if path.exists() else None) == ("old" if there else None)
     assert path.read_bytes() == "新\n\r\n".encode()
     assert [entry.name for entry in path.parent.iterdir()] == ["f.txt"]
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, InputError])
+@pytest.mark.parametrize(
+    "error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, InputError]
+)
 def test_after_an_error_all_is_as_it_was(tmp_path, error):
     (tmp_path / "old.txt").write_text("old")
     for name in ("old.txt", "new.txt"):
-        with pytest.raises(error), writing(tmp_path / name) as file:  # noqa: PT012 (the write belongs to it)
+        with pytest.raises(error), atomic_write(tmp_path / name) as file:  # noqa: PT012 (the write belongs to it)
             file.write("half")
             raise error("stop")
     assert [entry.name for entry in tmp_path.iterdir()] == ["old.txt"]
@@ -240,7 +254,7 @@ def test_after_an_error_all_is_as_it_was(tmp_path, error):
 
 
 def test_text_that_utf8_cannot_carry_leaves_nothing(tmp_path):
-    with pytest.raises(UnicodeEncodeError), writing(tmp_path / "f.txt") as file:
+    with pytest.raises(UnicodeEncodeError), atomic_write(tmp_path / "f.txt") as file:
         file.write("a\ud800")
     assert list(tmp_path.iterdir()) == []
 
@@ -264,7 +278,9 @@ def test_no_room_left(tmp_path):
     """A real limit of the operating system, met in the middle of the file."""
     path = tmp_path / "big.bin"
     path.write_text("old")
-    done = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, path], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.strip() == f"cannot write {path}: the file would be larger than allowed here"
     assert [entry.name for entry in tmp_path.iterdir()] == ["big.bin"]
@@ -286,7 +302,7 @@ def test_what_cannot_be_written_says_why(tmp_path):
         (tmp_path / "file" / "x", "Not a directory|File exists"),
         (tmp_path / ("x" * 300), "File name too long"),
     ):
-        with pytest.raises(OutputError, match=f"cannot write {path}: ({says})"), writing(path):
+        with pytest.raises(OutputError, match=f"cannot write {path}: ({says})"), atomic_write(path):
             pytest.fail("it was opened")
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "old"
@@ -294,7 +310,11 @@ def test_what_cannot_be_written_says_why(tmp_path):
 
 def test_a_folder_without_permission(tmp_path):
     tmp_path.chmod(0o500)
-    with obeyed_permissions(), pytest.raises(OutputError, match="permission denied"), writing(tmp_path / "f.txt"):
+    with (
+        obeyed_permissions(),
+        pytest.raises(OutputError, match="permission denied"),
+        atomic_write(tmp_path / "f.txt"),
+    ):
         pytest.fail("it was opened")
 
 
@@ -302,7 +322,7 @@ def test_a_folder_without_permission(tmp_path):
 def test_the_users_mask_decides_who_may_read(tmp_path, mask):
     before = os.umask(mask)
     try:
-        with writing(tmp_path / "f.txt") as file:
+        with atomic_write(tmp_path / "f.txt") as file:
             file.write("x")
     finally:
         assert os.umask(before) == mask, "writing() must leave the mask alone"
@@ -315,11 +335,14 @@ def test_a_link_stays_a_link(tmp_path):
         link = tmp_path / "link.txt"
         link.unlink(missing_ok=True)
         link.symlink_to(name)
-        with writing(link) as file:
+        with atomic_write(link) as file:
             file.write("new")
         assert link.is_symlink()
         assert (tmp_path / name).read_text() == "new"
-    assert sorted(entry.name for entry in (tmp_path / "deep").iterdir()) == ["later.txt", "real.txt"]
+    assert sorted(entry.name for entry in (tmp_path / "deep").iterdir()) == [
+        "later.txt",
+        "real.txt",
+    ]
 
 
 def test_a_pipe_is_written_not_replaced(tmp_path):
@@ -328,7 +351,7 @@ def test_a_pipe_is_written_not_replaced(tmp_path):
     got: list[bytes] = []
     reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
     reader.start()
-    with writing(pipe) as file:
+    with atomic_write(pipe) as file:
         file.write("行\n")
     reader.join(timeout=PATIENCE)
     assert got == ["行\n".encode()]
@@ -337,14 +360,14 @@ def test_a_pipe_is_written_not_replaced(tmp_path):
 
 
 def test_a_path_is_shown_in_utf8_whatever_its_bytes():
-    assert shown("南京.txt") == "南京.txt"
-    assert shown(Path(os.fsdecode("南京".encode("gbk")))).encode("utf-8")
+    assert printable_path("南京.txt") == "南京.txt"
+    assert printable_path(Path(os.fsdecode("南京".encode("gbk")))).encode("utf-8")
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "长" * 85, "y" * 241, "z" * 240, "z" * 100])
 def test_a_name_as_long_as_a_disk_allows(tmp_path, name):
     path = tmp_path / name
-    with writing(path) as file:
+    with atomic_write(path) as file:
         part = next(tmp_path.iterdir()).name
         assert len(os.fsencode(part)) <= 255
         file.write("whole")
@@ -352,7 +375,9 @@ def test_a_name_as_long_as_a_disk_allows(tmp_path, name):
     (tmp_path / part).write_text("what a killed process left")
     (tmp_path / f".other.{part[-13:]}").write_text("of another file")
     remove_parts(path)
-    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, f".other.{part[-13:]}"])
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
+        [name, f".other.{part[-13:]}"]
+    )
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -364,9 +389,11 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode, mask, binary):
     path.chmod(mode)
     before = os.umask(mask)
     try:
-        with writing(path, binary=binary) as file:
+        with atomic_write(path, binary=binary) as file:
             (part,) = [each for each in tmp_path.iterdir() if each != path]
-            assert part.stat().st_mode & 0o777 & ~mode == 0, "nobody may read it who may not read the old"
+            assert part.stat().st_mode & 0o777 & ~mode == 0, (
+                "nobody may read it who may not read the old"
+            )
             file.write(b"new" if binary else "new")
     finally:
         os.umask(before)
@@ -379,7 +406,7 @@ def test_the_mode_behind_a_link_is_kept(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "real").chmod(0o600)
     (tmp_path / "link").symlink_to("real")
-    with writing(tmp_path / "link") as file:
+    with atomic_write(tmp_path / "link") as file:
         file.write("new")
     assert (tmp_path / "real").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "real").read_text() == "new"
@@ -391,7 +418,7 @@ def test_a_file_that_is_replaced_keeps_its_owner_where_that_is_permitted(tmp_pat
     path.write_text("old")
     os.chown(path, 65534, 65533)
     path.chmod(0o660)
-    with writing(path) as file:
+    with atomic_write(path) as file:
         file.write("new")
     status = path.stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (65534, 65533, 0o660)
@@ -400,7 +427,7 @@ def test_a_file_that_is_replaced_keeps_its_owner_where_that_is_permitted(tmp_pat
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "fchown", refuse)
-    with writing(path) as file:
+    with atomic_write(path) as file:
         file.write("newer")
     status = path.stat()
     # Another group must not get what was for the first one.
@@ -427,7 +454,7 @@ def test_no_moment_at_which_a_private_file_is_open_to_others(tmp_path, monkeypat
 
     for name in ("open", "fchown", "fchmod", "fsync", "replace"):
         watched(name)
-    with writing(path) as file:
+    with atomic_write(path) as file:
         file.write("new")
     assert seen
     assert all(mode & ~0o640 == 0 for mode in seen)

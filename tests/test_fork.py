@@ -75,20 +75,34 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
     ("kind", "native"), [("runtime", "1"), ("runtime", "0"), ("torch beside", "1"), ("torch", "1")]
 )
 def test_a_forked_child_tags(lattice_folder: Path, kind: str, native: str) -> None:
-    environment = {**os.environ, "HANLATTICE_NATIVE": native, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    environment = {
+        **os.environ,
+        "HANLATTICE_NATIVE": native,
+        "OMP_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "passive",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", FORK, str(lattice_folder), kind], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", FORK, str(lattice_folder), kind],
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_computes_what_another_thread_was_computing() -> None:
-    """In Python 3.11 functools' own property has a lock, which the child would wait for without end."""
+    """In Python 3.11 functools' own property has a lock, which the child would wait for without
+    end.
+    """
     subprocess.run([sys.executable, "-c", COMPUTED], check=True, timeout=PATIENCE)
 
 
 def test_no_other_properties_are_computed_once() -> None:
     files = (ROOT / "src").rglob("*.py")
-    users = {file.name for file in files if re.search("functools import.*cached_property", file.read_text("utf-8"))}
+    users = {
+        file.name
+        for file in files
+        if re.search("functools import.*cached_property", file.read_text("utf-8"))
+    }
     assert users == set()

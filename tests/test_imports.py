@@ -15,7 +15,8 @@ import hanlattice
 ROOT = Path(hanlattice.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# A module or folder may import its own folder and whatever stands further down; not its neighbours on the same floor.
+# A module or folder may import its own folder and whatever stands further down; not its neighbours
+# on the same floor.
 FLOORS = (
     ("__main__",),
     ("cli",),
@@ -56,13 +57,17 @@ def unit_of(path: Path) -> str:
 
 def wrong_way(unit: str, source: str) -> list[str]:
     names = [name.split(".") for name in imported(source)]
-    names = [parts for parts in names if parts[0] == "hanlattice" and parts[1:] != ["__version__"]]  # it is a constant
+    names = [
+        parts for parts in names if parts[0] == "hanlattice" and parts[1:] != ["__version__"]
+    ]  # it is a constant
     units = [parts[1] if parts[1:] else "" for parts in names]
     return [other for other in units if other != unit and FLOOR.get(other, -1) <= FLOOR[unit]]
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path != ROOT / "__init__.py"], ids=lambda path: str(path.relative_to(ROOT))
+    "path",
+    [path for path in FILES if path != ROOT / "__init__.py"],
+    ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_imports_run_one_way(path):
     unit = unit_of(path)
@@ -82,7 +87,11 @@ def test_imports_run_one_way(path):
         ("data", "if x:\n    import hanlattice", [""]),
         ("data", "from hanlattice import Span", ["Span"]),
         ("cli", "from hanlattice import __version__", []),
-        ("models", "from hanlattice.nn import crf\nfrom hanlattice.training import loop", ["training"]),
+        (
+            "models",
+            "from hanlattice.nn import crf\nfrom hanlattice.training import loop",
+            ["training"],
+        ),
     ],
 )
 def test_the_check_sees_wrong_ways(unit, source, found):
@@ -99,7 +108,9 @@ def test_every_file_was_looked_at():
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_the_ground_floor_does_without_torch(path):
-    assert "torch" not in {name.split(".")[0] for name in imported(path.read_text(encoding="utf-8"))}
+    assert "torch" not in {
+        name.split(".")[0] for name in imported(path.read_text(encoding="utf-8"))
+    }
 
 
 @pytest.mark.parametrize(
@@ -108,14 +119,28 @@ def test_the_ground_floor_does_without_torch(path):
         path
         for path in FILES
         if unit_of(path)
-        in ("batch", "cli", "data", "document", "evaluation", "explain", "output", "predict", "runtime", "style")
+        in (
+            "batch",
+            "cli",
+            "data",
+            "document",
+            "evaluation",
+            "explain",
+            "output",
+            "predict",
+            "runtime",
+            "style",
+        )
         and path != ROOT / "batch" / "tensors.py"
     ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_tagging_does_without_torch(path):
     """Inside functions it may be imported, and for the types."""
-    top = ast.Module([node for node in ast.parse(path.read_text(encoding="utf-8")).body if not _is_block(node)], [])
+    top = ast.Module(
+        [node for node in ast.parse(path.read_text(encoding="utf-8")).body if not _is_block(node)],
+        [],
+    )
     assert "torch" not in {name.split(".")[0] for name in imported(ast.unparse(top))}
 
 

@@ -40,25 +40,32 @@ def modules(folder: Path) -> Predictor:
 
 
 def test_trust_decides_and_other_texts_stay(tagger: Predictor) -> None:
-    before, others = tagger(TEXT), tagger(OTHERS)
+    before = tagger(TEXT)
+    others = tagger(OTHERS)
     assert spans(before) == [("王小明", "PER"), ("青石镇", "LOC")]
     tagger.lexicon.add("工作", label="LOC", trust=0.0)
     scores = []
     for trust in (0.0, 5.0, 40.0):
         tagger.lexicon.add("工作", label="LOC", trust=trust)
-        scores.append(next(each.score for each in tagger.candidates(TEXT, 100) if each == Span(7, 9, "LOC")))
+        scores.append(
+            next(each.score for each in tagger.candidates(TEXT, 100) if each == Span(7, 9, "LOC"))
+        )
     assert scores == sorted(scores)
     assert spans(tagger(TEXT))[-1] == ("工作", "LOC")
     assert scores[-1] > 0.99
     unaffected = [text for text in OTHERS if "工作" not in text]
-    assert [tagger(text) for text in unaffected] == [each for each in others if each.text in unaffected]
+    assert [tagger(text) for text in unaffected] == [
+        each for each in others if each.text in unaffected
+    ]
     assert tagger.lexicon.remove("工作")
     assert tagger(TEXT) == before
 
 
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("make", [load, modules])
-def test_commands_and_new_labels(lattice_folder: Path, make: Callable[[Path], Predictor], native: bool) -> None:
+def test_commands_and_new_labels(
+    lattice_folder: Path, make: Callable[[Path], Predictor], native: bool
+) -> None:
     with nullcontext() if native else without_c():
         tagger = make(lattice_folder)
         tagger.lexicon.add("在青", label="PER", trust=INF)
@@ -76,7 +83,10 @@ def test_commands_and_new_labels(lattice_folder: Path, make: Callable[[Path], Pr
         assert spans(tagger(TEXT)) == [("王小明", "PER"), ("青石镇", "LOC"), ("工作", "职业")]
         assert ("工作", "职业") in [(span.text, span.label) for span in tagger.candidates(TEXT, 5)]
         best = tagger.readings(TEXT, 3)
-        assert (spans(best[0]), sum(each.score for each in best) <= 1) == (spans(tagger(TEXT)), True)
+        assert (spans(best[0]), sum(each.score for each in best) <= 1) == (
+            spans(tagger(TEXT)),
+            True,
+        )
         explanation = tagger.explain(TEXT, without=True)
         assert explanation.spans == tagger(TEXT).spans
         assert {"B-职业", "E-职业"} <= set(explanation.tags)
@@ -85,7 +95,9 @@ def test_commands_and_new_labels(lattice_folder: Path, make: Callable[[Path], Pr
 
 
 def without_c() -> AbstractContextManager[Any]:
-    return mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it is turned off"))
+    return mock.patch.object(
+        library, "loaded", return_value=library.Loaded(None, "", "it is turned off")
+    )
 
 
 def test_both_ways_of_decoding(lattice_folder: Path) -> None:
@@ -95,21 +107,28 @@ def test_both_ways_of_decoding(lattice_folder: Path) -> None:
         found = tagger(TEXT)
         assert ("工作", "职业") in spans(found)
         assert [span.score for span in found.spans] == pytest.approx(
-            [next(each.score for each in tagger.candidates(TEXT, 500) if each == span) for span in found.spans]
+            [
+                next(each.score for each in tagger.candidates(TEXT, 500) if each == span)
+                for span in found.spans
+            ]
         )
         assert tagger([TEXT, *OTHERS, "", TEXT])[-1] == found
 
 
 @pytest.mark.parametrize("limit", ["ARCS_MOST", "WORDS_PER_CHARACTER"])
-def test_smaller_batches_find_the_same(tagger: Predictor, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    """Sentences with many words or many arcs are read in smaller batches, which changes nothing else."""
+def test_smaller_batches_find_the_same(
+    tagger: Predictor, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """Sentences with many words or many arcs are read in smaller batches, which changes nothing
+    else.
+    """
     texts = [TEXT, *OTHERS] * 3
     for at in range(0, 9):
         tagger.lexicon.add(TEXT[at : at + 2], label=f"L{at % 4}", trust=1.0)
     sizes: list[int] = []
-    real = decoding.Running
+    real = decoding.DecodingBatch
 
-    def counted(*arguments: Any) -> decoding.Running:
+    def counted(*arguments: Any) -> decoding.DecodingBatch:
         sizes.append(len(arguments[3]))
         return real(*arguments)
 
@@ -183,7 +202,9 @@ def test_a_segmenter_takes_cuts_and_no_new_label() -> None:
     assert "服太贵" not in [span.text for span in cutter(text).spans]
 
 
-@pytest.fixture(scope="module", params=[load, lambda name: modules(find_model(name))], ids=["arrays", "modules"])
+@pytest.fixture(
+    scope="module", params=[load, lambda name: modules(find_model(name))], ids=["arrays", "modules"]
+)
 def forbidding(request: pytest.FixtureRequest) -> Predictor:
     cutter: Predictor = request.param("seg")
     for word in FORBIDDEN:
@@ -202,12 +223,16 @@ def test_what_cannot_be_otherwise_is_a_word_after_all(forbidding: Predictor, tex
     assert "".join(span.text for span in found) == "".join(text.split())
     assert not any(span.text != "".join(span.text.split()) for span in found)
     assert all(0 < span.score <= 1 for span in found if span.score is not None)
-    assert sum(reading.score or 0.0 for reading in forbidding.readings(text, 3000)) == pytest.approx(1.0)
+    assert sum(
+        reading.score or 0.0 for reading in forbidding.readings(text, 3000)
+    ) == pytest.approx(1.0)
     assert sum(span.text in FORBIDDEN for span in found) == sum(map(fewest, text.split()))
 
 
 def fewest(text: str) -> int:
-    """Forbidden words, in the segmentation without white space that has the fewest; Latin words are never cut."""
+    """Forbidden words, in the segmentation without white space that has the fewest; Latin words are
+    never cut.
+    """
     least = {0: 0}
     for end in range(1, len(text) + 1):
         if end == len(text) or not (text[end - 1].isascii() and text[end].isascii()):
@@ -228,8 +253,12 @@ def test_on_the_command_line(lattice_folder: Path, tmp_path: Path) -> None:
     ran = hanlattice("tag", "-m", lattice_folder, "-f", "inline", "-l", words, TEXT)
     assert ran.text == "[王小明/PER]在[青石镇/LOC][工作/职业]。\n"
     assert "the model has not learnt 职业" in ran.err
-    out = hanlattice("tag", "-m", lattice_folder, "-f", "inline", "-l", words, "--trust", "0", TEXT).text
+    out = hanlattice(
+        "tag", "-m", lattice_folder, "-f", "inline", "-l", words, "--trust", "0", TEXT
+    ).text
     assert out == "[王小明/PER]在[青石镇/LOC]工作。\n"
     words.write_text("工作\t职业 x\n", "utf-8")
-    hanlattice("tag", "-m", lattice_folder, "-l", words, TEXT).refused(f"{words}:1: expected a number")
+    hanlattice("tag", "-m", lattice_folder, "-l", words, TEXT).refused(
+        f"{words}:1: expected a number"
+    )
     assert load(lattice_folder).trust == LABEL_TRUST

@@ -16,7 +16,17 @@ from hanlattice.errors import ModelError
 from hanlattice.explain import explain
 from hanlattice.predict import Predictor, load
 
-NO_MODELS = [None, 3, b"seg", ["seg"], {"seg": 1}, object(), SimpleNamespace(model="seg"), load, "x" * 10_000]
+NO_MODELS = [
+    None,
+    3,
+    b"seg",
+    ["seg"],
+    {"seg": 1},
+    object(),
+    SimpleNamespace(model="seg"),
+    load,
+    "x" * 10_000,
+]
 
 
 @pytest.mark.parametrize("value", [*NO_MODELS[1:], "seg", "sge", "", Path("seg"), hanlattice])
@@ -24,7 +34,8 @@ NO_MODELS = [None, 3, b"seg", ["seg"], {"seg": 1}, object(), SimpleNamespace(mod
 def test_a_segmenter_is_a_loaded_model(lattice_folder: Path, ask: str, value: Any) -> None:
     tagger = load(lattice_folder)
     with pytest.raises(
-        TypeError, match=r'^segmenter must be a loaded model, such as hanlattice.load\("seg"\), not '
+        TypeError,
+        match=r'^segmenter must be a loaded model, such as hanlattice.load\("seg"\), not ',
     ) as e:
         getattr(tagger, ask)("南京" if ask == "analyse" else ["南京"], segmenter=value)
     assert len(str(e.value)) < 400
@@ -36,11 +47,20 @@ def test_a_segmenter_is_a_loaded_model(lattice_folder: Path, ask: str, value: An
 @pytest.mark.parametrize(
     ("take", "says"),
     [
-        (load, "a model must be a str or a Path, not .*: ner and seg are bundled|a model must be a str or a Path, not"),
+        (
+            load,
+            "a model must be a str or a Path, not .*: ner and seg are bundled|a model must be a str or a Path, not",
+        ),
         (find_model, "a model must be a str or a Path, not"),
         (Predictor, "for a name or a folder take hanlattice.load, not"),
-        (lambda value: explain(value, "南京", 512), "explain takes the `model` of a loaded Predictor, not"),
-        (lambda value: load("ner", device=value), "a device must be a str such as cpu or cuda:0, not"),
+        (
+            lambda value: explain(value, "南京", 512),
+            "explain takes the `model` of a loaded Predictor, not",
+        ),
+        (
+            lambda value: load("ner", device=value),
+            "a device must be a str such as cpu or cuda:0, not",
+        ),
     ],
 )
 def test_other_places_say_what_they_take(take: Callable[[Any], Any], says: str, value: Any) -> None:

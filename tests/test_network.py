@@ -1,4 +1,6 @@
-"""Nothing but the server and `data get` talks to a network: a process in which every socket is an error."""
+"""Nothing but the server and `data get` talks to a network: a process in which every socket is an
+error.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +47,8 @@ print("alone")
 def test_no_socket_is_made(made: Path, tmp_path: Path) -> None:
     config = write_toml(tmp_path / "c.toml", made_tree(made, train__epochs=1, model__hidden=4))
     command = [sys.executable, "-c", ALONE, str(config), str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("alone\n")

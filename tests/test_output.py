@@ -17,7 +17,9 @@ from hanlattice.text.span import Span
 from tests.helpers.strategies import ODD, any_character, spans
 
 LABELS = ("LOC", '<i class="x">', "组织\x1b[0m")
-BRIDGE = Document("南京市长江大桥", (Span(0, 3, "LOC", 0.98765, "南京市"), Span(3, 7, "LOC", 0.5, "长江大桥")))
+BRIDGE = Document(
+    "南京市长江大桥", (Span(0, 3, "LOC", 0.98765, "南京市"), Span(3, 7, "LOC", 0.5, "长江大桥"))
+)
 
 
 @st.composite
@@ -29,7 +31,8 @@ def documents(draw: st.DrawFn) -> Document:
     return Document(
         text,
         tuple(
-            Span(s.start, s.end, s.label, score, text[s.start : s.end]) for s, score in zip(found, scores, strict=True)
+            Span(s.start, s.end, s.label, score, text[s.start : s.end])
+            for s, score in zip(found, scores, strict=True)
         ),
     )
 
@@ -49,7 +52,19 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "meta":
             return
-        assert tag in ("html", "head", "title", "style", "body", "main", "p", "mark", "footer", "div", "small"), tag
+        assert tag in (
+            "html",
+            "head",
+            "title",
+            "style",
+            "body",
+            "main",
+            "p",
+            "mark",
+            "footer",
+            "div",
+            "small",
+        ), tag
         self.tags.append(tag)
         if tag in ("p", "div"):
             self.texts.append("")
@@ -65,7 +80,11 @@ class Page(HTMLParser):
 
 
 def is_shown(character: str) -> bool:
-    return character.isprintable() or character in "\n\t\u200c\u200d\u3000" or unicodedata.category(character) == "Zs"
+    return (
+        character.isprintable()
+        or character in "\n\t\u200c\u200d\u3000"
+        or unicodedata.category(character) == "Zs"
+    )
 
 
 @given(st.lists(documents(), max_size=4))
@@ -85,7 +104,9 @@ def test_a_page_holds_every_text_and_nothing_gets_out(given_documents: list[Docu
     for mark, span in zip(page.marks, found, strict=True):
         if span.label.isprintable():
             assert mark["data-label"] == span.label
-        wanted = mark["data-label"] if span.score is None else f"{mark['data-label']} {span.score:.4f}"
+        wanted = (
+            mark["data-label"] if span.score is None else f"{mark['data-label']} {span.score:.4f}"
+        )
         assert mark["title"] == wanted
     assert "http" not in source, "a page needs nothing from elsewhere"
 
@@ -124,7 +145,9 @@ def test_a_label_that_the_model_was_not_said_to_have():
 
 
 def test_pieces_come_one_by_one():
-    """A page of any length is written in bounded memory, and a person at a terminal sees every line at once."""
+    """A page of any length is written in bounded memory, and a person at a terminal sees every line
+    at once.
+    """
     read = 0
 
     def endless() -> Iterator[Document]:
@@ -133,7 +156,10 @@ def test_pieces_come_one_by_one():
             read += 1
             yield BRIDGE
 
-    for pieces, first in ((html_page(endless(), ["LOC"]), 2), (terminal_lines(endless(), ["LOC"]), 0)):
+    for pieces, first in (
+        (html_page(endless(), ["LOC"]), 2),
+        (terminal_lines(endless(), ["LOC"]), 0),
+    ):
         read = 0
         assert "南京市" not in "".join(next(pieces) for _ in range(first))
         for at in range(1, 4):

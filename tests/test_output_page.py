@@ -1,4 +1,6 @@
-"""Every command and every piece of Python of docs/output.md runs as printed, with a made model in place of `ner`."""
+"""Every command and every piece of Python of docs/output.md runs as printed, with a made model in
+place of `ner`.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,18 @@ def test_commands(command: str, folder: Path, lattice_folder: Path) -> None:
     outcome = hanlattice(verb, *arguments)
     assert outcome.code == 0
     assert re.fullmatch(r"(note: \S+: 2 texts, [\d,]+ characters in [\d.,]+ s\n)?", outcome.err)
-    written = [arguments[at + 1] for at, name in enumerate(arguments) if name in ("--out", "--plot")]
+    written = [
+        arguments[at + 1] for at, name in enumerate(arguments) if name in ("--out", "--plot")
+    ]
     assert outcome.out or written
     for name in written:
         assert (folder / name).stat().st_size > 100
 
 
 @pytest.mark.parametrize("code", PYTHON, ids=lambda code: code.splitlines()[0])
-def test_python(code: str, folder: Path, lattice_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python(
+    code: str, folder: Path, lattice_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for package, install in INSTALL.items():
         if re.search(rf"^import {package}$", code, flags=re.MULTILINE):
             pytest.importorskip(package, reason=f"{package} is not installed: {install}")
@@ -64,5 +70,7 @@ def test_python(code: str, folder: Path, lattice_folder: Path, capsys: pytest.Ca
 
 def test_a_missing_value_is_shown(tagger):
     for missing in (float("nan"), None):
-        with pytest.raises(TypeError, match=f"a text must be a str, not {type(missing).__name__}: {missing}"):
+        with pytest.raises(
+            TypeError, match=f"a text must be a str, not {type(missing).__name__}: {missing}"
+        ):
             list(tagger.pipe(["王小明", missing]))

@@ -14,7 +14,9 @@ TEXT = "王小明在青石镇工作。"
 
 def run_module(*arguments: str) -> Outcome:
     command = [sys.executable, "-m", "hanlattice", *arguments]
-    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=ENVIRONMENT, check=False)
+    done = subprocess.run(
+        command, capture_output=True, stdin=subprocess.DEVNULL, env=ENVIRONMENT, check=False
+    )
     return Outcome(done.returncode, done.stdout, done.stderr.decode("utf-8"))
 
 
@@ -27,4 +29,8 @@ def test_it_is_the_program(arguments, code):
 
 def test_it_tags(lattice_folder):
     outcome = run_module("tag", "-m", str(lattice_folder), "-f", "inline", TEXT)
-    assert (outcome.code, outcome.text, outcome.err) == (0, "[王小明/PER]在[青石镇/LOC]工作。\n", "")
+    assert (outcome.code, outcome.text, outcome.err) == (
+        0,
+        "[王小明/PER]在[青石镇/LOC]工作。\n",
+        "",
+    )

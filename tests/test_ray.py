@@ -1,4 +1,6 @@
-"""On a real Ray cluster: Ray Data with a model, a corpus that others have begun, and runs of a comparison."""
+"""On a real Ray cluster: Ray Data with a model, a corpus that others have begun, and runs of a
+comparison.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ import pytest
 from hanlattice.corpus.manifest import Record
 from hanlattice.corpus.on_ray import on_ray
 from hanlattice.corpus.run import make_plan, run
-from hanlattice.corpus.settings import Settings
-from hanlattice.corpus.worker import ShardWorker, Task
+from hanlattice.corpus.settings import CorpusSettings
+from hanlattice.corpus.worker import ShardTask, ShardWorker
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.events import Listener, ignore
 from hanlattice.lab.compare.run import compare
@@ -33,7 +35,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(__file__).parents[1] / 'src'}")
+        patch.setenv(
+            "PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(__file__).parents[1] / 'src'}"
+        )
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
         yield
         ray.shutdown()
@@ -51,11 +55,16 @@ def corpus(folder: Path, count: int = 60) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != ".lock"}
+    return {
+        file.name: file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != ".lock"
+    }
 
 
 def test_a_corpus_that_was_begun_here_is_finished_on_a_cluster(cluster, lattice_folder, tmp_path):
-    given, settings = [str(corpus(tmp_path / "in"))], Settings(lattice_folder, shard_size=500)
+    given = [str(corpus(tmp_path / "in"))]
+    settings = CorpusSettings(lattice_folder, shard_size=500)
     here = run(given, tmp_path / "here", settings)
     plan = make_plan(given, tmp_path / "there", settings)
     plan.save()
@@ -73,26 +82,29 @@ def test_a_corpus_that_was_begun_here_is_finished_on_a_cluster(cluster, lattice_
 
 
 @pytest.mark.parametrize(
-    ("workers", "gpus", "most", "share"), [(None, 2, 2, 1), (2, 4, 2, 1), (2, 1, 2, 0.5), (5, 2, 5, 1 / 3)]
+    ("workers", "gpus", "most", "share"),
+    [(None, 2, 2, 1), (2, 4, 2, 1), (2, 1, 2, 0.5), (5, 2, 5, 1 / 3)],
 )
 def test_actors_share_gpus(monkeypatch, lattice_folder, workers, gpus, most, share):
     asked: list[Any] = []
     there = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": float(gpus)})
-    monkeypatch.setattr("hanlattice.corpus.on_ray.connect", lambda address: asked.append(address) or there)
+    monkeypatch.setattr(
+        "hanlattice.corpus.on_ray.connect", lambda address: asked.append(address) or there
+    )
 
     def run_tasks(team: list[Any], _: Any, processes: RayProcesses, *__: Any) -> Iterator[Any]:
         asked.extend((len(team), processes.needs(None)))
         return iter(())
 
     monkeypatch.setattr("hanlattice.corpus.on_ray.run_tasks", run_tasks)
-    settings = Settings(lattice_folder, device="cuda")
+    settings = CorpusSettings(lattice_folder, device="cuda")
     plan: Any = SimpleNamespace(settings=settings, out=Path(), digest="", todo=[])
     assert list(on_ray("auto", workers)(plan, ignore)) == []
     assert asked == ["auto", most, {"num_gpus": share}]
 
 
 def test_a_cluster_without_gpus_is_not_waited_for(cluster, lattice_folder):
-    plan: Any = SimpleNamespace(settings=Settings(lattice_folder, device="cuda"))
+    plan: Any = SimpleNamespace(settings=CorpusSettings(lattice_folder, device="cuda"))
     with pytest.raises(HanlatticeError, match="this Ray cluster has no gpus"):
         list(on_ray(workers=2)(plan, ignore))
 
@@ -100,7 +112,7 @@ def test_a_cluster_without_gpus_is_not_waited_for(cluster, lattice_folder):
 class Deadly(ShardWorker):
     """A worker that one shard kills, whenever it comes."""
 
-    def do(self, task: Task, tell: Listener) -> Record:
+    def do(self, task: ShardTask, tell: Listener) -> Record:
         if b"END" in task.shard.source.path.read_bytes():
             os.kill(os.getpid(), signal.SIGKILL)
         return super().do(task, tell)
@@ -112,7 +124,12 @@ def test_a_shard_that_kills_its_process_is_given_up(cluster, lattice_folder, tmp
     (tmp_path / "in").mkdir()
     for name, text in (("a", "小明"), ("b", "END"), ("c", "北京"), ("d", "上海")):
         (tmp_path / "in" / f"{name}.txt").write_text(f"{text}\n", "utf-8")
-    found = run([str(tmp_path / "in")], tmp_path / "out", Settings(lattice_folder), engine=on_ray(workers=1))
+    found = run(
+        [str(tmp_path / "in")],
+        tmp_path / "out",
+        CorpusSettings(lattice_folder),
+        engine=on_ray(workers=1),
+    )
     assert (found.shards, found.made, found.rows) == (4, 3, 3)
     (reason,) = found.failures.values()
     assert reason.startswith("its process on Ray ended: ")
@@ -124,12 +141,16 @@ def test_a_model_in_ray_data(cluster, lattice_folder):
     rows = ray.data.from_items([{"body": text, "n": n} for n, text in enumerate(texts)])
     kwargs = {"model": lattice_folder, "field": "body", "lexicon": ["工作。"]}
     one = ray.data.ActorPoolStrategy(size=1)
-    found = rows.map_batches(Tagger, fn_constructor_kwargs=kwargs, batch_size=8, compute=one).take_all()
+    found = rows.map_batches(
+        Tagger, fn_constructor_kwargs=kwargs, batch_size=8, compute=one
+    ).take_all()
     tagger = load(lattice_folder)
     tagger.lexicon.update(["工作。"])
     for row in found:
         text = texts[row["n"]]
-        assert row["spans"] == (None if text is None else [span.as_dict() for span in tagger(text).spans])
+        assert row["spans"] == (
+            None if text is None else [span.as_dict() for span in tagger(text).spans]
+        )
     assert {row["n"] for row in found} == set(range(len(texts)))
 
 
@@ -147,7 +168,9 @@ def test_a_comparison_on_a_cluster(cluster, made, tmp_path):
     file = write_toml(tmp_path / "a.toml", made_tree(made, train__epochs=1, model__hidden=4))
     heard: list[dict[str, Any]] = []
     options: dict[str, Any] = {"rates": False, "samples": 100}
-    there = compare([file], (1, 2), tmp_path / "there", engine="ray", listen=heard.append, **options)
+    there = compare(
+        [file], (1, 2), tmp_path / "there", engine="ray", listen=heard.append, **options
+    )
     assert not there.failures
     kinds = [event["event"] for event in heard]
     assert (kinds.count("begin"), kinds.count("finished"), kinds.count("epoch")) == (2, 2, 2)
@@ -173,6 +196,10 @@ def toml_of_made(made, tmp_path) -> Path:
 
 def test_no_cluster_at_an_address(monkeypatch, tmp_path):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("nothing answers")))
-    with pytest.raises(HanlatticeError, match=r"no Ray cluster at there \(nothing answers\): `ray start --head`"):
+    monkeypatch.setattr(
+        ray, "init", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("nothing answers"))
+    )
+    with pytest.raises(
+        HanlatticeError, match=r"no Ray cluster at there \(nothing answers\): `ray start --head`"
+    ):
         connect("there")

@@ -1,10 +1,13 @@
-"""Every command and every piece of Python in README, in Chinese too, and on the first pages of docs/ runs as printed.
+"""Every command and every piece of Python in README, in Chinese too, and on the first pages of
+docs/ runs as printed.
 
-Models of the package are the real ones; corpora, vectors and raw text are made ones in the place of real ones. What
-sets a machine up (`make …`, `pip install`) is left aside. Each distinct command runs once, in this process if it can.
+Models of the package are the real ones; corpora, vectors and raw text are made ones in the place of
+real ones. What sets a machine up (`make …`, `pip install`) is left aside. Each distinct command
+runs once, in this process if it can.
 
-On the other pages quick commands run as well; those that need a GPU, hours or other data (`NOT_RUN` has the reasons)
-are parsed: their options and values, the scripts, configurations, variants and settings that they name.
+On the other pages quick commands run as well; those that need a GPU, hours or other data (`NOT_RUN`
+has the reasons) are parsed: their options and values, the scripts, configurations, variants and
+settings that they name.
 """
 
 from __future__ import annotations
@@ -39,19 +42,29 @@ from tests.helpers.made import sentences, write_made
 from tests.helpers.patience import PATIENCE
 from tests.lab.compare.conftest import SERVER
 
-TRIED = ("README.md", "README.zh.md", "docs/index.md", "docs/training.md")  # in the order in which they are read
+TRIED = (
+    "README.md",
+    "README.zh.md",
+    "docs/index.md",
+    "docs/training.md",
+)  # in the order in which they are read
 COMMANDS = list(dict.fromkeys(line for page in TRIED for line in commands(page)))
 MAKE = [line.removeprefix("make ") for line in COMMANDS if line.startswith("make ")]
 TYPED = [line for line in COMMANDS if not line.startswith("make ")]
 PAGES = (*TRIED, "docs/api.md", "docs/dictionaries.md", "docs/explain.md")
 PYTHON = list(  # remarks in another language make no other program
     dict.fromkeys(
-        ast.unparse(ast.parse(block.text)) for page in PAGES for block in blocks(page) if block.language == "python"
+        ast.unparse(ast.parse(block.text))
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "python"
     )
 )
 
 OTHERS = sorted(
-    str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in TRIED
+    str(page.relative_to(ROOT))
+    for page in (ROOT / "docs").glob("*.md")
+    if f"docs/{page.name}" not in TRIED
 )
 NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"\bdocker |^(pip|conda|make|npm) ": "sets a machine up",
@@ -66,14 +79,44 @@ NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"^hanlattice corpus": "needs a crawl",
     r"^hanlattice vectors neighbours": "needs the real vectors",
 }
-SHELL = ("a file", "awk", "cat", "conda", "cp", "curl", "cut", "docker", "echo", "git", "grep", "head", "ls", "make")
-SHELL += ("mkdir", "npm", "pip", "python", "sed", "shuf", "sort", "tail", "tar", "tr", "unzip", "xzcat")
+SHELL = (
+    "a file",
+    "awk",
+    "cat",
+    "conda",
+    "cp",
+    "curl",
+    "cut",
+    "docker",
+    "echo",
+    "git",
+    "grep",
+    "head",
+    "ls",
+    "make",
+)
+SHELL += (
+    "mkdir",
+    "npm",
+    "pip",
+    "python",
+    "sed",
+    "shuf",
+    "sort",
+    "tail",
+    "tar",
+    "tr",
+    "unzip",
+    "xzcat",
+)
 ELSEWHERE = ("docs/output.md",)  # tests/test_output_page.py runs what is on it
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that looks like a clone, in which these tests work, with made data where real data would be."""
+    """A folder that looks like a clone, in which these tests work, with made data where real data
+    would be.
+    """
     top = tmp_path_factory.mktemp("newcomer")
     clone = top / "clone"
     shutil.copytree(ROOT / "configs", clone / "configs")
@@ -88,7 +131,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with lzma.open(clone / "text.txt.xz", "wt", encoding="utf-8") as file:
         file.writelines(f"{sentence.text}\n" for sentence in sentences(3000, seed=3))
     put_in_cache(top / "cache", "simplechinese", {"words.bin": write_words(resume)})
-    put_in_cache(top / "cache", "msra", {part: resume / part for part in ("train.bmes", "test.bmes")})
+    put_in_cache(
+        top / "cache", "msra", {part: resume / part for part in ("train.bmes", "test.bmes")}
+    )
     with pytest.MonkeyPatch.context() as here:
         here.setenv("HANLATTICE_CACHE", str(top / "cache"))
         here.setattr(jobs, "CONTEXT", SERVER)
@@ -99,8 +144,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def write_words(folder: Path) -> Path:
     """Vectors of words and of characters in one file, as that package has them."""
     made = [read_vectors(folder / name) for name in ("chars.vec", "words.bin")]
-    rows = {word: row for vectors in made for word, row in zip(vectors.words, vectors.matrix, strict=True)}
-    write_vectors(folder / "both.bin", Vectors(tuple(rows), np.stack(list(rows.values()))), binary=True)
+    rows = {
+        word: row
+        for vectors in made
+        for word, row in zip(vectors.words, vectors.matrix, strict=True)
+    }
+    write_vectors(
+        folder / "both.bin", Vectors(tuple(rows), np.stack(list(rows.values()))), binary=True
+    )
     return folder / "both.bin"
 
 
@@ -118,7 +169,9 @@ def put_in_cache(cache: Path, name: str, files: dict[str, Path]) -> None:
 def run_in_shell(command: str) -> tuple[int, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        command, shell=True, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -136,7 +189,9 @@ def test_the_pages_have_what_this_test_reads() -> None:
 
 
 def test_every_target_that_they_name_is_in_the_makefile() -> None:
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    targets = re.findall(
+        r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert set(MAKE) <= set(targets)
 
 
@@ -149,7 +204,9 @@ def test_every_command_works(project: Path) -> None:
         if re.fullmatch(r"hanlattice [^|<>]+", command):
             code, said = run_here(command)
         else:
-            assert re.match(r"echo .*(\| hanlattice |> \w+\.txt$)", command), f"a command of another kind: {command}"
+            assert re.match(r"echo .*(\| hanlattice |> \w+\.txt$)", command), (
+                f"a command of another kind: {command}"
+            )
             code, said = run_in_shell(command)
         assert code == 0, f"{command}\n{said}"
         assert said.strip() or "> " in command or "--out" in command, f"{command} said nothing"
@@ -169,7 +226,9 @@ def test_the_quick_commands_of_the_other_pages_work(project: Path) -> None:
     shutil.copy(project / "test.bmes", project / "gold.bmes")
     (project / "benchmarks" / "results").mkdir(parents=True)
     tried = 0
-    for command in dict.fromkeys(each for page in OTHERS if page not in ELSEWHERE for each in quick(page)):
+    for command in dict.fromkeys(
+        each for page in OTHERS if page not in ELSEWHERE for each in quick(page)
+    ):
         if command.endswith(".spacy") and find_spec("spacy") is None:
             continue  # pip install 'hanlattice[spacy]'
         here = re.fullmatch(r"hanlattice [^|<>]+", command)
@@ -198,14 +257,19 @@ def program() -> Any:
 
 
 def check_options(words: list[str]) -> None:
-    """The program's own parser takes them, and the configuration that they name takes their settings."""
-    verb, name = program(), ""
+    """The program's own parser takes them, and the configuration that they name takes their
+    settings.
+    """
+    verb = program()
+    name = ""
     while hasattr(verb, "commands"):
         name = words.pop(0)
         verb = verb.commands[name]
     given = verb.make_context(name, words).params
     if name == "train" and given["config"].startswith("configs/"):
-        read_config(ROOT / given["config"], given["changes"] or (), variant=given["variant"], complete=True)
+        read_config(
+            ROOT / given["config"], given["changes"] or (), variant=given["variant"], complete=True
+        )
     if name == "compare":
         files = [ROOT / file for file in given["configs"] if file.startswith("configs/")]
         known = {variant for file in files for variant in variant_names(file)}
@@ -231,8 +295,12 @@ def test_the_check_sees_what_is_wrong(command: str) -> None:
 
 
 def check_script(words: list[str]) -> None:
-    source = "".join((ROOT / name).read_text(encoding="utf-8") for name in (words[1], "benchmarks/script.py"))
-    unknown = [word for word in words if re.fullmatch(r"--\w[\w-]*", word) and f'"{word}"' not in source]
+    source = "".join(
+        (ROOT / name).read_text(encoding="utf-8") for name in (words[1], "benchmarks/script.py")
+    )
+    unknown = [
+        word for word in words if re.fullmatch(r"--\w[\w-]*", word) and f'"{word}"' not in source
+    ]
     assert not unknown, f"{words[1]} has no {', '.join(unknown)}"
 
 
@@ -254,6 +322,10 @@ def test_every_command_of_the_other_pages_can_be_typed(page: str, project: Path)
 
 
 @pytest.mark.parametrize("code", PYTHON)
-def test_every_piece_of_python_works(project: Path, code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "text.txt").write_text("他来到了网易杭研大厦\n", encoding="utf-8")  # what a command leaves there
+def test_every_piece_of_python_works(
+    project: Path, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "text.txt").write_text(
+        "他来到了网易杭研大厦\n", encoding="utf-8"
+    )  # what a command leaves there
     exec(compile(code, "a page", "exec"), {})

@@ -1,4 +1,6 @@
-"""Words that come and go: nothing of the removed ones stays, and what is found is what a fresh lexicon finds."""
+"""Words that come and go: nothing of the removed ones stays, and what is found is what a fresh
+lexicon finds.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sizes(lexicon: Lexicon, table: Any = None) -> dict[str, int]:
     """The entries of everything that has one for each word, or more."""
-    contents, rules = lexicon.contents, lexicon.rules
+    contents = lexicon.contents
+    rules = lexicon.rules
     found = {
         "words": len(contents._words),
         "places": len(contents._places),
@@ -48,16 +51,21 @@ def sizes(lexicon: Lexicon, table: Any = None) -> dict[str, int]:
         "rules": max(len(rules._ids), len(rules._said), len(rules._words)),
         "labels": len(rules.labels),
     }
-    return found | ({} if table is None else {"vectors": len(table._room), "known and added": len(table)})
+    return found | (
+        {} if table is None else {"vectors": len(table._room), "known and added": len(table)}
+    )
 
 
 def test_rounds_of_other_words_leave_no_more_than_one_round(tagger: Predictor) -> None:
     lexicon, table = tagger.lexicon, tagger.model.tagger.lexicon
     before = tagger(TEXT)
-    at_first, most = sizes(lexicon, table), dict[str, int]()
+    at_first = sizes(lexicon, table)
+    most = dict[str, int]()
     for number in range(12):
         own = [f"词{number:02}{nth:03}" for nth in range(FEW_GONE // 2)]
-        lexicon.update(Entry(word, f"L{number}{nth}") if nth % 2 else word for nth, word in enumerate(own))
+        lexicon.update(
+            Entry(word, f"L{number}{nth}") if nth % 2 else word for nth, word in enumerate(own)
+        )
         tagger(TEXT + own[0])
         assert [word for *_, word in lexicon.match("，".join(own[:9]))] == own[:9]
         for word in own:
@@ -65,7 +73,9 @@ def test_rounds_of_other_words_leave_no_more_than_one_round(tagger: Predictor) -
         assert lexicon.match("，".join(own)) == []
         now = sizes(lexicon, table)
         most = {name: max(most.get(name, 0), now[name] - at_first[name]) for name in now}
-    per_word = {"tries": 2 * len("词00000")}  # a word has a node for each character, and may have a label
+    per_word = {
+        "tries": 2 * len("词00000")
+    }  # a word has a node for each character, and may have a label
     assert all(count <= 4 * FEW_GONE * per_word.get(name, 1) for name, count in most.items()), most
     after = tagger(TEXT)
     assert after == before
@@ -73,7 +83,9 @@ def test_rounds_of_other_words_leave_no_more_than_one_round(tagger: Predictor) -
 
 
 def test_many_that_leave_but_for_one_leave_one(tagger: Predictor) -> None:
-    """The one that stays came last, so it stands behind all others, and has to move with its vector."""
+    """The one that stays came last, so it stands behind all others, and has to move with its
+    vector.
+    """
     lexicon, table = tagger.lexicon, tagger.model.tagger.lexicon
     own = [f"词{nth:05}" for nth in range(5 * FEW_GONE)]
     lexicon.update([*own, "青石镇工"])
@@ -99,15 +111,18 @@ def test_labels_that_a_word_had_one_after_the_other_leave(few_stay: None) -> Non
 
 
 few = st.text("ab中", min_size=1, max_size=4)
-steps = st.lists(st.tuples(st.sampled_from(["add", "label", "remove", "match", "borrow"]), few), max_size=60)
+steps = st.lists(
+    st.tuples(st.sampled_from(["add", "label", "remove", "match", "borrow"]), few), max_size=60
+)
 
 
 @given(steps, st.lists(few, max_size=4, unique=True), st.text("ab中", max_size=15))
 def test_what_is_found_is_what_a_fresh_lexicon_finds(
     changes: list[tuple[str, str]], given_words: list[str], text: str
 ) -> None:
-    lexicon, living = Lexicon(given_words), dict.fromkeys(word for word in given_words if len(word) > 1)
-    lexicon.settle()
+    lexicon = Lexicon(given_words)
+    living = dict.fromkeys(word for word in given_words if len(word) > 1)
+    lexicon.mark_baseline()
     said: dict[str, str] = {}
     own: set[str] = set()
     with (
@@ -131,7 +146,7 @@ def test_what_is_found_is_what_a_fresh_lexicon_finds(
                 said.pop(word, None)
                 own.discard(word)
             elif kind == "borrow":
-                with lexicon.borrowed([word + word, word], list(living)[:2]):
+                with lexicon.temporary_words([word + word, word], list(living)[:2]):
                     lexicon.match(text)
             else:
                 lexicon.match(text)
@@ -142,14 +157,18 @@ def test_what_is_found_is_what_a_fresh_lexicon_finds(
     assert {(entry.word, entry.label) for entry in lexicon.rules} == set(said.items())
     ids = [lexicon.id(word) for word in living]
     assert [lexicon.words[at] for at in ids if at is not None] == list(living)
-    assert lexicon.is_chosen(np.array(ids, dtype=np.int64)).tolist() == [word in own for word in living]
+    assert lexicon.is_user_word(np.array(ids, dtype=np.int64)).tolist() == [
+        word in own for word in living
+    ]
     assert lexicon.contents.gone <= max(1, len(living))
 
 
 def test_a_text_that_is_being_read_keeps_the_vectors_of_its_words(
     tagger: Predictor, few_stay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the text and the look at the vectors others remove words, and all ids change."""
+    """Between the look at the text and the look at the vectors others remove words, and all ids
+    change.
+    """
     own = [f"词{nth:02}" for nth in range(30)]
     tagger.lexicon.update([*own, "青石镇工"])
     tagger.lexicon.add("小明在", label="NEW", trust=30.0)
@@ -170,7 +189,10 @@ def test_a_text_that_is_being_read_keeps_the_vectors_of_its_words(
         return examples
 
     monkeypatch.setattr(Indexer, "_part", then_remove)
-    for ask, want in ((tagger, before[0]), (lambda text: tagger.explain(text).to_dict(), before[1])):
+    for ask, want in (
+        (tagger, before[0]),
+        (lambda text: tagger.explain(text).to_dict(), before[1]),
+    ):
         tagger.lexicon.update(own)
         tagger(TEXT)
         tagger.lexicon.update(own)
@@ -180,7 +202,9 @@ def test_a_text_that_is_being_read_keeps_the_vectors_of_its_words(
     assert all(each != at for each in changed)
 
 
-def test_threads_that_add_and_remove_find_what_one_thread_finds(tagger: Predictor, few_stay: None) -> None:
+def test_threads_that_add_and_remove_find_what_one_thread_finds(
+    tagger: Predictor, few_stay: None
+) -> None:
     texts = ["王小明在青石镇工作。", "昨天李芳去了南湖"]
     always = copy.deepcopy(tagger)
     always.lexicon.add("青石镇工")
@@ -200,7 +224,7 @@ def test_threads_that_add_and_remove_find_what_one_thread_finds(tagger: Predicto
         for _ in range(60):
             own = [f"词{seed}{chance.randrange(1000):03}" for _ in range(5)]
             tagger.lexicon.update(own)
-            with tagger.lexicon.borrowed(["去了南湖"]):
+            with tagger.lexicon.temporary_words(["去了南湖"]):
                 tagger(texts[:1])
             for word in own:
                 tagger.lexicon.remove(word)

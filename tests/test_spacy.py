@@ -29,7 +29,9 @@ FOUND = [("王小明", "PER"), ("青石镇", "LOC")]
 
 @pytest.fixture(scope="module")
 def spacy() -> Any:
-    found = pytest.importorskip("spacy", reason="spacy is not installed: pip install 'hanlattice[spacy]'")
+    found = pytest.importorskip(
+        "spacy", reason="spacy is not installed: pip install 'hanlattice[spacy]'"
+    )
     import hanlattice.spacy  # noqa: F401 (an entry point imports it where hanlattice is installed)
 
     return found
@@ -72,7 +74,11 @@ class Says(Predictor):
         self.spans = tuple(spans)
 
     def __call__(self, text: Any, *, min_score: float = 0.0) -> Any:
-        return Document(text, self.spans) if isinstance(text, str) else [Document(each, self.spans) for each in text]
+        return (
+            Document(text, self.spans)
+            if isinstance(text, str)
+            else [Document(each, self.spans) for each in text]
+        )
 
 
 def words(spacy: Any, *each: str) -> Any:
@@ -89,7 +95,10 @@ def test_entities_and_their_scores(nlp):
     doc = nlp(TEXT)
     assert told(doc) == FOUND
     assert all(0.5 < entity._.score <= 1 for entity in doc.ents)
-    assert [(each["start"], each["end"], each["label"]) for each in doc._.hanlattice] == [(0, 3, "PER"), (4, 7, "LOC")]
+    assert [(each["start"], each["end"], each["label"]) for each in doc._.hanlattice] == [
+        (0, 3, "PER"),
+        (4, 7, "LOC"),
+    ]
     assert [each["score"] for each in doc._.hanlattice] == [entity._.score for entity in doc.ents]
     assert told(nlp("")) == []
     assert nlp("")._.hanlattice == []
@@ -108,17 +117,23 @@ def test_a_stream_is_tagged_in_batches(nlp, lattice_folder):
     pipe = nlp.get_pipe("hanlattice")
     real = pipe.tagger
     try:
-        pipe.tagger = lambda batch, min_score: (sizes.append(len(batch)), real(batch, min_score=min_score))[1]
+        pipe.tagger = lambda batch, min_score: (
+            sizes.append(len(batch)),
+            real(batch, min_score=min_score),
+        )[1]
         list(nlp.pipe(texts, batch_size=4))
         pipe.batch_size = 7
         list(nlp.pipe(texts, batch_size=4))
     finally:
-        pipe.tagger, pipe.batch_size = real, None
+        pipe.tagger = real
+        pipe.batch_size = None
     assert sizes == [4, 4, 4, 3, 7, 7, 1]
 
 
 spacy_text = st.text(
-    st.characters(exclude_categories=["Cs"]) | st.sampled_from("王小明去了南湖 \n\t\u3000\0\x85\u202e👍🏽"), max_size=20
+    st.characters(exclude_categories=["Cs"])
+    | st.sampled_from("王小明去了南湖 \n\t\u3000\0\x85\u202e👍🏽"),
+    max_size=20,
 )
 
 
@@ -129,7 +144,10 @@ def test_any_text(nlp: Any, lattice_folder: Path, text: str) -> None:
     doc = nlp(text)
     assert doc.text == text
     for entity in doc.ents:
-        assert any(entity.start_char <= each["start"] and each["end"] <= entity.end_char for each in doc._.hanlattice)
+        assert any(
+            entity.start_char <= each["start"] and each["end"] <= entity.end_char
+            for each in doc._.hanlattice
+        )
 
 
 @pytest.mark.parametrize(
@@ -137,10 +155,16 @@ def test_any_text(nlp: Any, lattice_folder: Path, text: str) -> None:
     [("expand", ["王小明在青"]), ("contract", ["明"]), ("strict", []), ("split", ["小明在"])],
 )
 def test_borders_inside_a_token(spacy, tagger, alignment, expected):
-    doc = component(tagger, [Span(1, 4, "PER", 0.9)], alignment=alignment)(words(spacy, "王小", "明", "在青", "石"))
+    doc = component(tagger, [Span(1, 4, "PER", 0.9)], alignment=alignment)(
+        words(spacy, "王小", "明", "在青", "石")
+    )
     assert [entity.text for entity in doc.ents] == expected
     assert len(doc._.hanlattice) == 1, "nothing is lost"
-    cut = ["王", "小", "明", "在", "青", "石"] if alignment == "split" else ["王小", "明", "在青", "石"]
+    cut = (
+        ["王", "小", "明", "在", "青", "石"]
+        if alignment == "split"
+        else ["王小", "明", "在青", "石"]
+    )
     assert [token.text for token in doc] == cut
 
 
@@ -151,7 +175,11 @@ def tokens_and_spans(draw: st.DrawFn) -> tuple[list[str], list[bool], list[Span]
     spaces = draw(st.lists(st.booleans(), min_size=len(tokens), max_size=len(tokens)))
     length = sum(map(len, tokens)) + sum(spaces)
     found = draw(spans_of(length, st.sampled_from(["PER", "LOC"])))
-    return tokens, spaces, [Span(span.start, span.end, span.label, draw(st.floats(0.01, 1))) for span in found]
+    return (
+        tokens,
+        spaces,
+        [Span(span.start, span.end, span.label, draw(st.floats(0.01, 1))) for span in found],
+    )
 
 
 def borders(doc: Any) -> set[int]:
@@ -160,30 +188,44 @@ def borders(doc: Any) -> set[int]:
 
 @settings(max_examples=60)
 @given(drawn=tokens_and_spans())
-def test_split_gives_exactly_what_was_found(spacy: Any, lattice_model: Predictor, drawn: Any) -> None:
+def test_split_gives_exactly_what_was_found(
+    spacy: Any, lattice_model: Predictor, drawn: Any
+) -> None:
     """But for the space after a token, which is part of none, and so of no entity's end."""
     tokens, spaces, found = drawn
     doc = spacy.tokens.Doc(spacy.blank("zh").vocab, tokens, spaces)
-    text, before = doc.text, borders(doc)
+    text = doc.text
+    before = borders(doc)
     doc = component(lattice_model, found, alignment="split")(doc)
     assert doc.text == text
     places = [(text[span.start : span.end].strip(" "), span.label, span.score) for span in found]
-    assert [(e.text, e.label_, e._.score) for e in doc.ents] == [place for place in places if place[0]]
-    assert all(any(span.start <= e.start_char and e.end_char <= span.end for span in found) for e in doc.ents)
-    assert borders(doc) <= before.union(*((span.start, span.end) for span in found)), "no other token is cut"
+    assert [(e.text, e.label_, e._.score) for e in doc.ents] == [
+        place for place in places if place[0]
+    ]
+    assert all(
+        any(span.start <= e.start_char and e.end_char <= span.end for span in found)
+        for e in doc.ents
+    )
+    assert borders(doc) <= before.union(*((span.start, span.end) for span in found)), (
+        "no other token is cut"
+    )
     assert all(token.head == token for token in doc)
     assert not doc.has_annotation("DEP")
 
 
 @settings(max_examples=30)
 @given(drawn=tokens_and_spans())
-def test_expand_takes_whole_tokens_by_falling_probability(spacy: Any, lattice_model: Predictor, drawn: Any) -> None:
+def test_expand_takes_whole_tokens_by_falling_probability(
+    spacy: Any, lattice_model: Predictor, drawn: Any
+) -> None:
     tokens, spaces, found = drawn
     doc = component(lattice_model, found)(spacy.tokens.Doc(spacy.blank("zh").vocab, tokens, spaces))
     taken: set[int] = set()
     expected = []
     for span in sorted(found, key=lambda span: (-(span.score or 0), span.start)):
-        mine = {token.i for token in doc if token.idx < span.end and span.start < token.idx + len(token)}
+        mine = {
+            token.i for token in doc if token.idx < span.end and span.start < token.idx + len(token)
+        }
         if mine and not mine & taken:
             taken |= mine
             expected.append((min(mine), max(mine) + 1, span.label, span.score))
@@ -195,7 +237,10 @@ def test_expand_takes_whole_tokens_by_falling_probability(spacy: Any, lattice_mo
 
 def test_split_leaves_entities_that_are_there(spacy, tagger):
     doc = words(spacy, "王小", "明在", "青石")
-    doc.ents = [spacy.tokens.Span(doc, 0, 1, label="OLD", kb_id="Q1", span_id="x"), doc.char_span(4, 6, label="NEXT")]
+    doc.ents = [
+        spacy.tokens.Span(doc, 0, 1, label="OLD", kb_id="Q1", span_id="x"),
+        doc.char_span(4, 6, label="NEXT"),
+    ]
     found = [Span(1, 3, "PER", 0.9), Span(5, 6, "LOC", 0.8)]
     again = pickle.loads(pickle.dumps(doc))
     doc = component(tagger, found, alignment="split")(doc)
@@ -238,7 +283,9 @@ def test_of_two_that_want_a_token_the_more_probable_gets_it(spacy, tagger):
 
 def test_a_score_is_that_of_the_entity_that_is_there(spacy, tagger):
     """spaCy keeps it by place: on one token, the less probable span must not leave its own behind."""
-    doc = component(tagger, [Span(0, 1, "PER", 0.6), Span(1, 2, "LOC", 0.9)])(words(spacy, "王小", "明"))
+    doc = component(tagger, [Span(0, 1, "PER", 0.6), Span(1, 2, "LOC", 0.9)])(
+        words(spacy, "王小", "明")
+    )
     assert [(entity.label_, entity._.score) for entity in doc.ents] == [("LOC", 0.9)]
     doc = words(spacy, "王小", "明")
     doc.ents = [doc.char_span(0, 2, label="OLD")]
@@ -250,7 +297,9 @@ def test_a_score_is_that_of_the_entity_that_is_there(spacy, tagger):
 def test_entities_that_are_there_already(spacy, tagger, overwrite):
     doc = words(spacy, *"王小明在青石镇")
     doc.ents = [doc.char_span(0, 2, label="OLD"), doc.char_span(3, 4, label="OLD")]
-    made = component(tagger, [Span(0, 3, "PER", 0.9), Span(4, 7, "LOC", 0.9)], overwrite_ents=overwrite)
+    made = component(
+        tagger, [Span(0, 3, "PER", 0.9), Span(4, 7, "LOC", 0.9)], overwrite_ents=overwrite
+    )
     first = ("王小明", "PER") if overwrite else ("王小", "OLD")
     assert told(made(doc)) == [first, ("在", "OLD"), ("青石镇", "LOC")]
 
@@ -258,7 +307,11 @@ def test_entities_that_are_there_already(spacy, tagger, overwrite):
 def test_a_pipeline_is_kept_and_read_again(spacy, lattice_folder, tmp_path):
     (tmp_path / "words.txt").write_text("红叶谷口\n", "utf-8")
     nlp = spacy.blank("zh")
-    config = {"model": str(lattice_folder), "lexicon": [str(tmp_path / "words.txt")], "min_score": 0.25}
+    config = {
+        "model": str(lattice_folder),
+        "lexicon": [str(tmp_path / "words.txt")],
+        "min_score": 0.25,
+    }
     nlp.add_pipe("hanlattice", config=config)
     nlp.to_disk(tmp_path / "pipeline")
     again = spacy.load(tmp_path / "pipeline")
@@ -283,14 +336,24 @@ def test_settings_that_make_no_sense(spacy, lattice_folder, char_folder, made, t
     from hanlattice.data.formats.segmented import from_words
 
     sentences = [from_words(["我", "爱", "南湖"])]
-    cutter = write_untrained(tmp_path / "cutter", made_config(made, model__encoder="char"), sentences)
+    cutter = write_untrained(
+        tmp_path / "cutter", made_config(made, model__encoder="char"), sentences
+    )
     model = str(lattice_folder)
     for config, error, why in (
-        ({"model": model, "alignment": "outside"}, ValueError, "alignment must be one of expand, contract, strict"),
+        (
+            {"model": model, "alignment": "outside"},
+            ValueError,
+            "alignment must be one of expand, contract, strict",
+        ),
         ({"model": model, "batch_size": 0}, ValueError, "batch_size must be 1 or more"),
         ({"model": model, "min_score": 2.0}, ValueError, "min_score must be from 0 to 1"),
         ({"model": str(tmp_path / "none")}, HanlatticeError, "no such model"),
-        ({"model": str(char_folder), "lexicon": [str(tmp_path)]}, HanlatticeError, "has no lexicon"),
+        (
+            {"model": str(char_folder), "lexicon": [str(tmp_path)]},
+            HanlatticeError,
+            "has no lexicon",
+        ),
         ({"model": model, "lexicon": [str(tmp_path / "no.txt")]}, InputError, "no such file"),
         ({"model": str(cutter)}, InputError, "cuts text into words"),
     ):
@@ -302,7 +365,10 @@ def test_spacy_finds_it_without_an_import(spacy, lattice_folder):
     settings = f"config={{'model': {str(lattice_folder)!r}}}"
     code = f"import spacy; nlp = spacy.blank('zh'); nlp.add_pipe('hanlattice', {settings})"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}; print(len(nlp({TEXT!r}).ents))"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"{code}; print(len(nlp({TEXT!r}).ents))"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
 
@@ -311,12 +377,16 @@ def test_without_spacy_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     monkeypatch.setitem(sys.modules, "spacy.language", None)
     monkeypatch.delitem(sys.modules, "hanlattice.spacy", raising=False)
-    with pytest.raises(HanlatticeError, match=r"spacy is not installed.*pip install 'hanlattice\[spacy\]'"):
+    with pytest.raises(
+        HanlatticeError, match=r"spacy is not installed.*pip install 'hanlattice\[spacy\]'"
+    ):
         importlib.import_module("hanlattice.spacy")
 
 
 def test_the_tagger_is_the_one_that_load_gives(nlp, lattice_folder):
-    assert [span.text for span in load(lattice_folder)(TEXT).spans] == [entity.text for entity in nlp(TEXT).ents]
+    assert [span.text for span in load(lattice_folder)(TEXT).spans] == [
+        entity.text for entity in nlp(TEXT).ents
+    ]
 
 
 # ---- words as tokens
@@ -360,7 +430,10 @@ def test_a_stream_of_texts(spacy, cutter, seg_folder):
 
     assert tokens(cutter.pipe(texts)) == alone
     assert tokens(cutter.pipe(cutter.tokenizer.pipe(texts))) == alone
-    assert tokens(doc for doc, _ in cutter.pipe(zip(texts, range(99), strict=False), as_tuples=True)) == alone
+    assert (
+        tokens(doc for doc, _ in cutter.pipe(zip(texts, range(99), strict=False), as_tuples=True))
+        == alone
+    )
     tokenizer = cutting(spacy, seg_folder, batch_size=7).tokenizer
     taken: list[int] = []
     came = iter(tokenizer.pipe(text for text in texts if taken.append(1) is None))
@@ -373,7 +446,9 @@ def test_a_stream_of_texts(spacy, cutter, seg_folder):
 
 def test_a_tokenizer_is_kept_and_read_again(spacy, seg_folder, tmp_path):
     (tmp_path / "words.txt").write_text("在青石镇工作\n", "utf-8")
-    nlp = cutting(spacy, seg_folder, lexicon=[str(tmp_path / "words.txt")], trust=50.0, batch_size=3)
+    nlp = cutting(
+        spacy, seg_folder, lexicon=[str(tmp_path / "words.txt")], trust=50.0, batch_size=3
+    )
     expected = ["王小明", "在青石镇工作", "。"]
     assert [token.text for token in nlp(TEXT)] == expected, "the dictionary's word is a word"
     nlp.to_disk(tmp_path / "pipeline")
@@ -405,11 +480,15 @@ def test_words_and_entities_together(spacy, seg_folder, lattice_folder, tmp_path
     (tmp_path / "words.txt").write_text("在青石镇工作\n", "utf-8")
     nlp = cutting(spacy, seg_folder, lexicon=[str(tmp_path / "words.txt")], trust=50.0)
     nlp.add_pipe("hanlattice", config={"model": str(lattice_folder), "alignment": alignment})
-    place = {"expand": [("在青石镇工作", "LOC")], "strict": [], "split": [("青石镇", "LOC")]}[alignment]
+    place = {"expand": [("在青石镇工作", "LOC")], "strict": [], "split": [("青石镇", "LOC")]}[
+        alignment
+    ]
     docs = [nlp(TEXT), *nlp.pipe([TEXT]), *nlp.pipe(nlp.tokenizer.pipe([TEXT]))]
     for doc in docs:
         assert told(doc) == [("王小明", "PER"), *place]
-        assert [(each["start"], each["end"]) for each in doc._.hanlattice] == [(0, 3), (4, 7)], "nothing is lost"
+        assert [(each["start"], each["end"]) for each in doc._.hanlattice] == [(0, 3), (4, 7)], (
+            "nothing is lost"
+        )
         assert doc.text == TEXT
     cut = ["在", "青石镇", "工作"] if alignment == "split" else ["在青石镇工作"]
     assert [token.text for token in docs[0]] == ["王小明", *cut, "。"]
@@ -430,7 +509,11 @@ def test_settings_of_the_tokenizer_that_make_no_sense(spacy, seg_folder, lattice
         ({"batch_size": "3"}, TypeError, "batch_size must be an int, not str"),
         ({"trust": -1.0}, ValueError, "trust must be from 0 to 1000"),
         ({"model": str(tmp_path / "none")}, HanlatticeError, "no such model"),
-        ({"model": str(lattice_folder)}, InputError, "finds entities; the tokenizer needs a model that cuts text"),
+        (
+            {"model": str(lattice_folder)},
+            InputError,
+            "finds entities; the tokenizer needs a model that cuts text",
+        ),
         ({"lexicon": [str(tmp_path / "no.txt")]}, InputError, "no such file"),
         ({"lexicon": "words.txt"}, ValueError, "lexicon"),
         ({"modle": "seg"}, ValueError, "modle"),
@@ -441,9 +524,14 @@ def test_settings_of_the_tokenizer_that_make_no_sense(spacy, seg_folder, lattice
 
 def test_spacy_finds_the_tokenizer_without_an_import(spacy, seg_folder):
     tokenizer = {"@tokenizers": "hanlattice.words", "model": str(seg_folder)}
-    code = f"import spacy; nlp = spacy.blank('zh', config={{'nlp': {{'tokenizer': {tokenizer!r}}}}})"
+    code = (
+        f"import spacy; nlp = spacy.blank('zh', config={{'nlp': {{'tokenizer': {tokenizer!r}}}}})"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}; print(nlp({TEXT!r})[0].text)"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"{code}; print(nlp({TEXT!r})[0].text)"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "王小明\n"), done.stderr
 
@@ -454,4 +542,6 @@ def test_ways_to_decode(spacy, lattice_folder):
         nlp.add_pipe("hanlattice", config={"model": str(lattice_folder), "decode": way})
         assert told(nlp(TEXT)) == found
     with pytest.raises(InputError, match="decode must be path, spans, or a bar"):
-        spacy.blank("zh").add_pipe("hanlattice", config={"model": str(lattice_folder), "decode": "best"})
+        spacy.blank("zh").add_pipe(
+            "hanlattice", config={"model": str(lattice_folder), "decode": "best"}
+        )

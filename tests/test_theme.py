@@ -22,8 +22,14 @@ from hanlattice.theme import INKS, TONES, page_shell, tones
 from tests.helpers.explanations import explained
 
 RESUME = ("CONT", "EDU", "LOC", "NAME", "ORG", "PRO", "RACE", "TITLE")
-MODELS = [("LOC", "ORG", "PER"), RESUME, ("GPE.NAM", "GPE.NOM", "LOC.NAM", "PER.NAM", "PER.NOM"), ("人名", "地名")]
-WHITE, BLACK = (255.0, 255.0, 255.0), (0.0, 0.0, 0.0)
+MODELS = [
+    ("LOC", "ORG", "PER"),
+    RESUME,
+    ("GPE.NAM", "GPE.NOM", "LOC.NAM", "PER.NAM", "PER.NOM"),
+    ("人名", "地名"),
+]
+WHITE = (255.0, 255.0, 255.0)
+BLACK = (0.0, 0.0, 0.0)
 
 Colour = tuple[float, float, float]
 
@@ -54,11 +60,16 @@ def contrast(one: Colour, other: Colour) -> float:
 
 def luminance(colour: Colour) -> float:
     parts = (part / 255 for part in colour)
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@given(st.lists(st.sampled_from([*RESUME, "PER", "PER.NAM", "GPE", "甲", "乙", "丙"]), unique=True), st.randoms())
+@given(
+    st.lists(st.sampled_from([*RESUME, "PER", "PER.NAM", "GPE", "甲", "乙", "丙"]), unique=True),
+    st.randoms(),
+)
 def test_the_order_of_labels_does_not_matter(labels, random):
     found = tones(labels)
     assert list(found) == labels
@@ -76,13 +87,19 @@ def test_labels_of_a_model_differ(labels):
 
 def test_known_labels_have_one_tone_in_all_models():
     for label in ("LOC", "ORG", "PER", "GPE", "WORD"):
-        assert tones([label, *RESUME])[label] == tones([label])[label] == tones([f"{label}.NAM"])[f"{label}.NAM"]
+        assert (
+            tones([label, *RESUME])[label]
+            == tones([label])[label]
+            == tones([f"{label}.NAM"])[f"{label}.NAM"]
+        )
 
 
 def test_more_labels_than_tones():
     labels = [f"L{at:02}" for at in range(30)]
     assert set(tones(["PER", *labels]).values()) == set(range(len(TONES)))
-    assert tones(["PER", *labels])["PER"] not in {tones(["PER", *labels])[label] for label in labels}
+    assert tones(["PER", *labels])["PER"] not in {
+        tones(["PER", *labels])[label] for label in labels
+    }
 
 
 @pytest.mark.parametrize("labels", MODELS, ids=lambda labels: labels[0])
@@ -106,7 +123,9 @@ def test_a_label_has_one_colour_in_all_pictures(labels):
             assert re.findall(rf"\.{name}{{fill:(#\w+)}}", source) == [tone.light, tone.dark]
         source = "".join(html_page([document], labels[::-1]))
         assert f'<mark class="{name}" data-label=' in source
-        assert re.findall(rf"\.{name} {{ background: (#\w+)33; border-color: (#\w+); }}", source) == [
+        assert re.findall(
+            rf"\.{name} {{ background: (#\w+)33; border-color: (#\w+); }}", source
+        ) == [
             (tone.light, tone.light),
             (tone.dark, tone.dark),
         ]
@@ -115,7 +134,8 @@ def test_a_label_has_one_colour_in_all_pictures(labels):
 def test_labels_can_be_read_in_a_picture():
     """A label stands on the page, its own tint, and the colour of the cell over both."""
     for dark in (0, 1):
-        page_colour, cell = parsed(INKS["page"][dark]), parsed(INKS["cell"][dark])
+        page_colour = parsed(INKS["page"][dark])
+        cell = parsed(INKS["cell"][dark])
         for tone in TONES:
             ink = parsed(tone[dark])
             assert contrast(ink, over(cell, over(ink, page_colour, 0.17), 0.6)) >= 4.5, tone
@@ -123,13 +143,16 @@ def test_labels_can_be_read_in_a_picture():
 
 def test_text_can_be_read_on_its_mark():
     for dark in (0, 1):
-        page_colour, ink = parsed(INKS["page"][dark]), parsed(INKS["ink"][dark])
+        page_colour = parsed(INKS["page"][dark])
+        ink = parsed(INKS["ink"][dark])
         for tone in TONES:
             assert contrast(ink, over(parsed(tone[dark]), page_colour, 0x33 / 255)) >= 7, tone
 
 
 def test_a_page_has_the_palette_and_escapes_its_title():
-    head, *body, end = page_shell("<title>&\x00", "p{color:var(--faint)}", ["<p>一</p>", "<p>二</p>"])
+    head, *body, end = page_shell(
+        "<title>&\x00", "p{color:var(--faint)}", ["<p>一</p>", "<p>二</p>"]
+    )
     assert "<title>&lt;title&gt;&amp;\\x00</title>" in head
     assert "p{color:var(--faint)}" in head
     for name, colour in INKS.items():
@@ -138,7 +161,9 @@ def test_a_page_has_the_palette_and_escapes_its_title():
 
 
 def test_a_terminal_may_be_light_or_dark():
-    numbers = [colour.terminal for colour in (*TONES, *INKS.values()) if colour.terminal is not None]
+    numbers = [
+        colour.terminal for colour in (*TONES, *INKS.values()) if colour.terminal is not None
+    ]
     for number in numbers:
         assert contrast(of_terminal(number), WHITE) >= 3.5, number
         assert contrast(of_terminal(number), BLACK) >= 3.5, number

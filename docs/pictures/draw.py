@@ -23,7 +23,11 @@ TEXT = "南京市长江大桥"
 WORDS = ("南京", "南京市", "市长", "长江", "大桥", "长江大桥")
 HERE = Path(__file__).parent
 DIM, WORD, HIDDEN = 50, 64, 100
-MODELS = (("lattice", 1, False, "0.6"), ("with pools", 1, True, BLUE), ("two layers, whole words", 2, False, RED))
+MODELS = (
+    ("lattice", 1, False, "0.6"),
+    ("with pools", 1, True, BLUE),
+    ("two layers, whole words", 2, False, RED),
+)
 
 
 def main() -> None:
@@ -32,7 +36,13 @@ def main() -> None:
     with plot(HERE / "drawbacks.svg", 6.4, 2.6) as figure:
         axis, places = figure.subplots(), np.arange(len(TEXT))
         for nth, (name, layers, with_pools, colour) in enumerate(MODELS):
-            axis.bar(places + 0.27 * (nth - 1), change(layers, with_pools), 0.25, label=name, color=colour)
+            axis.bar(
+                places + 0.27 * (nth - 1),
+                change(layers, with_pools),
+                0.25,
+                label=name,
+                color=colour,
+            )
         axis.set_xticks(places, [*TEXT])
         axis.set_ylabel("change of the state, %")
         axis.set_axisbelow(True)
@@ -60,7 +70,11 @@ def change(layers: int, with_pools: bool) -> list[float]:
                 [len(TEXT)], [(0, *match[:2], at) for match, at in zip(matches, ids, strict=True)]
             )
             rows = vectors[ids]
-            read = torch.cat([x, pools(rows, torch.tensor(ids), words, len(TEXT))], dim=2) if with_pools else x
+            read = (
+                torch.cat([x, pools(rows, torch.tensor(ids), words, len(TEXT))], dim=2)
+                if with_pools
+                else x
+            )
             states.append(encoder(read, rows, words)[0])
         found.append(100 * (states[1] - states[0]).norm(dim=1) / states[0].norm(dim=1))
     means: list[float] = torch.stack(found).mean(0).tolist()

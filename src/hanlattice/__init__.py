@@ -29,7 +29,13 @@ __all__ = [
     "lcut",
     "load",
 ]
-_HOMES = {"Client": "client", "connect": "client", "Document": "document", "Predictor": "predict", "load": "predict"}
+_HOMES = {
+    "Client": "client",
+    "connect": "client",
+    "Document": "document",
+    "Predictor": "predict",
+    "load": "predict",
+}
 _HOMES |= dict.fromkeys(("analyse", "cut", "lcut"), "bundled")
 
 

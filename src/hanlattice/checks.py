@@ -64,7 +64,9 @@ def brief(value: object) -> str:
     return text if len(text) <= 2 * _QUOTED else f"{text[: 2 * _QUOTED]}…"
 
 
-def check_number(value: object, name: str, least: float = 0.0, most: float = 1.0, or_infinite: bool = False) -> float:
+def check_number(
+    value: object, name: str, least: float = 0.0, most: float = 1.0, or_infinite: bool = False
+) -> float:
     """Return the number as a float if it lies in these finite bounds.
 
     With `or_infinite` it may also be ∞ or −∞. Booleans, strings and the like are a TypeError, NaN
@@ -91,7 +93,9 @@ def check_count(value: object, name: str, least: int = 1, most: int = WHOLE_MOST
             raise TypeError
         count = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {brief(value)}") from None
+        raise TypeError(
+            f"{name} must be an int, not {type(value).__name__}: {brief(value)}"
+        ) from None
     if count < least:
         raise ValueError(f"{name} must be {least} or more, not {brief(count)}")
     if count > most:

@@ -1,4 +1,6 @@
-"""Document: a text and what was found in it. It iterates, becomes JSON, and shows itself in a notebook."""
+"""Document: a text and what was found in it. It iterates, becomes JSON, and shows itself in a
+notebook.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,13 @@ from hanlattice.theme import TONES, escaped, tones
 
 @dataclass(frozen=True)
 class Document:
-    """A text as it was given, and the spans found in it, from left to right; iterating gives the spans.
-
-    `words` are its words where a segmenter read the text, else None. `cuts` says that the spans themselves are the
-    words, as those of a segmenter are. `candidates`, if they were asked for, are its most probable spans, the best
-    first. `score`, only in the documents of `Predictor.readings`, is the probability that the text has exactly these
+    """A text as it was given, and the spans found in it, from left to right; iterating gives the
     spans.
+
+    `words` are its words where a segmenter read the text, else None. `cuts` says that the spans
+    themselves are the words, as those of a segmenter are. `candidates`, if they were asked for, are
+    its most probable spans, the best first. `score`, only in the documents of `Predictor.readings`,
+    is the probability that the text has exactly these spans.
     """
 
     text: str
@@ -45,7 +48,9 @@ class Document:
         return () if self.cuts else self.spans
 
     def to_dict(self) -> dict[str, Any]:
-        """What `hanlattice tag` writes, as plain values: text, spans, and words, candidates and score if there are."""
+        """What `hanlattice tag` writes, as plain values: text, spans, and words, candidates and
+        score if there are.
+        """
         record: dict[str, Any] = {"text": self.text, "spans": span_records(self.text, self.spans)}
         if self.words is not None and not self.cuts:
             record["words"] = span_records(self.text, self.words)
@@ -54,39 +59,61 @@ class Document:
         return record if self.score is None else record | {"score": rounded(self.score)}
 
     def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON, Chinese not escaped; without `indent` it is one line that `train` and others read."""
+        """`to_dict` as JSON, Chinese not escaped; without `indent` it is one line that `train` and
+        others read.
+        """
         return to_json(self.to_dict(), indent)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the text, its spans in colours, with their scores as tool tips, and a space between words."""
+        """For notebooks: the text, its spans in colours, with their scores as tool tips, and a
+        space between words.
+        """
         places = tones(span.label for span in self.spans)
-        parts = (escaped(text) if span is None else _mark(text, span, places) for text, span in parts_of(self))
+        parts = (
+            escaped(text) if span is None else _mark(text, span, places)
+            for text, span in parts_of(self)
+        )
         return f'<div dir="auto" style="line-height:2;white-space:pre-wrap">{"".join(parts)}</div>'
 
 
 def _mark(text: str, span: Span, places: dict[str, int]) -> str:
-    """A mark with its style inside, since notebooks drop style sheets; its tint is readable on light and on dark."""
-    colour, label = TONES[places[span.label]].light, escaped(span.label)
+    """A mark with its style inside, since notebooks drop style sheets; its tint is readable on
+    light and on dark.
+    """
+    colour = TONES[places[span.label]].light
+    label = escaped(span.label)
     title = label if span.score is None else f"{label} {span.score:.4f}"
     look = f"color:inherit;background:{colour}33;border-bottom:.12em solid {colour};border-radius:.25em;padding:.1em"
-    name = "" if span.label == WORD else f'<small style="margin-left:.35em;opacity:.75">{label}</small>'
+    name = (
+        ""
+        if span.label == WORD
+        else f'<small style="margin-left:.35em;opacity:.75">{label}</small>'
+    )
     return f'<mark title="{title}" style="{look}">{escaped(text)}{name}</mark>'
 
 
 def parts_of(document: Document) -> Iterator[tuple[str, Span | None]]:
-    """The text in parts from left to right, each with the span that it is, or None for what lies between.
+    """The text in parts from left to right, each with the span that it is, or None for what lies
+    between.
 
-    Where there are words beside the spans, a space stands between two of them, and `_LABEL` after one that has a label
-    of its own: `长江_ns 大桥_n`.
+    Where there are words beside the spans, a space stands between two of them, and `_LABEL` after
+    one that has a label of its own: `长江_ns 大桥_n`.
     """
-    text, words = document.text, () if document.cuts else document.words or ()
-    cells, gaps = list(text), _gaps(text, words)
+    text = document.text
+    words = () if document.cuts else document.words or ()
+    cells = list(text)
+    gaps = _gaps(text, words)
     for word in words:
         if word.label != WORD:
             cells[word.end - 1] += f"_{word.label}"
     at = 0
-    for start, end, span in [*((span.start, span.end, span) for span in document.spans), (len(text), len(text), None)]:
-        between = [" " * (place in gaps) + cells[place] for place in range(at, start)] + [" "] * (start in gaps)
+    for start, end, span in [
+        *((span.start, span.end, span) for span in document.spans),
+        (len(text), len(text), None),
+    ]:
+        between = [" " * (place in gaps) + cells[place] for place in range(at, start)] + [" "] * (
+            start in gaps
+        )
         if between:
             yield "".join(between), None
         if span is not None:
@@ -102,11 +129,13 @@ def _gaps(text: str, words: Sequence[Span]) -> set[int]:
 
 
 def keep_names(words: Sequence[Span], names: Sequence[Span]) -> tuple[Span, ...]:
-    """The words, each name as one of them: 任正非 for 任 正非. A word that lies across a name's edge is cut there.
+    """The words, each name as one of them: 任正非 for 任 正非. A word that lies across a name's edge is
+    cut there.
 
     A name has the label of its last word.
     """
-    starts, edges = [name.start for name in names], [edge for name in names for edge in (name.start, name.end)]
+    starts = [name.start for name in names]
+    edges = [edge for name in names for edge in (name.start, name.end)]
 
     def name_at(part: Span) -> int:
         """Which name this part of a word belongs to; a number of its own if to none."""
@@ -120,7 +149,9 @@ def keep_names(words: Sequence[Span], names: Sequence[Span]) -> tuple[Span, ...]
         if at < 0 or (inside[0].start, inside[0].end) == (names[at].start, names[at].end):
             kept += inside
         else:
-            kept.append(Span(names[at].start, names[at].end, inside[-1].label, None, names[at].text))
+            kept.append(
+                Span(names[at].start, names[at].end, inside[-1].label, None, names[at].text)
+            )
     return tuple(kept)
 
 
@@ -130,4 +161,7 @@ def _cut(word: Span, edges: Sequence[int]) -> list[Span]:
     if not inner:
         return [word]
     cuts = pairwise([word.start, *dict.fromkeys(inner), word.end])
-    return [Span(low, high, word.label, None, word.text[low - word.start : high - word.start]) for low, high in cuts]
+    return [
+        Span(low, high, word.label, None, word.text[low - word.start : high - word.start])
+        for low, high in cuts
+    ]

@@ -1,4 +1,5 @@
-"""Every error that hanlattice raises on purpose. The command line prints them without a traceback and exits with 2.
+"""Every error that hanlattice raises on purpose. The command line prints them without a traceback
+and exits with 2.
 
 HanlatticeError
 ├── InputError       a file or a text that was given: what was expected, what came, where
@@ -31,8 +32,12 @@ class HanlatticeError(Exception):
 class InputError(HanlatticeError):
     """What is wrong with an input; `path` and `line` (from 1) say where, when they are known."""
 
-    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
-        self.message, self.path, self.line = message, path, line
+    def __init__(
+        self, message: str, path: str | Path | None = None, line: int | None = None
+    ) -> None:
+        self.message = message
+        self.path = path
+        self.line = line
         name = None if path is None else one_line(path)
         place = "" if name is None else f"{name}: " if line is None else f"{name}:{line}: "
         super().__init__(place + message)

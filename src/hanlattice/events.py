@@ -1,4 +1,6 @@
-"""What a long job reports while it works: events. A listener gets all of them; those worth keeping go to a file too."""
+"""What a long job reports while it works: events. A listener gets all of them; those worth keeping
+go to a file too.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,23 @@ def ignore(event: Event) -> None:
 
 
 class Log:
-    """Appends events to a file, one JSON object a line, and passes them on; without a file it only passes them on."""
+    """Appends events to a file, one JSON object a line, and passes them on; without a file it only
+    passes them on.
+    """
 
     def __init__(self, path: Path | None, listen: Listener, start_at: int = 0) -> None:
-        """`start_at`: how many bytes of an earlier log belong to this run; what follows them is cut off."""
-        self.path, self._listen = path, listen
+        """`start_at`: how many bytes of an earlier log belong to this run; what follows them is cut
+        off.
+        """
+        self.path = path
+        self._listen = listen
         if path is None:
             return
         try:
             with open(path, "ab") as file:
-                file.truncate(min(start_at, file.tell()))  # a longer one would be filled up with NUL
+                file.truncate(
+                    min(start_at, file.tell())
+                )  # a longer one would be filled up with NUL
         except OSError as error:
             raise OutputError(f"cannot write {path}: {reason(error)}") from None
 

@@ -1,4 +1,6 @@
-"""Reading and writing files the careful way: lines with their numbers, and outputs that appear whole or not at all."""
+"""Reading and writing files the careful way: lines with their numbers, and outputs that appear
+whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -19,49 +21,73 @@ from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from hanlattice.encodings import AUTO, ENOUGH, MARKS, SAMPLE, UTF8, called, check_encoding, guess, is_wide
+from hanlattice.encodings import (
+    AUTO,
+    ENOUGH,
+    MARKS,
+    SAMPLE,
+    UTF8,
+    called,
+    check_encoding,
+    guess,
+    is_wide,
+)
 from hanlattice.errors import InputError, InputWarning, OutputError, one_line
 
 BOM = codecs.BOM_UTF8
 LOCK = ".lock"  # a file of a folder that one process works in
-_LONGEST = 223  # bytes of a name that a checksum and the marks of a half file fit beside: 255 in all
+_LONGEST = (
+    223  # bytes of a name that a checksum and the marks of a half file fit beside: 255 in all
+)
 _SHOWN = 3  # unreadable lines of a file that are named one by one
 _default = AUTO
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def use_encoding(name: str) -> str:
-    """From now on files of this process are read in this encoding, unless a caller says another; 'auto' finds out."""
+    """From now on files of this process are read in this encoding, unless a caller says another;
+    'auto' finds out.
+    """
     global _default
     _default = check_encoding(name)
     return _default
 
 
 def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line without its end) of a text file. Only LF and CRLF end a line; a BOM is dropped.
+    """Yield (number from 1, line without its end) of a text file. Only LF and CRLF end a line; a
+    BOM is dropped.
 
-    `encoding` is 'auto' or a name; without it, what `use_encoding` said. Bytes that are no text in it are an InputError
-    that names the line.
+    `encoding` is 'auto' or a name; without it, what `use_encoding` said. Bytes that are no text in
+    it are an InputError that names the line.
     """
     with opening(path) as file:
         yield from decode_lines(file, path, encoding)
 
 
 def decode_lines(
-    file: BufferedIOBase | BinaryIO, name: str | Path, encoding: str | None = None, *, strict: bool = True
+    file: BufferedIOBase | BinaryIO,
+    name: str | Path,
+    encoding: str | None = None,
+    *,
+    strict: bool = True,
 ) -> Iterator[tuple[int, str]]:
-    """What `read_lines` does, for a binary stream that is already open (standard input, an xz file).
+    """What `read_lines` does, for a binary stream that is already open (standard input, an xz
+    file).
 
-    With 'auto' a byte order mark decides, or else what has arrived, and while that is little, also what comes. If not
-    `strict`, unreadable bytes become U+FFFD, and an InputWarning names the line.
+    With 'auto' a byte order mark decides, or else what has arrived, and while that is little, also
+    what comes. If not `strict`, unreadable bytes become U+FFFD, and an InputWarning names the line.
     """
-    number, raw, bad = 0, b"", 0
+    number = 0
+    raw = b""
+    bad = 0
     stream = cast(BufferedReader, file)
     codec = _default if encoding is None else check_encoding(encoding)
     try:
         if not (head := _head(stream)):
             return
-        mark, codec = next(((mark, found) for mark, found in MARKS if head.startswith(mark)), (b"", codec))
+        mark, codec = next(
+            ((mark, found) for mark, found in MARKS if head.startswith(mark)), (b"", codec)
+        )
         lines = _raw_lines(head.removeprefix(mark), stream, codec)
         reading = _Guess(name, head) if codec == AUTO else None
         for number, raw in enumerate(lines, start=1):
@@ -84,10 +110,15 @@ def decode_lines(
 
 
 class _Guess:
-    """The encoding of the lines as they come: that of the head, and of later lines while few had Chinese in them."""
+    """The encoding of the lines as they come: that of the head, and of later lines while few had
+    Chinese in them.
+    """
 
     def __init__(self, name: str | Path, head: bytes) -> None:
-        self.name, self.found, self.left, self.seen = name, UTF8, len(head), b""
+        self.name = name
+        self.found = UTF8
+        self.left = len(head)
+        self.seen = b""
         self._decide(head)
 
     def codec(self, raw: bytes) -> str:
@@ -115,7 +146,9 @@ def _head(file: BufferedReader) -> bytes:
 
 
 def _raw_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]:
-    """The lines of a stream with their ends, of which `head` has been read; what `is_wide` becomes UTF-8."""
+    """The lines of a stream with their ends, of which `head` has been read; what `is_wide` becomes
+    UTF-8.
+    """
     if is_wide(codec):
         yield from _narrow_lines(head, file, codec)
         return
@@ -128,7 +161,9 @@ def _raw_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]
 
 def _narrow_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]:
     """What is no character, and half a code unit at the end, become bytes that are not UTF-8."""
-    decoder, rest, chunk = codecs.getincrementaldecoder(codec)(_NO_TEXT), b"", head or file.read1(SAMPLE)
+    decoder = codecs.getincrementaldecoder(codec)(_NO_TEXT)
+    rest = b""
+    chunk = head or file.read1(SAMPLE)
     while chunk:
         *whole, rest = (rest + decoder.decode(chunk).encode(UTF8, "surrogatepass")).split(b"\n")
         yield from (line + b"\n" for line in whole)
@@ -151,7 +186,11 @@ codecs.register_error(_NO_TEXT, _no_text)
 
 
 def _unreadable(error: UnicodeDecodeError, codec: str) -> str:
-    where = "" if is_wide(codec) else f": byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the line"
+    where = (
+        ""
+        if is_wide(codec)
+        else f": byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the line"
+    )
     return f"not {called(codec)}{where}; convert the file to UTF-8, or name its encoding with --encoding"
 
 
@@ -161,11 +200,15 @@ def warn(message: str, path: str | Path, line: int | None = None) -> None:
 
 
 def read_text(path: str | Path, encoding: str | None = None) -> str:
-    """The lines of `read_lines` with LF between, read at once, which is quicker; errors are the same, line and all."""
+    """The lines of `read_lines` with LF between, read at once, which is quicker; errors are the
+    same, line and all.
+    """
     with opening(path) as file:
         content = file.read()
     codec = _default if encoding is None else check_encoding(encoding)
-    mark, codec = next(((mark, found) for mark, found in MARKS if content.startswith(mark)), (b"", codec))
+    mark, codec = next(
+        ((mark, found) for mark, found in MARKS if content.startswith(mark)), (b"", codec)
+    )
     if codec in (AUTO, UTF8):
         with contextlib.suppress(UnicodeDecodeError):
             return content.removeprefix(mark).decode(UTF8).replace("\r\n", "\n")
@@ -189,7 +232,9 @@ def sha256(path: str | Path) -> str:
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """The content of a regular file that is no larger; else an OSError: a pipe could be waited for without end."""
+    """The content of a regular file that is no larger; else an OSError: a pipe could be waited for
+    without end.
+    """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
@@ -199,18 +244,24 @@ def read_small(path: Path, most: int) -> bytes:
 
 
 def keep_first(text: str) -> str:
-    """The beginning of a file, so that `read_lines` gives back a first U+FEFF and does not drop it as the BOM."""
+    """The beginning of a file, so that `read_lines` gives back a first U+FEFF and does not drop it
+    as the BOM.
+    """
     return "\ufeff" + text if text.startswith("\ufeff") else text
 
 
 def dump_json(value: Any, indent: int | None = None) -> str:
-    """JSON in which lone surrogates, as names of files and labels can have them, are escaped: they are not UTF-8."""
+    """JSON in which lone surrogates, as names of files and labels can have them, are escaped: they
+    are not UTF-8.
+    """
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
-    """Say before any work that an output cannot be a folder, or a file that is read, whatever it is called."""
+    """Say before any work that an output cannot be a folder, or a file that is read, whatever it is
+    called.
+    """
     if output is None:
         return
     if output.is_dir():
@@ -221,19 +272,24 @@ def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a file beside `path` for writing and rename it to `path` at the end; after any error `path` is as it was.
+def atomic_write(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """Open a file beside `path` for writing and rename it to `path` at the end; after any error
+    `path` is as it was.
 
-    A file that is replaced keeps its mode, and its owner where that is permitted; a new one has the umask's mode.
-    Where `path` is a link, the file that it leads to is replaced. A pipe or a device (/dev/null) must not be replaced:
-    it is written straight.
+    A file that is replaced keeps its mode, and its owner where that is permitted; a new one has the
+    umask's mode. Where `path` is a link, the file that it leads to is replaced. A pipe or a device
+    (/dev/null) must not be replaced: it is written straight.
     """
     path = Path(path)
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "")
         straight = path.exists() and not path.is_file()
-        with _open(path, "w", binary) if straight else _replacing(Path(os.path.realpath(path)), binary) as file:
+        with (
+            _open(path, "w", binary)
+            if straight
+            else _replacing(Path(os.path.realpath(path)), binary) as file
+        ):
             yield file
     except OSError as error:
         raise OutputError(f"cannot write {one_line(path)}: {reason(error)}", error.errno) from None
@@ -320,8 +376,9 @@ def _open(path: Path, flag: str, binary: bool, mode: int = 0o666) -> IO[Any]:
 
 
 @contextlib.contextmanager
-def hold(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
-    """Keep others out of a folder, inside a `with`; if somebody stays for longer, an OutputError names the verb.
+def lock_folder(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
+    """Keep others out of a folder, inside a `with`; if somebody stays for longer, an OutputError
+    names the verb.
 
     A folder that this made, and into which nothing was written, is removed again.
     """
@@ -333,7 +390,9 @@ def hold(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
         lock = FileLock(folder / LOCK)
         lock.acquire(timeout=patience)
     except Timeout:
-        raise OutputError(f"another `hanlattice {verb}` is running in {one_line(folder)}: wait for its end") from None
+        raise OutputError(
+            f"another `hanlattice {verb}` is running in {one_line(folder)}: wait for its end"
+        ) from None
     except OSError as error:
         raise OutputError(f"cannot write {one_line(folder / LOCK)}: {reason(error)}") from None
     try:
@@ -346,8 +405,10 @@ def hold(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
                 folder.rmdir()
 
 
-def shown(path: str | Path) -> str:
-    """A path as it goes into JSON and onto cards: bytes that are not UTF-8 (a GBK name, say) become U+FFFD."""
+def printable_path(path: str | Path) -> str:
+    """A path as it goes into JSON and onto cards: bytes that are not UTF-8 (a GBK name, say) become
+    U+FFFD.
+    """
     return os.fsencode(path).decode("utf-8", "replace")
 
 

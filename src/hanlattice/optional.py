@@ -14,7 +14,7 @@ from typing import Any
 from hanlattice.errors import HanlatticeError
 
 __version__ = "0.1.0"  # of hanlattice
-_BROUGHT_BY = {
+EXTRA_OF = {
     "torch": "train",
     "safetensors": "train",
     "filelock": "corpus",
@@ -30,8 +30,10 @@ _BROUGHT_BY = {
 }
 
 
-def extra(package: str, module: str = "") -> Any:
-    """A package that comes with an extra, or a module of it; where it is missing, how to install it."""
+def require(package: str, module: str = "") -> Any:
+    """A package that comes with an extra, or a module of it; where it is missing, how to install
+    it.
+    """
     try:
         with quiet(package):
             found = importlib.import_module(package)
@@ -42,8 +44,12 @@ def extra(package: str, module: str = "") -> Any:
 
 def how_to_install(package: str) -> str:
     """Of a package that an extra brings; "" for any other."""
-    brought = _BROUGHT_BY.get(package)
-    return f"{package} is not installed, and this needs it: pip install 'hanlattice[{brought}]'" if brought else ""
+    brought = EXTRA_OF.get(package)
+    return (
+        f"{package} is not installed, and this needs it: pip install 'hanlattice[{brought}]'"
+        if brought
+        else ""
+    )
 
 
 @contextlib.contextmanager
@@ -62,7 +68,10 @@ def quiet(package: str) -> Iterator[None]:
 
 def installed(package: str) -> str | None:
     """Its version; None for what is not there."""
-    from importlib.metadata import PackageNotFoundError, version  # which takes longer to import than a text to tag
+    from importlib.metadata import (  # which takes longer to import than a text to tag
+        PackageNotFoundError,
+        version,
+    )
 
     try:
         return version(package)

@@ -1,4 +1,6 @@
-"""Documents as lines of JSONL, CoNLL columns or inline marks, in colours for a terminal, and as one HTML page."""
+"""Documents as lines of JSONL, CoNLL columns or inline marks, in colours for a terminal, and as one
+HTML page.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def as_jsonl(document: Document) -> str:
 
 
 def as_conll(document: Document, scheme: str = "BMES") -> str:
-    """A character and its tag on each line, and an empty line after the last; words, if known, are a column between."""
+    """A character and its tag on each line, and an empty line after the last; words, if known, are
+    a column between.
+    """
     words = None if document.cuts else document.words
     covering = None if words is None else cover_space(words, document.text)
     return format_columns(document.text, document.spans, scheme, covering) + "\n"
@@ -30,20 +34,33 @@ def as_inline(document: Document) -> str:
 
     Where words are known beside the entities, a space stands between them: `[南京市/LOC] [长江 大桥/LOC]`.
     """
-    parts = (text if span is None else f"[{text}/{span.label}]" for text, span in parts_of(document))
+    parts = (
+        text if span is None else f"[{text}/{span.label}]" for text, span in parts_of(document)
+    )
     return "".join(parts) + "\n"
 
 
-def terminal_lines(documents: Iterable[Document], labels: Sequence[str], colour: bool = True) -> Iterator[str]:
-    """A line for each document, as soon as it comes, and a legend at the end. `labels` are those of the model.
+def terminal_lines(
+    documents: Iterable[Document], labels: Sequence[str], colour: bool = True
+) -> Iterator[str]:
+    """A line for each document, as soon as it comes, and a legend at the end. `labels` are those of
+    the model.
 
-    What a terminal would obey, or could not show, is an escape. Without `colour` the same marks stand in plain text.
+    What a terminal would obey, or could not show, is an escape. Without `colour` the same marks
+    stand in plain text.
     """
-    inks = {label: f"38;5;{TONES[at].terminal}" for label, at in tones(labels).items()} if colour else {}
+    inks = (
+        {label: f"38;5;{TONES[at].terminal}" for label, at in tones(labels).items()}
+        if colour
+        else {}
+    )
     counts: Counter[str] = Counter()
     texts = 0
     for document in documents:
-        parts = (visible(text) if span is None else _mark(text, span.label, inks) for text, span in parts_of(document))
+        parts = (
+            visible(text) if span is None else _mark(text, span.label, inks)
+            for text, span in parts_of(document)
+        )
         yield "".join(parts) + "\n"
         counts.update(span.label for span in document.spans)
         texts += 1
@@ -57,8 +74,13 @@ def _mark(text: str, label: str, inks: dict[str, str]) -> str:
 
 
 def _legend(counts: Counter[str], labels: Sequence[str], inks: dict[str, str], texts: int) -> str:
-    """A line under an empty one; labels that were not found stay in it, so that the colours are explained."""
-    each = [_named(label, inks) + f" {counts[label]:,}" for label in (*labels, *sorted(counts.keys() - set(labels)))]
+    """A line under an empty one; labels that were not found stay in it, so that the colours are
+    explained.
+    """
+    each = [
+        _named(label, inks) + f" {counts[label]:,}"
+        for label in (*labels, *sorted(counts.keys() - set(labels)))
+    ]
     return "\n" + " · ".join([*each, counted(texts, "text")]) + "\n"
 
 
@@ -79,8 +101,12 @@ footer mark { color: var(--ink); }
 """.strip()
 
 
-def html_page(documents: Iterable[Document], labels: Sequence[str], title: str = "hanlattice") -> Iterator[str]:
-    """The page piece by piece, a document at a time. `labels` are those of the model: each has its own colour."""
+def html_page(
+    documents: Iterable[Document], labels: Sequence[str], title: str = "hanlattice"
+) -> Iterator[str]:
+    """The page piece by piece, a document at a time. `labels` are those of the model: each has its
+    own colour.
+    """
     return page_shell(title, f"{STYLE}\n{_tones()}", _body(documents, tones(labels)))
 
 
@@ -90,7 +116,10 @@ def _body(documents: Iterable[Document], places: dict[str, int]) -> Iterator[str
     texts = 0
     yield "<main>\n"
     for document in documents:
-        parts = (escaped(text) if span is None else _marked(text, span, places) for text, span in parts_of(document))
+        parts = (
+            escaped(text) if span is None else _marked(text, span, places)
+            for text, span in parts_of(document)
+        )
         yield f'<p dir="auto">{"".join(parts)}</p>\n'
         counts.update(span.label for span in document.spans)
         texts += 1
@@ -100,7 +129,10 @@ def _body(documents: Iterable[Document], places: dict[str, int]) -> Iterator[str
 def _tones() -> str:
     """The colours of marks: a tint and a line."""
     light, dark = (
-        "".join(f".t{at} {{ background: {tone[n]}33; border-color: {tone[n]}; }}\n" for at, tone in enumerate(TONES))
+        "".join(
+            f".t{at} {{ background: {tone[n]}33; border-color: {tone[n]}; }}\n"
+            for at, tone in enumerate(TONES)
+        )
         for n in (0, 1)
     )
     return light_and_dark(light, f"\n{dark}")
@@ -119,5 +151,7 @@ def _look(label: str, places: dict[str, int]) -> str:
 
 def _page_legend(counts: Counter[str], places: dict[str, int], texts: int) -> str:
     labels = (*places, *sorted(counts.keys() - set(places)))
-    each = [f"<mark{_look(label, places)}>{escaped(label)}</mark> {counts[label]:,}" for label in labels]
+    each = [
+        f"<mark{_look(label, places)}>{escaped(label)}</mark> {counts[label]:,}" for label in labels
+    ]
     return f"<footer>{' · '.join([*each, counted(texts, 'text')])}</footer>"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.optional import extra, quiet
+from hanlattice.optional import quiet, require
 from hanlattice.predict import load
 from hanlattice.text.span import arrow_type
 
@@ -18,11 +18,13 @@ SENT = ("HANLATTICE_CACHE",)  # variables that the processes of a cluster need a
 
 
 class Tagger:
-    """A model as Ray Data wants it: each actor holds one, and adds a column of spans to its batches.
+    """A model as Ray Data wants it: each actor holds one, and adds a column of spans to its
+    batches.
 
-    `ds.map_batches(Tagger, fn_constructor_kwargs={"model": "ner"}, compute=ray.data.ActorPoolStrategy(size=4))`; on
-    GPUs with `num_gpus=1` and `"device": "cuda"`. A span is a struct of start, end, label, text and score; where the
-    text is null, the spans are null. `lexicon` are words that are added to the model's.
+    `ds.map_batches(Tagger, fn_constructor_kwargs={"model": "ner"},
+    compute=ray.data.ActorPoolStrategy(size=4))`; on GPUs with `num_gpus=1` and `"device": "cuda"`.
+    A span is a struct of start, end, label, text and score; where the text is null, the spans are
+    null. `lexicon` are words that are added to the model's.
     """
 
     def __init__(
@@ -38,7 +40,8 @@ class Tagger:
         scores: bool = True,
         min_score: float = 0.0,
     ) -> None:
-        self.field, self.into = field, into
+        self.field = field
+        self.into = into
         self.asked: dict[str, Any] = {"scores": scores, "min_score": min_score}
         self.predictor = load(model, device, fast, decode)
         if lexicon:
@@ -46,16 +49,25 @@ class Tagger:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         if self.field not in batch:
-            raise InputError(f"the batch has no column {self.field!r}, only {', '.join(batch)}: give `field`")
-        texts = [None if text is None or text != text else text for text in batch[self.field].tolist()]  # null or NaN
+            raise InputError(
+                f"the batch has no column {self.field!r}, only {', '.join(batch)}: give `field`"
+            )
+        texts = [
+            None if text is None or text != text else text for text in batch[self.field].tolist()
+        ]  # null or NaN
         documents = self.predictor.pipe((text for text in texts if text is not None), **self.asked)
-        spans = [None if text is None else [span.as_dict() for span in next(documents).spans] for text in texts]
-        return {**batch, self.into: extra("pyarrow").array(spans, arrow_type())}
+        spans = [
+            None if text is None else [span.as_dict() for span in next(documents).spans]
+            for text in texts
+        ]
+        return {**batch, self.into: require("pyarrow").array(spans, arrow_type())}
 
 
 def connect(address: str = "") -> Any:
-    """Ray, connected to a cluster: that of `address`, or of RAY_ADDRESS, or a new one on this machine."""
-    ray = extra("ray")
+    """Ray, connected to a cluster: that of `address`, or of RAY_ADDRESS, or a new one on this
+    machine.
+    """
+    ray = require("ray")
     if not ray.is_initialized():
         sent = {name: os.environ[name] for name in SENT if name in os.environ}
         options: dict[str, Any] = {"runtime_env": {"env_vars": sent}} if sent else {}
@@ -64,13 +76,19 @@ def connect(address: str = "") -> Any:
                 ray.init(address or None, log_to_driver=False, logging_level="error", **options)
         except (ConnectionError, ValueError, RuntimeError) as error:
             where = f"at {address}" if address else "here"
-            raise HanlatticeError(f"no Ray cluster {where} ({error}): `ray start --head` starts one") from None
+            raise HanlatticeError(
+                f"no Ray cluster {where} ({error}): `ray start --head` starts one"
+            ) from None
     return ray
 
 
 def enter(folder: str) -> None:
-    """In a process of a cluster: go to the folder from which the command was given, so that its paths are right."""
+    """In a process of a cluster: go to the folder from which the command was given, so that its
+    paths are right.
+    """
     try:
         os.chdir(folder)
     except OSError:
-        raise HanlatticeError(f"{folder} is not on {os.uname().nodename}: all nodes must share its disk") from None
+        raise HanlatticeError(
+            f"{folder} is not on {os.uname().nodename}: all nodes must share its disk"
+        ) from None

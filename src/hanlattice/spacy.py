@@ -1,6 +1,8 @@
-"""For spaCy: the component `hanlattice`, which sets `doc.ents`, and the tokenizer `hanlattice.words`.
+"""For spaCy: the component `hanlattice`, which sets `doc.ents`, and the tokenizer
+`hanlattice.words`.
 
-spaCy finds both through entry points, so there is no need to import this module. It needs the extra `spacy`.
+spaCy finds both through entry points, so there is no need to import this module. It needs the extra
+`spacy`.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def make_component(
     """Called by spaCy with the component's settings from the configuration of the pipeline."""
     tagger = _load(model, device, lexicon, decode)
     if tagger.model.indexer.cuts:
-        raise InputError(f"{model} cuts text into words; the component needs a model that finds entities")
+        raise InputError(
+            f"{model} cuts text into words; the component needs a model that finds entities"
+        )
     return HanlatticeComponent(tagger, min_score, batch_size, alignment, overwrite_ents)
 
 
@@ -66,19 +70,25 @@ def make_tokenizer(
     trust: float = TRUST,
     batch_size: int | None = None,
 ) -> Callable[[Language], HanlatticeTokenizer]:
-    """Called by spaCy with the settings of `nlp.tokenizer`; it calls the result to make a pipeline's tokenizer."""
+    """Called by spaCy with the settings of `nlp.tokenizer`; it calls the result to make a
+    pipeline's tokenizer.
+    """
 
     def make(nlp: Language) -> HanlatticeTokenizer:
         segmenter = _load(model, device, lexicon)
         if not segmenter.model.indexer.cuts:
-            raise InputError(f"{model} finds entities; the tokenizer needs a model that cuts text into words")
+            raise InputError(
+                f"{model} finds entities; the tokenizer needs a model that cuts text into words"
+            )
         segmenter.trust = trust
         return HanlatticeTokenizer(nlp.vocab, segmenter, batch_size)
 
     return make
 
 
-def _load(model: str, device: str, dictionaries: Iterable[str], decode: str | float | None = None) -> Predictor:
+def _load(
+    model: str, device: str, dictionaries: Iterable[str], decode: str | float | None = None
+) -> Predictor:
     predictor = load(model, device, decode=decode)
     for path in dictionaries:
         predictor.lexicon.load(path)
@@ -88,8 +98,8 @@ def _load(model: str, device: str, dictionaries: Iterable[str], decode: str | fl
 class HanlatticeComponent:
     """Sets `doc.ents`; `ent._.score` is the probability of an entity.
 
-    `doc._.hanlattice` has all spans found, in characters: also those that do not fit the tokens, and those that are
-    not in `doc.ents` because a token can belong to only one entity.
+    `doc._.hanlattice` has all spans found, in characters: also those that do not fit the tokens,
+    and those that are not in `doc.ents` because a token can belong to only one entity.
     """
 
     def __init__(
@@ -102,15 +112,22 @@ class HanlatticeComponent:
     ) -> None:
         if alignment not in ALIGNMENTS:
             raise ValueError(f"alignment must be one of {', '.join(ALIGNMENTS)}, not {alignment!r}")
-        tagger.pipe((), batch_size, min_score=min_score)  # checks the settings before there is any text
-        self.tagger, self.min_score, self.batch_size = tagger, min_score, batch_size
-        self.alignment, self.overwrite_ents = alignment, overwrite_ents
+        tagger.pipe(
+            (), batch_size, min_score=min_score
+        )  # checks the settings before there is any text
+        self.tagger = tagger
+        self.min_score = min_score
+        self.batch_size = batch_size
+        self.alignment = alignment
+        self.overwrite_ents = overwrite_ents
 
     def __call__(self, doc: Doc) -> Doc:
         return self._set(doc, self.tagger(doc.text, min_score=self.min_score))
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 256) -> Iterator[Doc]:
-        """Tag many documents together; the component's own `batch_size` takes precedence over spaCy's."""
+        """Tag many documents together; the component's own `batch_size` takes precedence over
+        spaCy's.
+        """
         left = iter(stream)
         while docs := list(islice(left, self.batch_size or batch_size)):
             tagged = self.tagger([doc.text for doc in docs], min_score=self.min_score)
@@ -118,21 +135,26 @@ class HanlatticeComponent:
 
     def _set(self, doc: Doc, document: Document) -> Doc:
         doc._.hanlattice = [
-            {"start": span.start, "end": span.end, "label": span.label, "score": span.score} for span in document.spans
+            {"start": span.start, "end": span.end, "label": span.label, "score": span.score}
+            for span in document.spans
         ]
         found = self._on_tokens(doc, document.spans)
         ours = [entity for entity, _ in found]
         first, second = (ours, doc.ents) if self.overwrite_ents else (doc.ents, ours)
         kept = _apart([*first, *second])
         doc.ents = kept
-        winners = set(map(id, kept))  # spaCy stores a score by place, which an entity that was dropped must not set
+        winners = set(
+            map(id, kept)
+        )  # spaCy stores a score by place, which an entity that was dropped must not set
         for entity, score in found:
             if id(entity) in winners:
                 entity._.score = score
         return doc
 
     def _on_tokens(self, doc: Doc, spans: Sequence[Span]) -> list[tuple[Entity, float | None]]:
-        """The spans as entities over tokens, where that is possible, and their scores; the most probable first."""
+        """The spans as entities over tokens, where that is possible, and their scores; the most
+        probable first.
+        """
         mode = self.alignment
         if mode == "split":
             _cut(doc, {border for span in spans for border in (span.start, span.end)})
@@ -171,9 +193,14 @@ def _cut(doc: Doc, borders: Collection[int]) -> None:
             parts = [token.text[start:end] for start, end in pairwise([0, *inside, len(token)])]
             if len(parts) > 1:
                 heads = [(token, at) for at in range(len(parts))]  # each is its own
-                ids = dict.fromkeys(("ENT_ID", "ENT_KB_ID"), [0] * len(parts))  # else those of the token that follows
+                ids = dict.fromkeys(
+                    ("ENT_ID", "ENT_KB_ID"), [0] * len(parts)
+                )  # else those of the token that follows
                 cutter.split(token, parts, heads, ids)
-    doc.ents = [doc.char_span(*place, label=label, kb_id=kb, span_id=id_) for *place, label, kb, id_ in there]
+    doc.ents = [
+        doc.char_span(*place, label=label, kb_id=kb, span_id=id_)
+        for *place, label, kb, id_ in there
+    ]
 
 
 def _is_annotated(doc: Doc) -> bool:
@@ -183,22 +210,28 @@ def _is_annotated(doc: Doc) -> bool:
 
 
 class HanlatticeTokenizer:
-    """The words of a segmenter as tokens, their parts of speech, where it has them, as `token.tag_`.
+    """The words of a segmenter as tokens, their parts of speech, where it has them, as
+    `token.tag_`.
 
     `doc.text` is the text as given, white space included.
 
-    As usual in spaCy, one space after a token belongs to it; any other white space is a token of its own.
+    As usual in spaCy, one space after a token belongs to it; any other white space is a token of
+    its own.
     """
 
     def __init__(self, vocab: Vocab, segmenter: Predictor, batch_size: int | None = None) -> None:
         segmenter.pipe((), batch_size)  # checks the setting
-        self.vocab, self.segmenter, self.batch_size = vocab, segmenter, batch_size
+        self.vocab = vocab
+        self.segmenter = segmenter
+        self.batch_size = batch_size
 
     def __call__(self, text: str) -> Doc:
         return next(self.pipe([text]))
 
     def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Doc]:
-        """Cut many texts together. `nlp.pipe` gives a tokenizer one text at a time, but accepts these documents."""
+        """Cut many texts together. `nlp.pipe` gives a tokenizer one text at a time, but accepts
+        these documents.
+        """
         documents = self.segmenter.pipe(texts, batch_size or self.batch_size, scores=False)
         return (self._doc(*tokens_of(document.text, document.spans)) for document in documents)
 
@@ -209,7 +242,8 @@ class HanlatticeTokenizer:
         """The scores of tokens in `nlp.evaluate`."""
         return dict(Scorer.score_tokenization(examples))
 
-    # spaCy requires these of every tokenizer. There is nothing to save: the pipeline's configuration has the settings.
+    # spaCy requires these of every tokenizer. There is nothing to save: the pipeline's
+    # configuration has the settings.
 
     def to_bytes(self, **_: Any) -> bytes:
         return b""

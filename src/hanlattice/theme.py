@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import category
 
 from hanlattice.errors import InputError
-from hanlattice.files import writing
+from hanlattice.files import atomic_write
 from hanlattice.optional import quiet
 from hanlattice.text.display import visible
 
@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PLOT_SUFFIXES = (".svg", ".png")
-RED, BLUE = "#c1272d", "#3b5b92"  # what a plot is about, and what stands beside it
+# what a plot is about, and what stands beside it
+RED = "#c1272d"
+BLUE = "#3b5b92"
 FONTS = '"Noto Sans CJK SC","Source Han Sans SC","PingFang SC","Microsoft YaHei",sans-serif'
 
 
 class Colour(NamedTuple):
-    """A colour on a light page, on a dark one, and its number among the 256 of a terminal, where it is used there.
+    """A colour on a light page, on a dark one, and its number among the 256 of a terminal, where it
+    is used there.
 
-    A program cannot know whether its terminal is light or dark, so those numbers are readable on both.
+    A program cannot know whether its terminal is light or dark, so those numbers are readable on
+    both.
     """
 
     light: str
@@ -45,7 +49,13 @@ TONES = (  # of spans
     Colour("#4d6b0a", "#a5d351", 64),  # olive
     Colour("#3e4fb5", "#a3b1ff", 62),  # blue
 )
-_KNOWN = {"PER": 0, "LOC": 1, "ORG": 2, "GPE": 3, "WORD": 4}  # other labels share the tones that are left
+_KNOWN = {
+    "PER": 0,
+    "LOC": 1,
+    "ORG": 2,
+    "GPE": 3,
+    "WORD": 4,
+}  # other labels share the tones that are left
 INKS = {  # of everything else
     "ink": Colour("#1f2328", "#e6edf3"),
     "faint": Colour("#6e7781", "#8b949e"),
@@ -61,7 +71,9 @@ INKS = {  # of everything else
 
 
 def tones(labels: Iterable[str]) -> dict[str, int]:
-    """The index into TONES of each label of a model, whatever their order; `PER.NAM` has that of PER."""
+    """The index into TONES of each label of a model, whatever their order; `PER.NAM` has that of
+    PER.
+    """
     stems = {label: label.partition(".")[0] for label in labels}
     taken = {_KNOWN[stem] for stem in stems.values() if stem in _KNOWN}
     free = [at for at in range(len(TONES)) if at not in taken]
@@ -76,9 +88,12 @@ def light_and_dark(light: str, dark: str) -> str:
 
 
 def page_shell(title: str, rules: str, body: Iterable[str]) -> Iterator[str]:
-    """A page that loads nothing from elsewhere, part by part. Its rules may use var(--NAME) for each of INKS."""
+    """A page that loads nothing from elsewhere, part by part. Its rules may use var(--NAME) for
+    each of INKS.
+    """
     light, dark = (
-        f":root{{{''.join(f'--{name}:{colour[side]};' for name, colour in INKS.items())}}}" for side in (0, 1)
+        f":root{{{''.join(f'--{name}:{colour[side]};' for name, colour in INKS.items())}}}"
+        for side in (0, 1)
     )
     yield (
         '<!doctype html>\n<html lang="zh">\n<head>\n<meta charset="utf-8">\n'
@@ -96,7 +111,9 @@ KEPT = "\n\t\u200c\u200d"  # line ends and TABs, and what holds letters or emoji
 
 
 def escaped(text: str) -> str:
-    """Text for a page. What a page cannot hold or show becomes an escape, except white space and what joins emoji."""
+    """Text for a page. What a page cannot hold or show becomes an escape, except white space and
+    what joins emoji.
+    """
     if not text.isprintable():
         text = "".join(c if c in KEPT or category(c) == "Zs" else visible(c) for c in text)
     return html.escape(text)
@@ -109,23 +126,35 @@ def can_plot() -> bool:
 def check_plot(path: Path) -> None:
     """Refuse a plot that cannot be drawn, before any work is done for it."""
     if path.suffix.lower() not in PLOT_SUFFIXES:
-        raise InputError(f"a plot is a {' or '.join(PLOT_SUFFIXES)} file, and this name ends in {path.suffix!r}", path)
+        raise InputError(
+            f"a plot is a {' or '.join(PLOT_SUFFIXES)} file, and this name ends in {path.suffix!r}",
+            path,
+        )
     if not can_plot():
         raise InputError("the plot needs matplotlib: pip install 'hanlattice[plot]'", path)
 
 
 @contextmanager
 def plot(path: Path, width: float, height: float) -> Iterator[Any]:
-    """A matplotlib figure, saved to `path` at the end. Text stays text, and the same data gives the same bytes."""
+    """A matplotlib figure, saved to `path` at the end. Text stays text, and the same data gives the
+    same bytes.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "hanlattice", "font.size": 9}):
+    with matplotlib.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "hanlattice", "font.size": 9}
+    ):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         kind = path.suffix.lower().removeprefix(".")
-        with quiet("matplotlib"), writing(path, binary=True) as file:  # it misses glyphs that a viewer has
-            figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+        with (
+            quiet("matplotlib"),
+            atomic_write(path, binary=True) as file,
+        ):  # it misses glyphs that a viewer has
+            figure.savefig(
+                file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None
+            )
 
 
 def tidy(axis: Axes, grid: str = "both") -> None:

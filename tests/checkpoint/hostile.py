@@ -1,6 +1,8 @@
-"""A process that loads model folders with little memory: `python -m tests.checkpoint.hostile`, one folder a line.
+"""A process that loads model folders with little memory: `python -m tests.checkpoint.hostile`, one
+folder a line.
 
-A folder that makes it crash, or ask for much memory, ends or limits this process and not the one that tests.
+A folder that makes it crash, or ask for much memory, ends or limits this process and not the one
+that tests.
 """
 
 from __future__ import annotations
@@ -51,19 +53,26 @@ class Child:
 
 
 def load(folder: Path) -> dict[str, str]:
-    """For each way of loading the digest of what the model computes, or the error: its type and its message."""
+    """For each way of loading the digest of what the model computes, or the error: its type and its
+    message.
+    """
     from hanlattice.checkpoint.folder import load_model
     from hanlattice.text.sentence import Sentence
     from tests.helpers.untrained import in_twos
 
     found = {}
-    is_lattice = json.loads((folder / "config.json").read_text("utf-8"))["config"]["model"]["encoder"] == "lattice"
+    is_lattice = (
+        json.loads((folder / "config.json").read_text("utf-8"))["config"]["model"]["encoder"]
+        == "lattice"
+    )
     ways: dict[str, dict[str, Any]] = {"arrays": {}, "modules": {"modules": True}}
     for way, options in (ways | ({"fast": {"fast": True}} if is_lattice else {})).items():
         try:
             model = load_model(folder, **options)
             sentences = [in_twos(Sentence(text)) for text in TEXTS]
-            emissions = model.tagger.emissions(model.indexer.examples(sentences).batch(range(len(sentences))))
+            emissions = model.tagger.emissions(
+                model.indexer.examples(sentences).batch(range(len(sentences)))
+            )
             if not isinstance(emissions, np.ndarray):
                 emissions = emissions.detach().numpy()
             found[way] = hashlib.sha256(np.ascontiguousarray(emissions).tobytes()).hexdigest()

@@ -1,4 +1,6 @@
-"""A model whose scores have curves: it finds the same, and every score is on the curve of its label."""
+"""A model whose scores have curves: it finds the same, and every score is on the curve of its
+label.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def calibrated(folder: Path, to: Path, modules: bool) -> tuple[Predictor, Predic
     save_scores(to, {**load_model(to).scores, "calibration": record})
     plain, curved = (Predictor(load_model(each, modules=modules)) for each in (folder, to))
     for each in (plain, curved):
-        each.lexicon.add("工作", label="职业", trust=4.0)  # a label that the model never learnt, and so without a curve
+        each.lexicon.add(
+            "工作", label="职业", trust=4.0
+        )  # a label that the model never learnt, and so without a curve
         each.lexicon.add("王小明", label="LOC", trust=6.0)
     return plain, curved
 
@@ -49,7 +53,7 @@ def test_the_same_spans_with_scores_on_their_curves(
     lattice_folder: Path, tmp_path: Path, modules: bool, way: str | float
 ) -> None:
     plain, curved = calibrated(lattice_folder, tmp_path / "model", modules)
-    plain.bar, curved.bar = plain.model.bar(way), curved.model.bar(way)
+    plain.threshold, curved.threshold = plain.model.threshold(way), curved.model.threshold(way)
     for before, after in zip(plain(TEXTS), curved(TEXTS), strict=True):
         assert before.spans == after.spans  # scores do not count
         for old, new in zip(before.spans, after.spans, strict=True):
@@ -72,7 +76,9 @@ def test_candidates_are_the_best_by_their_scores(
         ]
         wanted = [span for span in sorted(every, key=by_score) if (span.score or 0.0) >= least][:n]
         found = curved.candidates(text, n, least)
-        assert [span.score for span in found] == pytest.approx([span.score for span in wanted], abs=1e-9)
+        assert [span.score for span in found] == pytest.approx(
+            [span.score for span in wanted], abs=1e-9
+        )
         assert {*found} == {*wanted}
 
 

@@ -1,4 +1,6 @@
-"""Vectors of new words: the regression finds the least squares, and every part of it is what a plain loop makes."""
+"""Vectors of new words: the regression finds the least squares, and every part of it is what a
+plain loop makes.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,18 @@ few_words = st.lists(st.text("甲乙丙A", min_size=2, max_size=4), max_size=12)
 any_words = st.lists(st.text(any_character.map(fold), min_size=1, max_size=6), max_size=8)
 
 
-def compose(new: list[str], lexicon: Lexicon, table: WordEmbedding, composer: Composer) -> torch.Tensor:
+def compose(
+    new: list[str], lexicon: Lexicon, table: WordEmbedding, composer: Composer
+) -> torch.Tensor:
     return torch.from_numpy(module.compose(new, lexicon, table, composer))
 
 
 def made_words(count: int, seed: int = 0, characters: int = 30) -> list[str]:
     rng = random.Random(seed)
     alphabet = [chr(0x4E00 + at) for at in range(characters)]
-    return sorted({"".join(rng.choices(alphabet, k=rng.choice([2, 2, 3, 4]))) for _ in range(count)})
+    return sorted(
+        {"".join(rng.choices(alphabet, k=rng.choice([2, 2, 3, 4]))) for _ in range(count)}
+    )
 
 
 def table_of(words: list[str], seed: int = 0) -> tuple[Lexicon, WordEmbedding]:
@@ -51,19 +57,23 @@ def table_of(words: list[str], seed: int = 0) -> tuple[Lexicon, WordEmbedding]:
 # ---- the regression
 
 
-@pytest.mark.parametrize(("rows", "columns", "dense", "ridge"), [(40, 5, 3, 0.5), (3, 6, 1, 2.0), (1, 1, 1, 0.1)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "dense", "ridge"), [(40, 5, 3, 0.5), (3, 6, 1, 2.0), (1, 1, 1, 0.1)]
+)
 def test_it_is_the_ridge_regression(rows: int, columns: int, dense: int, ridge: float) -> None:
     """Against the normal equations, solved at once."""
     rng = np.random.default_rng(rows)
     counts = rng.integers(0, 4, rows)
-    column, weight = rng.integers(0, columns, counts.sum()), rng.normal(size=counts.sum())
+    column = rng.integers(0, columns, counts.sum())
+    weight = rng.normal(size=counts.sum())
     sparse = np.zeros((rows, columns))
     np.add.at(sparse, (np.repeat(np.arange(rows), counts), column), weight)
-    beside, wanted = rng.normal(size=(rows, dense)), rng.normal(size=(rows, 2))
-    both = np.concatenate([sparse, beside], axis=1)
+    extra_embeddings = rng.normal(size=(rows, dense))
+    wanted = rng.normal(size=(rows, 2))
+    both = np.concatenate([sparse, extra_embeddings], axis=1)
     expected = np.linalg.solve(both.T @ both + ridge * np.eye(columns + dense), both.T @ wanted)
     bags = Bags(column, weight, np.append(0, np.cumsum(counts)))
-    found = solve(bags, columns, beside, wanted, ridge)
+    found = solve(bags, columns, extra_embeddings, wanted, ridge)
     np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-6)
 
 
@@ -74,28 +84,43 @@ def test_what_is_linear_in_the_characters_is_found_again():
 
     def vector(word: str) -> torch.Tensor:
         places = [0, *[1] * (len(word) - 2), 2]
-        rows = [rule[place, ord(character) - 0x4E00] for place, character in zip(places, word, strict=True)]
+        rows = [
+            rule[place, ord(character) - 0x4E00]
+            for place, character in zip(places, word, strict=True)
+        ]
         return torch.stack(rows).sum(0) / len(word) ** 0.5
 
     held = set(words[::10])
     known = [word for word in words if word not in held]
     vectors, real = (torch.stack([vector(word) for word in some]) for some in (known, sorted(held)))
-    lexicon, table = Lexicon(known), WordEmbedding.from_vectors(vectors)
+    lexicon = Lexicon(known)
+    table = WordEmbedding.from_vectors(vectors)
     composer = learn(known, vectors.numpy(), known_ends(known, lexicon, table), ridge=0.01)
-    torch.testing.assert_close(compose(sorted(held), lexicon, table, composer).float(), real, rtol=0.0, atol=0.05)
+    torch.testing.assert_close(
+        compose(sorted(held), lexicon, table, composer).float(), real, rtol=0.0, atol=0.05
+    )
     usual = compose(sorted(held), lexicon, table, learn_from(lexicon, table)).float()
     assert torch.cosine_similarity(usual, real).mean() > 0.98
-    assert 0.7 < usual.norm(dim=1).mean() / real.norm(dim=1).mean() < 1  # the ridge pulls it to nothing
+    assert (
+        0.7 < usual.norm(dim=1).mean() / real.norm(dim=1).mean() < 1
+    )  # the ridge pulls it to nothing
 
 
 def test_what_the_word_at_the_end_says_is_found_again():
-    """Where characters say nothing: each word is its suffix, a known word, and one character before it."""
+    """Where characters say nothing: each word is its suffix, a known word, and one character before
+    it.
+    """
     rng = torch.Generator().manual_seed(2)
     tails = made_words(150, characters=60)
-    words = list(dict.fromkeys(tails + [chr(0x5E00 + at % 7) + tail for at, tail in enumerate(tails)]))
+    words = list(
+        dict.fromkeys(tails + [chr(0x5E00 + at % 7) + tail for at, tail in enumerate(tails)])
+    )
     vectors = torch.randn(len(tails), DIM, generator=rng)
-    rows = torch.stack([vectors[tails.index(word) if word in tails else tails.index(word[1:])] for word in words])
-    lexicon, table = Lexicon(words), WordEmbedding.from_vectors(rows)
+    rows = torch.stack(
+        [vectors[tails.index(word) if word in tails else tails.index(word[1:])] for word in words]
+    )
+    lexicon = Lexicon(words)
+    table = WordEmbedding.from_vectors(rows)
     new = [chr(0x5E00) + tail for tail in tails if chr(0x5E00) + tail not in words]
     made = compose(new, lexicon, table, learn_from(lexicon, table)).float()
     real = vectors[[tails.index(word[1:]) for word in new]]
@@ -111,7 +136,8 @@ def test_what_the_word_at_the_end_says_is_found_again():
 def test_characters_by_place(words: list[str]) -> None:
     row_of = np.arange(sys.maxunicode + 1)
     bags = character_bags(words, row_of, 1 << 21)
-    column, weight = iter(bags.column.tolist()), iter(bags.weight.tolist())
+    column = iter(bags.column.tolist())
+    weight = iter(bags.weight.tolist())
     for word, low, high in zip(words, bags.first.tolist(), bags.first.tolist()[1:], strict=False):
         assert high - low == len(word)
         for at, character in enumerate(word):
@@ -147,7 +173,8 @@ def test_what_is_known_of_the_ends():
     rows = table.rows(torch.arange(3)).detach()
     found = torch.from_numpy(known_ends(["甲乙丙", "丁戊", "己庚", "丁戊己"], lexicon, table))
     assert found.shape == (4, 2 * DIM + 3)
-    one, zeros = torch.ones(1), torch.zeros(DIM + 1)
+    one = torch.ones(1)
+    zeros = torch.zeros(DIM + 1)
     assert torch.equal(found[0], torch.cat([one, rows[0], one, rows[1], one]))
     assert torch.equal(found[1], torch.cat([one, zeros, zeros]))  # a word is not the end of itself
     assert torch.equal(found[2], found[1])
@@ -160,7 +187,8 @@ def test_what_is_known_of_the_ends():
 def test_what_is_kept_composes_the_same():
     words = made_words(400)
     lexicon, table = table_of(words)
-    composer, new = learn_from(lexicon, table), ["一七", "龠龠", "A\0", *made_words(50, seed=9)]
+    composer = learn_from(lexicon, table)
+    new = ["一七", "龠龠", "A\0", *made_words(50, seed=9)]
     tensors = composer.tensors()
     again = Composer.from_tensors({name: tensor.copy() for name, tensor in tensors.items()})
     assert composer.dim == again.dim == DIM
@@ -208,14 +236,17 @@ def test_tables_that_are_none_are_refused(change: dict[str, np.ndarray | None], 
     lexicon, table = table_of(made_words(400))
     tensors = {**learn_from(lexicon, table).tensors(), **change}
     with pytest.raises(ValueError, match=says):
-        Composer.from_tensors({name: tensor for name, tensor in tensors.items() if tensor is not None})
+        Composer.from_tensors(
+            {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        )
 
 
 # ---- odd sizes
 
 
 def test_from_nothing_comes_nothing():
-    lexicon, table = Lexicon(), WordEmbedding.from_vectors(torch.zeros(0, DIM))
+    lexicon = Lexicon()
+    table = WordEmbedding.from_vectors(torch.zeros(0, DIM))
     composer = learn_from(lexicon, table)
     assert not compose(["甲乙"], lexicon, table, composer).any()
     lexicon, table = table_of(["甲乙"])
@@ -224,7 +255,8 @@ def test_from_nothing_comes_nothing():
 
 def test_in_parts_or_at_once(monkeypatch):
     lexicon, table = table_of(made_words(200))
-    composer, new = learn_from(lexicon, table), made_words(50, seed=3)
+    composer = learn_from(lexicon, table)
+    new = made_words(50, seed=3)
     whole = compose(new, lexicon, table, composer)
     monkeypatch.setattr(module, "AT_ONCE", 7)
     torch.testing.assert_close(compose(new, lexicon, table, composer), whole)
@@ -234,8 +266,11 @@ def test_in_parts_or_at_once(monkeypatch):
 def test_vectors_that_half_precision_cannot_hold_stay():
     words = made_words(200)
     vectors = torch.full((len(words), DIM), 1e8)
-    lexicon, table = Lexicon(words), WordEmbedding.from_vectors(vectors)
-    made = compose(["一七"], lexicon, table, learn(words, vectors.numpy(), known_ends(words, lexicon, table)))
+    lexicon = Lexicon(words)
+    table = WordEmbedding.from_vectors(vectors)
+    made = compose(
+        ["一七"], lexicon, table, learn(words, vectors.numpy(), known_ends(words, lexicon, table))
+    )
     assert made.dtype == torch.float32
     assert (made > 1e7).all()
     table.append(torch.ones(1, DIM).half())
@@ -257,7 +292,9 @@ def test_words_inside_words_cost_no_more_memory_than_others():
 
 
 @given(words=few_words, known=few_words, most=st.integers(1, 9))
-def test_the_ends_of_words_that_are_looked_for_in_parts(words: list[str], known: list[str], most: int) -> None:
+def test_the_ends_of_words_that_are_looked_for_in_parts(
+    words: list[str], known: list[str], most: int
+) -> None:
     lexicon = Lexicon(known)
     at_once = find_ends(words, lexicon, len(known))
     with pytest.MonkeyPatch.context() as patch:

@@ -33,7 +33,10 @@ from tests.helpers.untrained import in_twos, write_untrained
 
 FILES = ("config.json", "chars.txt", "lexicon.txt", "model.safetensors")
 SOURCE = Path(hanlattice.__file__).parent
-FACTS = {"train": {"file": "x", "sha256": "", "sentences": 1, "characters": 9, "spans": 1}, "note": "his own"}
+FACTS = {
+    "train": {"file": "x", "sha256": "", "sentences": 1, "characters": 9, "spans": 1},
+    "note": "his own",
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +44,18 @@ def small(tmp_path_factory) -> Path:
     """An untrained model of a few kilobytes, with awkward characters and words in its files."""
     folder = tmp_path_factory.mktemp("small")
     words = ("\ufeff乙", "南京", "a b 3", "长\u2028江", "Ａ大", "word 12 n")
-    write_vectors(folder / "words.vec", Vectors(("南京",), np.ones((1, 2), dtype=np.float32)), binary=False)
+    write_vectors(
+        folder / "words.vec", Vectors(("南京",), np.ones((1, 2), dtype=np.float32)), binary=False
+    )
     rows = "".join(f"{word} 1 0.5\n" for word in words)
     (folder / "words.vec").write_text(f"{len(words)} 2\n{rows}", "utf-8")
-    config = make_config({"chars": {"dim": 3}, "words": {"vectors": str(folder / "words.vec")}, "model": {"hidden": 2}})
+    config = make_config(
+        {
+            "chars": {"dim": 3},
+            "words": {"vectors": str(folder / "words.vec")},
+            "model": {"hidden": 2},
+        }
+    )
     text = "\ufeff乙南\\京\r\u2028\x00𠮷\ufffd"
     built = build(config, [Sentence(text, (Span(0, 2, "LOC"),))])
     save_frame(folder / "model", config, built.indexer, FACTS)
@@ -75,7 +86,9 @@ class damaged:  # noqa: N801 (reads as a verb)
 
 
 def load_model(folder: Path, device: str = "cpu", fast: bool = False) -> Model:
-    """With the modules of torch; on a CPU it is loaded for the runtime as well, which must take what these take."""
+    """With the modules of torch; on a CPU it is loaded for the runtime as well, which must take
+    what these take.
+    """
     folder_module.load_model(folder, device, fast)
     return folder_module.load_model(folder, device, fast, modules=True)
 
@@ -103,7 +116,9 @@ def test_a_loaded_model_gives_equal_outputs(lattice_folder, tmp_path):
     second = load_model(tmp_path / "copy")
     texts = ["王小明在青石镇工作。", "没有人\ud800", "x", "昨天白沙市有3个人"]
     batches = [m.indexer.read(texts).batch(range(len(texts))) for m in (first, second)]
-    emissions = [m.tagger.emissions(batch) for m, batch in zip((first, second), batches, strict=True)]
+    emissions = [
+        m.tagger.emissions(batch) for m, batch in zip((first, second), batches, strict=True)
+    ]
     assert torch.equal(*emissions)
     assert torch.equal(first.tagger.decode(batches[0]), second.tagger.decode(batches[1]))
     for name in ("config.json", "chars.txt", "lexicon.txt"):
@@ -111,7 +126,10 @@ def test_a_loaded_model_gives_equal_outputs(lattice_folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=80,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 def test_a_changed_byte_is_refused_or_means_the_same(
     small: Path, scratch: Path, name: str, data: st.DataObject
@@ -128,8 +146,12 @@ def test_a_changed_byte_is_refused_or_means_the_same(
     original = load_model(small)
     assert model.config == original.config
     assert (model.data, model.scores) == (original.data, original.scores)
-    assert (model.indexer.tags, model.indexer.scheme) == (original.indexer.tags, original.indexer.scheme)
-    after, before = model.tagger.state_dict(), original.tagger.state_dict()
+    assert (model.indexer.tags, model.indexer.scheme) == (
+        original.indexer.tags,
+        original.indexer.scheme,
+    )
+    after = model.tagger.state_dict()
+    before = original.tagger.state_dict()
     assert all(torch.equal(after[key], before[key]) for key in before)
 
 
@@ -138,7 +160,10 @@ def test_every_byte_of_the_weights_themselves_is_watched(small, scratch):
     header = 8 + int.from_bytes(content[:8], "little")
     for at in range(header, len(content), 29):
         changed = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-        with damaged(scratch / "model.safetensors", changed), pytest.raises(ModelError, match="not match its checksum"):
+        with (
+            damaged(scratch / "model.safetensors", changed),
+            pytest.raises(ModelError, match="not match its checksum"),
+        ):
             load_model(scratch)
 
 
@@ -152,7 +177,10 @@ def test_only_a_lattice_model_can_be_fast(lattice_folder, char_folder):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(scratch, name):
-    with damaged(scratch / name, None), pytest.raises(ModelError, match=rf"{name}.*(missing|no such file)|missing"):
+    with (
+        damaged(scratch / name, None),
+        pytest.raises(ModelError, match=rf"{name}.*(missing|no such file)|missing"),
+    ):
         load_model(scratch)
 
 
@@ -165,13 +193,19 @@ def test_a_file_cut_short_is_refused(scratch: Path, name: str, share: float) -> 
     cut = content[: int(len(content) * share)]
     if cut.strip() == content.strip():
         return
-    with damaged(scratch / name, cut), pytest.raises(ModelError, match=r"cut short|checksum|JSON|version"):
+    with (
+        damaged(scratch / name, cut),
+        pytest.raises(ModelError, match=r"cut short|checksum|JSON|version"),
+    ):
         load_model(scratch)
 
 
 def test_bytes_added_at_the_end_are_refused(scratch):
     for name in ("chars.txt", "lexicon.txt", "model.safetensors"):
-        with damaged(scratch / name, (scratch / name).read_bytes() + b"x\n"), pytest.raises(ModelError):
+        with (
+            damaged(scratch / name, (scratch / name).read_bytes() + b"x\n"),
+            pytest.raises(ModelError),
+        ):
             load_model(scratch)
 
 
@@ -193,20 +227,29 @@ def test_a_part_of_the_config_that_is_missing_is_named_though_the_checksum_fits(
     record = json.loads((scratch / "config.json").read_text("utf-8"))
     del record["sha256"], record[key]
     content = json.dumps(record | {"sha256": record_digest(record)}).encode()
-    with damaged(scratch / "config.json", content), pytest.raises(ModelError, match=f"{key} is missing"):
+    with (
+        damaged(scratch / "config.json", content),
+        pytest.raises(ModelError, match=f"{key} is missing"),
+    ):
         load_model(scratch)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"3", b'{"format": 1}', b"\xff", b"[" * 100_000])
 def test_a_config_that_is_none_is_refused(scratch, content):
-    with damaged(scratch / "config.json", content), pytest.raises(ModelError, match=r"config\.json|version"):
+    with (
+        damaged(scratch / "config.json", content),
+        pytest.raises(ModelError, match=r"config\.json|version"),
+    ):
         load_model(scratch)
 
 
 def test_files_of_two_models_do_not_mix(scratch, lattice_folder, char_folder):
     for other in (lattice_folder, char_folder):
         weights = (other / "model.safetensors").read_bytes()
-        with damaged(scratch / "model.safetensors", weights), pytest.raises(ModelError, match=r"fit|rows of vectors"):
+        with (
+            damaged(scratch / "model.safetensors", weights),
+            pytest.raises(ModelError, match=r"fit|rows of vectors"),
+        ):
             load_model(scratch)
 
 
@@ -269,12 +312,24 @@ KINDS = {
     "whole words": {"encoder": "word"},
     "softword": {"encoder": "char", "softword": True, "bichar": True},
 }
-VOCABS = [("word", "words.txt"), ("word", "bichars.txt"), ("softword", "bichars.txt"), ("softword", "pos.txt")]
-GOLD = [in_twos(Sentence("南\u2028京\\市\r", (Span(0, 2, "LOC"),))), in_twos(Sentence("\ufeff乙𠮷", ()))]
+VOCABS = [
+    ("word", "words.txt"),
+    ("word", "bichars.txt"),
+    ("softword", "bichars.txt"),
+    ("softword", "pos.txt"),
+]
+GOLD = [
+    in_twos(Sentence("南\u2028京\\市\r", (Span(0, 2, "LOC"),))),
+    in_twos(Sentence("\ufeff乙𠮷", ())),
+]
 
 
 def untrained(folder: Path, kind: str) -> Path:
-    tree = {"segment": {"by": "gold"}, "softwords": {"pos": kind == "softword", "dim": 3}, "words": {"dim": 5}}
+    tree = {
+        "segment": {"by": "gold"},
+        "softwords": {"pos": kind == "softword", "dim": 3},
+        "words": {"dim": 5},
+    }
     small = {"chars": {"dim": 3}, "bichars": {"dim": 2}, "model": {"hidden": 2, **KINDS[kind]}}
     return write_untrained(folder, make_config(tree | small), GOLD)
 
@@ -295,12 +350,17 @@ def test_every_kind_comes_back(kind, tmp_path):
     second = load_model(tmp_path / "b")
     for name in ("vocab", "words", "bichars", "pos", "tags"):
         assert getattr(first.indexer, name) == getattr(second.indexer, name), name
-    emissions = [m.tagger.emissions(m.indexer.examples(GOLD).batch([0, 1])) for m in (first, second)]
+    emissions = [
+        m.tagger.emissions(m.indexer.examples(GOLD).batch([0, 1])) for m in (first, second)
+    ]
     assert torch.equal(*emissions)
     names = {file.name for file in (tmp_path / "a").iterdir()}
-    assert names == {"config.json", "chars.txt", "model.safetensors", *(file for of, file in VOCABS if of == kind)} | (
-        {"words.txt"} if kind == "whole words" else set()
-    )
+    assert names == {
+        "config.json",
+        "chars.txt",
+        "model.safetensors",
+        *(file for of, file in VOCABS if of == kind),
+    } | ({"words.txt"} if kind == "whole words" else set())
 
 
 @pytest.mark.parametrize("model", [{"coupled": True, "layers": 2}, {"cell": "tanh"}])
@@ -312,14 +372,19 @@ def test_other_cells_come_back(model, tmp_path):
     save_weights(tmp_path, built.tagger.state_dict(), {})
     found = load_model(tmp_path)
     assert found.config == config
-    emissions = [each.tagger.eval().emissions(each.indexer.examples(GOLD).batch([0, 1])) for each in (built, found)]
+    emissions = [
+        each.tagger.eval().emissions(each.indexer.examples(GOLD).batch([0, 1]))
+        for each in (built, found)
+    ]
     torch.testing.assert_close(*emissions)
     names = {name for name, _ in found.tagger.named_parameters() if name.startswith("encoder")}
     assert not any("word" in name or "link" in name for name in names)
 
 
 def test_awkward_words_and_bigrams_survive(tmp_path):
-    words, soft = (load_model(untrained(tmp_path / kind, kind)).indexer for kind in ("word", "softword"))
+    words, soft = (
+        load_model(untrained(tmp_path / kind, kind)).indexer for kind in ("word", "softword")
+    )
     assert words.words is not None
     assert set(words.words.symbols[1:]) == {"南\u2028", "京\\", "市\r", "\ufeff乙", "𠮷"}
     assert soft.pos == Vocab(["v", "n"])
@@ -333,7 +398,10 @@ def test_a_vocabulary_that_is_missing_or_changed_is_refused(kind, name, tmp_path
     with damaged(folder / name, None), pytest.raises(ModelError, match=f"{name} is missing"):
         load_model(folder)
     for changed in (content + b"x\n", content[:-2], b"", content.replace(b"<unk>", b"<kun>")):
-        with damaged(folder / name, changed), pytest.raises(ModelError, match=f"{name}: its content does not match"):
+        with (
+            damaged(folder / name, changed),
+            pytest.raises(ModelError, match=f"{name}: its content does not match"),
+        ):
             load_model(folder)
 
 
@@ -359,7 +427,9 @@ def test_rows_that_do_not_fit_are_refused_though_the_checksums_fit(kind, name, w
 def test_a_table_of_places_in_words_has_four_rows(tmp_path):
     folder = untrained(tmp_path / "model", "softword")
     tensors = tensors_of(folder)
-    tensors["beside.positions.vectors"] = tensors["beside.positions.vectors"][:3]
+    tensors["extra_embeddings.positions.vectors"] = tensors["extra_embeddings.positions.vectors"][
+        :3
+    ]
     save_weights(folder, tensors, {})
     with pytest.raises(ModelError, match="3 rows of vectors for 4 places in a word"):
         load_model(folder)
@@ -372,9 +442,9 @@ def test_tensors_that_do_not_fit_are_refused(wrong, tmp_path):
     if wrong == "a dimension less":
         tensors["words.trained"] = tensors["words.trained"][:, 0]
     elif wrong == "a tensor less":
-        del tensors["beside.bichars.fixed"]
+        del tensors["extra_embeddings.bichars.fixed"]
     else:
-        tensors["beside.pos.vectors"] = torch.zeros(3, 3)
+        tensors["extra_embeddings.pos.vectors"] = torch.zeros(3, 3)
     save_weights(folder, tensors, {})
     with pytest.raises(ModelError, match=r"its tensors do not fit config\.json"):
         load_model(folder)
@@ -386,7 +456,9 @@ def test_a_vocabulary_that_the_record_does_not_list_is_told(kind, name, tmp_path
     files = json.loads((folder / "config.json").read_text("utf-8"))["files"]
     del files[name]
     signed_again(folder, files=files)
-    with pytest.raises(ModelError, match=f"a model by its configuration has {name}, and its files lack it"):
+    with pytest.raises(
+        ModelError, match=f"a model by its configuration has {name}, and its files lack it"
+    ):
         load_model(folder)
 
 
@@ -398,7 +470,8 @@ def test_a_folder_from_before_the_other_kinds_still_loads(lattice_folder, tmp_pa
     for key in ("bichar", "softword", "char_features", "char_width", "layers"):
         del config["model"][key]
     signed_again(folder, config=config)
-    old, new = load_model(folder), load_model(lattice_folder)
+    old = load_model(folder)
+    new = load_model(lattice_folder)
     texts = ["王小明在青石镇工作。", "x"]
     emissions = [m.tagger.emissions(m.indexer.read(texts).batch([0, 1])) for m in (old, new)]
     assert torch.equal(*emissions)
@@ -432,7 +505,8 @@ def test_a_composer_comes_back_with_the_weights(lattice_folder, tmp_path):
     expected = learn_from(model.indexer.lexicon, model.tagger.lexicon).tensors()
     for name, tensor in again.composer.tensors().items():
         assert np.array_equal(tensor, expected[name]), name
-    after, before = again.tagger.state_dict(), model.tagger.state_dict()
+    after = again.tagger.state_dict()
+    before = model.tagger.state_dict()
     assert after.keys() == before.keys()
     assert all(torch.equal(after[name], before[name]) for name in before)
     assert again.scores == model.scores
@@ -442,11 +516,17 @@ def test_a_composer_comes_back_with_the_weights(lattice_folder, tmp_path):
     ("changes", "says"),
     [
         ({"mixing": None}, "missing composer.mixing"),
-        ({"table": torch.zeros(3, 8, dtype=torch.int8)}, r"composer\.table must be \[\d+, 8\], not \[3, 8\]"),
+        (
+            {"table": torch.zeros(3, 8, dtype=torch.int8)},
+            r"composer\.table must be \[\d+, 8\], not \[3, 8\]",
+        ),
         ({"table": torch.zeros(3, 8)}, "composer.table must be of int8, not float32"),
         ({"scale": torch.zeros(1)}, "composer.scale must be"),
         ({"more": torch.zeros(1)}, "unexpected composer.more"),
-        ({"characters": torch.tensor(5, dtype=torch.int32)}, r"composer\.characters must be \[1\], not \[\]"),
+        (
+            {"characters": torch.tensor(5, dtype=torch.int32)},
+            r"composer\.characters must be \[1\], not \[\]",
+        ),
         ({"characters": torch.full((1,), -1, dtype=torch.int32)}, "must be"),
         (
             {
@@ -476,7 +556,8 @@ def test_a_composer_that_is_none_is_refused(lattice_folder, tmp_path, changes, s
 
 
 def test_a_composer_for_a_model_without_words_is_refused(lattice_folder, char_folder, tmp_path):
-    lattice, model = load_model(lattice_folder), load_model(char_folder)
+    lattice = load_model(lattice_folder)
+    model = load_model(char_folder)
     save_frame(tmp_path / "model", model.config, model.indexer, model.data)
     made = learn_from(lattice.indexer.lexicon, lattice.tagger.lexicon)
     save_weights(tmp_path / "model", model.tagger.state_dict(), {}, made)
@@ -484,10 +565,14 @@ def test_a_composer_for_a_model_without_words_is_refused(lattice_folder, char_fo
         load_model(tmp_path / "model")
 
 
-@pytest.mark.parametrize("wrong", ["a scale of another size", "numbers of another size", "a scale alone"])
+@pytest.mark.parametrize(
+    "wrong", ["a scale of another size", "numbers of another size", "a scale alone"]
+)
 def test_small_tensors_that_do_not_fit_are_refused(lattice_folder, tmp_path, wrong):
     folder = Path(shutil.copytree(lattice_folder, tmp_path / "model"))
-    tensors = compressed({name: tensor.numpy() for name, tensor in tensors_of(folder).items()}, "small")
+    tensors = compressed(
+        {name: tensor.numpy() for name, tensor in tensors_of(folder).items()}, "small"
+    )
     if wrong == "a scale of another size":
         tensors["words.trained.scale"] = np.ones((2, 3), dtype=np.float16)
     elif wrong == "numbers of another size":
@@ -514,7 +599,9 @@ def test_the_language_model_can_come_from_another_folder(made, lm_folder, tmp_pa
 
 
 def test_no_pickle_anywhere():
-    """The one reader of a pickled list refuses every class; nothing else may so much as import the module."""
+    """The one reader of a pickled list refuses every class; nothing else may so much as import the
+    module.
+    """
     for file in SOURCE.rglob("*.py"):
         text = file.read_text("utf-8")
         if not re.search(r"pickle|dill|joblib|shelve|marshal|torch\.(load|save)", text):
@@ -522,11 +609,27 @@ def test_no_pickle_anywhere():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
-                banned = names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+                banned = names & {
+                    "pickle",
+                    "cPickle",
+                    "dill",
+                    "cloudpickle",
+                    "joblib",
+                    "shelve",
+                    "marshal",
+                }
                 assert not banned or file.parent == SOURCE / "data", f"{file}:{node.lineno}"
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "torch"
+            ):
                 weights_only = text.count("torch.load(") == text.count("weights_only=True") == 1
-                is_known = file == SOURCE / "models" / "transformer.py" and weights_only and node.attr == "load"
+                is_known = (
+                    file == SOURCE / "models" / "transformer.py"
+                    and weights_only
+                    and node.attr == "load"
+                )
                 assert node.attr not in ("load", "save") or is_known, f"{file}:{node.lineno}"
             if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
                 assert isinstance(node.value, ast.Constant), f"{file}:{node.lineno}"

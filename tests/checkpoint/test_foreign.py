@@ -1,4 +1,6 @@
-"""Folders that somebody else made, with checksums that fit: a ModelError says what is wrong, or the model is sound."""
+"""Folders that somebody else made, with checksums that fit: a ModelError says what is wrong, or the
+model is sound.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,33 @@ EXAMPLES = int(os.environ.get("HANLATTICE_FUZZ", "25"))  # of each kind of model
 TEXTS = ["南京市长江大桥", "", " x 南京 ", "江大桥" * 9]
 SMALL = {"chars": {"dim": 4}, "bichars": {"dim": 2}, "softwords": {"dim": 3}}
 MODELS: dict[str, dict[str, Any]] = {
-    "lattice": {"model": {"hidden": 2, "layers": 2, "whole_words": True, "pools": True}, "pools": {"dim": 2}},
+    "lattice": {
+        "model": {"hidden": 2, "layers": 2, "whole_words": True, "pools": True},
+        "pools": {"dim": 2},
+    },
     "packed": {"model": {"hidden": 2, "decode": "spans"}},
     "char": {"model": {"encoder": "char", "hidden": 2, "bichar": True, "softword": True}},
-    "word": {"model": {"encoder": "word", "hidden": 2, "char_features": "cnn", "char_width": 2, "layers": 2}},
+    "word": {
+        "model": {
+            "encoder": "word",
+            "hidden": 2,
+            "char_features": "cnn",
+            "char_width": 2,
+            "layers": 2,
+        }
+    },
 }
 MODELS["word"] |= {"words": {"dim": 2}}
-FACTS = {"train": {"file": "x", "sha256": "", "sentences": 1, "characters": 9, "spans": 1}, "vectors": {"chars": "x"}}
+FACTS = {
+    "train": {"file": "x", "sha256": "", "sentences": 1, "characters": 9, "spans": 1},
+    "vectors": {"chars": "x"},
+}
 SCORE = {"precision": 1.0, "recall": 1.0, "f1": 1.0, "gold": 1, "predicted": 1, "correct": 1}
-SCORES = {"epoch": 3, "dev": {"overall": SCORE, "by_type": {"LOC": SCORE}, "groups": {}}, "bar": 0.4}
+SCORES = {
+    "epoch": 3,
+    "dev": {"overall": SCORE, "by_type": {"LOC": SCORE}, "groups": {}},
+    "bar": 0.4,
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +103,9 @@ def sign(folder: Path, record: Any) -> None:
     if isinstance(record, dict):
         record.pop("sha256", None)
         if isinstance(record.get("files"), dict):
-            there = {name for name in record["files"] if "\0" not in name and (folder / name).is_file()}
+            there = {
+                name for name in record["files"] if "\0" not in name and (folder / name).is_file()
+            }
             record["files"] |= {name: sha256(folder / name) for name in there}
         record["sha256"] = record_digest(record)
     record_of(folder).write_text(json.dumps(record), "utf-8")
@@ -132,7 +154,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("tags", [], "tags must be from 1"),
     ("tags", ["O", "O"], "tags must be from 1"),
     ("tags", ["O", "B-LOC"], "lacks"),
-    ("tags", ["O", *(f"{p}-{'x' * 257}" for p in "BMES")], "a label has 257 characters, and 256 are the most"),
+    (
+        "tags",
+        ["O", *(f"{p}-{'x' * 257}" for p in "BMES")],
+        "a label has 257 characters, and 256 are the most",
+    ),
     ("tags", [f"S-{n}" for n in range(5000)], "tags must be from 1"),
     ("scheme", None, "scheme must be a string"),
     ("scheme", "XYZ", "scheme must be one of"),
@@ -229,7 +255,9 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
     st.integers(-3, 70_000),
     st.sampled_from([10**9, 10**30, 1e300, -1.0, 0.5, float("nan"), float("inf")]),
     st.text(max_size=5),
-    st.sampled_from(["lattice", "char", "word", "both", "BIO", "spans", "seg", "gold", "../x", "/x", "\ud800"]),
+    st.sampled_from(
+        ["lattice", "char", "word", "both", "BIO", "spans", "seg", "gold", "../x", "/x", "\ud800"]
+    ),
     st.just(DEEP),
     st.lists(st.none() | st.text(max_size=2), max_size=3),
     st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=2),
@@ -250,7 +278,11 @@ def change_tree(tree: Any, data: st.DataObject) -> Any:
     container, key = data.draw(st.sampled_from([({"": tree}, ""), *places(tree)]))
     how = data.draw(st.sampled_from(["replace", "remove", "add", "move"]))
     others = [container[key] for container, key in places(tree)]
-    value = copy.deepcopy(data.draw(st.sampled_from(others))) if how == "move" and others else data.draw(VALUES)
+    value = (
+        copy.deepcopy(data.draw(st.sampled_from(others)))
+        if how == "move" and others
+        else data.draw(VALUES)
+    )
     if isinstance(container[key], dict) and how == "add":
         container[key][data.draw(st.text(max_size=3))] = value
     elif how == "remove":
@@ -264,7 +296,8 @@ def change_weights(path: Path, data: st.DataObject) -> None:
     mapped, metadata = load_arrays(path)
     arrays = {name: np.array(array) for name, array in mapped.items()}
     name = data.draw(st.sampled_from(sorted(arrays)))
-    array, how = arrays[name], data.draw(st.sampled_from(["type", "shape", "value", "gone", "moved", "cut", "facts"]))
+    array = arrays[name]
+    how = data.draw(st.sampled_from(["type", "shape", "value", "gone", "moved", "cut", "facts"]))
     if how == "type":
         kinds = ["float64", "float16", "int64", "int8", "uint8", "uint64", "bool"]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -274,11 +307,15 @@ def change_weights(path: Path, data: st.DataObject) -> None:
         arrays[name] = np.resize(array, shape) if array.size else array.reshape(0)
     elif how == "value" and array.size:
         least, most = (
-            (-1e38, 1e38) if array.dtype.kind == "f" else (np.iinfo(array.dtype).min, np.iinfo(array.dtype).max)
+            (-1e38, 1e38)
+            if array.dtype.kind == "f"
+            else (np.iinfo(array.dtype).min, np.iinfo(array.dtype).max)
         )
         value = data.draw(st.sampled_from([0, 1, least, most]))
         with np.errstate(over="ignore"):
-            array.reshape(-1)[data.draw(st.integers(0, array.size - 1)) :] = np.array(value).astype(array.dtype)
+            array.reshape(-1)[data.draw(st.integers(0, array.size - 1)) :] = np.array(value).astype(
+                array.dtype
+            )
     elif how == "gone":
         del arrays[name]
     elif how == "moved":
@@ -299,8 +336,17 @@ def change_lines(path: Path, data: st.DataObject) -> None:
     lines = path.read_bytes().split(b"\n")
     at = data.draw(st.integers(0, len(lines) - 1))
     how = data.draw(st.sampled_from(["remove", "double", "replace", "all"]))
-    new = data.draw(st.sampled_from([b"", b"\xff", b"\\", b"\\q", b"\xe5\x8d\x97\t3", b"x" * 600, b"\0", b" ", b"\r"]))
-    lines[at : at + 1] = {"remove": [], "double": [lines[at]] * 2, "replace": [new], "all": [new] * 3}[how]
+    new = data.draw(
+        st.sampled_from(
+            [b"", b"\xff", b"\\", b"\\q", b"\xe5\x8d\x97\t3", b"x" * 600, b"\0", b" ", b"\r"]
+        )
+    )
+    lines[at : at + 1] = {
+        "remove": [],
+        "double": [lines[at]] * 2,
+        "replace": [new],
+        "all": [new] * 3,
+    }[how]
     path.write_bytes(b"" if how == "all" else b"\n".join(lines))
 
 
@@ -308,7 +354,10 @@ def change_lines(path: Path, data: st.DataObject) -> None:
 @settings(max_examples=EXAMPLES, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_any_change_is_refused_or_harmless(
-    folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+    folders: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str,
+    data: st.DataObject,
 ) -> None:
     folder = Path(shutil.copytree(folders[kind], tmp_path_factory.mktemp("changed") / "model"))
     record = json.loads(record_of(folder).read_text("utf-8"))

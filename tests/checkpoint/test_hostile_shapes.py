@@ -1,6 +1,8 @@
-"""Folders whose arrays have other shapes than the model: refused in one line, without a crash and without memory.
+"""Folders whose arrays have other shapes than the model: refused in one line, without a crash and
+without memory.
 
-Every file is signed as its maker would sign it, so that only the comparison of shapes can find what is wrong.
+Every file is signed as its maker would sign it, so that only the comparison of shapes can find what
+is wrong.
 """
 
 from __future__ import annotations
@@ -35,18 +37,40 @@ from tests.checkpoint.test_foreign import GOLD, sign
 
 Arrays = dict[str, npt.NDArray[Any]]
 EXAMPLES = int(os.environ.get("HANLATTICE_FUZZ", "20"))
-WORDS = ("南京", "南京市", "长江", "大桥", "江大桥", "市长", "北京", "上海", "杭州")  # three are never met
+WORDS = (
+    "南京",
+    "南京市",
+    "长江",
+    "大桥",
+    "江大桥",
+    "市长",
+    "北京",
+    "上海",
+    "杭州",
+)  # three are never met
 SMALL = {"chars": {"dim": 5}, "bichars": {"dim": 2}, "softwords": {"dim": 3}, "pools": {"dim": 2}}
 MODELS: dict[str, dict[str, Any]] = {
     "lattice": {"hidden": 7},
     "deep": {"hidden": 2, "layers": 2, "whole_words": True, "pools": True, "first_layer": "char"},
-    "two sources": {"hidden": 2, "sources": "both", "bichar": True, "pools": True, "coupled": False},
+    "two sources": {
+        "hidden": 2,
+        "sources": "both",
+        "bichar": True,
+        "pools": True,
+        "coupled": False,
+    },
     "mixed": {"hidden": 2, "layers": 3, "first_layer": "char", "coupled": False},
     "char": {"encoder": "char", "hidden": 2, "bichar": True, "softword": True},
     "coupled": {"encoder": "char", "hidden": 2, "coupled": True, "layers": 2},
     "tanh": {"encoder": "char", "hidden": 2, "cell": "tanh"},
     "cnn": {"encoder": "word", "hidden": 2, "char_features": "cnn", "char_width": 2, "layers": 2},
-    "spelled": {"encoder": "word", "hidden": 2, "char_features": "sentence-lstm", "char_width": 4, "bichar": True},
+    "spelled": {
+        "encoder": "word",
+        "hidden": 2,
+        "char_features": "sentence-lstm",
+        "char_width": 4,
+        "bichar": True,
+    },
     "inside": {"encoder": "word", "hidden": 3, "char_features": "lstm", "char_width": 4},
     "whole words": {"encoder": "word", "hidden": 2},
 }
@@ -99,7 +123,10 @@ def copied(folder: Path, out: Path, arrays: Arrays) -> Path:
 
 
 def arrays_of(folder: Path) -> Arrays:
-    return {name: np.array(array) for name, array in load_arrays(folder / "model.safetensors")[0].items()}
+    return {
+        name: np.array(array)
+        for name, array in load_arrays(folder / "model.safetensors")[0].items()
+    }
 
 
 def check_refused(found: dict[str, str]) -> None:
@@ -117,7 +144,11 @@ def check_refused(found: dict[str, str]) -> None:
 
 def indexer_of(kind: str, folder: Path) -> tuple[Any, Indexer, Arrays]:
     model = load_model(folder / kind, modules=True)
-    return model.config, model.indexer, {name: array.numpy() for name, array in model.tagger.state_dict().items()}
+    return (
+        model.config,
+        model.indexer,
+        {name: array.numpy() for name, array in model.tagger.state_dict().items()},
+    )
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -127,7 +158,9 @@ def test_the_layout_is_that_of_the_modules_of_torch(folders, kind):
     check_arrays(config, indexer, arrays)
     for name, array in arrays.items():
         with pytest.raises(LookupError, match=name):
-            check_arrays(config, indexer, {key: each for key, each in arrays.items() if key != name})
+            check_arrays(
+                config, indexer, {key: each for key, each in arrays.items() if key != name}
+            )
         for axis in range(array.ndim):
             if name == "pools.counts":
                 continue  # it may end early
@@ -188,21 +221,44 @@ def changed(arrays: Arrays, chance: np.random.Generator) -> tuple[Arrays, str]:
     arrays = dict(arrays)
     name = str(chance.choice(sorted(arrays)))
     array = arrays[name]
-    how = str(chance.choice(["resize", "width", "axes", "reshape", "type", "scale", "bomb", "gone", "more", "swap"]))
-    sizes = [0, 1, 2, 3, *array.shape, *(size + 1 for size in array.shape), *(2 * size for size in array.shape)]
+    how = str(
+        chance.choice(
+            ["resize", "width", "axes", "reshape", "type", "scale", "bomb", "gone", "more", "swap"]
+        )
+    )
+    sizes = [
+        0,
+        1,
+        2,
+        3,
+        *array.shape,
+        *(size + 1 for size in array.shape),
+        *(2 * size for size in array.shape),
+    ]
     if how == "resize" and array.ndim:
         shape = list(array.shape)
         shape[chance.integers(array.ndim)] = int(chance.choice(sizes))
         arrays[name] = np.resize(array, shape)
     elif how == "width" and array.ndim:  # of every array that has an axis of this size
-        old, new = int(chance.choice(array.shape)), int(chance.choice(sizes))
+        old = int(chance.choice(array.shape))
+        new = int(chance.choice(sizes))
         for key, each in arrays.items():
             arrays[key] = np.resize(each, [new if size == old else size for size in each.shape])
     elif how == "axes":
         arrays[name] = np.ascontiguousarray(array.T) if chance.random() < 0.5 else array[..., None]
     elif how == "reshape":
-        shapes = [(-1,), (1, -1), (-1, 1), (1, 1, -1), array.shape[::-1], (*array.shape, 1), (1, *array.shape)]
-        arrays[name] = array.reshape(shapes[chance.integers(len(shapes))]) if array.size else array.reshape(0)
+        shapes = [
+            (-1,),
+            (1, -1),
+            (-1, 1),
+            (1, 1, -1),
+            array.shape[::-1],
+            (*array.shape, 1),
+            (1, *array.shape),
+        ]
+        arrays[name] = (
+            array.reshape(shapes[chance.integers(len(shapes))]) if array.size else array.reshape(0)
+        )
     elif how == "type":
         kinds = [
             "float64",
@@ -220,19 +276,38 @@ def changed(arrays: Arrays, chance: np.random.Generator) -> tuple[Arrays, str]:
         with np.errstate(invalid="ignore", over="ignore"):
             arrays[name] = array.astype(str(chance.choice(kinds)))
     elif how == "scale":
-        shapes = [(), (1,), (1, 1), array.shape, array.shape[:1], array.shape[-1:], (*array.shape[:1], 1), (0, 0)]
+        shapes = [
+            (),
+            (1,),
+            (1, 1),
+            array.shape,
+            array.shape[:1],
+            array.shape[-1:],
+            (*array.shape[:1], 1),
+            (0, 0),
+        ]
         arrays[f"{name}.scale"] = np.ones(shapes[chance.integers(len(shapes))], dtype=np.float16)
         if chance.random() < 0.5:
             arrays[name] = np.ones(array.shape, dtype=str(chance.choice(["int8", "uint8"])))
     elif how == "bomb":
         long = int(chance.choice([1000, 100_000]))
         across = chance.random() < 0.5
-        arrays[name] = np.ones((1, long) if across else (long, 1), dtype=str(chance.choice(["int8", "uint8"])))
+        arrays[name] = np.ones(
+            (1, long) if across else (long, 1), dtype=str(chance.choice(["int8", "uint8"]))
+        )
         arrays[f"{name}.scale"] = np.ones((long, 1) if across else (1, long), dtype=np.float16)
     elif how == "gone":
         del arrays[name]
     elif how == "more":
-        new = ["more", f"{name}.more", "composer.table", "composer.more", "words", "pools.counts", "lm.project.weight"]
+        new = [
+            "more",
+            f"{name}.more",
+            "composer.table",
+            "composer.more",
+            "words",
+            "pools.counts",
+            "lm.project.weight",
+        ]
         shape = [(), (0,), (1 << 40, 0), (2, 3), array.shape][chance.integers(5)]
         arrays[str(chance.choice(new))] = np.zeros(shape, dtype=array.dtype)
     elif how == "swap":
@@ -244,7 +319,8 @@ def changed(arrays: Arrays, chance: np.random.Generator) -> tuple[Arrays, str]:
 def is_as_before(old: Arrays, new: Arrays) -> bool:
     """Whether the same model has these arrays, so that the change is one of values, which are free."""
     return old.keys() == new.keys() and all(
-        _shape(name, old) == _shape(name, new) and old[name].dtype == new[name].dtype for name in old
+        _shape(name, old) == _shape(name, new) and old[name].dtype == new[name].dtype
+        for name in old
     )
 
 
@@ -258,14 +334,19 @@ def _shape(name: str, arrays: Arrays) -> tuple[int, ...]:
         return (0,)
     if name.endswith((".trained", ".fixed")) and len(shape) == 2:
         table = name.rpartition(".")[0]
-        rows = sum(len(arrays[part]) for part in (f"{table}.trained", f"{table}.fixed") if part in arrays)
+        rows = sum(
+            len(arrays[part]) for part in (f"{table}.trained", f"{table}.fixed") if part in arrays
+        )
         return (rows, shape[1])
     return shape
 
 
 def check_changed(folder: Path, seed: int, child: Child, before: dict[str, str]) -> None:
-    """A change is refused, or the model computes what it computed before, by every way of loading alike."""
-    chance, old = np.random.default_rng(seed), arrays_of(folder)
+    """A change is refused, or the model computes what it computed before, by every way of loading
+    alike.
+    """
+    chance = np.random.default_rng(seed)
+    old = arrays_of(folder)
     new, what = changed(old, chance)
     if chance.random() < 0.3:
         new, also = changed(new, chance)
@@ -284,7 +365,9 @@ def check_changed(folder: Path, seed: int, child: Child, before: dict[str, str])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[*HealthCheck])
 @given(seed=st.integers(0, 1 << 40))
-def test_another_shape_is_refused_or_computes_the_same(folders: Path, child: Child, kind: str, seed: int) -> None:
+def test_another_shape_is_refused_or_computes_the_same(
+    folders: Path, child: Child, kind: str, seed: int
+) -> None:
     check_changed(folders / kind, seed, child, unchanged(folders / kind, child))
 
 
@@ -300,8 +383,11 @@ def unchanged(folder: Path, child: Child) -> dict[str, str]:
 
 
 def main(seconds: float) -> None:
-    """Change every kind of model until the time is over; a change that is neither refused nor harmless ends it."""
-    end, count = time.monotonic() + seconds, 0
+    """Change every kind of model until the time is over; a change that is neither refused nor
+    harmless ends it.
+    """
+    end = time.monotonic() + seconds
+    count = 0
     child = Child()
     with tempfile.TemporaryDirectory() as place:
         write_models(Path(place))

@@ -30,8 +30,13 @@ def folder(lm_folder: Path, tmp_path: Path) -> Path:
 
 def test_it_comes_back_equal_in_half_precision(folder: Path) -> None:
     model = load_language_model(folder)
-    assert model.facts == {"forward": {"direction": "forward"}, "backward": {"direction": "backward"}}
-    save_direction(folder, "forward", model.directions["forward"].state_dict(), model.facts["forward"])
+    assert model.facts == {
+        "forward": {"direction": "forward"},
+        "backward": {"direction": "backward"},
+    }
+    save_direction(
+        folder, "forward", model.directions["forward"].state_dict(), model.facts["forward"]
+    )
     again = load_language_model(folder)
     for direction, module in model.directions.items():
         assert not module.training
@@ -74,7 +79,9 @@ def test_weights_of_another_type_are_refused(folder: Path, kind: torch.dtype) ->
     path = folder / "forward.safetensors"
     tensors, metadata = load_tensors(path)
     save_tensors(path, tensors | {"bias": tensors["bias"].to(kind)}, metadata)
-    with pytest.raises(ModelError, match=r"do not fit lm\.json: bias must be of float16 or float32"):
+    with pytest.raises(
+        ModelError, match=r"do not fit lm\.json: bias must be of float16 or float32"
+    ):
         load_language_model(folder)
 
 
@@ -88,4 +95,6 @@ def test_a_record_that_says_more_than_it_should_is_refused(folder: Path) -> None
 
 def test_the_digest_tells_models_apart(folder: Path, lm_folder: Path, tmp_path: Path) -> None:
     assert language_model_digest(folder) == language_model_digest(lm_folder)
-    assert language_model_digest(write_language_model(tmp_path / "o", seed=1)) != language_model_digest(folder)
+    assert language_model_digest(
+        write_language_model(tmp_path / "o", seed=1)
+    ) != language_model_digest(folder)

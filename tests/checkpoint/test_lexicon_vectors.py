@@ -1,4 +1,6 @@
-"""Words that join a model: each has its vector as soon as a text can contain it, and a segmenter prefers it."""
+"""Words that join a model: each has its vector as soon as a text can contain it, and a segmenter
+prefers it.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,12 @@ def composed(tagger: Predictor, words: list[str]) -> torch.Tensor:
 
 def test_threads_that_add_and_tag_give_each_word_one_vector(tagger):
     """Whoever finds a word finds its vector too, and no word is composed twice."""
-    table, lexicon, count, emissions = tagger.model.tagger.lexicon, tagger.lexicon, 40, tagger.model.tagger.emissions
-    before, names = len(table), [[f"词{'甲乙丙丁'[thread]}{n:03}" for n in range(40)] for thread in range(4)]
+    table = tagger.model.tagger.lexicon
+    lexicon = tagger.lexicon
+    count = 40
+    emissions = tagger.model.tagger.emissions
+    before = len(table)
+    names = [[f"词{'甲乙丙丁'[thread]}{n:03}" for n in range(40)] for thread in range(4)]
     together = threading.Barrier(4)
 
     def watched(batch):
@@ -68,13 +74,16 @@ def test_threads_that_add_and_tag_give_each_word_one_vector(tagger):
         for done in [pool.submit(work, thread) for thread in range(4)]:
             done.result()
     assert len(table) == len(lexicon.words) == before + 4 * count
-    torch.testing.assert_close(torch.from_numpy(table.added).float(), composed(tagger, lexicon.folded(before)))
+    torch.testing.assert_close(
+        torch.from_numpy(table.added).float(), composed(tagger, lexicon.folded(before))
+    )
 
 
 @pytest.mark.parametrize("ask", ["__call__", "candidates", "readings", "explain"])
 def test_a_word_that_joins_while_a_text_is_read_has_its_vector(tagger, monkeypatch, ask):
     """Between the look at the lexicon and the look at the text: as another thread might do it."""
-    table, read = tagger.model.tagger.lexicon, Indexer._part
+    table = tagger.model.tagger.lexicon
+    read = Indexer._part
     seen: list[tuple[int, int]] = []
 
     def reading(self: Indexer, texts: list[str], words: None) -> Examples:
@@ -86,7 +95,9 @@ def test_a_word_that_joins_while_a_text_is_read_has_its_vector(tagger, monkeypat
     emissions = tagger.model.tagger.emissions
     monkeypatch.setattr(Indexer, "_part", reading)
     monkeypatch.setattr(
-        tagger.model.tagger, "emissions", lambda batch: (seen.append((len(table), -1)), emissions(batch))[1]
+        tagger.model.tagger,
+        "emissions",
+        lambda batch: (seen.append((len(table), -1)), emissions(batch))[1],
     )
     getattr(tagger, ask)("王小明在青石镇工作。")
     assert seen[0][0] == seen[0][1] == len(table) - 1  # it stands in the text
@@ -116,7 +127,9 @@ def test_a_lexicon_full_of_words_that_no_text_can_have_is_quick(tagger):
 
 
 @pytest.mark.parametrize(
-    "again", [copy.deepcopy, lambda tagger: pickle.loads(pickle.dumps(tagger))], ids=["copy", "pickle"]
+    "again",
+    [copy.deepcopy, lambda tagger: pickle.loads(pickle.dumps(tagger))],
+    ids=["copy", "pickle"],
 )
 def test_a_copy_has_words_and_vectors_of_its_own(tagger, again):
     other = again(tagger)
@@ -128,17 +141,21 @@ def test_a_copy_has_words_and_vectors_of_its_own(tagger, again):
         len(tagger.lexicon.words),
     ]
     assert "青石镇工" not in tagger.lexicon
-    found, expected = other("王小明去了南湖！"), tagger("王小明去了南湖！")
+    found = other("王小明去了南湖！")
+    expected = tagger("王小明去了南湖！")
     assert found == expected
     assert [s.score for s in found.spans] == [s.score for s in expected.spans]
 
 
 def test_a_model_that_is_dropped_frees_its_memory_at_once(lattice_folder):
-    """Lexicon and vectors do not refer to each other in a circle, which only a garbage collection would find."""
+    """Lexicon and vectors do not refer to each other in a circle, which only a garbage collection
+    would find.
+    """
     tagger = load(lattice_folder)
     tagger.lexicon.add("青石镇工")
     tagger(TEXT)
-    table, lexicon = weakref.ref(tagger.model.tagger.lexicon), weakref.ref(tagger.lexicon)
+    table = weakref.ref(tagger.model.tagger.lexicon)
+    lexicon = weakref.ref(tagger.lexicon)
     gc.disable()
     try:
         del tagger
@@ -154,7 +171,9 @@ def test_a_word_added_takes_effect_on_the_next_call(tagger):
     assert tagger.lexicon.add("气很")
     emissions = []
     real = tagger.model.tagger.emissions
-    tagger.model.tagger.emissions = lambda batch: emissions.append(batch.words.tolist()) or real(batch)
+    tagger.model.tagger.emissions = lambda batch: (
+        emissions.append(batch.words.tolist()) or real(batch)
+    )
     tagger(text)
     new = len(before)
     assert {new, new + 1} <= set(emissions[-1])
@@ -182,8 +201,9 @@ def test_a_word_changes_the_result(tagger):
 def test_borrowed_words_leave_nothing_behind(tagger):
     texts = [each.text for each in sentences(20, 3)]
     tagger.lexicon.add("天天说话")  # words that somebody added before stay
-    before, words = tagger(texts), list(tagger.lexicon)
-    with tagger.lexicon.borrowed(["王小明在", "白沙"], without=["工作", "没有这个词"]):
+    before = tagger(texts)
+    words = list(tagger.lexicon)
+    with tagger.lexicon.temporary_words(["王小明在", "白沙"], without=["工作", "没有这个词"]):
         assert "王小明在" in tagger.lexicon
         assert "工作" not in tagger.lexicon
         borrowed = tagger(texts)
@@ -192,7 +212,10 @@ def test_borrowed_words_leave_nothing_behind(tagger):
     own.lexicon.remove("工作")
     assert borrowed == own(texts)
     assert (tagger(texts), list(tagger.lexicon)) == (before, words)
-    with pytest.raises(TypeError, match="a text must be a str"), tagger.lexicon.borrowed(["某某某"]):
+    with (
+        pytest.raises(TypeError, match="a text must be a str"),
+        tagger.lexicon.temporary_words(["某某某"]),
+    ):
         tagger(None)
     assert list(tagger.lexicon) == words
     tagger.lexicon.add("云栖小镇")  # gets the id, and the row, that a borrowed word had
@@ -202,9 +225,9 @@ def test_borrowed_words_leave_nothing_behind(tagger):
 def test_a_borrowed_word_of_the_model_counts_only_while_it_is_borrowed(segmenter):
     word = next(word for word in segmenter.lexicon if len(word) == 2)
     at = np.array([segmenter.lexicon.id(word)])
-    with segmenter.lexicon.borrowed([word]):
-        assert segmenter.lexicon.is_chosen(at).all()
-    assert not segmenter.lexicon.is_chosen(at).any()
+    with segmenter.lexicon.temporary_words([word]):
+        assert segmenter.lexicon.is_user_word(at).all()
+    assert not segmenter.lexicon.is_user_word(at).any()
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
@@ -236,7 +259,8 @@ def test_a_character_model_has_no_lexicon(char_folder):
 
 def test_the_order_of_additions_changes_nothing(lattice_folder):
     new = ["青石长江", "江大桥头", "没有青石镇", "ＡＢ公司"]
-    at_once, one_by_one = load(lattice_folder), load(lattice_folder)
+    at_once = load(lattice_folder)
+    one_by_one = load(lattice_folder)
     at_once.lexicon.update(new)
     at_once(TEXT)
     for word in new:
@@ -268,7 +292,12 @@ WITH_NAMES = ["{}在南湖工作。", "昨天王芳和{}到东港区开会", "{}
 @pytest.fixture(scope="module")
 def folder(made, tmp_path_factory):
     where = tmp_path_factory.mktemp("cutting")
-    changes = {"model__encoder": "lattice", "model__hidden": 16, "train__epochs": 6, "train__lr": 0.01}
+    changes = {
+        "model__encoder": "lattice",
+        "model__hidden": 16,
+        "train__epochs": 6,
+        "train__lr": 0.01,
+    }
     return train(make_config(cutting_tree(made, where, train=80, **changes)), where / "run").folder
 
 
@@ -294,9 +323,10 @@ def test_names_that_are_cut_wrongly_come_out_whole_and_the_rest_stays(segmenter)
 
 def test_a_word_of_the_model_that_a_user_names_counts_too(segmenter):
     """It has been a word of the lattice all along, and yet was cut."""
-    known, lexicon = "电脑沙漠", segmenter.lexicon
+    known = "电脑沙漠"
+    lexicon = segmenter.lexicon
     lexicon.add(known)
-    lexicon.settle()  # as if the model had come with it
+    lexicon.mark_baseline()  # as if the model had come with it
     text = f"王芳在{known}工作。"
     segmenter.trust = 20.0
     assert known not in words(segmenter, text)
@@ -326,15 +356,15 @@ def test_white_space_parts_even_a_word_of_the_user(segmenter):
 
 def test_chosen_words_are_those_named_after_settling():
     lexicon = Lexicon(["南京", "长江"])
-    assert not lexicon.is_chosen(np.array([0, 1])).any()
-    lexicon.settle()
-    assert not lexicon.is_chosen(np.array([0, 1])).any()
+    assert not lexicon.is_user_word(np.array([0, 1])).any()
+    lexicon.mark_baseline()
+    assert not lexicon.is_user_word(np.array([0, 1])).any()
     lexicon.update(["长江", "大桥", "江"])  # one is there already, one is too short
-    assert lexicon.is_chosen(np.array([0, 1, 2])).tolist() == [False, True, True]
+    assert lexicon.is_user_word(np.array([0, 1, 2])).tolist() == [False, True, True]
     lexicon.remove("长江")
     lexicon.add("市长")
-    assert lexicon.is_chosen(np.array([0, 1, 2, 3])).tolist() == [False, False, True, True]
-    assert lexicon.is_chosen(np.array([], dtype=np.int64)).tolist() == []
+    assert lexicon.is_user_word(np.array([0, 1, 2, 3])).tolist() == [False, False, True, True]
+    assert lexicon.is_user_word(np.array([], dtype=np.int64)).tolist() == []
 
 
 @pytest.mark.parametrize("scheme", ["BIO", "BMES", "BIOES"])
@@ -342,7 +372,9 @@ def test_a_bonus_reaches_exactly_the_tags_of_the_spans(scheme):
     tags = {"BIO": "BI", "BMES": "BMES", "BIOES": "BIES"}[scheme]
     crf = CRF([f"{prefix}-WORD" for prefix in tags], scheme)
     emissions = torch.randn(2, 5, len(tags), dtype=torch.float64)
-    sentence, start, end = np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([4, 4, 5])
+    sentence = np.array([0, 0, 1])
+    start = np.array([1, 2, 3])
+    end = np.array([4, 4, 5])
     found = boost(crf, emissions, sentence, start, end, 2.0)
     wanted = emissions.clone()
     inside, last = ("I", "I") if scheme == "BIO" else ("M" if scheme == "BMES" else "I", "E")
@@ -364,16 +396,35 @@ def test_a_gpu_cuts_the_same(folder):
     found = []
     for device in ("cpu", "cuda"):
         segmenter = Predictor(load_model(folder, device))
-        plain = [[(span.start, span.end) for span in document.spans] for document in segmenter(texts)]
+        plain = [
+            [(span.start, span.end) for span in document.spans] for document in segmenter(texts)
+        ]
         segmenter.lexicon.update(NAMES)
-        found.append((plain, [[(span.start, span.end) for span in document.spans] for document in segmenter(texts)]))
+        found.append(
+            (
+                plain,
+                [
+                    [(span.start, span.end) for span in document.spans]
+                    for document in segmenter(texts)
+                ],
+            )
+        )
     assert found[0] == found[1]
 
 
 def test_of_own_words_that_overlap_the_longest_count():
     """Else the first tag of one and the last of another would make a word that nobody named."""
-    found = apart(Places(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 3, 0, 2, 4]), np.array([3, 5, 6, 2, 4, 6])))
-    assert list(zip(*(array.tolist() for array in found), strict=True)) == [(0, 1, 5), (1, 0, 2), (1, 2, 4), (1, 4, 6)]
+    found = apart(
+        Places(
+            np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 3, 0, 2, 4]), np.array([3, 5, 6, 2, 4, 6])
+        )
+    )
+    assert list(zip(*(array.tolist() for array in found), strict=True)) == [
+        (0, 1, 5),
+        (1, 0, 2),
+        (1, 2, 4),
+        (1, 4, 6),
+    ]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(2, 5)), max_size=12))

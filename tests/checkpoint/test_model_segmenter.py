@@ -1,4 +1,6 @@
-"""A segmentation model that cuts the words of softwords and word models: its own words, found and recorded."""
+"""A segmentation model that cuts the words of softwords and word models: its own words, found and
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def words(cuts: Cuts) -> list[list[tuple[int, int]]]:
 
 
 def spans_and_gaps(predictor: Predictor, text: str) -> list[tuple[int, int]]:
-    found, at = [], 0
+    found = []
+    at = 0
     for span in predictor(text).spans:
         found += [*((place, place + 1) for place in range(at, span.start)), (span.start, span.end)]
         at = span.end
@@ -75,7 +78,14 @@ def test_a_long_text_is_cut_like_any_other(cutter, predictor):
 
 def test_the_bundled_one():
     texts = ["我们在南京市长江大桥。", ""]
-    assert [*words_of(texts, make_segmenter("seg")(texts))] == ["我们", "在", "南京市", "长江", "大桥", "。"]
+    assert [*words_of(texts, make_segmenter("seg")(texts))] == [
+        "我们",
+        "在",
+        "南京市",
+        "长江",
+        "大桥",
+        "。",
+    ]
 
 
 def test_it_is_loaded_once_and_changes_no_random_number(cutter, tmp_path):
@@ -96,7 +106,12 @@ def test_it_is_loaded_once_and_changes_no_random_number(cutter, tmp_path):
 
 
 def softwords(made: Path, cutter: Path | str, **changes) -> Config:
-    quick = {"model__encoder": "char", "model__softword": True, "model__hidden": 4, "train__epochs": 1}
+    quick = {
+        "model__encoder": "char",
+        "model__softword": True,
+        "model__hidden": 4,
+        "train__epochs": 1,
+    }
     return made_config(made, segment__by=str(cutter), **{**quick, **changes})
 
 
@@ -114,21 +129,27 @@ def test_what_is_no_segmenter(by, made, tmp_path, monkeypatch):
         "": "must be rjieba, gold, seg or the folder",
         "gold reader": "it reads words itself, by gold: expected a segmentation model that reads text",
     }[by]
-    with pytest.raises(HanlatticeError, match=f"segment.by must be.*{re.escape(says)}" if by else says):
+    with pytest.raises(
+        HanlatticeError, match=f"segment.by must be.*{re.escape(says)}" if by else says
+    ):
         train(softwords(made, by), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_parts_of_speech_are_refused(made, cutter, tmp_path):
     config = softwords(made, cutter, softwords__pos=True)
-    with pytest.raises(HanlatticeError, match=r"softwords.pos is unused with segment.by=.*: switch it off"):
+    with pytest.raises(
+        HanlatticeError, match=r"softwords.pos is unused with segment.by=.*: switch it off"
+    ):
         train(config, tmp_path / "run")
 
 
 @pytest.mark.parametrize("encoder", ["char", "word"])
 def test_a_model_whose_words_it_cuts(encoder, made, cutter, predictor, tmp_path):
     """Training, evaluation and raw text have the same words, and the folder says whose they are."""
-    config = softwords(made, cutter, model__encoder=encoder, model__softword=encoder == "char", train__epochs=2)
+    config = softwords(
+        made, cutter, model__encoder=encoder, model__softword=encoder == "char", train__epochs=2
+    )
     folder = train(config, tmp_path / "run").folder
     model = load_model(folder)
     assert dict(model.segmenter) == {"name": str(cutter), "version": segmenter_version(str(cutter))}
@@ -139,13 +160,18 @@ def test_a_model_whose_words_it_cuts(encoder, made, cutter, predictor, tmp_path)
     if encoder == "word":
         assert examples.segments is not None
         assert words(Cuts(*examples.segments[:3])) == expected
-        met = {text for s in read_corpus(made / "train.bmes").sentences for text in predictor_words(predictor, s.text)}
+        met = {
+            text
+            for s in read_corpus(made / "train.bmes").sentences
+            for text in predictor_words(predictor, s.text)
+        }
         assert model.indexer.words is not None
         assert {*model.indexer.words.symbols[1:]} == met | {*read_vectors(made / "words.bin").words}
     else:
         places = [place for row in expected for start, end in row for place in letters(end - start)]
         assert ["BMES"[at] for at in examples.extra_ids["positions"].tolist()] == places
-    shown, scored = hanlattice("info", folder), hanlattice("evaluate", folder, made / "test.bmes")
+    shown = hanlattice("info", folder)
+    scored = hanlattice("evaluate", folder, made / "test.bmes")
     assert (shown.code, scored.code) == (0, 0)
     assert str(cutter) in shown.text
     assert "may cut otherwise" not in shown.err + scored.err
@@ -166,17 +192,27 @@ def test_another_or_no_segmenter_in_its_place(made, cutter, tmp_path):
     assert load_model(folder).other_segmenter() == ""
     then = segmenter_version(str(place))
     shutil.rmtree(place)
-    write_untrained(place, make_config(cutting_tree(made, tmp_path)), [*map(in_words, sentences(20, 1))])
+    write_untrained(
+        place, make_config(cutting_tree(made, tmp_path)), [*map(in_words, sentences(20, 1))]
+    )
     now = segmenter_version(str(place))
-    message = f"the model was trained with words by {place} {then}, and {place} {now} may cut otherwise"
+    message = (
+        f"the model was trained with words by {place} {then}, and {place} {now} may cut otherwise"
+    )
     assert then != now
     assert load_model(folder).other_segmenter() == message
-    assert pack(folder, tmp_path / "packed").other_segmenter() == message  # as of when it was trained
+    assert (
+        pack(folder, tmp_path / "packed").other_segmenter() == message
+    )  # as of when it was trained
     shutil.rmtree(place)
     assert segmenter_version(str(place)) is None
-    shown, tagged = hanlattice("info", folder), hanlattice("tag", "-m", folder, "南湖")
+    shown = hanlattice("info", folder)
+    tagged = hanlattice("tag", "-m", folder, "南湖")
     assert (shown.code, tagged.code) == (0, 2)
-    assert f"the segmenter {place}, by which this model cuts text, fails: {place}: there is no such model" in tagged.err
+    assert (
+        f"the segmenter {place}, by which this model cuts text, fails: {place}: there is no such model"
+        in tagged.err
+    )
 
 
 def test_records_of_runs_know_the_content_of_the_folder(made, cutter, tmp_path):
@@ -202,7 +238,9 @@ def test_a_packed_model_finds_its_segmenter(made, cutter, tmp_path):
 def test_a_segmenter_cut_by_a_segmenter(made, cutter, tmp_path):
     """It may read softwords, but not to cut for others: else two could wait for each other."""
     changes = {"model__softword": True, "segment__by": str(cutter)}
-    second = train(make_config(cutting_tree(made, tmp_path, **{**changes, "train__epochs": 1})), tmp_path / "b").folder
+    second = train(
+        make_config(cutting_tree(made, tmp_path, **{**changes, "train__epochs": 1})), tmp_path / "b"
+    ).folder
     assert load(second)("王小明在南湖").spans
     with pytest.raises(ModelError, match="it reads words itself, by "):
         train(softwords(made, second), tmp_path / "c")

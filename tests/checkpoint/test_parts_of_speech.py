@@ -1,4 +1,6 @@
-"""A segmenter whose words have labels: learnt, written, scored, with a dictionary, in both backends, in spaCy."""
+"""A segmenter whose words have labels: learnt, written, scored, with a dictionary, in both
+backends, in spaCy.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from tests.helpers.made import made_tree, sentences
 
 
 def labelled(sentence: Sentence) -> Sentence:
-    """The words of the made sentence; names have their own label, marks w, and other words n or v by length."""
+    """The words of the made sentence; names have their own label, marks w, and other words n or v
+    by length.
+    """
     names = {(span.start, span.end): span.label for span in sentence.spans or ()}
     words = []
     for word in in_words(sentence).spans or ():
@@ -62,7 +66,11 @@ def test_words_cover_the_text_and_have_the_labels_of_the_corpus(tagger: Predicto
     spans = tagger(text).spans
     assert "".join(span.text for span in spans) == text.replace(" ", "")
     assert {span.label for span in spans} <= {"PER", "LOC", "n", "v", "w"}
-    assert [(span.text, span.label) for span in spans][:3] == [("王芳", "PER"), ("在", "v"), ("南湖", "LOC")]
+    assert [(span.text, span.label) for span in spans][:3] == [
+        ("王芳", "PER"),
+        ("在", "v"),
+        ("南湖", "LOC"),
+    ]
 
 
 def test_probabilities_of_labels_add_up(tagger: Predictor) -> None:
@@ -77,7 +85,9 @@ def test_probabilities_of_labels_add_up(tagger: Predictor) -> None:
 def test_both_backends_find_the_same(folder: Path) -> None:
     texts = [each.text for each in sentences(20, seed=9)]
     modules = Predictor(load_model(folder, modules=True))
-    assert [doc.spans for doc in hanlattice.load(folder).pipe(texts)] == [doc.spans for doc in modules.pipe(texts)]
+    assert [doc.spans for doc in hanlattice.load(folder).pipe(texts)] == [
+        doc.spans for doc in modules.pipe(texts)
+    ]
 
 
 def test_a_dictionary_word_is_kept_whole_with_any_label(folder: Path) -> None:
@@ -89,7 +99,9 @@ def test_a_dictionary_word_is_kept_whole_with_any_label(folder: Path) -> None:
 
 
 def test_the_command_writes_labels_after_words(folder: Path, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["segment", "-m", str(folder), "--format", "tagged", "王芳在 南湖"])
+    result = CliRunner().invoke(
+        app, ["segment", "-m", str(folder), "--format", "tagged", "王芳在 南湖"]
+    )
     assert (result.exit_code, result.stdout) == (0, "王芳/PER 在/v 南湖/LOC\n")
 
 
@@ -99,7 +111,9 @@ def test_it_is_scored_by_words_and_by_labels(folder: Path, tmp_path: Path) -> No
     first = given[0].words or ()
     given[0] = replace(given[0], words=(replace(first[0], label="unheard"), *first[1:]))
     write_columns(tmp_path / "gold.bmes", given)
-    result = CliRunner().invoke(app, ["evaluate", str(folder), str(tmp_path / "gold.bmes"), "--json"])
+    result = CliRunner().invoke(
+        app, ["evaluate", str(folder), str(tmp_path / "gold.bmes"), "--json"]
+    )
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     gold = sum(len(each.words or ()) for each in given)
@@ -114,17 +128,30 @@ def test_other_models_can_cut_by_it(folder: Path) -> None:
 
 def test_spacy_has_the_labels_as_tags(folder: Path) -> None:
     spacy = pytest.importorskip("spacy")
-    nlp = spacy.blank("zh", config={"nlp": {"tokenizer": {"@tokenizers": "hanlattice.words", "model": str(folder)}}})
+    nlp = spacy.blank(
+        "zh",
+        config={"nlp": {"tokenizer": {"@tokenizers": "hanlattice.words", "model": str(folder)}}},
+    )
     doc = nlp("王芳在\n南湖")
-    assert [(token.text, token.tag_) for token in doc] == [("王芳", "PER"), ("在", "v"), ("\n", ""), ("南湖", "LOC")]
+    assert [(token.text, token.tag_) for token in doc] == [
+        ("王芳", "PER"),
+        ("在", "v"),
+        ("\n", ""),
+        ("南湖", "LOC"),
+    ]
 
 
 def test_a_corpus_without_words_is_refused(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="sentence 1 is not cut into words: words leave a gap") as caught:
+    with pytest.raises(
+        InputError, match="sentence 1 is not cut into words: words leave a gap"
+    ) as caught:
         read_corpus(made / "train.bmes", learn="words")
     assert caught.value.path == made / "train.bmes"
 
 
 def test_segmented_lines_are_words_already(tmp_path: Path) -> None:
     (tmp_path / "a.seg").write_text("南京市 长江\n")
-    assert read_corpus(tmp_path / "a.seg", learn="words").sentences == read_corpus(tmp_path / "a.seg").sentences
+    assert (
+        read_corpus(tmp_path / "a.seg", learn="words").sentences
+        == read_corpus(tmp_path / "a.seg").sentences
+    )

@@ -1,4 +1,6 @@
-"""Weights in fewer bytes: what comes back is near, the shape is the same, and what cannot be small stays."""
+"""Weights in fewer bytes: what comes back is near, the shape is the same, and what cannot be small
+stays.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,21 @@ from torch import Tensor
 from hanlattice.checkpoint import quantize
 from hanlattice.checkpoint.quantize import SCALE
 
-TABLES = ("words.trained", "words.fixed", "chars.vectors", "words.words.fixed", "beside.positions.vectors")
+TABLES = (
+    "words.trained",
+    "words.fixed",
+    "chars.vectors",
+    "words.words.fixed",
+    "extra_embeddings.positions.vectors",
+)
 MATRIX = "encoder.weight"
 sizes = st.integers(0, 7)
 
 
 def compressed(tensors: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
-    arrays = quantize.compressed({name: tensor.numpy() for name, tensor in tensors.items()}, precision)
+    arrays = quantize.compressed(
+        {name: tensor.numpy() for name, tensor in tensors.items()}, precision
+    )
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -35,14 +45,21 @@ def round_trip(name: str, tensor: Tensor, precision: str) -> Tensor:
 
 
 def step(name: str, tensor: Tensor) -> Tensor:
-    """What is between two numbers that can be told apart: of each row of a table, of each column of a matrix."""
+    """What is between two numbers that can be told apart: of each row of a table, of each column of
+    a matrix.
+    """
     along = 0 if name == MATRIX else 1
     most = 7 if name.endswith(".fixed") and tensor.shape[1] % 2 == 0 else 127
     return tensor.abs().amax(along, keepdim=True) / most
 
 
 @pytest.mark.parametrize("name", [*TABLES, MATRIX])
-@given(rows=sizes, columns=st.integers(1, 7), seed=st.integers(0, 9), size=st.sampled_from([1e-3, 1.0, 200.0]))
+@given(
+    rows=sizes,
+    columns=st.integers(1, 7),
+    seed=st.integers(0, 9),
+    size=st.sampled_from([1e-3, 1.0, 200.0]),
+)
 def test_small_numbers_are_near(name: str, rows: int, columns: int, seed: int, size: float) -> None:
     tensor = drawn(rows, columns, seed, size)
     found = round_trip(name, tensor, "small")
@@ -50,7 +67,9 @@ def test_small_numbers_are_near(name: str, rows: int, columns: int, seed: int, s
     assert found.dtype == (torch.half if name.endswith(".fixed") else torch.float32)
     if tensor.numel():
         along = 0 if name == MATRIX else 1
-        uncut = (step(name, tensor) * 0.52 + 127 * 2**-25) * tensor.shape[along] ** 0.5  # nothing is cut off for less
+        uncut = (step(name, tensor) * 0.52 + 127 * 2**-25) * tensor.shape[
+            along
+        ] ** 0.5  # nothing is cut off for less
         assert ((found.float() - tensor).norm(dim=along, keepdim=True) <= uncut).all()
 
 
@@ -65,7 +84,7 @@ def test_bytes_of_each_kind():
     tensors = {
         "words.trained": drawn(5, 4),
         "words.fixed": drawn(6, 4),
-        "beside.bichars.fixed": drawn(6, 3),
+        "extra_embeddings.bichars.fixed": drawn(6, 3),
         MATRIX: drawn(7, 3),
         "encoder.bias": drawn(1, 8)[0],
         "crf.transitions": drawn(4, 4),
@@ -78,8 +97,8 @@ def test_bytes_of_each_kind():
         "words.trained.scale": (torch.half, (5, 1)),
         "words.fixed": (torch.uint8, (6, 2)),  # two numbers a byte
         "words.fixed.scale": (torch.half, (6, 1)),
-        "beside.bichars.fixed": (torch.int8, (6, 3)),  # which has no pairs
-        "beside.bichars.fixed.scale": (torch.half, (6, 1)),
+        "extra_embeddings.bichars.fixed": (torch.int8, (6, 3)),  # which has no pairs
+        "extra_embeddings.bichars.fixed.scale": (torch.half, (6, 1)),
         MATRIX: (torch.int8, (7, 3)),
         MATRIX + SCALE: (torch.half, (1, 3)),
         "encoder.bias": (torch.float32, (8,)),
@@ -130,8 +149,13 @@ def test_numbers_too_small_for_a_scale_become_zero():
 
 
 def test_half_and_full():
-    tensors = {"words.trained": drawn(3, 4), "words.fixed": drawn(3, 4).half(), "encoder.bias": drawn(1, 4)[0]}
-    half, full = compressed(tensors, "half"), compressed(tensors, "full")
+    tensors = {
+        "words.trained": drawn(3, 4),
+        "words.fixed": drawn(3, 4).half(),
+        "encoder.bias": drawn(1, 4)[0],
+    }
+    half = compressed(tensors, "half")
+    full = compressed(tensors, "full")
     assert {name: tensor.dtype for name, tensor in half.items()} == {
         "words.trained": torch.half,
         "words.fixed": torch.half,

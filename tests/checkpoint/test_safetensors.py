@@ -66,10 +66,18 @@ def test_we_read_what_the_library_writes(tmp_path: Path) -> None:
         (2).to_bytes(8, "little") + b"[]",
         (2).to_bytes(8, "little") + b"{}x",
         (11).to_bytes(8, "little") + b'{"a": null}',
-        (64).to_bytes(8, "little") + b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}'.ljust(64) + b"0000",
-        (64).to_bytes(8, "little") + b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}'.ljust(64) + b"0000",
-        (64).to_bytes(8, "little") + b'{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}'.ljust(64) + b"0000",
-        (64).to_bytes(8, "little") + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}'.ljust(64) + b"00000000",
+        (64).to_bytes(8, "little")
+        + b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}'.ljust(64)
+        + b"0000",
+        (64).to_bytes(8, "little")
+        + b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}'.ljust(64)
+        + b"0000",
+        (64).to_bytes(8, "little")
+        + b'{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}'.ljust(64)
+        + b"0000",
+        (64).to_bytes(8, "little")
+        + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}'.ljust(64)
+        + b"00000000",
         *(
             (96).to_bytes(8, "little")
             + b'{"a":{"dtype":"F32","shape":%b,"data_offsets":[0,4]}}'.ljust(96) % shape
@@ -82,7 +90,9 @@ def test_we_read_what_the_library_writes(tmp_path: Path) -> None:
 )
 def test_what_is_no_such_file_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(ModelError, match=r"cut short or not a safetensors file|does not match its checksum"):
+    with pytest.raises(
+        ModelError, match=r"cut short or not a safetensors file|does not match its checksum"
+    ):
         load_arrays(tmp_path / "file")
 
 
@@ -99,7 +109,11 @@ def test_several_processes_write_the_same_bytes(tmp_path: Path) -> None:
     """The library writes metadata in an order that is random in every process."""
     contents = set()
     for seed in range(4):
-        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": str(seed),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        }
         command = [sys.executable, "-c", WRITES, str(tmp_path / str(seed))]
         subprocess.run(command, check=True, env=environment, cwd=ROOT)
         contents.add((tmp_path / str(seed)).read_bytes())
@@ -128,7 +142,10 @@ def test_numbers_of_the_other_byte_order_are_written_in_this_one(tmp_path: Path)
 
 
 def test_a_header_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="could not be read again: its header would have more than 16,777,216 bytes"):
+    with pytest.raises(
+        InputError,
+        match="could not be read again: its header would have more than 16,777,216 bytes",
+    ):
         save_tensors(tmp_path / "file", {}, {"scores": "x" * (1 << 24)})
     assert not [*tmp_path.iterdir()]
 
@@ -152,9 +169,13 @@ print(json.dumps([[span.start, span.end, span.label, span.score] for span in doc
 
 
 @pytest.mark.parametrize("how", ["shorter", "zeros", "ones"])
-def test_weights_that_are_overwritten_stay_those_of_a_running_process(tmp_path: Path, how: str) -> None:
+def test_weights_that_are_overwritten_stay_those_of_a_running_process(
+    tmp_path: Path, how: str
+) -> None:
     """Of a file that is mapped, they would become other weights, or end the process by SIGBUS."""
-    expected = [[span.start, span.end, span.label, span.score] for span in load("ner")(SENTENCE).spans]
+    expected = [
+        [span.start, span.end, span.label, span.score] for span in load("ner")(SENTENCE).spans
+    ]
     folder = shutil.copytree(find_model("ner"), tmp_path / "model")
     command = [sys.executable, "-c", OVERWRITES, str(folder), how]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -163,7 +184,9 @@ def test_weights_that_are_overwritten_stay_those_of_a_running_process(tmp_path: 
     assert json.loads(done.stdout) == expected
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It gets shorter after its size was asked for."""
     save_tensors(tmp_path / "file", ARRAYS, {})
     content = (tmp_path / "file").read_bytes()

@@ -1,4 +1,6 @@
-"""Segmenters of every kind learn the made corpus, come back from disk as they were, and cut any text."""
+"""Segmenters of every kind learn the made corpus, come back from disk as they were, and cut any
+text.
+"""
 
 from __future__ import annotations
 
@@ -36,28 +38,42 @@ KINDS: dict[str, dict[str, Any]] = {
 EXACT = ("http://t.cn/zW?a=1&b=2", "www.baidu.com", "a.b@qq.com", "👨‍👩‍👧‍👦", "👍🏽", "🇨🇳", "1️⃣")
 UNCUT = ("Windows", "ＩＢＭ", "café", "don't", "3.14", "１９９８", "1,000,000")
 CHINESE = [*SURNAMES, *GIVEN, *PLACES, *WORDS, *"，。在了！"]
-WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F) if chr(code) not in ",!?;:()"} | {0x20: 0x3000}
+WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F) if chr(code) not in ",!?;:()"} | {
+    0x20: 0x3000
+}
 
 chinese = st.lists(st.sampled_from(CHINESE), min_size=1, max_size=6).map("".join)
 spaces = st.sampled_from([" ", "\u3000", "\t", "\n", "\r\n", "\x85 "])
-anything = st.lists(st.sampled_from([*CHINESE, *EXACT, *UNCUT]) | spaces | any_character, max_size=10).map("".join)
+anything = st.lists(
+    st.sampled_from([*CHINESE, *EXACT, *UNCUT]) | spaces | any_character, max_size=10
+).map("".join)
 few_examples = settings(shares_folder, max_examples=12)
 
 
 def load_model(folder: Path, device: str = "cpu", fast: bool = False) -> Model:
-    """With the modules of torch; on a CPU it is loaded for the runtime as well, which must take what these take."""
+    """With the modules of torch; on a CPU it is loaded for the runtime as well, which must take
+    what these take.
+    """
     folder_module.load_model(folder, device, fast)
     return folder_module.load_model(folder, device, fast, modules=True)
 
 
 def config_of(kind: str, made: Path, folder: Path, **changes: Any) -> Config:
     """Writes the corpus too."""
-    given_settings = {"model__hidden": 16, "train__epochs": 8, "subwords__vectors": str(made / "subwords.vec")}
-    return make_config(cutting_tree(made, folder, 120, **{**given_settings, **KINDS[kind], **changes}))
+    given_settings = {
+        "model__hidden": 16,
+        "train__epochs": 8,
+        "subwords__vectors": str(made / "subwords.vec"),
+    }
+    return make_config(
+        cutting_tree(made, folder, 120, **{**given_settings, **KINDS[kind], **changes})
+    )
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def folder(request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(
+    request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A trained segmenter. Nobody writes into it."""
     work = tmp_path_factory.mktemp(request.param)
     return train(config_of(request.param, made, work), work / request.param).folder
@@ -86,8 +102,11 @@ def test_it_learns(folder):
 
 def test_what_it_has(folder):
     """Vectors and a lexicon for each source, and no other."""
-    model, kind = load_model(folder), folder.name
-    lexicon, subwords, words = model.indexer.lexicon, model.indexer.subwords, model.tagger.words
+    model = load_model(folder)
+    kind = folder.name
+    lexicon = model.indexer.lexicon
+    subwords = model.indexer.subwords
+    words = model.tagger.words
     names = set(PIECES if kind == "subwords" else [*WORDS, *PLACES]) if kind != "char" else set()
     assert names <= set(lexicon or ())
     assert (folder / "lexicon.txt").exists() == (kind != "char") == (lexicon is not None)
@@ -118,17 +137,24 @@ def test_what_is_saved_comes_back_equal(kind, made, tmp_path):
     for one, two in zip(first, second, strict=True):
         if one.name != "model.safetensors":  # whose header has no fixed order
             assert one.read_bytes() == two.read_bytes(), one.name
-    batches = [indexer.examples(corpus).batch(range(9)) for indexer in (built.indexer, loaded.indexer)]
+    batches = [
+        indexer.examples(corpus).batch(range(9)) for indexer in (built.indexer, loaded.indexer)
+    ]
     before = built.tagger.eval().emissions(batches[0])
     assert torch.equal(before, loaded.tagger.emissions(batches[1]))
-    assert torch.equal(built.tagger.constrained_emissions(batches[0]), loaded.tagger.constrained_emissions(batches[1]))
+    assert torch.equal(
+        built.tagger.constrained_emissions(batches[0]),
+        loaded.tagger.constrained_emissions(batches[1]),
+    )
 
 
 @pytest.fixture
 def both_folder(made: Path, tmp_path: Path) -> Path:
     """An untrained model of both sources, to damage."""
     config = config_of("both", made, tmp_path)
-    return write_untrained(tmp_path / "both", config, [in_words(sentence) for sentence in sentences(9, 3)])
+    return write_untrained(
+        tmp_path / "both", config, [in_words(sentence) for sentence in sentences(9, 3)]
+    )
 
 
 def rewrite_record(folder: Path, names: set[str]) -> None:
@@ -140,9 +166,11 @@ def rewrite_record(folder: Path, names: set[str]) -> None:
 
 
 def test_subwords_that_are_missing_or_changed_are_told(both_folder):
-    file, record = both_folder / "subwords.txt", json.loads((both_folder / "config.json").read_text("utf-8"))
+    file = both_folder / "subwords.txt"
+    record = json.loads((both_folder / "config.json").read_text("utf-8"))
     assert record.pop("sha256") == record_digest(record)
-    content, names = file.read_text("utf-8"), set(record["files"])
+    content = file.read_text("utf-8")
+    names = set(record["files"])
     file.unlink()
     with pytest.raises(ModelError, match=r"both: subwords\.txt is missing; copy the folder again"):
         load_model(both_folder)
@@ -151,7 +179,9 @@ def test_subwords_that_are_missing_or_changed_are_told(both_folder):
         load_model(both_folder)
     file.write_text(content.partition("\n")[2], "utf-8")
     rewrite_record(both_folder, names)
-    with pytest.raises(ModelError, match=f"{len(PIECES)} rows of vectors for {len(PIECES) - 1} subwords"):
+    with pytest.raises(
+        ModelError, match=f"{len(PIECES)} rows of vectors for {len(PIECES) - 1} subwords"
+    ):
         load_model(both_folder)
     file.write_text(content, "utf-8")
     rewrite_record(both_folder, names)
@@ -170,7 +200,9 @@ def test_a_word_model_cannot_find_words(made, tmp_path):
 
 @few_examples
 @given(text=anything, limit=st.sampled_from([5, 512]))
-def test_every_character_but_white_space_is_in_one_word(segmenter: Predictor, text: str, limit: int) -> None:
+def test_every_character_but_white_space_is_in_one_word(
+    segmenter: Predictor, text: str, limit: int
+) -> None:
     document = Predictor(segmenter.model, limit)(text)
     assert document.text == text
     covered = chain.from_iterable(range(span.start, span.end) for span in document.spans)
@@ -182,17 +214,25 @@ def test_every_character_but_white_space_is_in_one_word(segmenter: Predictor, te
 
 
 @few_examples
-@given(text=st.lists(chinese | st.sampled_from(UNCUT) | st.text("aZ09.@/'-_ ", max_size=4), max_size=6).map("".join))
+@given(
+    text=st.lists(
+        chinese | st.sampled_from(UNCUT) | st.text("aZ09.@/'-_ ", max_size=4), max_size=6
+    ).map("".join)
+)
 def test_widths_are_cut_alike(segmenter: Predictor, text: str) -> None:
     half, wide = segmenter([text, text.translate(WIDE)])
     assert wide.text == text.translate(WIDE)
-    assert [(s.start, s.end, s.score) for s in half.spans] == [(s.start, s.end, s.score) for s in wide.spans]
+    assert [(s.start, s.end, s.score) for s in half.spans] == [
+        (s.start, s.end, s.score) for s in wide.spans
+    ]
 
 
 @few_examples
 @given(data=st.data())
 def test_what_is_whole_stays_whole(segmenter: Predictor, data: st.DataObject) -> None:
-    text, exact, uncut = data.draw(chinese), set(), set()
+    text = data.draw(chinese)
+    exact = set()
+    uncut = set()
     for thing in data.draw(st.lists(st.sampled_from([*EXACT, *UNCUT]), min_size=1, max_size=4)):
         (exact if thing in EXACT else uncut).add((len(text), len(text) + len(thing)))
         text += thing + data.draw(spaces | chinese)
@@ -203,7 +243,9 @@ def test_what_is_whole_stays_whole(segmenter: Predictor, data: st.DataObject) ->
 
 @few_examples
 @given(parts=st.lists(chinese, min_size=1, max_size=3), space=spaces)
-def test_it_does_not_matter_which_white_space_it_is(segmenter: Predictor, parts: list[str], space: str) -> None:
+def test_it_does_not_matter_which_white_space_it_is(
+    segmenter: Predictor, parts: list[str], space: str
+) -> None:
     words = cut(segmenter, " ".join(parts))
     assert cut(segmenter, space.join(["", *parts, "", ""])) == words
     assert cut(segmenter, space.join(parts)) == words
@@ -211,7 +253,9 @@ def test_it_does_not_matter_which_white_space_it_is(segmenter: Predictor, parts:
 
 @few_examples
 @given(text=chinese, space=spaces, data=st.data())
-def test_white_space_always_cuts(segmenter: Predictor, text: str, space: str, data: st.DataObject) -> None:
+def test_white_space_always_cuts(
+    segmenter: Predictor, text: str, space: str, data: st.DataObject
+) -> None:
     at = data.draw(st.integers(0, len(text)))
     words = cut(segmenter, text[:at] + space + text[at:])
     ends = {sum(map(len, words[:n])) for n in range(len(words) + 1)}
@@ -220,7 +264,12 @@ def test_white_space_always_cuts(segmenter: Predictor, text: str, space: str, da
 
 
 def test_without_scores_the_words_are_the_same(segmenter):
-    texts = ["王小明 3.14在青石镇工作。", "", " \n", *(sentence.text for sentence in sentences(12, 9))]
+    texts = [
+        "王小明 3.14在青石镇工作。",
+        "",
+        " \n",
+        *(sentence.text for sentence in sentences(12, 9)),
+    ]
     quick = list(segmenter.pipe(texts, batch_size=5, scores=False))
     assert [document.text for document in quick] == texts
     assert {span.score for document in quick for span in document.spans} == {None}
@@ -239,8 +288,10 @@ def test_a_word_that_comes_later_has_a_vector_and_leaves_the_others_as_they_were
             _ = load(folder).lexicon
         return
     segmenter = load(folder)
-    model, old = segmenter.model, "昨天王小明在南湖开会"
-    first, words = 0 if model.indexer.subwords is None else len(model.indexer.subwords), model.tagger.words
+    model = segmenter.model
+    old = "昨天王小明在南湖开会"
+    first = 0 if model.indexer.subwords is None else len(model.indexer.subwords)
+    words = model.tagger.words
     before = model.tagger.emissions(model.indexer.read([old]).batch([0]))
     count = len(segmenter.lexicon.words)
     assert words is not None
@@ -251,7 +302,11 @@ def test_a_word_that_comes_later_has_a_vector_and_leaves_the_others_as_they_were
     assert model.tagger.lexicon is not None
     assert len(model.tagger.lexicon) == count + 1
     matches = model.indexer.read(["在青石白沙"]).matches
-    new = [(s, e) for s, e, word in zip(*(a.tolist() for a in matches[1:]), strict=True) if word == first + count]
+    new = [
+        (s, e)
+        for s, e, word in zip(*(a.tolist() for a in matches[1:]), strict=True)
+        if word == first + count
+    ]
     assert new == [(1, 5)]
     after = words.rows(np.arange(first + count + 1))
     assert np.array_equal(after[:-1], rows)

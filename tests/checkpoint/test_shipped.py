@@ -1,4 +1,6 @@
-"""The models that come with the package: small enough, whole, found by name, and as good as their cards say."""
+"""The models that come with the package: small enough, whole, found by name, and as good as their
+cards say.
+"""
 
 from __future__ import annotations
 
@@ -62,22 +64,26 @@ def models() -> dict[str, Predictor]:
 
 def test_entities_are_found(models):
     documents = models["ner"](list(ENTITIES))
-    assert [[(span.text, span.label) for span in document.spans] for document in documents] == list(ENTITIES.values())
+    assert [[(span.text, span.label) for span in document.spans] for document in documents] == list(
+        ENTITIES.values()
+    )
     assert all(0.5 < span.score <= 1 for document in documents for span in document.spans)
 
 
 def test_scores_of_ner_are_fitted_on_news_and_posts(models):
     stored = models["ner"].model.scores["calibration"]
     assert [part["file"] for part in stored["fitted"]] == ["msra-dev.bmes", "weibo-dev.bmes"]
-    assert {label: 0.6 < curve["slope"] < 0.9 for label, curve in stored["curves"].items()} == dict.fromkeys(
-        ("LOC", "ORG", "PER"), True
-    )
+    assert {
+        label: 0.6 < curve["slope"] < 0.9 for label, curve in stored["curves"].items()
+    } == dict.fromkeys(("LOC", "ORG", "PER"), True)
 
 
 @each
 def test_indents_and_line_ends_change_nothing(models, name):
     texts = [text for text in ENTITIES if text]
-    for plain, laid_out in zip(models[name](texts), models[name]([f"\u3000\u3000{t}\r\n" for t in texts]), strict=True):
+    for plain, laid_out in zip(
+        models[name](texts), models[name]([f"\u3000\u3000{t}\r\n" for t in texts]), strict=True
+    ):
         assert [(s.start + 2, s.text, s.label) for s in plain.spans] == [
             (s.start, s.text, s.label) for s in laid_out.spans
         ]
@@ -85,7 +91,9 @@ def test_indents_and_line_ends_change_nothing(models, name):
 
 def test_text_is_cut(models):
     documents = models["seg"](list(WORDS))
-    assert [" ".join(span.text for span in document.spans) for document in documents] == list(WORDS.values())
+    assert [" ".join(span.text for span in document.spans) for document in documents] == list(
+        WORDS.values()
+    )
 
 
 @each
@@ -100,7 +108,14 @@ def test_it_is_small_enough_and_has_a_card(name):
         "model.safetensors",
     }
     card = (folder / "README.md").read_text("utf-8")
-    for part in (f"# {name}\n", "## Data", "## Scores", "| test |", "## How it was made", "## Limits"):
+    for part in (
+        f"# {name}\n",
+        "## Data",
+        "## Scores",
+        "| test |",
+        "## How it was made",
+        "## Limits",
+    ):
         assert part in card
 
 
@@ -118,7 +133,9 @@ def test_no_path_of_the_machine_that_made_it_is_in_it(name, file):
 def test_its_card_says_what_its_weights_say(models, name):
     test = models[name].model.scores["test"]
     assert test["overall"]["f1"] >= F1[name]
-    assert f"{100 * test['overall']['f1']:.2f}" in (find_model(name) / "README.md").read_text("utf-8")
+    assert f"{100 * test['overall']['f1']:.2f}" in (find_model(name) / "README.md").read_text(
+        "utf-8"
+    )
 
 
 def test_a_new_word_has_a_vector_at_once(models, monkeypatch):
@@ -139,7 +156,8 @@ def test_a_new_word_has_a_vector_at_once(models, monkeypatch):
         try:
             models[name]("龙泉青石谷")
             assert len(table) == count + 1
-            new, others = table.rows(np.array([count])), table.rows(np.arange(count))
+            new = table.rows(np.array([count]))
+            others = table.rows(np.arange(count))
             assert 0.1 < np.linalg.norm(new) / np.linalg.norm(others, axis=1).mean() < 2
         finally:
             lexicon.remove("龙泉青石谷")
@@ -149,7 +167,8 @@ def test_a_new_word_has_a_vector_at_once(models, monkeypatch):
 def test_a_folder_of_ones_own_with_its_name(name, lattice_folder, tmp_path, monkeypatch):
     (tmp_path / name).symlink_to(lattice_folder)
     monkeypatch.chdir(tmp_path)
-    shipped, own = find_model(name), load_model(lattice_folder).indexer.tags
+    shipped = find_model(name)
+    own = load_model(lattice_folder).indexer.tags
     assert shipped.is_absolute()
     assert shipped != tmp_path / name
     for given in (f"./{name}", f"{name}/", str(tmp_path / name), Path(name), tmp_path / name):
@@ -186,7 +205,9 @@ def test_they_are_in_what_is_installed(builder):
 def test_a_gpu_finds_the_same(models, name):
     texts = [*ENTITIES, *WORDS, "阿里巴巴集团创始人马云出生于浙江杭州。" * 20]
     for found, expected in zip(load(name, "cuda")(texts), models[name](texts), strict=True):
-        assert [(s.start, s.end, s.label) for s in found.spans] == [(s.start, s.end, s.label) for s in expected.spans]
+        assert [(s.start, s.end, s.label) for s in found.spans] == [
+            (s.start, s.end, s.label) for s in expected.spans
+        ]
         scores = [s.score for s in found.spans]
         assert scores == pytest.approx([s.score for s in expected.spans], abs=1e-4)
 

@@ -1,4 +1,6 @@
-"""Transformers from folders, and in a model's folder: complete, equal, and what is wrong with them is said."""
+"""Transformers from folders, and in a model's folder: complete, equal, and what is wrong with them
+is said.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,12 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return read_transformer(folder).model.state_dict()
 
 
-@pytest.mark.parametrize("changes", [{"model__encoder": "none"}, {"model__pools": True}, {"model__encoder": "char"}])
-def test_a_models_folder_is_complete(made: Path, folder: Path, tmp_path: Path, changes: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"model__encoder": "none"}, {"model__pools": True}, {"model__encoder": "char"}]
+)
+def test_a_models_folder_is_complete(
+    made: Path, folder: Path, tmp_path: Path, changes: dict[str, object]
+) -> None:
     """It is moved, and what it was made of is removed."""
     config = made_config(made, transformer__model=str(folder), transformer__overlap=8, **changes)
     torch.manual_seed(0)
@@ -60,20 +66,31 @@ def test_a_models_folder_is_complete(made: Path, folder: Path, tmp_path: Path, c
     assert isinstance(found, Explanation)
     assert bool(found.layers) == (config.model.encoder == "lattice")
     if config.model.encoder != "lattice":
-        with pytest.raises(InputError, match="fast is for lattice models, and for transformers on a GPU"):
+        with pytest.raises(
+            InputError, match="fast is for lattice models, and for transformers on a GPU"
+        ):
             load(moved, fast=True)
 
 
 def test_a_text_of_5000_characters_has_the_spans_of_its_windows(made: Path, tmp_path: Path) -> None:
-    """Away from the seams, to which the best path also looks; and each window fits, so it is read without windows."""
-    folder, margin = write_transformer(tmp_path / "t", max_position_embeddings=514), 40
+    """Away from the seams, to which the best path also looks; and each window fits, so it is read
+    without windows.
+    """
+    folder = write_transformer(tmp_path / "t", max_position_embeddings=514)
+    margin = 40
     config = made_config(made, transformer__model=str(folder), model__encoder="none")
-    whole = Predictor(load_model(write_untrained(tmp_path / "model", config, sentences(20, 1))), limit=5000)
+    whole = Predictor(
+        load_model(write_untrained(tmp_path / "model", config, sentences(20, 1))), limit=5000
+    )
     text = "".join(sentence.text for sentence in sentences(1000, 2))[:5000]
-    spans, compared = whole(text).spans, 0
+    spans = whole(text).spans
+    compared = 0
     for _, start, stop, first, last in zip(*windows(np.array([len(text)]), 512, 128), strict=True):
         inside = range(first + margin, last - margin)
-        alone = [(span.start + start, span.end + start, span.label) for span in whole(text[start:stop]).spans]
+        alone = [
+            (span.start + start, span.end + start, span.label)
+            for span in whole(text[start:stop]).spans
+        ]
         mine, theirs = (
             [each for each in found if each[0] in inside and each[1] in inside]
             for found in ([(span.start, span.end, span.label) for span in spans], alone)
@@ -85,13 +102,19 @@ def test_a_text_of_5000_characters_has_the_spans_of_its_windows(made: Path, tmp_
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_a_gpu_finds_what_a_cpu_finds(made: Path, folder: Path, tmp_path: Path) -> None:
-    config = made_config(made, transformer__model=str(folder), transformer__overlap=8, model__pools=True)
+    config = made_config(
+        made, transformer__model=str(folder), transformer__overlap=8, model__pools=True
+    )
     there = write_untrained(tmp_path / "model", config, sentences(20, 1))
-    cpu, gpu = load(there), load(there, device="cuda")
+    cpu = load(there)
+    gpu = load(there, device="cuda")
     texts = [TEXT, *(sentence.text for sentence in sentences(20, 3))]
     examples = cpu.model.indexer.read(texts)
     for at in range(len(texts)):
-        here, other = (m.tagger.emissions(m.tagger.batch(examples, np.array([at]))) for m in (cpu.model, gpu.model))
+        here, other = (
+            m.tagger.emissions(m.tagger.batch(examples, np.array([at])))
+            for m in (cpu.model, gpu.model)
+        )
         torch.testing.assert_close(other.cpu(), here, rtol=1e-3, atol=1e-4)
     for mine, theirs in zip(cpu(texts), gpu(texts), strict=True):
         assert mine.spans == theirs.spans
@@ -100,7 +123,9 @@ def test_a_gpu_finds_what_a_cpu_finds(made: Path, folder: Path, tmp_path: Path) 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_the_host_does_not_wait_for_a_gpu(made: Path, folder: Path) -> None:
-    config = made_config(made, transformer__model=str(folder), transformer__window=16, transformer__overlap=8)
+    config = made_config(
+        made, transformer__model=str(folder), transformer__window=16, transformer__overlap=8
+    )
     built = build(config, sentences(20, 1))
     batch = built.indexer.examples(sentences(20, 1)).batch(np.arange(20))
     tagger = built.tagger.cuda().train()
@@ -108,21 +133,31 @@ def test_the_host_does_not_wait_for_a_gpu(made: Path, folder: Path) -> None:
 
 
 def test_it_can_be_packed(made: Path, folder: Path, tmp_path: Path) -> None:
-    config = made_config(made, transformer__model=str(folder), model__encoder="none", transformer__overlap=8)
+    config = made_config(
+        made, transformer__model=str(folder), model__encoder="none", transformer__overlap=8
+    )
     there = write_untrained(tmp_path / "model", config, sentences(20, 1))
     shutil.rmtree(folder)
     packed = pack(there, tmp_path / "packed")
     before = load_model(there).tagger.state_dict()
     for name, tensor in packed.tagger.state_dict().items():
-        assert (tensor - before[name]).abs().max() <= 0.02 * max(1e-6, float(before[name].abs().max())), name
+        assert (tensor - before[name]).abs().max() <= 0.02 * max(
+            1e-6, float(before[name].abs().max())
+        ), name
     sizes = [(place / "model.safetensors").stat().st_size for place in (there, tmp_path / "packed")]
     assert sizes[1] < 0.7 * sizes[0]
 
 
-def test_a_pickled_file_is_read_once_and_converted(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, tensors = weights(folder), load_file(folder / "model.safetensors")
+def test_a_pickled_file_is_read_once_and_converted(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = weights(folder)
+    tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    torch.save({_first_version(name): tensor for name, tensor in tensors.items()}, folder / "pytorch_model.bin")
+    torch.save(
+        {_first_version(name): tensor for name, tensor in tensors.items()},
+        folder / "pytorch_model.bin",
+    )
     for _ in range(2):
         found = weights(folder)
         assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
@@ -131,7 +166,9 @@ def test_a_pickled_file_is_read_once_and_converted(folder: Path, cache: Path, mo
 
 
 def _first_version(name: str) -> str:
-    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+        "LayerNorm.bias", "LayerNorm.beta"
+    )
 
 
 class Code:
@@ -141,17 +178,24 @@ class Code:
         return print, ("executed",)
 
 
-def test_a_pickled_file_with_code_is_refused(folder: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pickled_file_with_code_is_refused(
+    folder: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "model.safetensors").unlink()
     torch.save({"a": Code()}, folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pytorch_model\.bin: not a file of weights and nothing else"):
+    with pytest.raises(
+        ModelError, match=r"pytorch_model\.bin: not a file of weights and nothing else"
+    ):
         weights(folder)
     assert "executed" not in capsys.readouterr().out
 
 
 def test_tensors_may_have_no_prefix_and_come_in_half_precision(folder: Path) -> None:
-    expected, path = weights(folder), folder / "model.safetensors"
-    tensors = {name.removeprefix("bert."): tensor.half() for name, tensor in load_file(path).items()}
+    expected = weights(folder)
+    path = folder / "model.safetensors"
+    tensors = {
+        name.removeprefix("bert."): tensor.half() for name, tensor in load_file(path).items()
+    }
     save_file({**tensors, "cls.predictions.bias": torch.zeros(2)}, path)
     for name, tensor in weights(folder).items():
         assert torch.equal(tensor, expected[name].half().float())
@@ -163,10 +207,14 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
     tensors = load_file(path)
     name = "bert.encoder.layer.1.output.dense.weight"
     save_file({**tensors, name: torch.zeros(2, 3)}, path)
-    with pytest.raises(ModelError, match=r"layer\.1\.output\.dense\.weight is \[2, 3\] in it, and by config.json"):
+    with pytest.raises(
+        ModelError, match=r"layer\.1\.output\.dense\.weight is \[2, 3\] in it, and by config.json"
+    ):
         weights(folder)
     save_file({other: tensor for other, tensor in tensors.items() if other != name}, path)
-    with pytest.raises(ModelError, match=r"1 tensors are missing, the first is encoder\.layer\.1\.output"):
+    with pytest.raises(
+        ModelError, match=r"1 tensors are missing, the first is encoder\.layer\.1\.output"
+    ):
         weights(folder)
     path.write_bytes(b"no weights")
     with pytest.raises(ModelError, match="cut short or not a safetensors file"):
@@ -180,9 +228,15 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
         make_transformer(folder)
 
 
-def test_sizes_are_compared_before_memory_is_taken(made: Path, folder: Path, tmp_path: Path) -> None:
-    """A transformer of these sizes would take 800 GB, from its own folder and from that of a tagger."""
-    config = made_config(made, transformer__model=str(folder), transformer__overlap=8, model__hidden=2)
+def test_sizes_are_compared_before_memory_is_taken(
+    made: Path, folder: Path, tmp_path: Path
+) -> None:
+    """A transformer of these sizes would take 800 GB, from its own folder and from that of a
+    tagger.
+    """
+    config = made_config(
+        made, transformer__model=str(folder), transformer__overlap=8, model__hidden=2
+    )
     tagger = write_untrained(tmp_path / "m", config, sentences(4, 0))
     large = {"hidden_size": 1 << 14, "intermediate_size": 1 << 14, "num_hidden_layers": 64}
     settings = json.loads((folder / "config.json").read_text("utf-8"))
@@ -209,7 +263,10 @@ def test_the_library_is_told_only_of_sizes_that_were_checked(folder: Path) -> No
     [
         ('{"model_type": "gpt2"}', "model_type is 'gpt2'; expected bert, electra, ernie"),
         ('{"model_type": "bert", "hidden_size": 7}', "no bert can be made by it"),
-        ('{"model_type": "bert", "vocab_size": 1000000000000}', "vocab_size must be from 1 to 1048576"),
+        (
+            '{"model_type": "bert", "vocab_size": 1000000000000}',
+            "vocab_size must be from 1 to 1048576",
+        ),
         ("{", "cannot be read as JSON"),
         ("[]", "expected a JSON object"),
     ],
@@ -232,9 +289,13 @@ def test_windows_must_fit_its_positions(made: Path, folder: Path) -> None:
             build(made_config(made, transformer__model=str(folder), **changes), sentences(20, 1))
 
 
-def test_a_name_is_a_folder_or_on_the_hub(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_name_is_a_folder_or_on_the_hub(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert find_transformer(str(folder)) == folder
-    with pytest.raises(InputError, match="no such folder; expected a folder in Hugging Face's layout"):
+    with pytest.raises(
+        InputError, match="no such folder; expected a folder in Hugging Face's layout"
+    ):
         find_transformer(str(tmp_path / "nowhere"))
     import huggingface_hub
 
@@ -243,7 +304,9 @@ def test_a_name_is_a_folder_or_on_the_hub(folder: Path, monkeypatch: pytest.Monk
         find_transformer("nobody/nothing-of-this-name")
 
 
-def test_without_the_library_it_says_how_to_install_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_it_says_how_to_install_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(HanlatticeError, match=r"pip install 'hanlattice\[transformers\]'"):
         make_transformer(folder)

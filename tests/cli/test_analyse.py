@@ -17,9 +17,14 @@ TEXT = "国家主席江泽民在北京会见了联合国秘书长安南。"
 def test_inline_and_whole_names():
     outcome = hanlattice("analyse", "--format", "inline", TEXT)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.text == "国家 主席 [江 泽民/PER] 在 [北京/LOC] 会见 了 [联合国/ORG] 秘书长 [安南/PER] 。\n"
+    assert (
+        outcome.text
+        == "国家 主席 [江 泽民/PER] 在 [北京/LOC] 会见 了 [联合国/ORG] 秘书长 [安南/PER] 。\n"
+    )
     whole = hanlattice("analyse", "--format", "inline", "--whole-names", TEXT).text
-    assert whole == "国家 主席 [江泽民/PER] 在 [北京/LOC] 会见 了 [联合国/ORG] 秘书长 [安南/PER] 。\n"
+    assert (
+        whole == "国家 主席 [江泽民/PER] 在 [北京/LOC] 会见 了 [联合国/ORG] 秘书长 [安南/PER] 。\n"
+    )
 
 
 def test_json_has_what_tag_and_segment_have(tmp_path):
@@ -35,7 +40,9 @@ def test_json_has_what_tag_and_segment_have(tmp_path):
 
 
 def test_formats_standard_input_and_a_file(tmp_path):
-    outcome = hanlattice("analyse", "-", "-f", "conll", "--scheme", "BIO", stdin="江泽民\n".encode())
+    outcome = hanlattice(
+        "analyse", "-", "-f", "conll", "--scheme", "BIO", stdin="江泽民\n".encode()
+    )
     assert outcome.text == "江\tS\tB-PER\n泽\tB\tI-PER\n民\tE\tI-PER\n\n"
     hanlattice("analyse", "-f", "html", "-o", tmp_path / "page.html", "--min-score", "0.5", TEXT)
     page = (tmp_path / "page.html").read_text("utf-8")
@@ -46,7 +53,9 @@ def test_formats_standard_input_and_a_file(tmp_path):
 
 def test_a_dictionary_is_for_both(tmp_path):
     (tmp_path / "names.txt").write_text("云栖小镇\n的\n", "utf-8")
-    outcome = hanlattice("analyse", "-f", "inline", "-l", tmp_path / "names.txt", "大会在云栖小镇举行。")
+    outcome = hanlattice(
+        "analyse", "-f", "inline", "-l", tmp_path / "names.txt", "大会在云栖小镇举行。"
+    )
     assert outcome.text == "大会 在 [云栖小镇/LOC] 举行 。\n"
     assert outcome.err.count("note: ") == 1
 

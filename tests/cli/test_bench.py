@@ -13,12 +13,37 @@ from hanlattice.lab.bench.timing import busy
 from hanlattice.ops.lattice_lstm import batched
 from tests.helpers.command import hanlattice
 
-QUICK = ["--batch", "1", "--batch", "2", "--hidden", "4", "--seconds", "0.001", "--threads", "1", "--length", "30"]
-SECTIONS = {"settings", "versions", "machine", "checks", "encoder", "training", "tagging", "lengths", "models"}
+QUICK = [
+    "--batch",
+    "1",
+    "--batch",
+    "2",
+    "--hidden",
+    "4",
+    "--seconds",
+    "0.001",
+    "--threads",
+    "1",
+    "--length",
+    "30",
+]
+SECTIONS = {
+    "settings",
+    "versions",
+    "machine",
+    "checks",
+    "encoder",
+    "training",
+    "tagging",
+    "lengths",
+    "models",
+}
 
 
 def test_tables_json_and_plot(tmp_path):
-    outcome = hanlattice("bench", *QUICK, "--out", tmp_path / "new" / "b.json", "--plot", tmp_path / "b.svg")
+    outcome = hanlattice(
+        "bench", *QUICK, "--out", tmp_path / "new" / "b.json", "--plot", tmp_path / "b.svg"
+    )
     assert outcome.code == 0, outcome.err
     for part in (
         "Equality with the reference",
@@ -39,10 +64,20 @@ def test_tables_json_and_plot(tmp_path):
 
 def test_one_table_alone_comes_after_the_check(tmp_path, monkeypatch):
     monkeypatch.setitem(MEASURED, "checks", lambda *_: [])  # which takes seconds
-    asked = [*QUICK, "--only", "training", "--out", tmp_path / "b.json", "--plot", tmp_path / "b.svg"]
+    asked = [
+        *QUICK,
+        "--only",
+        "training",
+        "--out",
+        tmp_path / "b.json",
+        "--plot",
+        tmp_path / "b.svg",
+    ]
     outcome = hanlattice("bench", *asked)
     assert outcome.code == 0, outcome.err
-    assert outcome.text.index("Equality with the reference") < outcome.text.index("Training step: a new batch")
+    assert outcome.text.index("Equality with the reference") < outcome.text.index(
+        "Training step: a new batch"
+    )
     assert "nn.LSTM" not in outcome.text
     record = json.loads((tmp_path / "b.json").read_text("utf-8"))
     assert set(record) == {"settings", "versions", "machine", "checks", "training"}
@@ -63,8 +98,14 @@ def test_a_backend_with_other_numbers_is_2_and_nothing_is_timed(monkeypatch, tmp
     [
         (["--device", "tpu"], "no device is called 'tpu'"),
         (["--seconds", "0"], "seconds must be more than 0"),
-        (["--only", "models", "--plot", "x.svg"], "--plot shows encoder, training and lengths: --only models has"),
-        (["--only", "speed"], "no section is called 'speed': expected encoder, training, tagging, lengths, models"),
+        (
+            ["--only", "models", "--plot", "x.svg"],
+            "--plot shows encoder, training and lengths: --only models has",
+        ),
+        (
+            ["--only", "speed"],
+            "no section is called 'speed': expected encoder, training, tagging, lengths, models",
+        ),
         (["--only", "checks"], "no section is called 'checks'"),
         (["--plot", "b.pdf"], "a plot is a .svg or .png file"),
     ],
@@ -74,7 +115,8 @@ def test_wrong_values_are_refused(words, says):
 
 
 @pytest.mark.parametrize(
-    "words", [["--batch", "0"], ["--length", "3"], ["--hidden", "x"], ["--threads", "0"], ["--nothing"]]
+    "words",
+    [["--batch", "0"], ["--length", "3"], ["--hidden", "x"], ["--threads", "0"], ["--nothing"]],
 )
 def test_wrong_options_are_refused(words):
     outcome = hanlattice("bench", *words)

@@ -89,14 +89,19 @@ def test_a_failed_run_is_2_at_the_end(toml, tmp_path):
 
 
 def test_mistakes(toml, tmp_path):
-    a, b = toml("a"), toml("b")
+    a = toml("a")
+    b = toml("b")
     out = tmp_path / "out"
-    hanlattice("compare", a, b, "--out", out, "--against", "c").refused("--against c", "the rows are a, b")
+    hanlattice("compare", a, b, "--out", out, "--against", "c").refused(
+        "--against c", "the rows are a, b"
+    )
     hanlattice("compare", a, a, "--out", out).refused("2 configurations have the name a")
     hanlattice("compare", a, tmp_path / "x.toml", "--out", out).refused("x.toml: cannot read")
     hanlattice("compare", a, "--seeds", "two", "--out", out).refused("--seeds takes how many")
     hanlattice("compare", a, "--devices", "gpu", "--out", out).refused("no device is called 'gpu'")
-    hanlattice("compare", a, "--set", "train.nothing=1", "--out", out).refused("unknown key train.nothing")
+    hanlattice("compare", a, "--set", "train.nothing=1", "--out", out).refused(
+        "unknown key train.nothing"
+    )
     hanlattice("compare", a, "--out", a).refused("is a file")
     assert not out.exists()
     assert hanlattice("compare", a, "--jobs", "0").code == 2
@@ -105,7 +110,9 @@ def test_mistakes(toml, tmp_path):
 
 def test_variants(toml, tmp_path):
     file = toml("made", variants__names=["char", "coarse"])
-    write_toml(tmp_path / "variants.toml", {"char.compare": {"row": "C"}, "coarse.model": {"hidden": 2}})
+    write_toml(
+        tmp_path / "variants.toml", {"char.compare": {"row": "C"}, "coarse.model": {"hidden": 2}}
+    )
     words = ["compare", file, "--seeds", "1", "--out", tmp_path / "out", *QUICK, "--variants"]
     outcome = hanlattice(*words, " char , coarse", "--against", "char")
     assert outcome.code == 0, outcome.err
@@ -121,7 +128,8 @@ def test_kill_9_and_the_same_command(toml, tmp_path):
 
     The long one ends only by being killed, so that nothing depends on which is quicker.
     """
-    short, long = toml("short"), toml("long", train__epochs=1_000_000)
+    short = toml("short")
+    long = toml("long", train__epochs=1_000_000)
     out = tmp_path / "out"
     options = ["--seeds", "1", "--out", out, *QUICK]
     assert hanlattice("compare", short, *options).code == 0
@@ -147,19 +155,34 @@ def test_kill_9_and_the_same_command(toml, tmp_path):
     events = events_of(log)
     names = [event["event"] for event in events]
     assert (names.count("start"), names.count("resume"), names[-1]) == (1, 1, "epoch")
-    assert [event["epoch"] for event in events if event["event"] == "epoch"] == list(range(1, names.count("epoch") + 1))
+    assert [event["epoch"] for event in events if event["event"] == "epoch"] == list(
+        range(1, names.count("epoch") + 1)
+    )
 
 
 def test_ctrl_c_stops_all(toml, tmp_path):
     """Also at the moment when a process is being started. A terminal sends it to all."""
     file = toml("long", train__epochs=100_000)
-    words = ["compare", file, "--seeds", "2", "--devices", "cpu", "--jobs", "2", "--out", tmp_path / "out"]
+    words = [
+        "compare",
+        file,
+        "--seeds",
+        "2",
+        "--devices",
+        "cpu",
+        "--jobs",
+        "2",
+        "--out",
+        tmp_path / "out",
+    ]
     with start(*words, start_new_session=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == b"2 runs, on cpu\n"
         time.sleep(0.3)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)  # which also ends only when no process holds the pipes
+        out, err = process.communicate(
+            timeout=PATIENCE
+        )  # which also ends only when no process holds the pipes
     assert process.returncode == 130, err
     assert out == b""
     assert err == b"stopped; the same command continues\n"

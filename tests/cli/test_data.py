@@ -1,4 +1,6 @@
-"""`hanlattice data list` and `data get`, with a download that is in the cache already; and `data stats`."""
+"""`hanlattice data list` and `data get`, with a download that is in the cache already; and `data
+stats`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ def jieba_in_cache(tmp_path, monkeypatch):
     folder = tmp_path / "jieba"
     folder.mkdir()
     (folder / "dict.txt").write_text("好 1 a\n", "utf-8")
-    facts = {"sha256": KNOWN["jieba"].sha256, "sizes": {"dict.txt": 8}, "counts": {"words": 349_046}}
+    facts = {
+        "sha256": KNOWN["jieba"].sha256,
+        "sizes": {"dict.txt": 8},
+        "counts": {"words": 349_046},
+    }
     (folder / "source.json").write_text(json.dumps(facts))
     return folder
 
@@ -30,7 +36,12 @@ def jieba_in_cache(tmp_path, monkeypatch):
 def test_list_shows_every_download(jieba_in_cache):
     shown = CliRunner().invoke(app, ["list"])
     assert shown.exit_code == 0
-    rows = {name: line for name in KNOWN for line in shown.output.splitlines() if line.startswith(f"{name} ")}
+    rows = {
+        name: line
+        for name in KNOWN
+        for line in shown.output.splitlines()
+        if line.startswith(f"{name} ")
+    }
     assert set(rows) == set(KNOWN)
     assert "in the cache" in rows["jieba"]
     assert "62 MB to download" in rows["simplechinese"]
@@ -63,17 +74,32 @@ def test_an_unknown_name_is_left_to_main(jieba_in_cache):
 
 def test_stats_of_files(made, tmp_path):
     files = [made / "dev.bmes", made / "test.bmes"]
-    shown = hanlattice("data", "stats", *files, "--train", made / "train.bmes", "--plot", tmp_path / "s.svg")
+    shown = hanlattice(
+        "data", "stats", *files, "--train", made / "train.bmes", "--plot", tmp_path / "s.svg"
+    )
     assert (shown.code, shown.err) == (0, "")
-    for part in ("sentences", "entities that train lacks", "By label", "PER", "Entities by length in characters"):
+    for part in (
+        "sentences",
+        "entities that train lacks",
+        "By label",
+        "PER",
+        "Entities by length in characters",
+    ):
         assert part in shown.text
     assert (tmp_path / "s.svg").read_bytes().startswith(b"<?xml")
-    found = json.loads(hanlattice("data", "stats", "--json", *files, "--train", made / "train.bmes").text)
+    found = json.loads(
+        hanlattice("data", "stats", "--json", *files, "--train", made / "train.bmes").text
+    )
     assert found["train"] == str(made / "train.bmes")
     train = read_corpus(made / "train.bmes").sentences
     for file in files:
         assert found["files"][str(file)] == statistics(read_corpus(file), train)
-    assert json.loads(hanlattice("data", "stats", "--json", files[0]).text)["files"][str(files[0])]["unseen"] is None
+    assert (
+        json.loads(hanlattice("data", "stats", "--json", files[0]).text)["files"][str(files[0])][
+            "unseen"
+        ]
+        is None
+    )
 
 
 def test_illegal_tags_are_counted(tmp_path):
@@ -85,10 +111,18 @@ def test_illegal_tags_are_counted(tmp_path):
 
 def test_stats_that_cannot_be(made, tmp_path):
     file = made / "test.bmes"
-    hanlattice("data", "stats", file, made / ".." / made.name / "test.bmes").refused("a file is given twice")
-    hanlattice("data", "stats", tmp_path / "none.bmes").refused("none.bmes", "there is no such file")
-    hanlattice("data", "stats", file, "--train", tmp_path / "none.bmes").refused("none.bmes", "there is no such file")
-    hanlattice("data", "stats", file, "--plot", tmp_path / "s.pdf").refused("a plot is a .svg or .png file")
+    hanlattice("data", "stats", file, made / ".." / made.name / "test.bmes").refused(
+        "a file is given twice"
+    )
+    hanlattice("data", "stats", tmp_path / "none.bmes").refused(
+        "none.bmes", "there is no such file"
+    )
+    hanlattice("data", "stats", file, "--train", tmp_path / "none.bmes").refused(
+        "none.bmes", "there is no such file"
+    )
+    hanlattice("data", "stats", file, "--plot", tmp_path / "s.pdf").refused(
+        "a plot is a .svg or .png file"
+    )
     (tmp_path / "a.svg").write_bytes(file.read_bytes())
     refused = hanlattice("data", "stats", tmp_path / "a.svg", "--plot", tmp_path / "a.svg")
     refused.refused("the output is one of the files to read")

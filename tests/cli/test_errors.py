@@ -1,4 +1,6 @@
-"""Bad input of every kind, through the command line: exit code 2, file and line named, never a traceback."""
+"""Bad input of every kind, through the command line: exit code 2, file and line named, never a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_a_missing_file(data, name):
 
 
 def test_a_missing_configuration(tmp_path):
-    hanlattice("train", tmp_path / "no.toml", "--out", tmp_path / "run").refused("no.toml: cannot read")
+    hanlattice("train", tmp_path / "no.toml", "--out", tmp_path / "run").refused(
+        "no.toml: cannot read"
+    )
 
 
 @pytest.mark.parametrize("name", ["train.bmes", "dev.bmes", "test.bmes"])
@@ -51,7 +55,8 @@ def test_a_column_missing_at_a_line(data):
 
 
 @pytest.mark.parametrize(
-    ("tag", "why"), [("Q-PER", "'Q-PER'"), ("B_PER", "'B_PER' is not a tag"), ("I-PER", "fits no scheme")]
+    ("tag", "why"),
+    [("Q-PER", "'Q-PER'"), ("B_PER", "'B_PER' is not a tag"), ("I-PER", "fits no scheme")],
 )
 def test_a_tag_that_does_not_fit_at_a_line(data, tag, why):
     """The file has M and E, so I belongs to another scheme."""
@@ -65,7 +70,10 @@ def test_tags_that_break_the_rules_are_told(data):
     config = write_toml(data / "c.toml", made_tree(data, train__epochs=1))
     outcome = hanlattice("train", config, "--out", data / "run")
     assert outcome.code == 0
-    assert f"{data / 'dev.bmes'}: tags break the rules of BMES in 1 place, first at line 1" in outcome.err
+    assert (
+        f"{data / 'dev.bmes'}: tags break the rules of BMES in 1 place, first at line 1"
+        in outcome.err
+    )
 
 
 def test_a_corpus_without_labels(data):
@@ -101,9 +109,12 @@ def test_an_unknown_key_with_the_nearest_right_one(data):
 
 def test_all_mistakes_of_a_configuration_at_once(tmp_path):
     (tmp_path / "c.toml").write_text(
-        '[data]\ndev = ""\nlimt = 3\n[train]\nlr = "fast"\nepochs = -1\ndevice = 3\n[modl]\n', "utf-8"
+        '[data]\ndev = ""\nlimt = 3\n[train]\nlr = "fast"\nepochs = -1\ndevice = 3\n[modl]\n',
+        "utf-8",
     )
-    outcome = hanlattice("train", tmp_path / "c.toml", "--out", tmp_path / "run", "--set", "train.clip=nan")
+    outcome = hanlattice(
+        "train", tmp_path / "c.toml", "--out", tmp_path / "run", "--set", "train.clip=nan"
+    )
     outcome.refused(
         "has 8 problems",
         "unknown key data.limt: did you mean limit?",
@@ -118,19 +129,29 @@ def test_all_mistakes_of_a_configuration_at_once(tmp_path):
 
 
 def test_nothing_is_asked_twice(tmp_path):
-    (tmp_path / "c.toml").write_text('[data]\ntrain = 3\ndev = "d"\n[words]\nvectors = 4\n', "utf-8")
+    (tmp_path / "c.toml").write_text(
+        '[data]\ntrain = 3\ndev = "d"\n[words]\nvectors = 4\n', "utf-8"
+    )
     outcome = hanlattice("train", tmp_path / "c.toml", "--out", tmp_path / "run")
-    outcome.refused("has 2 problems", "data.train must be a string, not 3", "words.vectors must be a string, not 4")
+    outcome.refused(
+        "has 2 problems",
+        "data.train must be a string, not 3",
+        "words.vectors must be a string, not 4",
+    )
 
 
-@pytest.mark.parametrize("value", ["lr=1" + "0" * 400, "seed=1" + "0" * 30, "lr=inf", "seed=-1", "clip=-inf"])
+@pytest.mark.parametrize(
+    "value", ["lr=1" + "0" * 400, "seed=1" + "0" * 30, "lr=inf", "seed=-1", "clip=-inf"]
+)
 def test_numbers_beyond_reason(data, value):
     train(data, "--set", f"train.{value}").refused(f"train.{value.partition('=')[0]} must be")
 
 
 def test_what_is_not_toml(tmp_path):
     (tmp_path / "c.toml").write_text("[data\nx = 1\n", "utf-8")
-    hanlattice("train", tmp_path / "c.toml", "--out", tmp_path / "run").refused("c.toml", "not TOML", "line 1")
+    hanlattice("train", tmp_path / "c.toml", "--out", tmp_path / "run").refused(
+        "c.toml", "not TOML", "line 1"
+    )
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
@@ -138,7 +159,10 @@ def test_cuda_where_there_is_none(data, lattice_folder):
     train(data, "--set", "train.device=cuda").refused(
         "cuda was asked for, and torch finds no CUDA device here; use cpu"
     )
-    for verb in (["tag", "-m", lattice_folder, "王"], ["evaluate", lattice_folder, data / "test.bmes"]):
+    for verb in (
+        ["tag", "-m", lattice_folder, "王"],
+        ["evaluate", lattice_folder, data / "test.bmes"],
+    ):
         hanlattice(*verb, "--device", "cuda").refused("torch finds no CUDA device")
 
 
@@ -148,14 +172,22 @@ def test_a_model_folder_with_a_byte_changed(lattice_folder, tmp_path, made):
         content = bytearray((folder / name).read_bytes())
         content[len(content) // 2] ^= 2
         (folder / name).write_bytes(content)
-        for verb in (["tag", "-m", folder, "王"], ["info", folder], ["evaluate", folder, made / "test.bmes"]):
+        for verb in (
+            ["tag", "-m", folder, "王"],
+            ["info", folder],
+            ["evaluate", folder, made / "test.bmes"],
+        ):
             hanlattice(*verb).refused(str(folder))
 
 
 def test_an_output_that_cannot_be_written(data, lattice_folder):
     (data / "file").write_text("mine")
     config = write_toml(data / "c.toml", made_tree(data))
-    hanlattice("train", config, "--out", data / "file").refused("file is a file; --out must name a folder")
+    hanlattice("train", config, "--out", data / "file").refused(
+        "file is a file; --out must name a folder"
+    )
     hanlattice("train", config, "--out", data / "file" / "run").refused("cannot write")
-    hanlattice("tag", "-m", lattice_folder, "-o", data, "王").refused("cannot write", "it is a folder")
+    hanlattice("tag", "-m", lattice_folder, "-o", data, "王").refused(
+        "cannot write", "it is a folder"
+    )
     hanlattice("tag", "-m", lattice_folder, "-o", data / "file" / "x", "王").refused("cannot write")

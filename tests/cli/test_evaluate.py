@@ -46,7 +46,12 @@ def test_every_format_gives_the_same(lattice_folder, tmp_path):
     write_jsonl(tmp_path / "a.other", given_sentences)
     found = [
         json.loads(hanlattice("evaluate", "--json", lattice_folder, tmp_path / name, *more).text)
-        for name, more in (("a.bio", []), ("a.bmes", []), ("a.jsonl", []), ("a.other", ["--format", "jsonl"]))
+        for name, more in (
+            ("a.bio", []),
+            ("a.bmes", []),
+            ("a.jsonl", []),
+            ("a.other", ["--format", "jsonl"]),
+        )
     ]
     assert found[0]["overall"]["gold"] == sum(len(s.spans or ()) for s in given_sentences)
     assert all(each == found[0] for each in found)
@@ -59,15 +64,29 @@ def test_loose_counts_tags(lattice_folder, made, tmp_path):
     )
     assert loose["overall"]["correct"] <= strict["overall"]["gold"]
     assert loose["overall"]["f1"] > 0.9
-    assert "as the original code does" in hanlattice("evaluate", "--loose", lattice_folder, made / "test.bmes").text
+    assert (
+        "as the original code does"
+        in hanlattice("evaluate", "--loose", lattice_folder, made / "test.bmes").text
+    )
     write_jsonl(tmp_path / "a.jsonl", sentences(3, 1))
-    hanlattice("evaluate", "--loose", lattice_folder, tmp_path / "a.jsonl").refused("a.jsonl", "--loose counts tags")
+    hanlattice("evaluate", "--loose", lattice_folder, tmp_path / "a.jsonl").refused(
+        "a.jsonl", "--loose counts tags"
+    )
 
 
 def test_a_label_that_the_model_does_not_know_is_missed(char_folder, tmp_path):
-    write_columns(tmp_path / "a.bmes", [Sentence("王小明去了月球！", (Span(0, 3, "PER"), Span(5, 7, "MOON")))])
+    write_columns(
+        tmp_path / "a.bmes", [Sentence("王小明去了月球！", (Span(0, 3, "PER"), Span(5, 7, "MOON")))]
+    )
     found = json.loads(hanlattice("evaluate", "--json", char_folder, tmp_path / "a.bmes").text)
-    assert found["by_type"]["MOON"] == {"precision": 0, "recall": 0, "f1": 0, "gold": 1, "predicted": 0, "correct": 0}
+    assert found["by_type"]["MOON"] == {
+        "precision": 0,
+        "recall": 0,
+        "f1": 0,
+        "gold": 1,
+        "predicted": 0,
+        "correct": 0,
+    }
 
 
 def test_notices_of_the_file_are_shown(char_folder, tmp_path):
@@ -92,14 +111,18 @@ def test_a_bad_file_is_refused_with_its_line(char_folder, tmp_path, content, par
 
 
 def test_options_that_do_not_exist(char_folder, made):
-    hanlattice("evaluate", char_folder, "nowhere.bmes").refused("nowhere.bmes: cannot read: there is no such file")
+    hanlattice("evaluate", char_folder, "nowhere.bmes").refused(
+        "nowhere.bmes: cannot read: there is no such file"
+    )
     hanlattice("evaluate", "--format", "xml", char_folder, made / "test.bmes").refused(
         "no corpus format is called 'xml'"
     )
     hanlattice("evaluate", "--scheme", "BILOU", char_folder, made / "test.bmes").refused(
         "no tag scheme is called 'BILOU'"
     )
-    hanlattice("evaluate", "--device", "gpu", char_folder, made / "test.bmes").refused("no device is called 'gpu'")
+    hanlattice("evaluate", "--device", "gpu", char_folder, made / "test.bmes").refused(
+        "no device is called 'gpu'"
+    )
 
 
 # ---- parts of a file
@@ -114,14 +137,18 @@ def test_only_short_sentences_as_if_the_file_had_no_others(lattice_folder, tmp_p
     write_columns(tmp_path / "short.bmes", short)
     for more in ([], ["--loose"]):
         asked = ["--json", "--shorter-than", str(limit), *more]
-        found = json.loads(hanlattice("evaluate", *asked, lattice_folder, tmp_path / "all.bmes").text)
+        found = json.loads(
+            hanlattice("evaluate", *asked, lattice_folder, tmp_path / "all.bmes").text
+        )
         part = {"characters": limit, "sentences": len(short), "left_out": 40 - len(short)}
         assert 0 < len(short) < 40
         assert found.pop("shorter_than") == part
         assert found == json.loads(
             hanlattice("evaluate", "--json", *more, lattice_folder, tmp_path / "short.bmes").text
         )
-    shown = hanlattice("evaluate", lattice_folder, tmp_path / "all.bmes", "--shorter-than", limit).text
+    shown = hanlattice(
+        "evaluate", lattice_folder, tmp_path / "all.bmes", "--shorter-than", limit
+    ).text
     told = f"{len(short)} sentences of fewer than {limit} characters, {40 - len(short)} left out"
     assert told in " ".join(shown.split())
 
@@ -129,14 +156,22 @@ def test_only_short_sentences_as_if_the_file_had_no_others(lattice_folder, tmp_p
 def test_a_limit_that_leaves_nothing(lattice_folder, made):
     shortest = min(map(len, read_corpus(made / "test.bmes").sentences))
     refused = hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", shortest)
-    refused.refused(f"test.bmes: --shorter-than {shortest} leaves no sentence: the shortest has {shortest} characters")
-    assert hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", "0").code == 2
+    refused.refused(
+        f"test.bmes: --shorter-than {shortest} leaves no sentence: the shortest has {shortest} characters"
+    )
+    assert (
+        hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", "0").code == 2
+    )
 
 
 def joined(parts: Sequence[Sentence]) -> Sentence:
     """One long sentence of several."""
     first = list(accumulate(map(len, parts), initial=0))
-    spans = [span.shifted(at) for part, at in zip(parts, first, strict=False) for span in part.spans or ()]
+    spans = [
+        span.shifted(at)
+        for part, at in zip(parts, first, strict=False)
+        for span in part.spans or ()
+    ]
     return Sentence("".join(part.text for part in parts), tuple(spans))
 
 
@@ -162,7 +197,15 @@ def long_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_scores_by_length(lattice_folder, long_corpus, tmp_path):
     corpus = read_corpus(long_corpus).sentences
-    outcome = hanlattice("evaluate", lattice_folder, long_corpus, "--by-length", "--json", "--plot", tmp_path / "a.svg")
+    outcome = hanlattice(
+        "evaluate",
+        lattice_folder,
+        long_corpus,
+        "--by-length",
+        "--json",
+        "--plot",
+        tmp_path / "a.svg",
+    )
     assert (outcome.code, outcome.err) == (0, "")
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
     report = json.loads(outcome.text)
@@ -181,11 +224,23 @@ def test_scores_by_length(lattice_folder, long_corpus, tmp_path):
     for key in ("gold", "predicted", "correct"):
         assert sum(row[key] for row in rows) == report["overall"][key]
     assert sum(row["sentences"] for row in rows) == len(corpus)
-    assert "By length of the sentence" in hanlattice("evaluate", lattice_folder, long_corpus, "--by-length").text
+    assert (
+        "By length of the sentence"
+        in hanlattice("evaluate", lattice_folder, long_corpus, "--by-length").text
+    )
 
 
 def test_scores_by_length_are_loose_and_short_as_the_others(lattice_folder, long_corpus):
-    asked = ["evaluate", lattice_folder, long_corpus, "--json", "--loose", "--shorter-than", "100", "--by-length"]
+    asked = [
+        "evaluate",
+        lattice_folder,
+        long_corpus,
+        "--json",
+        "--loose",
+        "--shorter-than",
+        "100",
+        "--by-length",
+    ]
     report = json.loads(hanlattice(*asked).text)
     for key in ("gold", "predicted", "correct"):
         assert sum(row[key] for row in report["by_sentence_length"]) == report["overall"][key] > 0
@@ -195,7 +250,9 @@ def test_scores_by_length_are_loose_and_short_as_the_others(lattice_folder, long
 def test_scores_by_the_share_of_the_lexicon(lattice_folder, made, tmp_path):
     """As if the other words had been removed; each share has the words of the smaller ones."""
     file = made / "test.bmes"
-    outcome = hanlattice("evaluate", lattice_folder, file, "--by-lexicon", "--json", "--plot", tmp_path / "a.svg")
+    outcome = hanlattice(
+        "evaluate", lattice_folder, file, "--by-lexicon", "--json", "--plot", tmp_path / "a.svg"
+    )
     assert (outcome.code, outcome.err) == (0, "")
     report = json.loads(outcome.text)
     rows = report["by_lexicon_share"]
@@ -211,7 +268,9 @@ def test_scores_by_the_share_of_the_lexicon(lattice_folder, made, tmp_path):
                 tagger.lexicon.remove(word)  # what is gone stays gone: shares are nested
         assert len(tagger.lexicon) == row["words"] == round(row["share"] * total)
         assert row["places"] == sum(len(tagger.lexicon.match(sentence.text)) for sentence in corpus)
-        counts = count_spans(corpus, [document.spans for document in tagger([s.text for s in corpus])])
+        counts = count_spans(
+            corpus, [document.spans for document in tagger([s.text for s in corpus])]
+        )
         assert {key: row[key] for key in counts} == counts
     assert len(tagger.lexicon) == 0
     assert {key: rows[-1][key] for key in report["overall"]} == report["overall"]
@@ -224,7 +283,9 @@ def test_scores_by_the_share_of_the_lexicon(lattice_folder, made, tmp_path):
 def test_both_sources_of_a_lattice_are_the_lexicon(made, tmp_path):
     config = made_config(made, model__sources="both", subwords__vectors=str(made / "subwords.vec"))
     folder = write_untrained(tmp_path / "model", config, sentences(30, 3))
-    rows = json.loads(hanlattice("evaluate", folder, made / "test.bmes", "--by-lexicon", "--json").text)
+    rows = json.loads(
+        hanlattice("evaluate", folder, made / "test.bmes", "--by-lexicon", "--json").text
+    )
     first, *_, last = rows["by_lexicon_share"]
     indexer = load(folder).model.indexer
     assert last["words"] == len(indexer.lexicon) + len(indexer.subwords)
@@ -233,13 +294,25 @@ def test_both_sources_of_a_lattice_are_the_lexicon(made, tmp_path):
 
 def test_breakdowns_that_cannot_be(char_folder, lattice_folder, made, tmp_path):
     file = made / "test.bmes"
-    hanlattice("evaluate", char_folder, file, "--by-lexicon").refused("--by-lexicon is for a model with a lexicon")
+    hanlattice("evaluate", char_folder, file, "--by-lexicon").refused(
+        "--by-lexicon is for a model with a lexicon"
+    )
     plot = ["--plot", tmp_path / "a.svg"]
-    hanlattice("evaluate", lattice_folder, file, *plot).refused("--plot draws --by-length or --by-lexicon")
-    hanlattice("evaluate", lattice_folder, file, "--by-length", "--plot", "a.pdf").refused("a .svg or .png file")
+    hanlattice("evaluate", lattice_folder, file, *plot).refused(
+        "--plot draws --by-length or --by-lexicon"
+    )
+    hanlattice("evaluate", lattice_folder, file, "--by-length", "--plot", "a.pdf").refused(
+        "a .svg or .png file"
+    )
     (tmp_path / "a.svg").write_bytes(file.read_bytes())
-    for read in ([tmp_path / "a.svg"], [file, "-l", tmp_path / "a.svg"], [file, "--train", tmp_path / "a.svg"]):
-        hanlattice("evaluate", lattice_folder, *read, "--by-length", *plot).refused("one of the files to read")
+    for read in (
+        [tmp_path / "a.svg"],
+        [file, "-l", tmp_path / "a.svg"],
+        [file, "--train", tmp_path / "a.svg"],
+    ):
+        hanlattice("evaluate", lattice_folder, *read, "--by-length", *plot).refused(
+            "one of the files to read"
+        )
 
 
 # ---- models that look at words
@@ -257,7 +330,11 @@ def word_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def count_crossing(corpus: list[Sentence], edges: list[set[int]]) -> tuple[int, int]:
     """(those that do not begin and end at an edge, all)"""
-    pairs = [(span, at) for sentence, at in zip(corpus, edges, strict=True) for span in sentence.spans or ()]
+    pairs = [
+        (span, at)
+        for sentence, at in zip(corpus, edges, strict=True)
+        for span in sentence.spans or ()
+    ]
     return sum(not {span.start, span.end} <= at for span, at in pairs), len(pairs)
 
 
@@ -354,10 +431,14 @@ def test_the_tables_are_those_of_score(cutter, tmp_path):
     cut = [" ".join(span.text for span in document.spans) for document in segmenter(texts)]
     (tmp_path / "found").write_text("\n".join(cut) + "\n", "utf-8")
     shown = hanlattice("evaluate", cutter, gold, "--words", "3").text
-    scored = hanlattice("score", gold, tmp_path / "found", "--train", cutter.parent / "train.seg", "--words", "3").text
+    scored = hanlattice(
+        "score", gold, tmp_path / "found", "--train", cutter.parent / "train.seg", "--words", "3"
+    ).text
     assert "- OOV (" in shown
     assert "missed most often: 3 of " in shown
-    assert shown[shown.index("┏") :] == scored[scored.index("┏") :]  # below a title that may take two lines
+    assert (
+        shown[shown.index("┏") :] == scored[scored.index("┏") :]
+    )  # below a title that may take two lines
     for part in ("dev", "test"):
         assert f"{part}, epoch" in hanlattice("info", cutter).text
     assert "bakeoff" in hanlattice("info", cutter).text
@@ -365,7 +446,8 @@ def test_the_tables_are_those_of_score(cutter, tmp_path):
 
 def test_the_words_of_training(made, tmp_path):
     tree = cutting_tree(made, tmp_path, train__epochs=1, model__hidden=4)
-    folder, gold = train(make_config(tree), tmp_path / "model").folder, tmp_path / "test.seg"
+    folder = train(make_config(tree), tmp_path / "model").folder
+    gold = tmp_path / "test.seg"
     own = json.loads(hanlattice("evaluate", "--json", folder, gold).text)["segmentation"]
     named = hanlattice("evaluate", "--json", "--train", gold, folder, gold)
     assert (named.code, named.err) == (0, "")
@@ -373,7 +455,9 @@ def test_the_words_of_training(made, tmp_path):
     (tmp_path / "train.seg").unlink()
     lost = hanlattice("evaluate", "--json", folder, gold)
     assert lost.code == 0
-    assert lost.err.startswith("note: no OOV and IV recall, since the words of training are not known (")
+    assert lost.err.startswith(
+        "note: no OOV and IV recall, since the words of training are not known ("
+    )
     assert "train.seg: cannot read" in lost.err
     assert lost.err.endswith("; --train names them\n")
     assert json.loads(lost.text)["segmentation"]["oov"] is None
@@ -392,7 +476,9 @@ def test_a_segmenter_by_length_and_lexicon(made, tmp_path):
 
 def test_what_a_segmenter_cannot_be_scored_on(cutter, char_folder, made):
     hanlattice("evaluate", cutter, made / "test.bmes").refused(f"{made / 'test.bmes'}: sentence 1")
-    refused = hanlattice("evaluate", "--train", made / "train.bmes", char_folder, made / "test.bmes")
+    refused = hanlattice(
+        "evaluate", "--train", made / "train.bmes", char_folder, made / "test.bmes"
+    )
     refused.refused("--train is for a segmenter, and this model is none")
     for count in ("0", "20"):
         refused = hanlattice("evaluate", "--words", count, char_folder, made / "test.bmes")
@@ -400,7 +486,9 @@ def test_what_a_segmenter_cannot_be_scored_on(cutter, char_folder, made):
 
 
 def test_twenty_words_are_shown_and_one_sentence_is_one(cutter, tmp_path):
-    texts = [f"{chr(0x4E00 + 3 * at)}{chr(0x4E01 + 3 * at)}{chr(0x4E02 + 3 * at)}" for at in range(60)]
+    texts = [
+        f"{chr(0x4E00 + 3 * at)}{chr(0x4E01 + 3 * at)}{chr(0x4E02 + 3 * at)}" for at in range(60)
+    ]
     (tmp_path / "a.seg").write_text(" ".join(texts), "utf-8")  # unknown words
     outcome = hanlattice("evaluate", cutter, tmp_path / "a.seg")
     assert (outcome.code, outcome.err) == (0, "")
@@ -408,14 +496,18 @@ def test_twenty_words_are_shown_and_one_sentence_is_one(cutter, tmp_path):
     assert outcome.text.partition("┏")[0].split()[-2:] == ["1", "sentence"]
 
 
-def test_a_file_whose_suffix_says_nothing_is_like_what_the_model_learnt_from(cutter, lattice_folder, made, tmp_path):
+def test_a_file_whose_suffix_says_nothing_is_like_what_the_model_learnt_from(
+    cutter, lattice_folder, made, tmp_path
+):
     gold = cutter.parent / "test.seg"
     (tmp_path / "test.txt").write_bytes(gold.read_bytes())
     (tmp_path / "train.txt").write_bytes((cutter.parent / "train.seg").read_bytes())
     expected = hanlattice("evaluate", "--json", cutter, gold).text
     outcome = hanlattice("evaluate", "--json", cutter, tmp_path / "test.txt")
     assert (outcome.code, outcome.err, outcome.text) == (0, "", expected)
-    named = hanlattice("evaluate", "--json", "--train", tmp_path / "train.txt", cutter, tmp_path / "test.txt")
+    named = hanlattice(
+        "evaluate", "--json", "--train", tmp_path / "train.txt", cutter, tmp_path / "test.txt"
+    )
     assert (named.code, named.text) == (0, expected)
     refused = hanlattice("evaluate", "--format", "columns", cutter, tmp_path / "test.txt")
     refused.refused("test.txt")  # a format that is named counts
@@ -433,7 +525,9 @@ def test_the_format_that_a_model_was_trained_with_counts(made, tmp_path):
     folder = write_untrained(tmp_path / "model", config, corpus)
     write_jsonl(tmp_path / "a.txt", corpus)
     write_columns(tmp_path / "a.bmes", corpus)
-    found = [hanlattice("evaluate", "--json", folder, tmp_path / name) for name in ("a.txt", "a.bmes")]
+    found = [
+        hanlattice("evaluate", "--json", folder, tmp_path / name) for name in ("a.txt", "a.bmes")
+    ]
     assert [each.code for each in found] == [0, 0]
     assert found[0].text == found[1].text
 
@@ -444,14 +538,20 @@ def test_the_format_that_a_model_was_trained_with_counts(made, tmp_path):
 def test_the_words_of_a_dictionary_count(lattice_folder, made, tmp_path):
     """As they do for a program that adds them, and with a note of those that cannot."""
     (tmp_path / "words.txt").write_text("王小明在青\n王\n石镇 工\n", "utf-8")
-    shown = hanlattice("evaluate", "--json", lattice_folder, made / "test.bmes", "-l", tmp_path / "words.txt")
+    shown = hanlattice(
+        "evaluate", "--json", lattice_folder, made / "test.bmes", "-l", tmp_path / "words.txt"
+    )
     assert shown.code == 0
     note = "1 of 3 words has one character, and is passed over"
     assert shown.err == f"note: {tmp_path / 'words.txt'}: {note}\n"
-    tagger, corpus = load(lattice_folder), read_corpus(made / "test.bmes").sentences
+    tagger = load(lattice_folder)
+    corpus = read_corpus(made / "test.bmes").sentences
     tagger.lexicon.load(tmp_path / "words.txt")
     found = [document.spans for document in tagger([sentence.text for sentence in corpus])]
-    assert json.loads(shown.text) == score([sentence.spans or () for sentence in corpus], found).as_dict()
+    assert (
+        json.loads(shown.text)
+        == score([sentence.spans or () for sentence in corpus], found).as_dict()
+    )
 
 
 def test_a_dictionary_is_trusted_as_much_as_it_is_said(tmp_path, made):
@@ -469,12 +569,20 @@ def test_a_dictionary_is_trusted_as_much_as_it_is_said(tmp_path, made):
     assert max(plain, none) < usual <= most
 
 
-def test_a_dictionary_needs_a_lexicon_and_trust_a_dictionary(char_folder, lattice_folder, made, tmp_path):
+def test_a_dictionary_needs_a_lexicon_and_trust_a_dictionary(
+    char_folder, lattice_folder, made, tmp_path
+):
     (tmp_path / "words.txt").write_text("青石镇\n", "utf-8")
     file = made / "test.bmes"
-    hanlattice("evaluate", char_folder, file, "-l", tmp_path / "words.txt").refused("this model has no lexicon")
-    hanlattice("evaluate", lattice_folder, file, "-l", tmp_path / "none.txt").refused("none.txt", "no such file")
-    hanlattice("evaluate", lattice_folder, file, "--trust", "3").refused("--trust is for the words of --lexicon")
+    hanlattice("evaluate", char_folder, file, "-l", tmp_path / "words.txt").refused(
+        "this model has no lexicon"
+    )
+    hanlattice("evaluate", lattice_folder, file, "-l", tmp_path / "none.txt").refused(
+        "none.txt", "no such file"
+    )
+    hanlattice("evaluate", lattice_folder, file, "--trust", "3").refused(
+        "--trust is for the words of --lexicon"
+    )
 
 
 def test_decoding_by_spans(lattice_folder, made):
@@ -482,11 +590,15 @@ def test_decoding_by_spans(lattice_folder, made):
     outcome = hanlattice("evaluate", lattice_folder, file, "--decode", "spans")
     half = load(lattice_folder).model.scores["dev"]["overall"]["f1"] / 2
     assert f"30 sentences, decoded by spans above {half:.3f}" in " ".join(outcome.text.split())
-    none = json.loads(hanlattice("evaluate", "--json", lattice_folder, file, "--decode", "1").text)["overall"]
+    none = json.loads(hanlattice("evaluate", "--json", lattice_folder, file, "--decode", "1").text)[
+        "overall"
+    ]
     assert (none["predicted"], none["f1"]) == (0, 0)
     counts = [
-        json.loads(hanlattice("evaluate", "--json", lattice_folder, file, "--decode", bar).text)["overall"]["predicted"]
-        for bar in ("0.05", "0.5", "0.999")
+        json.loads(
+            hanlattice("evaluate", "--json", lattice_folder, file, "--decode", threshold).text
+        )["overall"]["predicted"]
+        for threshold in ("0.05", "0.5", "0.999")
     ]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[2]
@@ -494,8 +606,11 @@ def test_decoding_by_spans(lattice_folder, made):
         json.loads(hanlattice("evaluate", "--json", lattice_folder, file, "--decode", way).text)
         for way in ("path", "0.5")
     ]
-    assert [report.get("bar") for report in reports] == [None, 0.5]
-    tagger, gold = load(lattice_folder, decode=0.5), read_corpus(file).sentences
+    assert [report.get("threshold") for report in reports] == [None, 0.5]
+    tagger = load(lattice_folder, decode=0.5)
+    gold = read_corpus(file).sentences
     found = [tagger(sentence.text).spans for sentence in gold]
     assert counts[1] == score([sentence.spans or () for sentence in gold], found).overall.predicted
-    hanlattice("evaluate", lattice_folder, file, "--decode", "viterbi").refused("decode must be path, spans, or a bar")
+    hanlattice("evaluate", lattice_folder, file, "--decode", "viterbi").refused(
+        "decode must be path, spans, or a bar"
+    )

@@ -22,28 +22,52 @@ def data(made: Path, tmp_path: Path) -> Path:
 
 
 def occurring(data: Path, *parts: str) -> list[str]:
-    texts = [sentence.text for part in parts for sentence in read_corpus(data / f"{part}.bmes").sentences]
-    return [word for word in read_vectors(data / "words.bin").words if any(word in text for text in texts)]
+    texts = [
+        sentence.text for part in parts for sentence in read_corpus(data / f"{part}.bmes").sentences
+    ]
+    return [
+        word
+        for word in read_vectors(data / "words.bin").words
+        if any(word in text for text in texts)
+    ]
 
 
 @pytest.mark.parametrize("name", ["small.bin", "small.vec"])
 def test_the_words_that_occur_and_their_vectors(data, name):
-    outcome = hanlattice("gazetteer", data / "words.bin", data / "train.bmes", data / "test.bmes", "--out", data / name)
+    outcome = hanlattice(
+        "gazetteer",
+        data / "words.bin",
+        data / "train.bmes",
+        data / "test.bmes",
+        "--out",
+        data / name,
+    )
     assert (outcome.code, outcome.err) == (0, "")
-    whole, small = read_vectors(data / "words.bin"), read_vectors(data / name)
+    whole = read_vectors(data / "words.bin")
+    small = read_vectors(data / name)
     assert list(small.words) == occurring(data, "train", "test")
     assert len(small) < len(whole)
     rows = [whole.words.index(word) for word in small.words]
     assert (small.matrix == whole.matrix[rows]).all()
     size = (data / name).stat().st_size
-    for part in ("train.bmes", "test.bmes", "PER", "LOC", "covered %", f"{len(small)} words", f"{size:,} bytes"):
+    for part in (
+        "train.bmes",
+        "test.bmes",
+        "PER",
+        "LOC",
+        "covered %",
+        f"{len(small)} words",
+        f"{size:,} bytes",
+    ):
         assert part in outcome.text, part
     assert f"{(data / 'words.bin').stat().st_size:,} bytes" in outcome.text
 
 
 def test_as_json(data):
     corpora = [data / "train.bmes", data / "dev.bmes"]
-    outcome = hanlattice("gazetteer", "--json", data / "words.bin", *corpora, "--out", data / "small.bin")
+    outcome = hanlattice(
+        "gazetteer", "--json", data / "words.bin", *corpora, "--out", data / "small.bin"
+    )
     facts = json.loads(outcome.text)
     assert [corpus["name"] for corpus in facts["corpora"]] == list(map(str, corpora))
     assert facts["all"]["sentences"] == 150
@@ -61,22 +85,35 @@ def test_raw_text_packed_or_not(data):
     (data / "b.gz").write_bytes(gzip.compress(text.encode()))
     (data / "[c].xz").write_bytes(lzma.compress(text.encode()))
     files = [data / name for name in ("a.txt", "b.gz", "[c].xz")]
-    outcome = hanlattice("gazetteer", "--raw", data / "words.bin", *files, "--out", data / "small.bin")
+    outcome = hanlattice(
+        "gazetteer", "--raw", data / "words.bin", *files, "--out", data / "small.bin"
+    )
     assert (outcome.code, outcome.err) == (0, "")
     assert "[c].xz" in outcome.text
     assert "gold entities" not in outcome.text
     assert list(read_vectors(data / "small.bin").words) == occurring(data, "train")
     facts = json.loads(
-        hanlattice("gazetteer", "--raw", "--json", data / "words.bin", *files, "-o", data / "s.bin").text
+        hanlattice(
+            "gazetteer", "--raw", "--json", data / "words.bin", *files, "-o", data / "s.bin"
+        ).text
     )
-    counts = [(corpus["words"], corpus["positions"], corpus["entities"]) for corpus in facts["corpora"]]
+    counts = [
+        (corpus["words"], corpus["positions"], corpus["entities"]) for corpus in facts["corpora"]
+    ]
     assert len(set(counts)) == 1
 
 
 def test_characters_are_kept_as_asked(data):
     (data / "v.vec").write_text("4 1\n南 1\n鱼 2\n南湖 3\n大海 4\n", "utf-8")
     for which, words in {"met": "南 南湖", "all": "南 鱼 南湖", "none": "南湖"}.items():
-        given = [data / "v.vec", data / "train.bmes", "--out", data / "s.vec", "--characters", which]
+        given = [
+            data / "v.vec",
+            data / "train.bmes",
+            "--out",
+            data / "s.vec",
+            "--characters",
+            which,
+        ]
         assert hanlattice("gazetteer", *given).code == 0
         assert list(read_vectors(data / "s.vec").words) == words.split()
 
@@ -97,15 +134,23 @@ def refuse(data: Path, *arguments: str | Path) -> str:
 
 
 def test_what_is_wrong_is_one_line(data):
-    words, corpus, out = data / "words.bin", data / "train.bmes", ("--out", data / "s.bin")
+    words = data / "words.bin"
+    corpus = data / "train.bmes"
+    out = ("--out", data / "s.bin")
     (data / "empty.bmes").touch()
     (data / "other.bmes").write_text("鱼\tO\n", "utf-8")
     (data / "cut.bin").write_bytes(words.read_bytes()[:-5])
     (data / "latin.txt").write_bytes("第一\n".encode() + b"\xff\n")
-    assert f"{data / 'empty.bmes'}: the corpus is empty" in refuse(data, words, corpus, data / "empty.bmes", *out)
-    assert f"{data / 'empty.bmes'}: the file is empty" in refuse(data, words, data / "empty.bmes", "--raw", *out)
+    assert f"{data / 'empty.bmes'}: the corpus is empty" in refuse(
+        data, words, corpus, data / "empty.bmes", *out
+    )
+    assert f"{data / 'empty.bmes'}: the file is empty" in refuse(
+        data, words, data / "empty.bmes", "--raw", *out
+    )
     assert "latin.txt:2: not UTF-8" in refuse(data, words, data / "latin.txt", "--raw", *out)
-    assert "words of the vector file occurs in the text" in refuse(data, words, data / "other.bmes", *out)
+    assert "words of the vector file occurs in the text" in refuse(
+        data, words, data / "other.bmes", *out
+    )
     assert "cut.bin: cut short" in refuse(data, data / "cut.bin", corpus, *out)
     assert "none.bin: cannot read" in refuse(data, data / "none.bin", corpus, *out)
     assert "none.bmes: cannot read" in refuse(data, words, data / "none.bmes", *out)
@@ -119,17 +164,28 @@ def test_what_can_be_known_is_told_before_the_vectors_are_read(data):
     (data / "bad.vec").write_text("nothing\n", "utf-8")
     (data / "folder.bin").mkdir()
     (data / "empty.txt").touch()
-    corpus, out = data / "train.bmes", ("--out", data / "s.bin")
-    assert "folder.bin: the output is a folder" in refuse(data, data / "bad.vec", corpus, "-o", data / "folder.bin")
-    assert "none.bmes: cannot read" in refuse(data, data / "bad.vec", corpus, data / "none.bmes", *out)
-    assert "'few' characters cannot be kept" in refuse(data, data / "bad.vec", corpus, "--characters", "few", *out)
-    assert "empty.txt: the file is empty" in refuse(data, data / "bad.vec", data / "empty.txt", "--raw", *out)
+    corpus = data / "train.bmes"
+    out = ("--out", data / "s.bin")
+    assert "folder.bin: the output is a folder" in refuse(
+        data, data / "bad.vec", corpus, "-o", data / "folder.bin"
+    )
+    assert "none.bmes: cannot read" in refuse(
+        data, data / "bad.vec", corpus, data / "none.bmes", *out
+    )
+    assert "'few' characters cannot be kept" in refuse(
+        data, data / "bad.vec", corpus, "--characters", "few", *out
+    )
+    assert "empty.txt: the file is empty" in refuse(
+        data, data / "bad.vec", data / "empty.txt", "--raw", *out
+    )
 
 
 def test_an_input_is_not_overwritten(data):
     before = (data / "words.bin").read_bytes()
     for corpus in ([data / "train.bmes"], [data / "train.bmes", data / "words.bin"]):
-        assert "one of the files to read" in refuse(data, data / "words.bin", *corpus, "--out", data / "words.bin")
+        assert "one of the files to read" in refuse(
+            data, data / "words.bin", *corpus, "--out", data / "words.bin"
+        )
     (data / "text.vec").write_text("南湖\n", "utf-8")
     assert "one of the files to read" in refuse(
         data, data / "words.bin", data / "text.vec", "--raw", "--out", data / "text.vec"

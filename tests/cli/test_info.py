@@ -22,7 +22,17 @@ from tests.helpers.made import made_config
 
 QUICK = {"train__epochs": 1, "model__hidden": 4, "words__vectors": ""}
 WORD = {"model__encoder": "word", **QUICK}
-OLD = {"encoder", "labels", "scheme", "characters", "words", "parameters", "bytes", "seed", "character vectors"}
+OLD = {
+    "encoder",
+    "labels",
+    "scheme",
+    "characters",
+    "words",
+    "parameters",
+    "bytes",
+    "seed",
+    "character vectors",
+}
 OLD |= {"word vectors", "language model", "data", "scores", "config"}
 
 
@@ -69,7 +79,11 @@ def test_as_json(lattice_folder, char_folder):
 def test_a_character_model_has_no_words_though_its_configuration_names_some(char_folder):
     facts = json.loads(hanlattice("info", "--json", char_folder).text)
     assert facts["config"]["words"]["vectors"]
-    assert (facts["model"], facts["words"], facts["word vectors"]) == ("character LSTM–CRF", 0, "none")
+    assert (facts["model"], facts["words"], facts["word vectors"]) == (
+        "character LSTM–CRF",
+        0,
+        "none",
+    )
 
 
 def training_words(made: Path) -> set[str]:
@@ -80,22 +94,42 @@ def training_words(made: Path) -> set[str]:
 def test_a_word_model(made, tmp_path):
     folder = train(made_config(made, **WORD), tmp_path / "run").folder
     facts = json.loads(hanlattice("info", "--json", folder).text)
-    assert (facts["model"], facts["encoder"], facts["segmenter"]) == ("word LSTM–CRF", "word", "rjieba")
+    assert (facts["model"], facts["encoder"], facts["segmenter"]) == (
+        "word LSTM–CRF",
+        "word",
+        "rjieba",
+    )
     assert (facts["words"], facts["word vectors"]) == (len(training_words(made)), "random")
     assert (facts["characters"], facts["character vectors"]) == (0, "none")
 
 
 def test_a_word_model_with_characters_and_bigrams(made, tmp_path):
-    changes = {"model__char_features": "cnn", "model__bichar": True, "words__vectors": str(made / "words.bin")}
+    changes = {
+        "model__char_features": "cnn",
+        "model__bichar": True,
+        "words__vectors": str(made / "words.bin"),
+    }
     folder = train(made_config(made, **{**WORD, **changes}), tmp_path / "run").folder
     facts = json.loads(hanlattice("info", "--json", folder).text)
     assert facts["model"] == "word LSTM–CRF with characters by convolution, bigrams"
     assert facts["words"] == len(training_words(made) | set(read_vectors(made / "words.bin").words))
-    assert (facts["word vectors"], facts["character vectors"]) == (str(made / "words.bin"), str(made / "chars.vec"))
-    met = {bigram for sentence in read_corpus(made / "train.bmes").sentences for bigram in bigrams(sentence.text)}
+    assert (facts["word vectors"], facts["character vectors"]) == (
+        str(made / "words.bin"),
+        str(made / "chars.vec"),
+    )
+    met = {
+        bigram
+        for sentence in read_corpus(made / "train.bmes").sentences
+        for bigram in bigrams(sentence.text)
+    }
     assert (facts["bigrams"], facts["bigram vectors"]) == (len(met), "random")
     shown = hanlattice("info", folder).text
-    for part in ("with characters by convolution, bigrams", "rjieba", f"{len(met)}", str(made / "words.bin")):
+    for part in (
+        "with characters by convolution, bigrams",
+        "rjieba",
+        f"{len(met)}",
+        str(made / "words.bin"),
+    ):
         assert part in shown, part
 
 
@@ -120,12 +154,11 @@ def test_another_version_of_the_segmenter_is_noted(made, tmp_path):
         record |= {"segmenter": {"name": "rjieba", "version": then}} if then else {}
         record["sha256"] = record_digest(record)
         (folder / "config.json").write_text(json.dumps(record), "utf-8")
-        shown, scored = hanlattice("info", "--json", folder), hanlattice("evaluate", folder, made / "test.bmes")
+        shown = hanlattice("info", "--json", folder)
+        scored = hanlattice("evaluate", folder, made / "test.bmes")
         assert (shown.code, scored.code) == (0, 0)
         assert json.loads(shown.text).get("segmenter version") == then
-        message = (
-            f"note: the model was trained with words by rjieba 0.0.1, and rjieba {version('rjieba')} may cut otherwise"
-        )
+        message = f"note: the model was trained with words by rjieba 0.0.1, and rjieba {version('rjieba')} may cut otherwise"
         assert [message in err for err in (shown.err, scored.err)] == [noted, noted]
 
 
@@ -134,7 +167,9 @@ def test_a_name_with_square_brackets_is_shown_as_it_is(lattice_folder, tmp_path)
     assert "[bold]model[/x]" in hanlattice("info", folder).text
 
 
-def test_it_is_called_by_its_folder_and_a_packed_one_says_whose_scores_it_has(lattice_folder, tmp_path, monkeypatch):
+def test_it_is_called_by_its_folder_and_a_packed_one_says_whose_scores_it_has(
+    lattice_folder, tmp_path, monkeypatch
+):
     (tmp_path / "ner").symlink_to(lattice_folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path)
     assert hanlattice("info", "ner").text.splitlines()[0].strip() == str(tmp_path / "ner")
@@ -156,7 +191,9 @@ def test_no_model(tmp_path):
 @pytest.mark.parametrize("sources", ["words", "subwords", "both"])
 def test_what_a_lattice_holds(sources, made, tmp_path):
     changes = {"model__sources": sources, "subwords__vectors": str(made / "subwords.vec")}
-    folder = train(made_config(made, train__epochs=1, model__hidden=4, **changes), tmp_path / "run").folder
+    folder = train(
+        made_config(made, train__epochs=1, model__hidden=4, **changes), tmp_path / "run"
+    ).folder
     facts = json.loads(hanlattice("info", "--json", folder).text)
     files = {"words": made / "words.bin", "subwords": made / "subwords.vec"}
     shown = hanlattice("info", folder).text

@@ -19,11 +19,15 @@ from tests.helpers.made import PLACES, WORDS, sentences
 
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
-    """An empty folder to work in, and made vectors where `hanlattice data get simplechinese` leaves those."""
+    """An empty folder to work in, and made vectors where `hanlattice data get simplechinese` leaves
+    those.
+    """
     names = tuple(dict.fromkeys([*WORDS, *PLACES, *"".join((*WORDS, *PLACES))]))
     matrix = np.random.default_rng(1).normal(size=(len(names), 8)).astype(np.float32)
     (tmp_path / "cache" / "simplechinese").mkdir(parents=True)
-    write_vectors(tmp_path / "cache" / "simplechinese" / "words.bin", Vectors(names, matrix), binary=True)
+    write_vectors(
+        tmp_path / "cache" / "simplechinese" / "words.bin", Vectors(names, matrix), binary=True
+    )
     monkeypatch.setenv("HANLATTICE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -48,7 +52,9 @@ def test_the_file_trains_as_it_is_with_the_command_that_is_printed(here, task, o
     *_, get, command = outcome.text.splitlines()
     assert get.strip() == "hanlattice data get simplechinese"
     assert command.strip() == "hanlattice train 'my corpus/train.toml' --out 'runs/my corpus'"
-    assert (here / "my corpus" / "train.toml").read_text("utf-8").startswith(f"# {command.strip()}\n")
+    assert (
+        (here / "my corpus" / "train.toml").read_text("utf-8").startswith(f"# {command.strip()}\n")
+    )
     trained = hanlattice(*shlex.split(command)[1:])
     assert trained.code == 0, trained
     assert "test, weights of epoch" in trained.text
@@ -72,7 +78,9 @@ def test_a_file_for_a_training_from_a_model(here, lattice_folder):
 def test_nothing_is_overwritten(here):
     assert hanlattice("init", ".").code == 0
     first = (here / "train.toml").read_bytes()
-    hanlattice("init", ".", "--task", "words").refused("train.toml exists already, and nothing is overwritten")
+    hanlattice("init", ".", "--task", "words").refused(
+        "train.toml exists already, and nothing is overwritten"
+    )
     assert (here / "train.toml").read_bytes() == first
     hanlattice("init", "train.toml").refused("train.toml exists already")
     hanlattice("init", "train.toml/sub").refused("cannot write train.toml/sub/train.toml")
@@ -87,4 +95,6 @@ def test_the_page_on_training_shows_the_file(here):
 
 def test_quotes_and_backslashes_in_a_name(here):
     assert hanlattice("init", 'a"b\\c').code == 0
-    assert read_config(here / 'a"b\\c' / "train.toml", complete=True).data.train == 'a"b\\c/train.bmes'
+    assert (
+        read_config(here / 'a"b\\c' / "train.toml", complete=True).data.train == 'a"b\\c/train.bmes'
+    )

@@ -65,7 +65,15 @@ def test_vectors_to_begin_with_are_reported(text, tmp_path):
     (tmp_path / "v.vec").write_text("9 2\n王 1 2\n小 3 4\n明 5\n", "utf-8")
     options = [option for option in OPTIONS if not option.startswith("--embedding")]
     done = hanlattice(
-        "pretrain", "lm", text, "-o", tmp_path / "lm", *options, "--epochs=1", "--vectors", tmp_path / "v.vec"
+        "pretrain",
+        "lm",
+        text,
+        "-o",
+        tmp_path / "lm",
+        *options,
+        "--epochs=1",
+        "--vectors",
+        tmp_path / "v.vec",
     )
     assert done.code == 0, done.err
     assert "symbols begin with a vector, 2 wide" in done.err
@@ -77,13 +85,16 @@ def test_ctrl_c_says_how_to_continue(text, tmp_path):
     with mock.patch.object(lm_train, "train_language_model", side_effect=KeyboardInterrupt):
         done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", "--epochs", "3")
     assert done.code == 130
-    expected = shlex.join(["hanlattice", "pretrain", "lm", str(text), "--out", str(tmp_path / "lm"), "--epochs", "3"])
+    expected = shlex.join(
+        ["hanlattice", "pretrain", "lm", str(text), "--out", str(tmp_path / "lm"), "--epochs", "3"]
+    )
     assert f"stopped; continue with: {expected} --resume" in done.err
 
 
 def test_what_cannot_be_trained_on_is_refused(folder, text, tmp_path):
     out = ("--out", tmp_path / "lm")
-    empty, bad = tmp_path / "empty.txt", tmp_path / "bad.txt"
+    empty = tmp_path / "empty.txt"
+    bad = tmp_path / "bad.txt"
     empty.write_bytes(b"")
     bad.write_bytes("好的\n".encode() + b"\xfe\n")
     hanlattice("pretrain", "lm", empty, *out).refused("empty.txt: the file is empty")
@@ -92,10 +103,14 @@ def test_what_cannot_be_trained_on_is_refused(folder, text, tmp_path):
     few.refused("one batch of --batch-size 256 × --length 128 takes 32,768; lower one of them")
     hanlattice("pretrain", "lm", text, *out).refused("--held-out 0.01 of 60 lines is not one line")
     hanlattice("pretrain", "lm", text, *out, "--hidden", "0").refused("--hidden must be 1 or more")
-    hanlattice("pretrain", "lm", text, *out, "--held-out", "1e-20").refused("--held-out 1e-20 of 60 lines is not one")
+    hanlattice("pretrain", "lm", text, *out, "--held-out", "1e-20").refused(
+        "--held-out 1e-20 of 60 lines is not one"
+    )
     both = ("--from", folder, "--min-count", "5")
     hanlattice("pretrain", "lm", text, *out, *both).refused("--min-count does not fit --from")
-    hanlattice("pretrain", "lm", text, *out, "--from", tmp_path / "no").refused("no such language model folder")
+    hanlattice("pretrain", "lm", text, *out, "--from", tmp_path / "no").refused(
+        "no such language model folder"
+    )
     assert not (tmp_path / "lm").exists()
 
 
@@ -114,7 +129,11 @@ def test_no_room_for_the_first_state_is_reported(text, tmp_path):
         limit_files(4000)
         done = hanlattice(*command)
     done.refused("state-forward.safetensors: the file would be larger than allowed here")
-    assert {file.name for file in (tmp_path / "lm").iterdir()} == {"chars.txt", "lm.json", "log-forward.jsonl"}
+    assert {file.name for file in (tmp_path / "lm").iterdir()} == {
+        "chars.txt",
+        "lm.json",
+        "log-forward.jsonl",
+    }
     assert hanlattice(*command).code == 0
 
 
@@ -135,7 +154,10 @@ def test_score_shows_each_character_and_the_mean(folder):
     names = [*"王小明去了[b]", "U+0020", "end"]
     assert shown == [(name, f"{value:.2f}") for name, value in zip(names, bits, strict=True)]
     mean = bits.mean()
-    assert f"forward: {mean:.4f} bits a character, perplexity {2**mean:.3f}, over 10 characters" in done.text
+    assert (
+        f"forward: {mean:.4f} bits a character, perplexity {2**mean:.3f}, over 10 characters"
+        in done.text
+    )
 
 
 def test_score_gives_everything_as_json(folder):
@@ -147,7 +169,9 @@ def test_score_gives_everything_as_json(folder):
         expected = text_surprise(model, direction, texts)
         for line, text, bits in zip(lines, texts, expected, strict=True):
             assert line["text"] == text
-            assert [*line[direction]["bits"], line[direction]["end"]] == pytest.approx(bits, abs=1e-4)
+            assert [*line[direction]["bits"], line[direction]["end"]] == pytest.approx(
+                bits, abs=1e-4
+            )
         mean = sum(bits.sum() for bits in expected) / 9
         assert total["total"][direction]["bits"] == pytest.approx(mean, rel=1e-5)
         assert total["total"][direction]["symbols"] == 9
@@ -177,12 +201,20 @@ def test_long_text_is_not_shown_character_by_character(folder):
 def test_what_cannot_be_scored_is_refused(folder, text, tmp_path):
     hanlattice("lm", "score", "-m", folder).refused("there is no text to score")
     hanlattice("lm", "score", "-m", folder, " \n").refused("there is no text to score")
-    hanlattice("lm", "score", "-m", folder, "-", stdin=b"a\n\xff").refused("standard input:2: not UTF-8")
-    hanlattice("lm", "score", "-m", folder, "-f", tmp_path / "no").refused("cannot read: there is no such file")
-    hanlattice("lm", "score", "-m", tmp_path, "王").refused("not a language model folder, lm.json is missing")
+    hanlattice("lm", "score", "-m", folder, "-", stdin=b"a\n\xff").refused(
+        "standard input:2: not UTF-8"
+    )
+    hanlattice("lm", "score", "-m", folder, "-f", tmp_path / "no").refused(
+        "cannot read: there is no such file"
+    )
+    hanlattice("lm", "score", "-m", tmp_path, "王").refused(
+        "not a language model folder, lm.json is missing"
+    )
     train_language_model(tiny(epochs=1), [text], tmp_path / "half", "forward")
     half = ("-m", tmp_path / "half")
-    hanlattice("lm", "score", *half, "王", "--direction", "backward").refused("train it by --direction backward")
+    hanlattice("lm", "score", *half, "王", "--direction", "backward").refused(
+        "train it by --direction backward"
+    )
     assert "backward" not in hanlattice("lm", "score", *half, "王").text
 
 
@@ -205,7 +237,9 @@ def test_samples_are_lines_that_begin_or_end_with_the_prompt(folder):
 
 
 def test_samples_that_make_no_sense_are_refused(folder):
-    hanlattice("lm", "sample", "-m", folder, "--temperature", "-1").refused("--temperature must be 0 or more")
+    hanlattice("lm", "sample", "-m", folder, "--temperature", "-1").refused(
+        "--temperature must be 0 or more"
+    )
     hanlattice("lm", "sample", "-m", folder, "-n", "0").refused("-n must be 1 or more")
     for temperature in ("1e-46", "1e40"):
         assert hanlattice("lm", "sample", "-m", folder, "--temperature", temperature).code == 0

@@ -51,7 +51,11 @@ def test_no_verb_is_2_with_the_help(words):
 
 def test_version():
     outcome = hanlattice("--version")
-    assert (outcome.code, outcome.text, outcome.err) == (0, f"hanlattice {package.__version__}\n", "")
+    assert (outcome.code, outcome.text, outcome.err) == (
+        0,
+        f"hanlattice {package.__version__}\n",
+        "",
+    )
 
 
 @pytest.mark.parametrize(

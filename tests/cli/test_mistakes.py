@@ -37,7 +37,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of other labels and another training file, cut and held out, that is gone."""
     folder = tmp_path_factory.mktemp("other")
     renamed = [
-        Sentence(each.text, tuple(Span(span.start, span.end, f"{span.label}.NAM") for span in each.spans or ()))
+        Sentence(
+            each.text,
+            tuple(Span(span.start, span.end, f"{span.label}.NAM") for span in each.spans or ()),
+        )
         for each in sentences(60, 5)
     ]
     write_columns(folder / "train.bmes", renamed)
@@ -75,9 +78,17 @@ def test_the_scores_are_those_of_evaluate(weak, lattice_folder, made, tmp_path):
     assert record["breakdowns"].keys() == {"type", "length", "lexicon", "borders", "training"}
     assert [part["part"] for part in record["coverage"]] == ["train", "test"]
     assert record["coverage"][0]["entities"] == entities(made / "train.bmes")
-    train_texts, test = ({s.text for s in read_corpus(made / "train.bmes").sentences}, read_corpus(made / "test.bmes"))
+    train_texts = {s.text for s in read_corpus(made / "train.bmes").sentences}
+    test = read_corpus(made / "test.bmes")
     assert record["repeated"] == sum(s.text in train_texts for s in test.sentences)
-    for part in ("By type", "By length", "Kinds of error", "Entities in the lexicon", "seen in training", "McNemar"):
+    for part in (
+        "By type",
+        "By length",
+        "Kinds of error",
+        "Entities in the lexicon",
+        "seen in training",
+        "McNemar",
+    ):
         assert part in outcome.text, part
     assert f"{record['repeated']} of the 30 sentences stand in train verbatim" in outcome.text
 
@@ -98,7 +109,11 @@ def test_a_word_model_is_compared_by_its_characters(weak, made, tmp_path):
 def test_offsets_in_json_give_the_labels_of_the_file(weak, lattice_folder, made, tmp_path):
     _, record = compared(weak, lattice_folder, made / "test.bmes", folder=tmp_path)
     gold = read_corpus(made / "test.bmes").sentences
-    assert record["different"] == sum(bool(sentence["differences"]) for sentence in record["sentences"]) > 0
+    assert (
+        record["different"]
+        == sum(bool(sentence["differences"]) for sentence in record["sentences"])
+        > 0
+    )
     for sentence in record["sentences"]:
         assert sentence["text"] == gold[sentence["index"]].text
         spans = [Span(s["start"], s["end"], s["label"]) for s in sentence["spans"] if s["gold"]]
@@ -150,7 +165,9 @@ def test_without_a_lexicon_and_without_the_training_file(weak, char_folder, made
     assert record["breakdowns"].keys() == {"type", "length", "training"}
     (tmp_path / "words.txt").write_text("南湖 3 ns\n龙泉寺 2 ns\n", "utf-8")
     for words in (tmp_path / "words.txt", made / "words.bin"):
-        outcome, record = compared(moved, char_folder, made / "test.bmes", "--lexicon", words, folder=tmp_path)
+        outcome, record = compared(
+            moved, char_folder, made / "test.bmes", "--lexicon", words, folder=tmp_path
+        )
         assert outcome.err == ""
         assert {"lexicon", "borders"} <= record["breakdowns"].keys()
         assert 0 < record["coverage"][1]["known"] < record["coverage"][1]["entities"]
@@ -179,7 +196,9 @@ def test_training_files_that_are_gone_or_changed(other, made, tmp_path):
         assert "note: no breakdown by what was seen in training" in outcome.err
         assert "cannot read: there is no such file" in outcome.err
         assert record["repeated"] is None
-        outcome, record = compared(away, away, made / "test.bmes", "--train", made / "test.bmes", folder=tmp_path)
+        outcome, record = compared(
+            away, away, made / "test.bmes", "--train", made / "test.bmes", folder=tmp_path
+        )
         assert record["repeated"] == 30
         assert [row["name"] for row in record["breakdowns"]["training"] if row["gold"]] == ["seen"]
     finally:
@@ -190,7 +209,9 @@ def test_odd_characters_do_not_reach_the_terminal(weak, char_folder, tmp_path):
     odd = "王小明在\x1b[31m南湖[/]\ud800`|"
     record = {"text": odd, "spans": [{"start": 0, "end": 3, "label": "[b]PER"}]}
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
-    outcome, made = compared(weak, char_folder, tmp_path / "a.jsonl", "-o", tmp_path / "r.md", folder=tmp_path)
+    outcome, made = compared(
+        weak, char_folder, tmp_path / "a.jsonl", "-o", tmp_path / "r.md", folder=tmp_path
+    )
     assert made["sentences"][0]["text"] == odd
     assert "\x1b" not in outcome.text
     assert "[b]PER" in outcome.text
@@ -202,7 +223,8 @@ def test_what_is_wrong_is_one_line(weak, char_folder, made, tmp_path):
     (tmp_path / "raw.txt").write_text("王小明去了南湖\n", "utf-8")
     (tmp_path / "raw.jsonl").write_text('{"text": "王小明去了南湖"}\n', "utf-8")
     (tmp_path / "latin.bmes").write_bytes(b"\xff\tO\n")
-    test, both = made / "test.bmes", (weak, char_folder)
+    test = made / "test.bmes"
+    both = (weak, char_folder)
     for file, said in (
         ("empty.bmes", "the corpus is empty"),
         ("raw.txt", "a column is missing"),
@@ -211,12 +233,18 @@ def test_what_is_wrong_is_one_line(weak, char_folder, made, tmp_path):
         ("none.bmes", "cannot read: there is no such file"),
     ):
         hanlattice("mistakes", *both, tmp_path / file).refused(file, said)
-    hanlattice("mistakes", *both, test, "--train", tmp_path / "raw.txt").refused("raw.txt", "a column is missing")
+    hanlattice("mistakes", *both, test, "--train", tmp_path / "raw.txt").refused(
+        "raw.txt", "a column is missing"
+    )
     hanlattice("mistakes", weak, tmp_path / "none", test).refused("none")
     hanlattice("mistakes", tmp_path, weak, test).refused(str(tmp_path))
     hanlattice("mistakes", *both, test, "--lexicon", tmp_path / "none").refused("none: cannot read")
-    hanlattice("mistakes", *both, test, "--lexicon", tmp_path / "empty.bmes").refused("no word of two characters")
-    hanlattice("mistakes", *both, test, "--format", "xml").refused("no corpus format is called 'xml'")
+    hanlattice("mistakes", *both, test, "--lexicon", tmp_path / "empty.bmes").refused(
+        "no word of two characters"
+    )
+    hanlattice("mistakes", *both, test, "--format", "xml").refused(
+        "no corpus format is called 'xml'"
+    )
     hanlattice("mistakes", *both, test, "--device", "gpu").refused("no device is called 'gpu'")
     assert hanlattice("mistakes", *both, test, "--sentences", "-1").code == 2
 
@@ -231,7 +259,9 @@ def test_nothing_is_overwritten_that_is_read(weak, char_folder, made, tmp_path):
             hanlattice(*given, option, file).refused("one of the files to read")
         assert file.read_bytes() == before
     hanlattice(*given, "--out", tmp_path).refused("it is a folder, not a file")
-    hanlattice(*given, "--out", tmp_path / "x", "--json", tmp_path / "x").refused("are the same file")
+    hanlattice(*given, "--out", tmp_path / "x", "--json", tmp_path / "x").refused(
+        "are the same file"
+    )
     assert not (tmp_path / "x").exists()
 
 
@@ -240,8 +270,11 @@ def test_a_training_file_of_a_download_is_not_overwritten_either(made, weak, tmp
     (tmp_path / "msra").mkdir()
     for part in ("train", "test"):
         shutil.copy(made / f"{part}.bmes", tmp_path / "msra")
-    config = made_config(made, model__encoder="char", train__epochs=1, data__train="@msra/train.bmes")
-    folder, file = train(config, tmp_path / "model").folder, tmp_path / "msra" / "train.bmes"
+    config = made_config(
+        made, model__encoder="char", train__epochs=1, data__train="@msra/train.bmes"
+    )
+    folder = train(config, tmp_path / "model").folder
+    file = tmp_path / "msra" / "train.bmes"
     given = ["mistakes", folder, weak, made / "test.bmes", "--json"]
     before = file.read_bytes()
     hanlattice(*given, file).refused("one of the files to read")
@@ -253,11 +286,17 @@ def test_a_training_file_of_a_download_is_not_overwritten_either(made, weak, tmp
 
 def test_a_file_of_segmenters_whose_suffix_says_nothing(weak, made, tmp_path):
     config = make_config(cutting_tree(made, tmp_path))
-    cutter = write_untrained(tmp_path / "model", config, [in_words(sentence) for sentence in sentences(9, 3)])
+    cutter = write_untrained(
+        tmp_path / "model", config, [in_words(sentence) for sentence in sentences(9, 3)]
+    )
     (tmp_path / "a.txt").write_bytes((tmp_path / "test.seg").read_bytes())
     (tmp_path / "b.txt").write_bytes((made / "test.bmes").read_bytes())
-    _, plain = compared(cutter, cutter, tmp_path / "a.txt", "--train", tmp_path / "a.txt", folder=tmp_path)
-    _, suffixed = compared(cutter, cutter, tmp_path / "test.seg", "--train", tmp_path / "test.seg", folder=tmp_path)
+    _, plain = compared(
+        cutter, cutter, tmp_path / "a.txt", "--train", tmp_path / "a.txt", folder=tmp_path
+    )
+    _, suffixed = compared(
+        cutter, cutter, tmp_path / "test.seg", "--train", tmp_path / "test.seg", folder=tmp_path
+    )
     del plain["file"], plain["train"], suffixed["file"], suffixed["train"]
     assert plain == suffixed
     outcome = hanlattice("mistakes", weak, cutter, tmp_path / "a.txt")

@@ -16,7 +16,9 @@ INTS = ["9223372036854775808", "-9223372036854775809", "9" * 400, "9" * 5000, "-
 WRONG = ["", "x", "0x10", "1e", "1;2", "[1]", "\ud800", "true", "None", "--", "1\n2"]
 
 
-def number_options(command: Any, verb: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def number_options(
+    command: Any, verb: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Each option that takes a number, with its verb."""
     for name, each in getattr(command, "commands", {}).items():
         yield from number_options(each, (*verb, name))
@@ -31,12 +33,19 @@ def whole_command() -> Any:
     return command
 
 
-OPTIONS = {f"{' '.join(verb)} {option.opts[0]}": option for verb, option in number_options(whole_command())}
+OPTIONS = {
+    f"{' '.join(verb)} {option.opts[0]}": option for verb, option in number_options(whole_command())
+}
 
 
 def test_there_are_options() -> None:
     assert len(OPTIONS) > 80
-    assert {"tag --trust", "corpus tag --shard-size", "bench --batch", "serve --batch-ms"} <= OPTIONS.keys()
+    assert {
+        "tag --trust",
+        "corpus tag --shard-size",
+        "bench --batch",
+        "serve --batch-ms",
+    } <= OPTIONS.keys()
 
 
 @pytest.mark.parametrize("name", OPTIONS)

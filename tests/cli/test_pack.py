@@ -14,7 +14,9 @@ TEXT = "王小明在青石镇工作。"
 
 def test_a_packed_model_tags_and_says_what_it_is(lattice_folder, made, tmp_path):
     out = tmp_path / "out"
-    outcome = hanlattice("pack", lattice_folder, "-o", out, "--words", "20", "--test", made / "test.bmes")
+    outcome = hanlattice(
+        "pack", lattice_folder, "-o", out, "--words", "20", "--test", made / "test.bmes"
+    )
     assert (outcome.code, outcome.err) == (0, "")
     first, second = outcome.text.splitlines()
     size = sum(file.stat().st_size for file in out.iterdir())
@@ -26,7 +28,9 @@ def test_a_packed_model_tags_and_says_what_it_is(lattice_folder, made, tmp_path)
     shown = hanlattice("info", out)
     assert (shown.code, shown.err) == (0, "")
     assert "30 sentences" in shown.text
-    tagged = [hanlattice("tag", "-m", folder, "-f", "inline", TEXT) for folder in (out, lattice_folder)]
+    tagged = [
+        hanlattice("tag", "-m", folder, "-f", "inline", TEXT) for folder in (out, lattice_folder)
+    ]
     assert tagged[0] == tagged[1]
     assert "[青石镇/LOC]" in tagged[0].text
 
@@ -38,21 +42,32 @@ def test_without_a_test_no_score_is_told(lattice_folder, char_folder, tmp_path):
         assert len(outcome.text.splitlines()) == 1
 
 
-def test_a_packed_model_may_be_packed_again_and_its_card_says_what_is_true(lattice_folder, made, tmp_path):
+def test_a_packed_model_may_be_packed_again_and_its_card_says_what_is_true(
+    lattice_folder, made, tmp_path
+):
     (tmp_path / "about.md").write_text("## Limits\n\nNews.\n", "utf-8")
     (tmp_path / "empty.md").write_text("", "utf-8")
     first = ("--test", made / "test.bmes", "--about", tmp_path / "about.md")
     steps = (("once", lattice_folder, first), ("again", tmp_path / "once", ()))
-    for name, folder, more in (*steps, ("silent", tmp_path / "again", ("--about", tmp_path / "empty.md"))):
+    for name, folder, more in (
+        *steps,
+        ("silent", tmp_path / "again", ("--about", tmp_path / "empty.md")),
+    ):
         outcome = hanlattice("pack", folder, "-o", tmp_path / name, "--precision", "half", *more)
         assert (outcome.code, outcome.err, "test F1" in outcome.text) == (0, "", name == "once")
-    once, again, silent = ((tmp_path / n / "README.md").read_text("utf-8") for n in ("once", "again", "silent"))
+    once, again, silent = (
+        (tmp_path / n / "README.md").read_text("utf-8") for n in ("once", "again", "silent")
+    )
     assert once.endswith("|\n\n## Limits\n\nNews.\n")
     assert again.endswith(f"|\n\n{OF_ANOTHER}\n\n## Limits\n\nNews.\n")
     assert "News." not in silent
     assert ("| test | precision" in once, "| test | precision" in again) == (True, False)
     shown = hanlattice("info", tmp_path / "again")
-    assert (shown.code, shown.text.count("before packing"), "dev before packing" in shown.text) == (0, 1, True)
+    assert (shown.code, shown.text.count("before packing"), "dev before packing" in shown.text) == (
+        0,
+        1,
+        True,
+    )
     facts = json.loads(hanlattice("info", "--json", tmp_path / "again").text)
     assert ("test" in facts["data"], "test" in facts["scores"]) == (False, False)
 
@@ -69,15 +84,21 @@ def test_what_is_wrong_with_packing_is_one_line(lattice_folder, char_folder, tmp
     out = tmp_path / "out"
     hanlattice("pack", char_folder, "-o", out, "--words", "5").refused("this model has no lexicon")
     hanlattice("pack", tmp_path / "no", "-o", out).refused("no such model folder")
-    hanlattice("pack", lattice_folder, "-o", out, "--test", tmp_path / "no.bmes").refused("no.bmes", "no such file")
-    hanlattice("pack", lattice_folder, "-o", lattice_folder).refused("is there already: choose a new or empty folder")
+    hanlattice("pack", lattice_folder, "-o", out, "--test", tmp_path / "no.bmes").refused(
+        "no.bmes", "no such file"
+    )
+    hanlattice("pack", lattice_folder, "-o", lattice_folder).refused(
+        "is there already: choose a new or empty folder"
+    )
     assert hanlattice("pack", lattice_folder, "-o", out, "--words", "-1").code == 2
     assert hanlattice("pack", lattice_folder, "-o", out, "--precision", "tiny").code == 2
     assert not out.exists()
 
 
 def test_what_teachers_find_is_a_corpus_to_train_on(lattice_folder, char_folder, made, tmp_path):
-    (tmp_path / "a.txt").write_text("\n".join(sentence.text for sentence in sentences(30, 2)) + "\n", "utf-8")
+    (tmp_path / "a.txt").write_text(
+        "\n".join(sentence.text for sentence in sentences(30, 2)) + "\n", "utf-8"
+    )
     out = tmp_path / "taught.jsonl"
     models = ("-m", lattice_folder, "-m", char_folder)
     outcome = hanlattice("distil", tmp_path / "a.txt", *models, "-o", out, "--characters", "100")
@@ -85,20 +106,30 @@ def test_what_teachers_find_is_a_corpus_to_train_on(lattice_folder, char_folder,
     records = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     characters, spans = (sum(len(record[key]) for record in records) for key in ("text", "spans"))
     assert 100 <= characters < 120
-    doubts = sum(len(record.get("doubts", ())) for record in records)
-    assert f"{out}: {len(records)} sentences, {characters} characters, {spans} spans; {doubts} " in outcome.err
+    soft_labels = sum(len(record.get("soft_labels", ())) for record in records)
+    assert (
+        f"{out}: {len(records)} sentences, {characters} characters, {spans} spans; {soft_labels} "
+        in outcome.err
+    )
     assert hanlattice("evaluate", lattice_folder, out).code == 0
-    config = write_toml(tmp_path / "student.toml", made_tree(made, data__more=str(out), train__epochs=1))
+    config = write_toml(
+        tmp_path / "student.toml", made_tree(made, data__more=str(out), train__epochs=1)
+    )
     assert hanlattice("train", config, "-o", tmp_path / "student").code == 0
 
 
 def test_what_is_wrong_with_teachers_is_one_line(lattice_folder, char_folder, tmp_path):
     (tmp_path / "a.txt").write_text(TEXT, "utf-8")
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\xfa")
-    out, two = tmp_path / "out.jsonl", ("-m", lattice_folder, "-m", char_folder)
+    out = tmp_path / "out.jsonl"
+    two = ("-m", lattice_folder, "-m", char_folder)
     hanlattice("distil", tmp_path / "b.txt", *two, "-o", out).refused("b.txt", "no such file")
     hanlattice("distil", tmp_path / "bad.txt", *two, "-o", out).refused("bad.txt:1")
     apart = ("--apart", tmp_path / "no.bmes")
-    hanlattice("distil", tmp_path / "a.txt", *two, "-o", out, *apart).refused("no.bmes", "no such file")
-    hanlattice("distil", tmp_path / "a.txt", *two, "-o", out, "--device", "gpu").refused("no device is called 'gpu'")
+    hanlattice("distil", tmp_path / "a.txt", *two, "-o", out, *apart).refused(
+        "no.bmes", "no such file"
+    )
+    hanlattice("distil", tmp_path / "a.txt", *two, "-o", out, "--device", "gpu").refused(
+        "no device is called 'gpu'"
+    )
     assert not out.exists()

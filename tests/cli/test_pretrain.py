@@ -31,22 +31,33 @@ def vectors(raw: Path, out: Path, *more: str | Path, unit: str = "char") -> Outc
 
 
 def test_vectors_of_each_unit(raw, tmp_path):
-    outcome = hanlattice("pretrain", "subwords", raw, "--out", tmp_path / "sub", "--size", "30", "--min-count", "2")
+    outcome = hanlattice(
+        "pretrain", "subwords", raw, "--out", tmp_path / "sub", "--size", "30", "--min-count", "2"
+    )
     assert outcome.code == 0, outcome
     assert "pieces in " in outcome.err
     assert Lexicon().load(tmp_path / "sub.txt") > 10
-    for unit, more in {"char": (), "bichar": (), "word": (), "subword": ("--lexicon", tmp_path / "sub.txt")}.items():
+    for unit, more in {
+        "char": (),
+        "bichar": (),
+        "word": (),
+        "subword": ("--lexicon", tmp_path / "sub.txt"),
+    }.items():
         outcome = vectors(raw, tmp_path / unit, *more, unit=unit)
         assert (outcome.code, outcome.out) == (0, b""), outcome
         count = len(read_vectors(tmp_path / f"{unit}.bin"))
-        assert f"{count} vectors in {tmp_path / unit}.vec and {tmp_path / unit}.bin; " in outcome.err
+        assert (
+            f"{count} vectors in {tmp_path / unit}.vec and {tmp_path / unit}.bin; " in outcome.err
+        )
         assert "little text" in outcome.err
     assert "this run is finished already" in vectors(raw, tmp_path / "char", "--resume").err
 
 
 def test_subwords_on_all_cores_are_the_same(raw, tmp_path):
     for name, more in {"one": (), "all": ("--parallel",)}.items():
-        outcome = hanlattice("pretrain", "subwords", raw, "--out", tmp_path / name, "--min-count", "2", *more)
+        outcome = hanlattice(
+            "pretrain", "subwords", raw, "--out", tmp_path / name, "--min-count", "2", *more
+        )
         assert outcome.code == 0, outcome
     assert (tmp_path / "one.txt").read_bytes() == (tmp_path / "all.txt").read_bytes()
 
@@ -55,7 +66,9 @@ def test_as_a_process_it_says_no_more_than_this(raw, tmp_path):
     """No line of gensim's log, no warning (they are errors here), and several files at once."""
     packed = tmp_path / "more.gz"
     packed.write_bytes(gzip.compress(raw.read_bytes()))
-    outcome = run("pretrain", "vectors", raw, packed, "--unit", "word", "--out", tmp_path / "w.vec", *SMALL)
+    outcome = run(
+        "pretrain", "vectors", raw, packed, "--unit", "word", "--out", tmp_path / "w.vec", *SMALL
+    )
     assert outcome.code == 0, outcome
     starts = [line.split(" ")[0] for line in outcome.err.splitlines()]
     assert starts[0] == "note:"
@@ -65,7 +78,9 @@ def test_as_a_process_it_says_no_more_than_this(raw, tmp_path):
 
 
 def test_a_lexicon_of_the_cache(raw, tmp_path, cache):
-    vectors(raw, tmp_path / "w", "--lexicon", "@jieba/dict.txt", unit="word").refused("run `hanlattice data get jieba`")
+    vectors(raw, tmp_path / "w", "--lexicon", "@jieba/dict.txt", unit="word").refused(
+        "run `hanlattice data get jieba`"
+    )
     (cache / "jieba").mkdir(parents=True)
     (cache / "jieba" / "dict.txt").write_text("天天 3 n\n今天天气 900 n\n", "utf-8")
     assert vectors(raw, tmp_path / "w", "--lexicon", "@jieba/dict.txt", unit="word").code == 0
@@ -111,47 +126,77 @@ def test_bad_text(raw, tmp_path):
 
 
 def test_the_text_and_other_records_are_not_overwritten(raw, tmp_path):
-    """raw.txt would be the lexicon of subwords, x.json the record of vectors, sub.json that of the subwords."""
+    """raw.txt would be the lexicon of subwords, x.json the record of vectors, sub.json that of the
+    subwords.
+    """
     subwords = ("pretrain", "subwords", "--size", "30", "--min-count", "2")
     (tmp_path / "x.json").write_bytes(raw.read_bytes())
     assert hanlattice(*subwords, raw, "--out", tmp_path / "sub").code == 0
     (tmp_path / "notes.json").write_text('{"mine": 1}', "utf-8")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for out in (raw, tmp_path / "raw"):
-        hanlattice(*subwords, raw, "--out", out).refused("raw.txt: the output is one of the files to read")
-    vectors(tmp_path / "x.json", tmp_path / "x").refused("x.json: the output is one of the files to read")
+        hanlattice(*subwords, raw, "--out", out).refused(
+            "raw.txt: the output is one of the files to read"
+        )
+    vectors(tmp_path / "x.json", tmp_path / "x").refused(
+        "x.json: the output is one of the files to read"
+    )
     lexicon = ("--lexicon", tmp_path / "sub.txt")
-    vectors(raw, tmp_path / "sub", *lexicon, unit="subword").refused("sub.json already exists and is not the record")
-    vectors(raw, tmp_path / "sub.bpe", *lexicon, unit="subword").refused("sub.bpe.json: the output is one of the files")
+    vectors(raw, tmp_path / "sub", *lexicon, unit="subword").refused(
+        "sub.json already exists and is not the record"
+    )
+    vectors(raw, tmp_path / "sub.bpe", *lexicon, unit="subword").refused(
+        "sub.bpe.json: the output is one of the files"
+    )
     vectors(raw, tmp_path / "notes").refused("notes.json already exists and is not the record")
-    hanlattice(*subwords, raw, "--out", tmp_path / "notes").refused("notes.json already exists and is not the record")
+    hanlattice(*subwords, raw, "--out", tmp_path / "notes").refused(
+        "notes.json already exists and is not the record"
+    )
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert hanlattice(*subwords, raw, "--out", tmp_path / "sub").code == 0, "its own outputs may be replaced"
+    assert hanlattice(*subwords, raw, "--out", tmp_path / "sub").code == 0, (
+        "its own outputs may be replaced"
+    )
 
 
 def test_names_that_are_not_utf8(raw, tmp_path):
-    folder = Path(os.fsdecode(os.fsencode(tmp_path / "文").replace("文".encode(), "文".encode("gbk"))))
+    folder = Path(
+        os.fsdecode(os.fsencode(tmp_path / "文").replace("文".encode(), "文".encode("gbk")))
+    )
     folder.mkdir()
     text = raw.rename(folder / "raw.txt")
-    assert hanlattice("pretrain", "subwords", text, "--out", folder / "s", "--min-count", "2").code == 0
+    assert (
+        hanlattice("pretrain", "subwords", text, "--out", folder / "s", "--min-count", "2").code
+        == 0
+    )
     lexicon = ("--unit", "subword", "--lexicon", folder / "s.txt")
-    assert hanlattice("pretrain", "vectors", text, "--out", folder / "v", *lexicon, *SMALL).code == 0
+    assert (
+        hanlattice("pretrain", "vectors", text, "--out", folder / "v", *lexicon, *SMALL).code == 0
+    )
     for name in ("s", "v"):
         record = json.loads((folder / f"{name}.json").read_text("utf-8"))
         assert record["files"] == [f"{tmp_path}/\ufffd\ufffd/raw.txt"]
     checked = run("vectors", "check", folder / "v.bin", "--corpus", text)
     assert (checked.code, checked.err) == (0, "")
     assert hanlattice("vectors", "check", folder / "v.bin", "--corpus", text, "--json").code == 0
-    small = hanlattice("gazetteer", "--raw", folder / "v.bin", text, "--out", folder / "small.bin", "--json")
+    small = hanlattice(
+        "gazetteer", "--raw", folder / "v.bin", text, "--out", folder / "small.bin", "--json"
+    )
     assert (small.code, small.err) == (0, "")
     assert json.loads(small.text)["out"]["file"] == f"{tmp_path}/\ufffd\ufffd/small.bin"
-    assert hanlattice("gazetteer", "--raw", folder / "v.bin", text, "--out", folder / "small.bin").code == 0
+    assert (
+        hanlattice("gazetteer", "--raw", folder / "v.bin", text, "--out", folder / "small.bin").code
+        == 0
+    )
 
 
 def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    vectors(tmp_path / "pipe", tmp_path / "x").refused("pipe: it is a pipe or a device", "so give a file")
-    hanlattice("pretrain", "subwords", tmp_path / "pipe", "--out", tmp_path / "x").refused("it is a pipe or a device")
+    vectors(tmp_path / "pipe", tmp_path / "x").refused(
+        "pipe: it is a pipe or a device", "so give a file"
+    )
+    hanlattice("pretrain", "subwords", tmp_path / "pipe", "--out", tmp_path / "x").refused(
+        "it is a pipe or a device"
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,12 +204,16 @@ def test_a_pipe_is_refused(tmp_path):
                "--seed=-1", "--unit=letter", "--dim=x"],
 )  # fmt: skip
 def test_an_option_out_of_range(raw, tmp_path, option):
-    outcome = hanlattice("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "x", option)
+    outcome = hanlattice(
+        "pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "x", option
+    )
     assert outcome.code == 2, outcome
     assert f"Invalid value for '{option.partition('=')[0]}'" in outcome.err
 
 
-@pytest.mark.parametrize("option", ["--size=0", "--longest=1", "--min-count=0", "--size", "--longest", "--min-count"])
+@pytest.mark.parametrize(
+    "option", ["--size=0", "--longest=1", "--min-count=0", "--size", "--longest", "--min-count"]
+)
 def test_an_option_of_subwords_out_of_range(raw, tmp_path, option):
     """Without a number of its own, the option gets one that no machine word holds."""
     given = option if "=" in option else f"{option}=99999999999999999999"
@@ -184,7 +233,16 @@ def test_options_that_do_not_go_together(raw, tmp_path):
 def test_a_full_disk(raw, tmp_path):
     """The state is small at first and grows by the matrices; what is refused leaves no half file."""
     limit = 3000
-    command = ("pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "full" / "c", *SMALL)
+    command = (
+        "pretrain",
+        "vectors",
+        raw,
+        "--unit",
+        "char",
+        "--out",
+        tmp_path / "full" / "c",
+        *SMALL,
+    )
     with files_of_any_size():
         limit_files(limit)
         limited = hanlattice(*command)

@@ -51,7 +51,9 @@ def test_tables(files):
     gold, test, train = files
     outcome = hanlattice("score", gold, test, "--train", train)
     assert (outcome.code, outcome.err) == (0, "")
-    rows = {cells[1]: cells[2:-1] for line in outcome.text.splitlines() if len(cells := split(line)) > 2}
+    rows = {
+        cells[1]: cells[2:-1] for line in outcome.text.splitlines() if len(cells := split(line)) > 2
+    }
     assert rows["bakeoff"] == ["72.73", "72.73", "72.73", "11", "11", "8"]
     assert rows["- OOV (45.45 %)"] == ["–", "60.00", "–", "5", "–", "3"]
     assert rows["- IV"] == ["–", "83.33", "–", "6", "–", "5"]
@@ -81,13 +83,16 @@ def test_a_list_of_words_is_as_good_as_a_file(files, tmp_path):
     gold, test, train = files
     (known,) = write(tmp_path, known="主席\n在 12\n北京\t7\n\n1998年\n的\n")
     assert found(gold, test, "--known", known) == found(gold, test, "--train", train)
-    hanlattice("score", gold, test, "--known", known, "--train", train).refused("--train and --known", "use one")
+    hanlattice("score", gold, test, "--known", known, "--train", train).refused(
+        "--train and --known", "use one"
+    )
 
 
 def test_known_words_as_they_are_written(files):
     gold, test, train = files
     counts = [
-        found(gold, test, "--train", train, *more)["segmentation"]["oov"]["gold"] for more in ([], ["--as-written"])
+        found(gold, test, "--train", train, *more)["segmentation"]["oov"]["gold"]
+        for more in ([], ["--as-written"])
     ]
     assert counts == [5, 6]  # １９９８年, of which train has another width
 
@@ -101,10 +106,13 @@ def test_another_text_is_refused_with_its_line(tmp_path):
     )
     refused = hanlattice("score", gold, test)
     refused.refused(
-        f"{test}:4: another text than line 3 of {gold}, from character 6 on: ", "expected '江泽民主席到1998'"
+        f"{test}:4: another text than line 3 of {gold}, from character 6 on: ",
+        "expected '江泽民主席到1998'",
     )
     assert refused.err.count("\n") == 1
-    hanlattice("score", gold, fewer).refused(f"{fewer}: 1 sentence, where {gold} has 2: expected the same sentences")
+    hanlattice("score", gold, fewer).refused(
+        f"{fewer}: 1 sentence, where {gold} has 2: expected the same sentences"
+    )
     hanlattice("score", fewer, gold).refused(f"{gold}: 2 sentences, where {fewer} has 1")
 
 
@@ -117,7 +125,9 @@ def test_pipes_are_read_once():
         os.close(writing)
         names.append(f"/dev/fd/{reading}")
     try:
-        hanlattice("score", *names).refused(f"{names[1]}:3: another text than line 3 of {names[0]}, from character 14")
+        hanlattice("score", *names).refused(
+            f"{names[1]}:3: another text than line 3 of {names[0]}, from character 14"
+        )
     finally:
         for name in names:
             os.close(int(name.rpartition("/")[2]))
@@ -130,7 +140,8 @@ def test_one_sentence_is_one(tmp_path):
 
 def test_files_that_cannot_be_read(files, tmp_path):
     gold, test, _ = files
-    empty, latin = tmp_path / "empty", tmp_path / "latin"
+    empty = tmp_path / "empty"
+    latin = tmp_path / "latin"
     empty.write_text(" \n\u3000\n", "utf-8")
     latin.write_bytes(b"a b\n\xff\n")
     hanlattice("score", gold, "nowhere").refused("nowhere: cannot read: there is no such file")

@@ -1,4 +1,6 @@
-"""`hanlattice segment`: the text comes back with spaces between its words, and nothing else about it changes."""
+"""`hanlattice segment`: the text comes back with spaces between its words, and nothing else about
+it changes.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,20 @@ def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_added(line: str, text: str) -> str:
-    """The line without the spaces that stand where the text has neither a space nor an edge or white space beside."""
-    kept, at = [], 0
+    """The line without the spaces that stand where the text has neither a space nor an edge or
+    white space beside.
+    """
+    kept = []
+    at = 0
     for character in line:
         same = text[at : at + 1] == character
-        if same or character != " " or at == 0 or text[at - 1].isspace() or text[at : at + 1].isspace():
+        if (
+            same
+            or character != " "
+            or at == 0
+            or text[at - 1].isspace()
+            or text[at : at + 1].isspace()
+        ):
             kept.append(character)
             at += 1
     return "".join(kept)
@@ -66,7 +77,9 @@ def test_a_text(folder):
 def test_texts_files_and_standard_input_in_their_order(folder, tmp_path):
     file = tmp_path / "in.txt"
     file.write_bytes("二\r\n\n三".encode())
-    outcome = hanlattice("segment", "-m", folder, "一", file, "-", "六\n七", stdin="四\n五\n".encode())
+    outcome = hanlattice(
+        "segment", "-m", folder, "一", file, "-", "六\n七", stdin="四\n五\n".encode()
+    )
     assert lines(outcome.out) == ["一", "二", "", "三", "四", "五", "六", "七"]
     assert hanlattice("segment", "-m", folder, "-").out == b""
 
@@ -79,21 +92,38 @@ def test_a_file_into_a_file(folder, tmp_path):
     found = lines((tmp_path / "out.txt").read_bytes())
     assert [line.replace(" ", "") for line in found] == texts
     again = hanlattice(
-        "segment", "-m", folder, "--threads", "1", "--batch-size", "7", "-", stdin="\n".join(texts).encode()
+        "segment",
+        "-m",
+        folder,
+        "--threads",
+        "1",
+        "--batch-size",
+        "7",
+        "-",
+        stdin="\n".join(texts).encode(),
     )
     assert lines(again.out) == found
 
 
 def test_white_space_of_every_kind_stays_and_parts_words(folder):
-    texts = [f"{white}王小{white}明在{white}{white}青石镇 工作{white}" for white in SPACES if white != "\r"]
+    texts = [
+        f"{white}王小{white}明在{white}{white}青石镇 工作{white}"
+        for white in SPACES
+        if white != "\r"
+    ]
     content = "".join(f"{text}\n" for text in texts).encode()
     found = lines(hanlattice("segment", "-m", folder, "-f", "text", "-", stdin=content).out)
     assert [without_added(line, text) for line, text in zip(found, texts, strict=True)] == texts
     records = [
-        json.loads(line) for line in lines(hanlattice("segment", "-m", folder, "-f", "jsonl", "-", stdin=content).out)
+        json.loads(line)
+        for line in lines(
+            hanlattice("segment", "-m", folder, "-f", "jsonl", "-", stdin=content).out
+        )
     ]
     assert [record["text"] for record in records] == texts
-    assert [[span["text"] for span in record["spans"]] for record in records] == [line.split() for line in found]
+    assert [[span["text"] for span in record["spans"]] for record in records] == [
+        line.split() for line in found
+    ]
 
 
 def test_jsonl_has_the_shape_of_tag(folder):
@@ -110,7 +140,9 @@ def test_jsonl_has_the_shape_of_tag(folder):
 
 def test_full_and_half_width_are_cut_at_the_same_places(folder):
     half = "王小明3.14在AC米兰,a@b.cn工作1998年 OK! 好"
-    wide = half.translate({ord(c): ord(c) + 0xFEE0 for c in half if "!" < c <= "~" and c != ","} | {0x20: 0x3000})
+    wide = half.translate(
+        {ord(c): ord(c) + 0xFEE0 for c in half if "!" < c <= "~" and c != ","} | {0x20: 0x3000}
+    )
     one, other = lines(hanlattice("segment", "-m", folder, half, wide).out)
     assert places(one) == places(other)
     assert other.replace(" ", "") == wide.replace(" ", "")
@@ -126,7 +158,8 @@ def test_what_is_whole_stays_whole(folder):
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=8
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=8,
 )  # each loads the model
 @given(
     rows=st.lists(
@@ -138,7 +171,9 @@ def test_what_is_whole_stays_whole(folder):
         max_size=16,
     )
 )
-def test_any_line_comes_back_as_one_line_with_only_spaces_added(folder: Path, rows: list[bytes]) -> None:
+def test_any_line_comes_back_as_one_line_with_only_spaces_added(
+    folder: Path, rows: list[bytes]
+) -> None:
     rows = [row.replace(b"\n", b"").rstrip(b"\r") for row in rows]
     rows = [b"a", *rows]  # no byte order mark
     content = b"".join(row + b"\n" for row in rows)
@@ -152,14 +187,19 @@ def test_any_line_comes_back_as_one_line_with_only_spaces_added(folder: Path, ro
 
 
 def test_a_model_that_does_not_cut_is_refused(lattice_folder):
-    hanlattice("segment", "-m", lattice_folder, TEXT).refused(str(lattice_folder), "use `hanlattice tag`")
+    hanlattice("segment", "-m", lattice_folder, TEXT).refused(
+        str(lattice_folder), "use `hanlattice tag`"
+    )
 
 
 def test_dictionaries_are_added(folder, tmp_path, monkeypatch):
     added: list[int] = []
     update = Lexicon.update
     monkeypatch.setattr(Lexicon, "update", lambda *given: added.append(update(*given)))
-    for name, words in {"one.txt": "青石镇人\n小明在\n", "two.txt": "镇工作 12 n\n小明在\n"}.items():
+    for name, words in {
+        "one.txt": "青石镇人\n小明在\n",
+        "two.txt": "镇工作 12 n\n小明在\n",
+    }.items():
         (tmp_path / name).write_text(words, "utf-8")
     given_twice = ["--lexicon", tmp_path / "one.txt", "-l", tmp_path / "two.txt"]
     outcome = hanlattice("segment", "-m", folder, *given_twice, TEXT)
@@ -168,9 +208,13 @@ def test_dictionaries_are_added(folder, tmp_path, monkeypatch):
 
 
 def test_a_dictionary_that_cannot_be_read_is_refused(folder, tmp_path):
-    hanlattice("segment", "-m", folder, "-l", tmp_path / "none.txt", TEXT).refused("none.txt", "no such file")
+    hanlattice("segment", "-m", folder, "-l", tmp_path / "none.txt", TEXT).refused(
+        "none.txt", "no such file"
+    )
     (tmp_path / "bad.txt").write_bytes("青石镇\n南湖\n".encode() + b"\xff\n")
-    hanlattice("segment", "-m", folder, "-l", tmp_path / "bad.txt", TEXT).refused("bad.txt:3", "not UTF-8")
+    hanlattice("segment", "-m", folder, "-l", tmp_path / "bad.txt", TEXT).refused(
+        "bad.txt:3", "not UTF-8"
+    )
 
 
 def test_a_dictionary_of_the_catalogue(folder, tmp_path, monkeypatch):
@@ -187,7 +231,9 @@ def test_words_that_do_nothing_are_told(folder, tmp_path):
     (tmp_path / "names.txt").write_text("青石镇人\n王\n小 明 在\n镇\t3\n\n 小明在 \n", "utf-8")
     (tmp_path / "one.txt").write_text("王\n小明在\n", "utf-8")
     (tmp_path / "good.txt").write_text("小明在\n", "utf-8")
-    given_files = [part for name in ("names", "good", "one") for part in ("-l", tmp_path / f"{name}.txt")]
+    given_files = [
+        part for name in ("names", "good", "one") for part in ("-l", tmp_path / f"{name}.txt")
+    ]
     outcome = hanlattice("segment", "-m", folder, *given_files, TEXT)
     assert outcome.code == 0
     assert outcome.err.splitlines() == [
@@ -198,7 +244,8 @@ def test_words_that_do_nothing_are_told(folder, tmp_path):
 
 def test_words_that_are_too_long_are_told(folder, lattice_folder, tmp_path):
     (tmp_path / "long.txt").write_text(f"{'王' * 20_000}\n小明在\n王\n{'王' * 512}\n", "utf-8")
-    outcome, what = hanlattice("segment", "-m", folder, "-l", tmp_path / "long.txt", TEXT), "2 of 4 words have"
+    outcome = hanlattice("segment", "-m", folder, "-l", tmp_path / "long.txt", TEXT)
+    what = "2 of 4 words have"
     assert outcome.code == 0
     said = f"note: {tmp_path / 'long.txt'}: {what} one character or more than 512, and are passed over\n"
     assert outcome.err == said
@@ -210,7 +257,9 @@ def test_trust_is_for_the_words_of_a_dictionary(folder, tmp_path):
     own = ["segment", "-m", folder, "-l", tmp_path / "words.txt", TEXT, "--trust"]
     assert "明在青" in hanlattice(*own, f"{TRUST_MOST:g}").text.split()
     assert hanlattice(*own, "0").text == hanlattice("segment", "-m", folder, TEXT).text
-    hanlattice("segment", "-m", folder, "--trust", "3", TEXT).refused("--trust is for the words of --lexicon: give one")
+    hanlattice("segment", "-m", folder, "--trust", "3", TEXT).refused(
+        "--trust is for the words of --lexicon: give one"
+    )
     for wrong in ("-1", "inf", "nan", "1000.1"):
         outcome = hanlattice(*own, wrong)
         assert (outcome.code, outcome.out) == (2, b"")
@@ -232,9 +281,15 @@ def test_as_many_texts_at_a_time_as_the_device_is_given(folder, tmp_path, monkey
     monkeypatch.setattr(
         Predictor,
         "pipe",
-        lambda self, texts, *more, **named: (sizes.append(len(texts)), pipe(self, texts, *more, **named))[1],
+        lambda self, texts, *more, **named: (
+            sizes.append(len(texts)),
+            pipe(self, texts, *more, **named),
+        )[1],
     )
     monkeypatch.setitem(TEXTS, "cpu", 7)
     (tmp_path / "in.txt").write_text("好\n" * 20, "utf-8")
-    assert hanlattice("segment", "-m", folder, "--threads", "1", tmp_path / "in.txt").text == "好\n" * 20
+    assert (
+        hanlattice("segment", "-m", folder, "--threads", "1", tmp_path / "in.txt").text
+        == "好\n" * 20
+    )
     assert sizes == [7, 7, 6]

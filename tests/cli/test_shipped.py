@@ -1,4 +1,6 @@
-"""The bundled models on the command line: by default, by name, and never in place of a user's own folder."""
+"""The bundled models on the command line: by default, by name, and never in place of a user's own
+folder.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,12 @@ def here(lattice_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_folder_of_ones_own_is_found_by_its_path(here, lattice_folder, made):
-    for words in (["tag", TEXT, "-m"], ["explain", TEXT, "-f", "json", "-m"], ["info", "--json"], ["evaluate"]):
+    for words in (
+        ["tag", TEXT, "-m"],
+        ["explain", TEXT, "-f", "json", "-m"],
+        ["info", "--json"],
+        ["evaluate"],
+    ):
         files = [made / "test.bmes"] if words[0] == "evaluate" else []
         own, named = (hanlattice(*words, model, *files) for model in ("./ner", lattice_folder))
         assert own == named
@@ -47,7 +54,9 @@ def test_a_folder_of_ones_own_is_found_by_its_path(here, lattice_folder, made):
         hanlattice("segment", TEXT, "-m", name).refused("this model does not cut text into words")
 
 
-def test_evaluate_calibrate_and_mistakes_take_names(lattice_folder, char_folder, made, tmp_path, monkeypatch):
+def test_evaluate_calibrate_and_mistakes_take_names(
+    lattice_folder, char_folder, made, tmp_path, monkeypatch
+):
     """With small models in the places of the large ones."""
     for name, folder in (("ner", lattice_folder), ("seg", char_folder)):
         (tmp_path / name).symlink_to(folder)
@@ -62,11 +71,16 @@ def test_evaluate_calibrate_and_mistakes_take_names(lattice_folder, char_folder,
     assert compared.text.startswith("A: seg\nB: ner\n")
     kept = lattice_folder / "README.md"
     before = kept.read_bytes()
-    assert hanlattice("mistakes", "seg", "ner", test, "--out", tmp_path / "ner" / "README.md").code == 2
+    assert (
+        hanlattice("mistakes", "seg", "ner", test, "--out", tmp_path / "ner" / "README.md").code
+        == 2
+    )
     assert kept.read_bytes() == before
 
 
-def test_a_folder_here_with_the_name_of_a_bundled_model_is_reported(here, char_folder, tmp_path, monkeypatch):
+def test_a_folder_here_with_the_name_of_a_bundled_model_is_reported(
+    here, char_folder, tmp_path, monkeypatch
+):
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / "ner").symlink_to(char_folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path / "shipped")

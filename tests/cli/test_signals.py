@@ -1,4 +1,6 @@
-"""Signals at any moment, in C code and between: an exit code that says so, nothing half, and all can go on."""
+"""Signals at any moment, in C code and between: an exit code that says so, nothing half, and all
+can go on.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def some(seed: int) -> list[tuple[signal.Signals, float]]:
     return [(number, chance.uniform(0, 0.5)) for number in SIGNALS * (6 if EVERY == 1 else 1)]
 
 
-def stop(process: subprocess.Popen[bytes], began: Callable[[], object], number: int, after: float) -> bytes:
+def stop(
+    process: subprocess.Popen[bytes], began: Callable[[], object], number: int, after: float
+) -> bytes:
     """Send a signal some time after it has begun; what it said."""
     end = time.monotonic() + PATIENCE
     while not began():
@@ -92,7 +96,12 @@ def test_while_it_trains(tiny: Path, tmp_path: Path) -> None:  # noqa: F811
         with start("train", config, "--out", tmp_path / "run", *["--resume"][: at > 0]) as process:
             state = tmp_path / "run" / "state.safetensors"
             before = state.stat().st_mtime_ns if state.exists() else 0
-            said = stop(process, lambda f=state, b=before: f.exists() and f.stat().st_mtime_ns > b, number, after / 10)
+            said = stop(
+                process,
+                lambda f=state, b=before: f.exists() and f.stat().st_mtime_ns > b,
+                number,
+                after / 10,
+            )
             assert b"go on with" in said
         assert not parts(tmp_path)
     assert run("train", config, "--out", tmp_path / "run", "--resume").code == 0
@@ -101,13 +110,31 @@ def test_while_it_trains(tiny: Path, tmp_path: Path) -> None:  # noqa: F811
 
 def test_while_it_works_on_a_corpus(lattice_folder: Path, tmp_path: Path) -> None:
     signals = some(3)
-    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts(2000 * len(signals))), "utf-8")
-    arguments = ("corpus", "tag", tmp_path / "in.txt", "-m", lattice_folder, "--shard-size", "0.005", "--out")
+    (tmp_path / "in.txt").write_text(
+        "".join(f"{text}\n" for text in texts(2000 * len(signals))), "utf-8"
+    )
+    arguments = (
+        "corpus",
+        "tag",
+        tmp_path / "in.txt",
+        "-m",
+        lattice_folder,
+        "--shard-size",
+        "0.005",
+        "--out",
+    )
     assert run(*arguments, tmp_path / "calm").code == 0
     for number, after in signals:
         with start(*arguments, tmp_path / "out", "--workers", "2") as process:
-            count = len(list((tmp_path / "out").glob("in.txt*"))) if (tmp_path / "out").exists() else 0
-            stop(process, lambda n=count: len(list((tmp_path / "out").glob("in.txt*"))) > n, number, after / 10)
+            count = (
+                len(list((tmp_path / "out").glob("in.txt*"))) if (tmp_path / "out").exists() else 0
+            )
+            stop(
+                process,
+                lambda n=count: len(list((tmp_path / "out").glob("in.txt*"))) > n,
+                number,
+                after / 10,
+            )
     assert run(*arguments, tmp_path / "out").code == 0
     assert content(tmp_path / "out") == content(tmp_path / "calm")
 

@@ -1,4 +1,6 @@
-"""Pipes: a line that came is answered when nothing more comes; several inputs say where each line is from."""
+"""Pipes: a line that came is answered when nothing more comes; several inputs say where each line
+is from.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,20 @@ from tests.helpers.command import hanlattice, run, start
 from tests.helpers.patience import PATIENCE
 
 TEXT = "王小明在青石镇工作。"
-ASKED = [("tag", "-f", "inline"), ("segment",), ("analyse", "-f", "jsonl"), ("explain", "-f", "json")]
+ASKED = [
+    ("tag", "-f", "inline"),
+    ("segment",),
+    ("analyse", "-f", "jsonl"),
+    ("explain", "-f", "json"),
+]
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked[0])
 @pytest.mark.parametrize("more", [(), ("--unbuffered",)])
 def test_a_line_is_answered_before_the_next_comes(asked, more):
     with start(*asked, *more, "-", stdin=subprocess.PIPE) as process:
-        given, found = process.stdin, process.stdout
+        given = process.stdin
+        found = process.stdout
         assert given is not None
         assert found is not None
         for nth in range(3):
@@ -67,10 +75,15 @@ def test_a_pipe_that_breaks_and_an_error_in_it():
 
 
 def test_several_inputs_say_file_and_line(tmp_path):
-    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    one = tmp_path / "one.txt"
+    two = tmp_path / "two.txt"
     one.write_text(f"{TEXT}\n\n南湖\n", "utf-8")
     two.write_text("长江\n", "utf-8")
-    for verb, *more in (("tag", "-f", "jsonl"), ("segment", "-f", "jsonl"), ("analyse", "-f", "jsonl")):
+    for verb, *more in (
+        ("tag", "-f", "jsonl"),
+        ("segment", "-f", "jsonl"),
+        ("analyse", "-f", "jsonl"),
+    ):
         outcome = hanlattice(verb, *more, one, two, "-", "大桥", stdin="泰山\n".encode())
         records = [json.loads(line) for line in outcome.text.splitlines()]
         places = [(record.get("file"), record.get("line"), record["text"]) for record in records]

@@ -1,4 +1,6 @@
-"""`hanlattice tag`: texts, files and streams in; JSONL, columns or marks out; one result for each line."""
+"""`hanlattice tag`: texts, files and streams in; JSONL, columns or marks out; one result for each
+line.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_a_text(lattice_folder):
 
 def test_several_texts_files_and_standard_input_in_their_order(lattice_folder, file):
     file.write_bytes("二\r\n\n三".encode())
-    outcome = hanlattice("tag", "-m", lattice_folder, "一", file, "-", "六\n七", stdin="四\n五\n".encode())
+    outcome = hanlattice(
+        "tag", "-m", lattice_folder, "一", file, "-", "六\n七", stdin="四\n五\n".encode()
+    )
     assert texts(outcome.out) == ["一", "二", "", "三", "四", "五", "六", "七"]
 
 
@@ -87,9 +91,14 @@ def test_one_result_for_each_line_whatever_is_in_it(lattice_folder, file, conten
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=5
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=5,
 )  # each loads the model twice
-@given(lines=st.lists(st.one_of(st.binary(max_size=12), st.text(max_size=9).map(str.encode)), max_size=18))
+@given(
+    lines=st.lists(
+        st.one_of(st.binary(max_size=12), st.text(max_size=9).map(str.encode)), max_size=18
+    )
+)
 def test_any_bytes_survive(char_folder: Path, lines: list[bytes]) -> None:
     lines = [line.replace(b"\n", b"").rstrip(b"\r") for line in lines]
     content = b"a\n" + b"".join(line + b"\n" for line in lines)
@@ -114,7 +123,9 @@ def test_inline(lattice_folder):
 @pytest.mark.parametrize("scheme", ["BIO", "BMES", "BIOES"])
 def test_columns_can_be_read_again(lattice_folder, tmp_path, scheme):
     given_texts = [sentence.text for sentence in sentences(12, 5)]
-    outcome = hanlattice("tag", "-m", lattice_folder, "-f", "conll", "--scheme", scheme, *given_texts)
+    outcome = hanlattice(
+        "tag", "-m", lattice_folder, "-f", "conll", "--scheme", scheme, *given_texts
+    )
     (tmp_path / "out.bmes").write_bytes(outcome.out)
     corpus = read_columns(tmp_path / "out.bmes")
     assert [sentence.text for sentence in corpus.sentences] == given_texts
@@ -123,7 +134,12 @@ def test_columns_can_be_read_again(lattice_folder, tmp_path, scheme):
 
 
 def test_jsonl_can_be_read_again_as_a_corpus(lattice_folder, tmp_path):
-    assert hanlattice("tag", "-m", lattice_folder, "-o", tmp_path / "o.jsonl", TEXT, "南湖有3个人。").code == 0
+    assert (
+        hanlattice(
+            "tag", "-m", lattice_folder, "-o", tmp_path / "o.jsonl", TEXT, "南湖有3个人。"
+        ).code
+        == 0
+    )
     corpus = read_jsonl(tmp_path / "o.jsonl")
     assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [2, 1]
 
@@ -131,10 +147,12 @@ def test_jsonl_can_be_read_again_as_a_corpus(lattice_folder, tmp_path):
 def test_min_score_leaves_spans_out(lattice_folder):
     (whole,) = records(hanlattice("tag", "-m", lattice_folder, TEXT).out)
     scores = sorted(span["score"] for span in whole["spans"])  # type: ignore[attr-defined]
-    bar = (scores[0] + scores[1]) / 2
-    (some,) = records(hanlattice("tag", "-m", lattice_folder, "--min-score", str(bar), TEXT).out)
+    threshold = (scores[0] + scores[1]) / 2
+    (some,) = records(
+        hanlattice("tag", "-m", lattice_folder, "--min-score", str(threshold), TEXT).out
+    )
     assert some["text"] == TEXT
-    assert some["spans"] == [span for span in whole["spans"] if span["score"] > bar]  # type: ignore[attr-defined]
+    assert some["spans"] == [span for span in whole["spans"] if span["score"] > threshold]  # type: ignore[attr-defined]
     inline = hanlattice("tag", "-m", lattice_folder, "--min-score", "1", "-f", "inline", TEXT)
     assert inline.text == TEXT + "\n"
     conll = hanlattice("tag", "-m", lattice_folder, "--min-score", "1", "-f", "conll", "南湖")
@@ -154,7 +172,9 @@ def test_nbest_adds_candidates(lattice_folder, tmp_path):
     assert "note: the text:1: not UTF-8" in outcome.err
     assert odd["candidates"]
     (tmp_path / "o.jsonl").write_bytes(outcome.out)
-    assert len(read_jsonl(tmp_path / "o.jsonl").sentences) == 2  # candidates are no labels: a corpus is read without
+    assert (
+        len(read_jsonl(tmp_path / "o.jsonl").sentences) == 2
+    )  # candidates are no labels: a corpus is read without
     few = hanlattice("tag", "-m", lattice_folder, "--nbest", "4", "--min-score", "0.5", TEXT)
     assert len(records(few.out)[0]["candidates"]) == 2  # type: ignore[arg-type]
     for format in ("conll", "inline", "terminal", "html"):
@@ -166,16 +186,21 @@ def test_a_dictionary(lattice_folder, tmp_path):
     (tmp_path / "words.txt").write_text("红叶谷口\n湖\n", "utf-8")
     text = "王小明去了红叶谷口！"
     before, after = (
-        hanlattice("tag", "-m", lattice_folder, *more, text) for more in ([], ["--lexicon", tmp_path / "words.txt"])
+        hanlattice("tag", "-m", lattice_folder, *more, text)
+        for more in ([], ["--lexicon", tmp_path / "words.txt"])
     )
     assert before.out != after.out
     assert "1 of 2 words has one character" in after.err
-    hanlattice("tag", "-m", lattice_folder, "-l", tmp_path / "none.txt", text).refused("none.txt", "no such file")
+    hanlattice("tag", "-m", lattice_folder, "-l", tmp_path / "none.txt", text).refused(
+        "none.txt", "no such file"
+    )
 
 
 def test_a_dictionary_for_a_model_without_lexicon(char_folder, tmp_path):
     (tmp_path / "words.txt").write_text("红叶谷口\n", "utf-8")
-    hanlattice("tag", "-m", char_folder, "-l", tmp_path / "words.txt", TEXT).refused("this model has no lexicon")
+    hanlattice("tag", "-m", char_folder, "-l", tmp_path / "words.txt", TEXT).refused(
+        "this model has no lexicon"
+    )
 
 
 @pytest.mark.parametrize("value", ["-0.1", "1.5", "nan", "high"])
@@ -207,7 +232,9 @@ def test_colours_and_none(lattice_folder, tmp_path, monkeypatch):
 def test_a_terminal_gets_colours(lattice_folder):
     """The real program at a pseudo-terminal."""
     master, slave = pty.openpty()
-    environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"} | {
+        "TERM": "xterm"
+    }
     outcome = run("tag", "-m", lattice_folder, TEXT, stdout=slave, env=environment)
     os.close(slave)
     shown = os.read(master, 10_000).decode("utf-8")
@@ -219,7 +246,9 @@ def test_a_terminal_gets_colours(lattice_folder):
 NASTY = "王小明\x1b]0;x\x07在\x9b31m青石镇\x7f"
 
 
-@pytest.mark.parametrize("more", [("-f", "inline"), ("-f", "conll"), ("-f", "jsonl"), ("-f", "terminal")])
+@pytest.mark.parametrize(
+    "more", [("-f", "inline"), ("-f", "conll"), ("-f", "jsonl"), ("-f", "terminal")]
+)
 def test_a_terminal_gets_nothing_that_it_would_obey(lattice_folder, more, monkeypatch):
     """Files and pipes get the text as it is."""
     monkeypatch.setenv("NO_COLOR", "1")
@@ -245,14 +274,20 @@ def test_an_output_takes_the_place_of_nothing_that_is_read(lattice_folder, file,
     for verb in (("tag",), ("segment",), ("explain", "-f", "json")):
         for out in (*kept, tmp_path / "link", tmp_path / "." / "in.txt"):
             more = ("-m", lattice_folder, "-l", tmp_path / "words.txt", "-o", out)
-            hanlattice(*verb, file, *more).refused(str(out), "the output is one of the files to read")
-        hanlattice(*verb, file, "-m", lattice_folder, "-o", tmp_path).refused("it is a folder, not a file")
+            hanlattice(*verb, file, *more).refused(
+                str(out), "the output is one of the files to read"
+            )
+        hanlattice(*verb, file, "-m", lattice_folder, "-o", tmp_path).refused(
+            "it is a folder, not a file"
+        )
     with file.open("rb") as stdin:
         process = start("tag", "-", "-m", lattice_folder, "-o", file, stdin=stdin)
         assert b"one of the files to read" in process.communicate(timeout=PATIENCE)[1]
         assert process.returncode == 2
     assert {path: path.read_bytes() for path in kept} == kept
-    assert hanlattice("tag", "-m", lattice_folder, "--text", file, "-o", file).code == 0  # its name is the text
+    assert (
+        hanlattice("tag", "-m", lattice_folder, "--text", file, "-o", file).code == 0
+    )  # its name is the text
     assert texts(file.read_bytes()) == [str(file)]
 
 
@@ -264,8 +299,12 @@ def test_an_output_in_the_models_folder_may_be_written_again(lattice_folder, tmp
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX closes them")
 def test_without_standard_streams(lattice_folder, tmp_path):
-    line = f"'{PROGRAM}' tag -m '{lattice_folder}' - {TEXT} -o '{tmp_path / 'o.jsonl'}' <&- >&- 2>&-"
-    process = subprocess.run(line, shell=True, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE)
+    line = (
+        f"'{PROGRAM}' tag -m '{lattice_folder}' - {TEXT} -o '{tmp_path / 'o.jsonl'}' <&- >&- 2>&-"
+    )
+    process = subprocess.run(
+        line, shell=True, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE
+    )
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     assert texts((tmp_path / "o.jsonl").read_bytes()) == [TEXT]
 
@@ -284,7 +323,8 @@ def test_threads_are_used_and_change_nothing(lattice_folder, monkeypatch):
     asked: list[int] = []
     monkeypatch.setattr("torch.set_num_threads", asked.append)
     outcomes = [
-        hanlattice("tag", "-m", lattice_folder, *more, "王小明在青石镇工作。") for more in ([], ["--threads", "2"])
+        hanlattice("tag", "-m", lattice_folder, *more, "王小明在青石镇工作。")
+        for more in ([], ["--threads", "2"])
     ]
     assert asked == [1, 2]
     assert outcomes[0].out == outcomes[1].out
@@ -310,7 +350,9 @@ def test_out_appears_whole_or_not_at_all(lattice_folder, tmp_path, monkeypatch):
 def test_out_to_a_device_leaves_the_device_there(lattice_folder):
     assert hanlattice("tag", "-m", lattice_folder, "-o", "/dev/null", TEXT).code == 0
     assert Path("/dev/null").is_char_device()
-    hanlattice("tag", "-m", lattice_folder, "-o", "/dev/full", TEXT).refused("/dev/full", "the disk is full")
+    hanlattice("tag", "-m", lattice_folder, "-o", "/dev/full", TEXT).refused(
+        "/dev/full", "the disk is full"
+    )
     assert Path("/dev/full").is_char_device()
 
 
@@ -318,11 +360,16 @@ def test_a_pipe_that_looks_like_a_file(lattice_folder):
     reading, writing = os.pipe()
     with open(writing, "wb") as pipe:
         pipe.write(f"{TEXT}\n南湖".encode())
-    assert texts(hanlattice("tag", "-m", lattice_folder, f"/dev/fd/{reading}").out) == [TEXT, "南湖"]
+    assert texts(hanlattice("tag", "-m", lattice_folder, f"/dev/fd/{reading}").out) == [
+        TEXT,
+        "南湖",
+    ]
     os.close(reading)
 
 
-@pytest.mark.parametrize("name", ["nowhere.txt", "data/nowhere", "./缺.md", "缺失的文件.txt", "/缺失"])
+@pytest.mark.parametrize(
+    "name", ["nowhere.txt", "data/nowhere", "./缺.md", "缺失的文件.txt", "/缺失"]
+)
 def test_a_missing_file_is_not_tagged_as_if_it_were_a_text(lattice_folder, name):
     hanlattice("tag", "-m", lattice_folder, name).refused(name, "there is no such file", "--text")
     assert texts(hanlattice("tag", "-m", lattice_folder, "--text", name).out) == [name]
@@ -330,7 +377,10 @@ def test_a_missing_file_is_not_tagged_as_if_it_were_a_text(lattice_folder, name)
 
 def test_text_means_text_even_where_a_file_has_that_name(lattice_folder, file):
     file.write_text("一\n")
-    assert texts(hanlattice("tag", "-m", lattice_folder, "--text", file, "-").out) == [str(file), "-"]
+    assert texts(hanlattice("tag", "-m", lattice_folder, "--text", file, "-").out) == [
+        str(file),
+        "-",
+    ]
 
 
 @pytest.mark.parametrize("text", ["王小明", "i.e. 王", "a b.txt 很好", "长" * 5000, "OK"])
@@ -339,16 +389,27 @@ def test_texts_that_are_no_file_names(char_folder, text):
 
 
 def test_fast_finds_the_same_with_other_scores(lattice_folder):
-    exact, fast = (json.loads(hanlattice("tag", "-m", lattice_folder, *more, TEXT).out) for more in ([], ["--fast"]))
-    assert [(s["start"], s["end"]) for s in fast["spans"]] == [(s["start"], s["end"]) for s in exact["spans"]]
-    assert [s["score"] for s in fast["spans"]] == pytest.approx([s["score"] for s in exact["spans"]], abs=0.05)
+    exact, fast = (
+        json.loads(hanlattice("tag", "-m", lattice_folder, *more, TEXT).out)
+        for more in ([], ["--fast"])
+    )
+    assert [(s["start"], s["end"]) for s in fast["spans"]] == [
+        (s["start"], s["end"]) for s in exact["spans"]
+    ]
+    assert [s["score"] for s in fast["spans"]] == pytest.approx(
+        [s["score"] for s in exact["spans"]], abs=0.05
+    )
 
 
 def test_what_cannot_be_tagged_is_refused(lattice_folder, char_folder, tmp_path):
     hanlattice("tag", "-m", lattice_folder, tmp_path).refused(str(tmp_path), "it is a folder")
     hanlattice("tag", "-m", tmp_path / "none", TEXT).refused("none", "no such model folder")
-    hanlattice("tag", "-m", lattice_folder, "--device", "cuda:99", TEXT).refused("cuda:99 was asked for")
-    hanlattice("tag", "-m", lattice_folder, "--device", "gpu", TEXT).refused("no device is called 'gpu'")
+    hanlattice("tag", "-m", lattice_folder, "--device", "cuda:99", TEXT).refused(
+        "cuda:99 was asked for"
+    )
+    hanlattice("tag", "-m", lattice_folder, "--device", "gpu", TEXT).refused(
+        "no device is called 'gpu'"
+    )
     hanlattice("tag", "-m", char_folder, "--fast", TEXT).refused("fast is for lattice models")
     for wrong in (["--batch-size", "0"], ["--format", "xml"]):
         outcome = hanlattice("tag", "-m", lattice_folder, *wrong, TEXT)
@@ -365,7 +426,9 @@ def test_a_file_that_opens_and_cannot_be_read(char_folder, tmp_path):
 
 
 def test_ctrl_c_while_it_waits_for_standard_input(char_folder):
-    with start("tag", "-m", char_folder, "--batch-size", "1", "-", stdin=subprocess.PIPE) as process:
+    with start(
+        "tag", "-m", char_folder, "--batch-size", "1", "-", stdin=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("一\n".encode() * 2000)  # more than the buffer of its output holds
@@ -395,13 +458,20 @@ def test_a_full_disk_under_standard_output(lattice_folder):
 
 
 def test_bytes_that_are_not_utf8_on_the_real_command_line(lattice_folder):
-    outcome = run("tag", "-m", lattice_folder, "-f", "inline", "-", os.fsdecode(b"\xff\xe5"), stdin=b"\xfe!\n")
+    outcome = run(
+        "tag", "-m", lattice_folder, "-f", "inline", "-", os.fsdecode(b"\xff\xe5"), stdin=b"\xfe!\n"
+    )
     assert (outcome.code, outcome.text) == (0, "\ufffd!\n\ufffd\ufffd\n")
-    assert [line.split(": ")[1] for line in outcome.err.splitlines()] == ["standard input:1", "the text:1"]
+    assert [line.split(": ")[1] for line in outcome.err.splitlines()] == [
+        "standard input:1",
+        "the text:1",
+    ]
 
 
 def test_a_word_model_tags_any_lines(made, tmp_path, file):
-    config = made_config(made, model__encoder="word", model__char_features="cnn", model__bichar=True)
+    config = made_config(
+        made, model__encoder="word", model__char_features="cnn", model__bichar=True
+    )
     folder = write_untrained(tmp_path / "word", config, sentences(30, 3))
     content = "王小明在青石镇工作。\n\n \u3000\n😀\n" + "昨天王芳到南湖开会。" * 120 + "\n"
     file.write_text(content, "utf-8")
@@ -413,10 +483,14 @@ def test_a_word_model_tags_any_lines(made, tmp_path, file):
             assert record["text"][span["start"] : span["end"]] == span["text"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("changes", [{"model__encoder": "word"}, {"model__softword": True}], ids=["word", "softword"])
+@pytest.mark.parametrize(
+    "changes", [{"model__encoder": "word"}, {"model__softword": True}], ids=["word", "softword"]
+)
 def test_raw_text_for_a_model_of_gold_words_is_refused_in_one_line(made, tmp_path, changes):
     config = made_config(made, segment__by="gold", **changes)
-    folder = write_untrained(tmp_path / "gold", config, [in_twos(sentence) for sentence in sentences(30, 3)])
+    folder = write_untrained(
+        tmp_path / "gold", config, [in_twos(sentence) for sentence in sentences(30, 3)]
+    )
     for more in ([], ["-o", tmp_path / "out.jsonl"]):
         refused = hanlattice("tag", "-m", folder, *more, TEXT)
         refused.refused("segment.by=gold needs the words of the text", "use segment.by=rjieba")
@@ -444,10 +518,13 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 def peak_memory(*arguments: str | Path) -> int:
     """The largest resident size of the program in bytes, as a small process between sees it.
 
-    A process starts with the peak of the one that started it, so the peak of a child of pytest would be pytest's own.
+    A process starts with the peak of the one that started it, so the peak of a child of pytest
+    would be pytest's own.
     """
     command = [sys.executable, "-c", MEASURE, PROGRAM, *map(str, arguments)]
-    kilobytes = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=PATIENCE).stdout
+    kilobytes = subprocess.run(
+        command, env=ENVIRONMENT, check=True, capture_output=True, timeout=PATIENCE
+    ).stdout
     return int(kilobytes) * 1024
 
 
@@ -485,4 +562,6 @@ def test_ways_to_decode(lattice_folder):
     for wrong in ("best", "0", "-1", "nan", "2", ""):
         refused = hanlattice("tag", "-m", "/nowhere", "--decode", wrong, TEXT)
         refused.refused(f"decode must be path, spans, or a bar from 0.05 to 1, not {wrong!r}")
-    hanlattice("tag", "-m", "seg", "--decode", "spans", TEXT).refused("the words of a segmenter cover the text")
+    hanlattice("tag", "-m", "seg", "--decode", "spans", TEXT).refused(
+        "the words of a segmenter cover the text"
+    )

@@ -1,4 +1,6 @@
-"""Texts shared out to threads: every text once, in its order, and none waited for longer than it must be."""
+"""Texts shared out to threads: every text once, in its order, and none waited for longer than it
+must be.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_what_threads_hold_is_bounded(monkeypatch):
 
 
 def test_work_is_done_by_as_many_threads():
-    both = threading.Barrier(2, timeout=PATIENCE)  # passed only if two threads are at work at a time
+    both = threading.Barrier(
+        2, timeout=PATIENCE
+    )  # passed only if two threads are at work at a time
 
     def work(texts: list[str]) -> list[str]:
         both.wait()

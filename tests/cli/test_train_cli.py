@@ -34,11 +34,20 @@ def toml(tiny: Path, path: Path, **changes: Any) -> Path:
 
 def same_weights(left: Path, right: Path) -> bool:
     mine, theirs = (load_tensors(folder / "model.safetensors")[0] for folder in (left, right))
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in theirs)
+    return mine.keys() == theirs.keys() and all(
+        torch.equal(mine[name], theirs[name]) for name in theirs
+    )
 
 
 def test_a_model_and_its_scores(tiny, tmp_path):
-    outcome = hanlattice("train", toml(tiny, tmp_path / "c.toml"), "--out", tmp_path / "run", "--set", "train.epochs=1")
+    outcome = hanlattice(
+        "train",
+        toml(tiny, tmp_path / "c.toml"),
+        "--out",
+        tmp_path / "run",
+        "--set",
+        "train.epochs=1",
+    )
     assert outcome.code == 0
     assert "40 to train on" in outcome.err
     assert "epoch 1: loss" in outcome.err
@@ -48,7 +57,10 @@ def test_a_model_and_its_scores(tiny, tmp_path):
     assert "test, weights of epoch 1" in outcome.text
     assert load_model(tmp_path / "run").config.train.epochs == 1
     card = (tmp_path / "run" / "README.md").read_text("utf-8")
-    assert all(part in card for part in ("lattice LSTM–CRF", "LOC, PER", "train.bmes", "words.bin", "| dev |"))
+    assert all(
+        part in card
+        for part in ("lattice LSTM–CRF", "LOC, PER", "train.bmes", "words.bin", "| dev |")
+    )
 
 
 def test_a_variant(tiny, tmp_path):
@@ -65,9 +77,15 @@ def test_a_variant(tiny, tmp_path):
 def test_a_bundled_configuration_by_its_name(tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sets = [f"data.{part}={tiny / part}.bmes" for part in ("train", "dev", "test")]
-    sets += [f"chars.vectors={tiny / 'chars.vec'}", f"words.vectors={tiny / 'words.bin'}", "train.epochs=1"]
+    sets += [
+        f"chars.vectors={tiny / 'chars.vec'}",
+        f"words.vectors={tiny / 'words.bin'}",
+        "train.epochs=1",
+    ]
     options = [word for change in sets for word in ("--set", change)]
-    outcome = hanlattice("train", "weibo", "--variant", "lattice-uncoupled", "--out", "run", *options)
+    outcome = hanlattice(
+        "train", "weibo", "--variant", "lattice-uncoupled", "--out", "run", *options
+    )
     assert outcome.code == 0, outcome
     assert not load_model("run").config.model.coupled
     hanlattice("train", "wiebo", "--out", "x").refused(
@@ -81,8 +99,12 @@ def test_resume_of_a_finished_run_and_of_another_one(tiny, tmp_path):
     again = hanlattice("train", config, "--out", tmp_path / "run", "--resume")
     assert (again.code, again.out) == (0, first.out)
     assert "epoch 1: loss" not in again.err
-    hanlattice("train", config, "--out", tmp_path / "run").refused("holds a run already", "--resume")
-    other = hanlattice("train", config, "--out", tmp_path / "run", "--resume", "--set", "train.seed=2")
+    hanlattice("train", config, "--out", tmp_path / "run").refused(
+        "holds a run already", "--resume"
+    )
+    other = hanlattice(
+        "train", config, "--out", tmp_path / "run", "--resume", "--set", "train.seed=2"
+    )
     other.refused("another configuration or other data")
 
 
@@ -99,22 +121,37 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_ends_alike(tiny, tmp_path):
     with config.open("a", encoding="utf-8") as file:
         file.write("[variants]\nwide.model.hidden = 5\n")
     variant = ("--variant", "wide")
-    with start("train", config, *variant, "--out", tmp_path / "[run] 1", "--set", "train.lr = 0.01") as process:
+    with start(
+        "train", config, *variant, "--out", tmp_path / "[run] 1", "--set", "train.lr = 0.01"
+    ) as process:
         wait_for(tmp_path / "[run] 1" / "model.safetensors", process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert b"Traceback" not in err, err.decode()
     assert out == b""
-    (command,) = [line for line in err.decode().splitlines() if line.startswith("stopped; go on with: ")]
+    (command,) = [
+        line for line in err.decode().splitlines() if line.startswith("stopped; go on with: ")
+    ]
     _, *again = shlex.split(command.removeprefix("stopped; go on with: "))
     assert hanlattice(*again).code == 0
-    assert hanlattice("train", config, *variant, "--out", tmp_path / "whole", "--set", "train.lr=0.01").code == 0
+    assert (
+        hanlattice(
+            "train", config, *variant, "--out", tmp_path / "whole", "--set", "train.lr=0.01"
+        ).code
+        == 0
+    )
     assert same_weights(tmp_path / "[run] 1", tmp_path / "whole")
 
 
 def test_kill_9_at_a_random_moment(tiny, tmp_path):
-    config = toml(tiny, tmp_path / "c.toml", train__epochs=15, train__checkpoint_minutes=1e-3, train__average=0.9)
+    config = toml(
+        tiny,
+        tmp_path / "c.toml",
+        train__epochs=15,
+        train__checkpoint_minutes=1e-3,
+        train__average=0.9,
+    )
     assert hanlattice("train", config, "--out", tmp_path / "whole").code == 0
     with start("train", config, "--out", tmp_path / "run") as process:
         wait_for(tmp_path / "run" / "state.safetensors", process)
@@ -124,7 +161,9 @@ def test_kill_9_at_a_random_moment(tiny, tmp_path):
     assert process.returncode == -signal.SIGKILL
     assert hanlattice("train", config, "--out", tmp_path / "run", "--resume").code == 0
     assert same_weights(tmp_path / "run", tmp_path / "whole")
-    logs = [(tmp_path / name / "log.jsonl").read_text("utf-8").splitlines() for name in ("run", "whole")]
+    logs = [
+        (tmp_path / name / "log.jsonl").read_text("utf-8").splitlines() for name in ("run", "whole")
+    ]
     epochs = [[line for line in map(json.loads, log) if line["event"] == "epoch"] for log in logs]
     assert [(e["epoch"], e["loss"], e["dev"]) for e in epochs[0]] == [
         (e["epoch"], e["loss"], e["dev"]) for e in epochs[1]
@@ -132,7 +171,9 @@ def test_kill_9_at_a_random_moment(tiny, tmp_path):
 
 
 def test_a_full_disk_leaves_no_half_file_and_a_run_that_goes_on(tiny, tmp_path):
-    """A real limit on the size of a file, which the model fits into and the state of its optimiser does not."""
+    """A real limit on the size of a file, which the model fits into and the state of its optimiser
+    does not.
+    """
     config = toml(tiny, tmp_path / "c.toml")
     assert hanlattice("train", config, "--out", tmp_path / "whole").code == 0
     size = (tmp_path / "whole" / "model.safetensors").stat().st_size
@@ -166,7 +207,8 @@ def test_notices_are_told_whatever_is_in_them(tiny, tmp_path):
 
 def test_two_runs_in_one_folder_are_refused(tiny, tmp_path):
     """Whatever its settings, and while the first one works; then the folder is free again."""
-    config, out = toml(tiny, tmp_path / "c.toml", train__epochs=500), tmp_path / "run"
+    config = toml(tiny, tmp_path / "c.toml", train__epochs=500)
+    out = tmp_path / "run"
     with start("train", config, "--out", out) as first:
         deadline = time.monotonic() + PATIENCE
         while not (out / "state.safetensors").exists() and time.monotonic() < deadline:

@@ -46,19 +46,26 @@ def test_neighbours_of_a_sum(file):
 
 def test_sums_that_are_not_whole(file):
     ask = ("vectors", "neighbours", "-v", file)
-    hanlattice(*ask, "-", "桥").refused("- 桥: expected a word before '-', as in 国王 - 男人 + 女人")
+    hanlattice(*ask, "-", "桥").refused(
+        "- 桥: expected a word before '-', as in 国王 - 男人 + 女人"
+    )
     hanlattice(*ask, "桥", "+").refused("桥 +: expected a word after '+'")
     hanlattice(*ask, "桥", "-", "+", "江").refused("桥 - + 江: expected a word before '+'")
-    hanlattice(*ask, "桥", "-", "桥").refused("桥 - 桥: these vectors add up to nothing; leave out a word")
+    hanlattice(*ask, "桥", "-", "桥").refused(
+        "桥 - 桥: these vectors add up to nothing; leave out a word"
+    )
     hanlattice(*ask, "桥", "-", "水").refused("there is no vector of '水'")
 
 
 def test_neighbours_of_a_download(file, cache):
-    hanlattice("vectors", "neighbours", "桥", "-v", "@simplechinese/words.bin").refused("data get simplechinese")
+    hanlattice("vectors", "neighbours", "桥", "-v", "@simplechinese/words.bin").refused(
+        "data get simplechinese"
+    )
     (cache / "simplechinese").mkdir(parents=True)
     (cache / "simplechinese" / "words.bin").write_bytes(file.read_bytes())
     assert (
-        hanlattice("vectors", "neighbours", "桥", "-v", "@simplechinese/words.bin", "-n", "1").text == "桥: 江 0.994\n"
+        hanlattice("vectors", "neighbours", "桥", "-v", "@simplechinese/words.bin", "-n", "1").text
+        == "桥: 江 0.994\n"
     )
 
 
@@ -79,7 +86,9 @@ def test_no_such_word_or_file(file, tmp_path):
 def test_neighbours_goes_on_after_an_unknown_word(file):
     outcome = hanlattice("vectors", "neighbours", "水", "桥", "火", "-v", file, "-n", "1")
     assert (outcome.code, outcome.text) == (0, "桥: 江 0.994\n")
-    assert [line[:26] for line in outcome.err.splitlines()] == ["note: there is no vector of"[:26]] * 2
+    assert [line[:26] for line in outcome.err.splitlines()] == [
+        "note: there is no vector of"[:26]
+    ] * 2
     none = hanlattice("vectors", "neighbours", "水", "火", "-v", file)
     assert (none.code, none.out) == (2, b"")
     assert "error: none of these words has a vector" in none.err
@@ -89,7 +98,12 @@ def test_check_a_sound_file(file):
     outcome = hanlattice("vectors", "check", file)
     assert outcome.code == 0
     assert outcome.text.endswith("the file is sound\n")
-    for part in ("binary", "5 rows of width 2", "5, of which 2 single characters", "from 0.9055 to 1.118"):
+    for part in (
+        "binary",
+        "5 rows of width 2",
+        "5, of which 2 single characters",
+        "from 0.9055 to 1.118",
+    ):
         assert part in outcome.text
 
 
@@ -98,12 +112,18 @@ def test_check_a_file_with_faults(tmp_path):
     outcome = hanlattice("vectors", "check", tmp_path / "v.vec")
     assert outcome.code == 0
     assert outcome.text.endswith("the file can be used, but it is not sound: see above\n")
-    for part in ("wrong, there are 4 rows", "too few numbers: 1, line 3", "a value is not finite: 2, line 4, 5"):
+    for part in (
+        "wrong, there are 4 rows",
+        "too few numbers: 1, line 3",
+        "a value is not finite: 2, line 4, 5",
+    ):
         assert part in outcome.text
 
 
 def test_check_a_binary_file_with_faults(tmp_path):
-    rows = b"".join(w.encode() + b" " + np.array(v, "<f4").tobytes() for w, v in (("江", [1]), ("桥", [np.inf])))
+    rows = b"".join(
+        w.encode() + b" " + np.array(v, "<f4").tobytes() for w, v in (("江", [1]), ("桥", [np.inf]))
+    )
     (tmp_path / "v.bin").write_bytes(b"2 1\n" + rows)
     outcome = hanlattice("vectors", "check", tmp_path / "v.bin")
     assert outcome.code == 0
@@ -114,7 +134,9 @@ def test_check_a_binary_file_with_faults(tmp_path):
 def test_check_says_at_once_that_a_corpus_is_missing(tmp_path):
     """Before the vectors, which may be large, are read: these are broken."""
     (tmp_path / "v.vec").write_text("nothing\n", "utf-8")
-    hanlattice("vectors", "check", tmp_path / "v.vec", "-c", tmp_path / "no.txt").refused("no.txt: cannot read")
+    hanlattice("vectors", "check", tmp_path / "v.vec", "-c", tmp_path / "no.txt").refused(
+        "no.txt: cannot read"
+    )
 
 
 def test_check_a_file_that_cannot_be_used(tmp_path, file):
@@ -126,20 +148,39 @@ def test_check_covers_corpora(file, tmp_path):
     (tmp_path / "raw.txt").write_text("长江大桥 1\n", "utf-8")
     (tmp_path / "c.bmes").write_text("长\tB-LOC\n江\tE-LOC\n\n大\tB-LOC\n江\tE-LOC\n", "utf-8")
     (tmp_path / "none.txt").write_text("水\n", "utf-8")
-    corpora = [option for name in ("raw.txt", "c.bmes", "none.txt") for option in ("-c", str(tmp_path / name))]
-    raw, labelled, none = json.loads(hanlattice("vectors", "check", file, *corpora, "--json").text)["corpora"]
+    corpora = [
+        option
+        for name in ("raw.txt", "c.bmes", "none.txt")
+        for option in ("-c", str(tmp_path / name))
+    ]
+    raw, labelled, none = json.loads(hanlattice("vectors", "check", file, *corpora, "--json").text)[
+        "corpora"
+    ]
     assert (raw["positions_in"], raw["positions"], raw["types_in"], raw["types"]) == (2, 5, 2, 5)
-    assert (raw["words"]["positions"], raw["words"]["lexicon"], raw["words"]["entities"]) == (2, 3, None)
+    assert (raw["words"]["positions"], raw["words"]["lexicon"], raw["words"]["entities"]) == (
+        2,
+        3,
+        None,
+    )
     assert labelled["words"]["entities"] == {"tokens": 2, "tokens_in": 1, "types": 2, "types_in": 1}
     assert none["words"] is None
     shown = hanlattice("vectors", "check", file, *corpora).text
-    for part in ("2 of 5 (40.0%)", "1 of 2 (50.0%)", "2 (0.33 a character)", "no word of two characters or more"):
+    for part in (
+        "2 of 5 (40.0%)",
+        "1 of 2 (50.0%)",
+        "2 (0.33 a character)",
+        "no word of two characters or more",
+    ):
         assert part in shown
 
 
 def test_the_form_of_a_corpus(file, tmp_path):
     (tmp_path / "a.bmes").write_text("长江\n", "utf-8")
     hanlattice("vectors", "check", file, "-c", tmp_path / "a.bmes").refused("a.bmes:1: ")
-    assert hanlattice("vectors", "check", file, "-c", tmp_path / "a.bmes", "--format", "raw").code == 0
+    assert (
+        hanlattice("vectors", "check", file, "-c", tmp_path / "a.bmes", "--format", "raw").code == 0
+    )
     (tmp_path / "b.txt").write_text("", "utf-8")
-    hanlattice("vectors", "check", file, "-c", tmp_path / "b.txt").refused("b.txt: the file is empty")
+    hanlattice("vectors", "check", file, "-c", tmp_path / "b.txt").refused(
+        "b.txt: the file is empty"
+    )

@@ -1,4 +1,6 @@
-"""A corpus from end to end, in real processes: nothing is missing, nothing is twice, whatever dies in between."""
+"""A corpus from end to end, in real processes: nothing is missing, nothing is twice, whatever dies
+in between.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ import numpy as np
 import pytest
 
 from hanlattice.corpus.manifest import read_manifest
-from hanlattice.corpus.run import Plan, make_plan, on_this_machine, run
-from hanlattice.corpus.settings import Settings
+from hanlattice.corpus.run import CorpusPlan, make_plan, on_this_machine, run
+from hanlattice.corpus.settings import CorpusSettings
 from hanlattice.corpus.statistics import count
 from hanlattice.errors import HanlatticeError, InputError, ModelError, OutputError
 from hanlattice.events import Listener
-from hanlattice.files import bounded_name, hold
+from hanlattice.files import bounded_name, lock_folder
 from hanlattice.output import as_jsonl
 from hanlattice.predict import load
 from hanlattice.tasks.local import LocalProcesses
@@ -50,18 +52,25 @@ def corpus(tmp_path: Path) -> Path:
     (folder / "more").mkdir(parents=True)
     (folder / "a.txt").write_text("".join(f"{text}\n" for text in texts(120)), encoding="utf-8")
     (folder / "more" / "b.txt").write_text("\n\n 王小明 在南湖\r\n没有换行", encoding="utf-8")
-    lines = [f'{{"id": {at}, "x": 1.0e0, "text":{json.dumps(text)}}} ' for at, text in enumerate(texts(40, 2))]
+    lines = [
+        f'{{"id": {at}, "x": 1.0e0, "text":{json.dumps(text)}}} '
+        for at, text in enumerate(texts(40, 2))
+    ]
     (folder / "c.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return folder
 
 
 @pytest.fixture
-def settings(lattice_folder: Path) -> Settings:
-    return Settings(lattice_folder, shard_size=1000)
+def settings(lattice_folder: Path) -> CorpusSettings:
+    return CorpusSettings(lattice_folder, shard_size=1000)
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def outputs(folder: Path) -> bytes:
@@ -72,14 +81,28 @@ def outputs(folder: Path) -> bytes:
 def test_the_output_is_that_of_the_library_whoever_makes_it(corpus, settings, tmp_path):
     summary = run([str(corpus)], tmp_path / "one", settings)
     again = run([str(corpus)], tmp_path / "two", settings, workers=3)
-    assert (summary.shards, summary.rows, summary.broken, summary.failures) == (again.shards, 164, 0, {})
+    assert (summary.shards, summary.rows, summary.broken, summary.failures) == (
+        again.shards,
+        164,
+        0,
+        {},
+    )
     assert summary.made == summary.shards > 5
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
     tagger = load(settings.model)
     plain = texts(120)
     lines = (corpus / "c.jsonl").read_text("utf-8").splitlines()
-    found = tagger.pipe([*plain, *(json.loads(line)["text"] for line in lines), "", "", " 王小明 在南湖", "没有换行"])
+    found = tagger.pipe(
+        [
+            *plain,
+            *(json.loads(line)["text"] for line in lines),
+            "",
+            "",
+            " 王小明 在南湖",
+            "没有换行",
+        ]
+    )
     expected = [as_jsonl(document) for document in found]
     own = [
         f"{line.rstrip()[:-1]}, {spans.partition(', ')[2]}"
@@ -130,7 +153,9 @@ def test_a_second_run_does_what_is_missing_or_half_and_nothing_else(corpus, sett
         ({"model": "char"}, "another model"),
     ],
 )
-def test_an_output_of_something_else_is_refused(corpus, settings, tmp_path, char_folder, change, message):
+def test_an_output_of_something_else_is_refused(
+    corpus, settings, tmp_path, char_folder, change, message
+):
     (tmp_path / "names.txt").write_text("王小明\n", encoding="utf-8")
     run([str(corpus / "more")], tmp_path / "out", settings)
     before = content(tmp_path / "out")
@@ -148,7 +173,9 @@ def test_outputs_of_inputs_that_changed_are_refused(corpus, settings, tmp_path):
     run([str(corpus)], tmp_path / "out", settings)
     with (corpus / "a.txt").open("a", encoding="utf-8") as file:
         file.write("王小明在南湖\n")
-    with pytest.raises(InputError, match=r"1 outputs there are of other inputs.*such as a\.txt\.\d+-\d+"):
+    with pytest.raises(
+        InputError, match=r"1 outputs there are of other inputs.*such as a\.txt\.\d+-\d+"
+    ):
         run([str(corpus)], tmp_path / "out", settings)
 
 
@@ -200,9 +227,14 @@ def test_what_cannot_be_read_fails_and_the_others_are_done(corpus, settings, tmp
         run([str(corpus)], tmp_path / "out", replace(settings, strict=True))
 
 
-def test_two_runs_in_one_folder_and_places_that_will_not_do(corpus, settings, tmp_path, monkeypatch):
+def test_two_runs_in_one_folder_and_places_that_will_not_do(
+    corpus, settings, tmp_path, monkeypatch
+):
     monkeypatch.setattr("hanlattice.corpus.run.WAIT", 0.1)
-    with hold(tmp_path / "out", "corpus"), pytest.raises(OutputError, match="another `hanlattice corpus` is running"):
+    with (
+        lock_folder(tmp_path / "out", "corpus"),
+        pytest.raises(OutputError, match="another `hanlattice corpus` is running"),
+    ):
         run([str(corpus)], tmp_path / "out", settings)
     with pytest.raises(OutputError, match="is a file"):
         run([str(corpus)], corpus / "a.txt", settings)
@@ -217,10 +249,19 @@ def test_parquet_keeps_the_columns_of_its_inputs(settings, tmp_path):
     table = arrow.table({"n": arrow.array(range(20), arrow.int16()), "text": [*names[:-1], None]})
     parquet.write_table(table, folder / "a.parquet", row_group_size=7)
     (folder / "b.csv").write_text('k,text\n1,"王小明在\n南湖"\n2\n', encoding="utf-8")
-    (folder / "c.jsonl").write_text('{"text": "李伟去了南湖！", "k": [1]}\n{"text": "\\ud800"}\n', encoding="utf-8")
+    (folder / "c.jsonl").write_text(
+        '{"text": "李伟去了南湖！", "k": [1]}\n{"text": "\\ud800"}\n', encoding="utf-8"
+    )
     (folder / "d.txt").write_bytes("李伟去了南湖！\n".encode() + b"\xff\n")
-    summary = run([str(folder)], tmp_path / "out", replace(settings, format="parquet", shard_size=1))
-    run([str(folder)], tmp_path / "two", replace(settings, format="parquet", shard_size=1), workers=2)
+    summary = run(
+        [str(folder)], tmp_path / "out", replace(settings, format="parquet", shard_size=1)
+    )
+    run(
+        [str(folder)],
+        tmp_path / "two",
+        replace(settings, format="parquet", shard_size=1),
+        workers=2,
+    )
     assert content(tmp_path / "out") == content(tmp_path / "two")
     assert (summary.rows, summary.broken, summary.failures) == (26, 4, {})
     parts: dict[str, list[Any]] = {}
@@ -232,8 +273,16 @@ def test_parquet_keeps_the_columns_of_its_inputs(settings, tmp_path):
     spans = [[span.as_dict() for span in document.spans] for document in tagger.pipe(names[:-1])]
     assert tables["a"]["spans"].to_pylist() == [*spans, None]
     assert tables["a"]["broken"].to_pylist()[-1]["line"] == 20
-    assert tables["b"].drop(["spans"]).to_pylist()[0] == {"k": "1", "text": "王小明在\n南湖", "broken": None}
-    assert tables["b"].to_pylist()[1]["broken"] == {"line": 4, "error": "expected 2 columns, not 1", "content": b"2"}
+    assert tables["b"].drop(["spans"]).to_pylist()[0] == {
+        "k": "1",
+        "text": "王小明在\n南湖",
+        "broken": None,
+    }
+    assert tables["b"].to_pylist()[1]["broken"] == {
+        "line": 4,
+        "error": "expected 2 columns, not 1",
+        "content": b"2",
+    }
     assert tables["c"]["record"].to_pylist() == ['{"text": "李伟去了南湖！", "k": [1]}', None]
     assert tables["d"]["broken"].to_pylist()[1]["content"] == b"\xff"
 
@@ -245,11 +294,15 @@ def test_dates_of_parquet_are_for_parquet(settings, tmp_path):
     parquet.write_table(table, tmp_path / "a.parquet")
     summary = run([str(tmp_path / "a.parquet")], tmp_path / "out", settings)
     (reason,) = summary.failures.values()
-    assert reason.startswith(f"{tmp_path / 'a.parquet'}:1: JSON cannot have the column 'day' of this row (")
+    assert reason.startswith(
+        f"{tmp_path / 'a.parquet'}:1: JSON cannot have the column 'day' of this row ("
+    )
     assert reason.endswith("); use --format parquet")
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, float("nan")], {"x": float("-inf")}])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), [1.0, float("nan")], {"x": float("-inf")}]
+)
 def test_numbers_of_parquet_that_are_none_are_for_parquet(settings, tmp_path, value):
     """Null in their place would be a silent loss, and NaN is not JSON."""
     ones: list[Any] = [None, value]
@@ -257,21 +310,31 @@ def test_numbers_of_parquet_that_are_none_are_for_parquet(settings, tmp_path, va
     parquet.write_table(table, tmp_path / "a.parquet")
     summary = run([str(tmp_path / "a.parquet")], tmp_path / "out", settings)
     (reason,) = summary.failures.values()
-    assert reason.startswith(f"{tmp_path / 'a.parquet'}:2: JSON cannot have the column 'n' of this row (")
+    assert reason.startswith(
+        f"{tmp_path / 'a.parquet'}:2: JSON cannot have the column 'n' of this row ("
+    )
     assert not read_manifest(tmp_path / "out")[1]
     given = replace(settings, format="parquet")
     run([str(tmp_path / "a.parquet")], tmp_path / "parquet", given)
     (output,) = read_manifest(tmp_path / "parquet")[1]
     written = parquet.read_table(tmp_path / "parquet" / output)
-    assert str(written["n"].to_pylist()) == str(table["n"].to_pylist())  # nan is not equal to itself
+    assert str(written["n"].to_pylist()) == str(
+        table["n"].to_pylist()
+    )  # nan is not equal to itself
 
 
 def test_lines_with_numbers_that_are_none_become_broken_rows_of_json(settings, tmp_path):
-    lines = ['{"text": "王小明", "n": NaN}', '{"n": 1e999, "text": "王小明"}', '{"text": [Infinity]}']
+    lines = [
+        '{"text": "王小明", "n": NaN}',
+        '{"n": 1e999, "text": "王小明"}',
+        '{"text": [Infinity]}',
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
     assert run([str(tmp_path / "a.jsonl")], tmp_path / "out", settings).broken == 2
     refuse = pytest.fail
-    found = [json.loads(line, parse_constant=refuse) for line in outputs(tmp_path / "out").splitlines()]
+    found = [
+        json.loads(line, parse_constant=refuse) for line in outputs(tmp_path / "out").splitlines()
+    ]
     assert [found[0]["broken"]["content"], found[2]["broken"]["content"]] == [lines[0], lines[2]]
     assert outputs(tmp_path / "out").splitlines()[1].startswith(lines[1].encode()[:-1])
 
@@ -280,7 +343,8 @@ class Dies:
     """Kills its process so many times at each odd number."""
 
     def __init__(self, folder: Path, times: int) -> None:
-        self.folder, self.times = folder, times
+        self.folder = folder
+        self.times = times
 
     def attempt(self, task: int, tell: Any) -> Outcome:
         marks = [self.folder / f"{task}-{nth}" for nth in range(self.times)]
@@ -308,7 +372,7 @@ def test_a_process_that_dies_is_replaced_some_times(tmp_path, times, fails):
 
 
 def test_what_a_process_was_writing_when_it_died_is_removed(corpus, settings, tmp_path):
-    def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+    def engine(plan: CorpusPlan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
         (plan.out / f".{plan.todo[0].output}.0123abcd.part").write_text("half")
         yield from on_this_machine(1)(plan, listen)
 
@@ -322,10 +386,23 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says which processes are whose")
 def test_kill_9_of_workers_and_of_the_command(settings, tmp_path):
-    """Killed in the middle, again and again, and then finished: the folder of a run that nobody disturbed."""
+    """Killed in the middle, again and again, and then finished: the folder of a run that nobody
+    disturbed.
+    """
     path = tmp_path / "in.txt"
     path.write_text("".join(f"{text}\n" for text in texts(3000)), encoding="utf-8")
-    arguments = ("corpus", "tag", path, "-m", settings.model, "--shard-size", "0.005", "--workers", "2", "--out")
+    arguments = (
+        "corpus",
+        "tag",
+        path,
+        "-m",
+        settings.model,
+        "--shard-size",
+        "0.005",
+        "--workers",
+        "2",
+        "--out",
+    )
     out = tmp_path / "out"
     for whole in (False, True, True):
         with start(*arguments, out, env={**ENVIRONMENT}) as process:
@@ -363,21 +440,36 @@ def _wait_for(what: Any, process: subprocess.Popen[bytes] | None = None) -> None
 def test_a_full_disk_is_a_clear_error_and_nothing_is_lost(corpus, settings, tmp_path):
     import resource
 
-    out, arguments = tmp_path / "out", ("-m", settings.model, "--shard-size", "0.001", "--out")
+    out = tmp_path / "out"
+    arguments = ("-m", settings.model, "--shard-size", "0.001", "--out")
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))  # noqa: E731
     failed = command("corpus", "tag", corpus, *arguments, out, preexec_fn=limit)
     assert failed.code == 2
     assert "the file would be larger than allowed here" in failed.err
     assert "Traceback" not in failed.err
     assert command("corpus", "tag", corpus, *arguments, out).code == 0
-    assert command("corpus", "tag", corpus, *arguments, tmp_path / "calm", "--workers", "2").code == 0
+    assert (
+        command("corpus", "tag", corpus, *arguments, tmp_path / "calm", "--workers", "2").code == 0
+    )
     assert content(out) == content(tmp_path / "calm")
 
 
 def test_a_folder_that_may_not_be_read_fails_and_keeps_its_outputs(corpus, settings, tmp_path):
-    """The others are done, the exit code says it, and when the folder can be read nothing is made again."""
+    """The others are done, the exit code says it, and when the folder can be read nothing is made
+    again.
+    """
     out = tmp_path / "out"
-    arguments = ("corpus", "tag", corpus, "-m", settings.model, "--shard-size", "0.001", "--out", out)
+    arguments = (
+        "corpus",
+        "tag",
+        corpus,
+        "-m",
+        settings.model,
+        "--shard-size",
+        "0.001",
+        "--out",
+        out,
+    )
     assert hanlattice(*arguments).code == 0
     whole = content(out)
     (corpus / "new.txt").write_text("王小明\n", encoding="utf-8")
@@ -405,18 +497,23 @@ def test_an_output_folder_that_may_not_be_read_is_refused(corpus, settings, tmp_
     run([str(corpus)], out, settings)
     (out / "more").chmod(0)
     try:
-        with obeyed_permissions(), pytest.raises(OutputError, match="more: cannot read: permission denied"):
+        with (
+            obeyed_permissions(),
+            pytest.raises(OutputError, match="more: cannot read: permission denied"),
+        ):
             run([str(corpus)], out, settings)
     finally:
         (out / "more").chmod(0o700)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "p.parquet"])
-def test_a_file_that_vanishes_after_the_plan_fails_and_the_others_are_done(corpus, settings, tmp_path, name):
+def test_a_file_that_vanishes_after_the_plan_fails_and_the_others_are_done(
+    corpus, settings, tmp_path, name
+):
     parquet.write_table(arrow.table({"text": ["王小明"]}), corpus / "p.parquet")
     whole = run([str(corpus)], tmp_path / "whole", settings)
 
-    def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+    def engine(plan: CorpusPlan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
         (corpus / name).rename(tmp_path / name)
         yield from on_this_machine(1)(plan, listen)
 
@@ -431,7 +528,12 @@ def test_a_file_that_vanishes_after_the_plan_fails_and_the_others_are_done(corpu
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-LONG_NAMES = ["长" * 83 + ".txt", "x" * 251 + ".txt", "y" * 180 + ".txt", "/".join(["d" * 200] * 6) + "/z.txt"]
+LONG_NAMES = [
+    "长" * 83 + ".txt",
+    "x" * 251 + ".txt",
+    "y" * 180 + ".txt",
+    "/".join(["d" * 200] * 6) + "/z.txt",
+]
 
 
 def test_names_as_long_as_a_disk_allows(settings, tmp_path):
@@ -465,7 +567,9 @@ def test_a_name_made_to_look_like_that_of_a_long_one_is_another(settings, tmp_pa
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_one_output_that_cannot_be_written_does_not_stop_the_others(corpus, settings, tmp_path, workers):
+def test_one_output_that_cannot_be_written_does_not_stop_the_others(
+    corpus, settings, tmp_path, workers
+):
     out = tmp_path / "out"
     out.mkdir()
     (out / "more").write_text("a file where a folder is needed")
@@ -494,7 +598,9 @@ def _places(tmp_path: Path) -> dict[str, tuple[str, Path]]:
     }
 
 
-@pytest.mark.parametrize("how", ["pattern", "out is a link", "pattern is a link", "dots", "folder with a link"])
+@pytest.mark.parametrize(
+    "how", ["pattern", "out is a link", "pattern is a link", "dots", "folder with a link"]
+)
 def test_outputs_are_never_inputs(settings, tmp_path, how):
     (tmp_path / "d" / "x").mkdir(parents=True)
     (tmp_path / "d" / "out").mkdir()
@@ -514,14 +620,18 @@ def test_outputs_are_never_inputs(settings, tmp_path, how):
 
 
 def test_a_file_of_ones_own_in_out_is_refused(settings, tmp_path):
-    """Outputs, the manifest and half files are passed over; anything else there was meant as an input."""
+    """Outputs, the manifest and half files are passed over; anything else there was meant as an
+    input.
+    """
     out = tmp_path / "out"
     out.mkdir()
     (out / "a.jsonl").write_text('{"text": "王小明"}\n', encoding="utf-8")
     (tmp_path / "b.jsonl").write_text('{"text": "王小明"}\n', encoding="utf-8")
     (tmp_path / "b.jsonl.link").symlink_to(out / "a.jsonl")
     for given in (f"{tmp_path}/**/*.jsonl", str(out / "a.jsonl"), str(tmp_path / "b.jsonl.link")):
-        with pytest.raises(InputError, match="it lies in --out: choose another folder for the outputs"):
+        with pytest.raises(
+            InputError, match="it lies in --out: choose another folder for the outputs"
+        ):
             run([given], out, settings)
     run([str(tmp_path / "b.jsonl")], out, settings)
     (output,) = read_manifest(out)[1]
@@ -532,9 +642,13 @@ def test_a_file_of_ones_own_in_out_is_refused(settings, tmp_path):
 
 
 @pytest.mark.parametrize("way", [".", "..", "link", "link/..", "new"])
-def test_an_out_inside_a_folder_that_is_read_is_refused_however_it_is_called(corpus, settings, tmp_path, way):
+def test_an_out_inside_a_folder_that_is_read_is_refused_however_it_is_called(
+    corpus, settings, tmp_path, way
+):
     (tmp_path / "link").symlink_to(corpus / "more")
-    out = {"link": tmp_path / "link", "link/..": tmp_path / "link" / ".." / "o"}.get(way, corpus / "more" / way)
+    out = {"link": tmp_path / "link", "link/..": tmp_path / "link" / ".." / "o"}.get(
+        way, corpus / "more" / way
+    )
     before = content(corpus)
     with pytest.raises(InputError, match="--out lies in"):
         run([str(corpus)], out, settings)
@@ -554,14 +668,21 @@ ODD_NAMES = [
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_names_with_line_ends_control_characters_and_other_encodings(settings, tmp_path, format):
-    """They are kept, resumed, refused when their input changes, and cleared of half files, as all others."""
-    folder, out = tmp_path / "in", tmp_path / "out"
+    """They are kept, resumed, refused when their input changes, and cleared of half files, as all
+    others.
+    """
+    folder = tmp_path / "in"
+    out = tmp_path / "out"
     for at, name in enumerate(ODD_NAMES):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(f"王小明在南湖{at}\n".encode() + b"\xff\n")
     given = replace(settings, format=format)
     summary = run([str(folder)], out, given, workers=2)
-    assert (summary.shards, summary.broken, summary.failures) == (len(ODD_NAMES), len(ODD_NAMES), {})
+    assert (summary.shards, summary.broken, summary.failures) == (
+        len(ODD_NAMES),
+        len(ODD_NAMES),
+        {},
+    )
     records = read_manifest(out)[1]
     assert {record["input"]["path"] for record in records.values()} == set(ODD_NAMES)
     assert count(out).rows == len(ODD_NAMES)
@@ -597,7 +718,9 @@ def test_messages_about_odd_names_stay_on_their_lines(settings, tmp_path):
     assert sum(line.startswith("error: ") for line in lines) == 1
     assert sum(line.startswith("  - ") for line in lines) == 2
     assert "\x1b" not in outcome.err
-    assert any(f"{folder}/x\\nerror: all is lost\\x1b[2J.jsonl:1: its field" in line for line in lines)
+    assert any(
+        f"{folder}/x\\nerror: all is lost\\x1b[2J.jsonl:1: its field" in line for line in lines
+    )
     strict = ("corpus", "tag", odd, "-m", settings.model, "--strict", "--out", tmp_path / "strict")
     refused = hanlattice(*strict)
     assert refused.code == 2

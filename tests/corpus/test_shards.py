@@ -1,4 +1,6 @@
-"""Files, folders and patterns become shards that cover every byte once, whatever the format and packing."""
+"""Files, folders and patterns become shards that cover every byte once, whatever the format and
+packing.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanlattice.corpus.inputs import BLOCK, Source, Stream, find_sources
-from hanlattice.corpus.shards import Reader, Row, cut
+from hanlattice.corpus.inputs import BLOCK, InputFile, InputStream, find_sources
+from hanlattice.corpus.shards import CorpusRow, Reader, cut
 from hanlattice.errors import InputError
 from tests.helpers.strategies import shares_folder
 
@@ -39,16 +41,20 @@ PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd}
 
 def find(
     *inputs: Path, field: str = "text", added: tuple[str, ...] = ("spans",), encoding: str = "utf-8"
-) -> list[Source]:
+) -> list[InputFile]:
     found = find_sources([str(each) for each in inputs], None, field, added, encoding)
     assert not found.failures
     return found.sources
 
 
-def rows_of(source: Source, size: int, backward: bool = False) -> list[Row]:
+def rows_of(source: InputFile, size: int, backward: bool = False) -> list[CorpusRow]:
     """All rows, read shard by shard."""
-    shards, reader = list(cut(source, size)), Reader("text", "spans")
-    read = {shard.start: list(reader.rows(shard)) for shard in (reversed(shards) if backward else shards)}
+    shards = list(cut(source, size))
+    reader = Reader("text", "spans")
+    read = {
+        shard.start: list(reader.rows(shard))
+        for shard in (reversed(shards) if backward else shards)
+    }
     reader.close()
     return [row for start in sorted(read) for row in read[start]]
 
@@ -65,7 +71,9 @@ lines = st.lists(st.binary(max_size=12) | st.text(max_size=6).map(str.encode), m
     st.sampled_from(list(PACK)),
     st.sampled_from([BLOCK, 1, 5]),
 )
-def test_shards_cover_every_byte_and_line_once(tmp_path, parts, end, is_ended, size, packing, block):
+def test_shards_cover_every_byte_and_line_once(
+    tmp_path, parts, end, is_ended, size, packing, block
+):
     content = end.join(parts) + end * (is_ended and bool(parts))
     path = tmp_path / f"a.txt{packing}"
     path.write_bytes(PACK[packing](content))
@@ -94,11 +102,13 @@ def _plain_lines(content: bytes) -> Iterator[tuple[int, str]]:
         if line or not content.endswith(b"\n") or number <= content.count(b"\n"):
             yield (
                 number,
-                line.removesuffix(b"\r" if number <= content.count(b"\n") else b"").decode(errors="surrogateescape"),
+                line.removesuffix(b"\r" if number <= content.count(b"\n") else b"").decode(
+                    errors="surrogateescape"
+                ),
             )
 
 
-def _escaped(row: Row) -> str:
+def _escaped(row: CorpusRow) -> str:
     assert row.error.startswith("not UTF-8: byte 0x")
     return row.content.decode("utf-8", "surrogateescape")
 
@@ -108,7 +118,9 @@ cells = st.text(st.sampled_from('中,"\n\r a'), max_size=5)
 
 @shares_folder
 @given(
-    st.lists(st.tuples(cells, cells), max_size=8), st.integers(1, 30), st.sampled_from([("csv", ","), ("tsv", "\t")])
+    st.lists(st.tuples(cells, cells), max_size=8),
+    st.integers(1, 30),
+    st.sampled_from([("csv", ","), ("tsv", "\t")]),
 )
 def test_records_of_csv_may_have_line_ends_in_them(tmp_path, records, size, kind):
     format, delimiter = kind
@@ -127,7 +139,9 @@ def test_records_of_csv_may_have_line_ends_in_them(tmp_path, records, size, kind
 pieces = ['"', '""', ",", "\t", "\n", "\r\n", "\r", "中", "a", " ", "\x85"]
 odd_cells = ['"a\nb"', '"a,b"', 'a"b', '""', '"a""b"', '"a"b', '"a', "a\r", "", "中"]
 odd_rows = st.lists(st.sampled_from(odd_cells), min_size=1, max_size=3).map(",".join)
-body = st.lists(st.sampled_from(pieces), max_size=25).map("".join) | st.lists(odd_rows, max_size=8).map("\n".join)
+body = st.lists(st.sampled_from(pieces), max_size=25).map("".join) | st.lists(
+    odd_rows, max_size=8
+).map("\n".join)
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -138,7 +152,9 @@ body = st.lists(st.sampled_from(pieces), max_size=25).map("".join) | st.lists(od
     st.sampled_from(["", "\ufeff"]),
     st.integers(1, 30),
 )
-def test_any_csv_has_the_same_rows_whatever_the_size_of_its_shards(tmp_path, text, header, kind, mark, size):
+def test_any_csv_has_the_same_rows_whatever_the_size_of_its_shards(
+    tmp_path, text, header, kind, mark, size
+):
     """Stray quotes, quotes that are never closed, lone CRs: the rows are those of one shard."""
     format, delimiter = kind
     header = header.replace(",", delimiter)
@@ -154,16 +170,23 @@ def test_any_csv_has_the_same_rows_whatever_the_size_of_its_shards(tmp_path, tex
     assert good == _plain_records(f"{header}\n{text}", delimiter, len(source.columns))
 
 
-def _csv_rows(source: Source, field: str, size: int, backward: bool = False) -> list[tuple[Any, ...]]:
-    shards, reader = list(cut(source, size)), Reader(field, "spans")
-    read = {shard.start: list(reader.rows(shard)) for shard in (shards[::-1] if backward else shards)}
+def _csv_rows(
+    source: InputFile, field: str, size: int, backward: bool = False
+) -> list[tuple[Any, ...]]:
+    shards = list(cut(source, size))
+    reader = Reader(field, "spans")
+    read = {
+        shard.start: list(reader.rows(shard)) for shard in (shards[::-1] if backward else shards)
+    }
     reader.close()
     found = [row for start in sorted(read) for row in read[start]]
     return [(row.line, row.fields and [*row.fields.values()], row.error) for row in found]
 
 
 def _plain_records(text: str, delimiter: str, columns: int) -> list[list[str]]:
-    """The records of the right size by Python's reader alone, but one that is not closed at the end."""
+    """The records of the right size by Python's reader alone, but one that is not closed at the
+    end.
+    """
     lines = [*text.replace("\r\n", "\n").removesuffix("\n").split("\n"), "the end"]
     reader = csv.reader([f"{line}\n" for line in lines], delimiter=delimiter)
     found: list[list[str]] = []
@@ -185,25 +208,32 @@ def test_a_quote_that_is_never_closed_is_a_broken_row_of_bounded_length(tmp_path
     for size in (1, 1 << 20):
         first, broken = rows_of(source, size)
         assert (first.text, first.error) == ("a", "")
-        assert broken == Row(3, f'2,"b\n{rows}'.rstrip().encode(), None, "a quote in it is not closed")
+        assert broken == CorpusRow(
+            3, f'2,"b\n{rows}'.rstrip().encode(), None, "a quote in it is not closed"
+        )
     monkeypatch.setattr("hanlattice.corpus.inputs.LONGEST_RECORD", 100)
     for size in (1, 200, 1 << 20):
         first, broken, *others = rows_of(source, size)
         assert broken.error == "a quote in it is not closed within 100 bytes"
         assert 100 < len(broken.content) < 120
         ended = 3 + broken.content.count(b"\n")
-        assert [(row.line, row.text) for row in others] == [(at, f"好{at - 1}") for at in range(ended + 1, 101)]
+        assert [(row.line, row.text) for row in others] == [
+            (at, f"好{at - 1}") for at in range(ended + 1, 101)
+        ]
 
 
 @shares_folder
 @given(
     st.lists(
-        st.sampled_from(["\n", "\r\n", "\r", '{"text": "a"}', '{"text": "\x85"}', "{", "中", '"']), max_size=12
+        st.sampled_from(["\n", "\r\n", "\r", '{"text": "a"}', '{"text": "\x85"}', "{", "中", '"']),
+        max_size=12,
     ).map("".join),
     st.sampled_from(["txt", "jsonl"]),
     st.integers(1, 30),
 )
-def test_any_lines_have_the_same_rows_whatever_the_size_of_their_shards(tmp_path, text, format, size):
+def test_any_lines_have_the_same_rows_whatever_the_size_of_their_shards(
+    tmp_path, text, format, size
+):
     (tmp_path / f"a.{format}").write_bytes(text.encode())
     (source,) = find(tmp_path / f"a.{format}")
     whole = rows_of(source, 1 << 20)
@@ -221,17 +251,26 @@ def test_parquet_has_the_same_rows_whatever_the_size_of_its_shards(tmp_path, gro
 
 
 def test_parquet_is_cut_between_row_groups(tmp_path):
-    table = arrow.table({"id": list(range(10)), "text": ["天" * at if at != 4 else None for at in range(10)]})
+    table = arrow.table(
+        {"id": list(range(10)), "text": ["天" * at if at != 4 else None for at in range(10)]}
+    )
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=3)
     (source,) = find(tmp_path)
     shards = list(cut(source, 1))
-    assert [(shard.start, shard.end, shard.line) for shard in shards] == [(0, 1, 1), (1, 2, 4), (2, 3, 7), (3, 4, 10)]
+    assert [(shard.start, shard.end, shard.line) for shard in shards] == [
+        (0, 1, 1),
+        (1, 2, 4),
+        (2, 3, 7),
+        (3, 4, 10),
+    ]
     (whole,) = cut(source, 1 << 20)
     for rows in (rows_of(source, 1), list(Reader("text", "spans").rows(whole))):
         assert [row.line for row in rows] == list(range(1, 11))
         assert [row.fields for row in rows] == table.to_pylist()
         assert [row.text for row in rows] == table["text"].to_pylist()
-        assert [row.error for row in rows if row.error] == ["its field 'text' is null, not a string"]
+        assert [row.error for row in rows if row.error] == [
+            "its field 'text' is null, not a string"
+        ]
 
 
 def test_broken_lines_of_json_say_what_is_wrong(tmp_path):
@@ -268,7 +307,13 @@ def test_broken_lines_of_json_say_what_is_wrong(tmp_path):
 def test_records_of_csv_that_do_not_fit_their_header(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,text\n1,a\n2\n3,b,c\n4,\xff\n5,d\n")
     rows = rows_of(*find(tmp_path), size=8)
-    assert [(row.line, row.text) for row in rows] == [(2, "a"), (3, None), (4, None), (5, None), (6, "d")]
+    assert [(row.line, row.text) for row in rows] == [
+        (2, "a"),
+        (3, None),
+        (4, None),
+        (5, None),
+        (6, "d"),
+    ]
     errors = [row.error for row in rows if row.error]
     assert errors[:2] == ["expected 2 columns, not 1", "expected 2 columns, not 3"]
     assert errors[2].startswith("not UTF-8: byte 0xff")
@@ -279,11 +324,16 @@ def test_names_are_the_same_wherever_the_corpus_lies(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
     found = find_sources([str(tmp_path / "x")], None, "text", ())
-    assert [(source.name, source.format) for source in found.sources] == [("b.txt", "txt"), ("y/a.jsonl.gz", "jsonl")]
+    assert [(source.name, source.format) for source in found.sources] == [
+        ("b.txt", "txt"),
+        ("y/a.jsonl.gz", "jsonl"),
+    ]
     assert found.passed_over == [tmp_path / "x/note.md"]
     assert [source.name for source in find(tmp_path / "**/*.txt")] == ["x/.hidden/c.txt", "x/b.txt"]
     assert [source.name for source in find(tmp_path / "x/*/*.gz")] == ["y/a.jsonl.gz"]
-    assert [(source.name, source.format) for source in find(tmp_path / "x/note.md")] == [("note.md", "txt")]
+    assert [(source.name, source.format) for source in find(tmp_path / "x/note.md")] == [
+        ("note.md", "txt")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -328,10 +378,12 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, name, con
 
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
 def test_a_packed_file_that_was_cut_short(tmp_path, packing):
-    content = b"".join(hashlib.sha256(bytes([at])).hexdigest().encode() + b"\n" for at in range(256))
+    content = b"".join(
+        hashlib.sha256(bytes([at])).hexdigest().encode() + b"\n" for at in range(256)
+    )
     (tmp_path / f"a.txt{packing}").write_bytes(PACK[packing](content)[:-100])
     with pytest.raises(InputError, match=r"cannot be (unpacked|read)|cannot read: Truncated"):
-        list(cut(Source("a", tmp_path / f"a.txt{packing}", "txt"), 1000))
+        list(cut(InputFile("a", tmp_path / f"a.txt{packing}", "txt"), 1000))
     assert find_sources([str(tmp_path)], None, "text", ()).failures
 
 
@@ -341,7 +393,9 @@ def test_a_file_that_changes_between_plan_and_work(tmp_path, name):
         if name == "a.parquet":
             parquet.write_table(arrow.table({"text": [word] * 9}), tmp_path / name)
         else:
-            (tmp_path / name).write_bytes(PACK[Path(name).suffix.replace(".txt", "")](f"{word}\n".encode() * 9))
+            (tmp_path / name).write_bytes(
+                PACK[Path(name).suffix.replace(".txt", "")](f"{word}\n".encode() * 9)
+            )
 
     write("好")
     (source,) = find(tmp_path)
@@ -354,7 +408,7 @@ def test_a_file_that_changes_between_plan_and_work(tmp_path, name):
 def test_a_stream_goes_forward_and_back(tmp_path):
     content = bytes(range(256)) * 20
     (tmp_path / "a.gz").write_bytes(gzip.compress(content))
-    with Stream(tmp_path / "a.gz") as stream:
+    with InputStream(tmp_path / "a.gz") as stream:
         for place in (100, 4000, 17, 17, 5119):
             stream.seek(place)
             assert (stream.read(1), stream.position) == (content[place : place + 1], place + 1)
@@ -388,7 +442,10 @@ def test_lines_that_do_not_fit_their_encoding(tmp_path):
     (tmp_path / "b.txt").write_bytes("\ufeff很好\n\ud800\n".encode("utf-16-le", "surrogatepass"))
     (tmp_path / "c.txt").write_bytes("\ufeff很好\n".encode("utf-16-le") + b"\x00")
     a, b, c = find(tmp_path, encoding="gb18030")
-    assert [row.error for row in rows_of(a, 1)] == ["", "not GB18030: byte 0xff at byte 1 of the line"]
+    assert [row.error for row in rows_of(a, 1)] == [
+        "",
+        "not GB18030: byte 0xff at byte 1 of the line",
+    ]
     assert [row.error.partition(":")[0] for row in rows_of(b, 1)] == ["", "not UTF-16-LE"]
     with pytest.raises(InputError, match="not UTF-16-LE"):
         list(cut(c, 100))
@@ -417,9 +474,14 @@ def test_damaged_parquet_is_an_input_error_that_names_the_file(tmp_path):
 
 
 def test_two_columns_of_parquet_with_one_name(tmp_path):
-    one, two = arrow.array(["a"]), arrow.array(["b"])
-    parquet.write_table(arrow.Table.from_arrays([one, two], names=["text", "text"]), tmp_path / "a.parquet")
-    parquet.write_table(arrow.Table.from_arrays([one, two, two], names=["text", "x", "x"]), tmp_path / "b.parquet")
+    one = arrow.array(["a"])
+    two = arrow.array(["b"])
+    parquet.write_table(
+        arrow.Table.from_arrays([one, two], names=["text", "text"]), tmp_path / "a.parquet"
+    )
+    parquet.write_table(
+        arrow.Table.from_arrays([one, two, two], names=["text", "x", "x"]), tmp_path / "b.parquet"
+    )
     found = find_sources([str(tmp_path)], None, "text", ("spans",))
     assert found.failures == {
         "a.parquet": f"{tmp_path}/a.parquet: two columns are called 'text': rename one",

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hanlattice.corpus import statistics
 from hanlattice.corpus.run import run
-from hanlattice.corpus.settings import Settings
-from hanlattice.corpus.statistics import Tally, count, new_words
+from hanlattice.corpus.settings import CorpusSettings
+from hanlattice.corpus.statistics import SpanTally, count, new_words
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.predict import load
 from tests.corpus.test_run import texts
@@ -28,12 +28,14 @@ pytest.importorskip("pyarrow", reason="pyarrow, of the extra corpus, is not inst
 def test_counts_are_those_of_a_plain_loop(lattice_folder, tmp_path, format):
     lines = [json.dumps({"id": at, "body": text}) for at, text in enumerate(texts(60))]
     (tmp_path / "in.jsonl").write_text("\n".join([*lines, "{"]), encoding="utf-8")
-    settings = Settings(lattice_folder, shard_size=900, format=format, field="body")
+    settings = CorpusSettings(lattice_folder, shard_size=900, format=format, field="body")
     assert run([str(tmp_path / "in.jsonl")], tmp_path / "out", settings).shards > 3
     tally = count(tmp_path / "out")
     assert count(tmp_path / "out", workers=2) == tally
 
-    counts, scores, first = Counter(), defaultdict(float), {}
+    counts = Counter()
+    scores = defaultdict(float)
+    first = {}
     for document in load(lattice_folder).pipe(texts(60)):
         for span in document.spans:
             key = span.label, span.text
@@ -57,12 +59,15 @@ shards = st.lists(st.lists(st.sampled_from("甲乙丙丁戊己"), max_size=8), m
 
 @given(shards, st.integers(1, 4))
 def test_what_is_forgotten_is_bounded(parts, most):
-    """With room for few strings, each count is too low by `missed` at most; those of labels are exact."""
-    before, statistics.MOST = statistics.MOST, most
+    """With room for few strings, each count is too low by `missed` at most; those of labels are
+    exact.
+    """
+    before = statistics.MOST
+    statistics.MOST = most
     try:
-        tally = Tally()
+        tally = SpanTally()
         for part in parts:
-            own = Tally()
+            own = SpanTally()
             for character in part:
                 own.add(character, [{"start": 0, "end": 1, "label": "X"}])
             tally.merge(own)
@@ -83,9 +88,12 @@ def spans(*words: str, score: float = 0.5, label: str = "WORD") -> list[dict[str
 
 
 def test_new_words_are_frequent_likely_unknown_letters():
-    tally = Tally()
+    tally = SpanTally()
     for _ in range(5):
-        tally.add("云栖小镇在杭州，2024年ok好", spans("云栖", "小镇", "在", "杭州", "，", "2024年", "ok", "好"))
+        tally.add(
+            "云栖小镇在杭州，2024年ok好",
+            spans("云栖", "小镇", "在", "杭州", "，", "2024年", "ok", "好"),
+        )
     for _ in range(3):
         tally.add("云栖小镇", spans("云栖小镇", score=1.0, label="n"))
     tally.add("云栖小镇", spans("云栖小镇", score=0.2, label="v"))
@@ -94,12 +102,19 @@ def test_new_words_are_frequent_likely_unknown_letters():
         *[("云栖小镇", 4, "n"), ("云栖", 5, "WORD"), ("小镇", 5, "WORD")]
     ]
     assert rows[0].score == pytest.approx(0.8)
-    assert [row.text for row in new_words(tally, {"杭州"}.__contains__, least=5)] == ["云栖", "小镇"]
-    assert [row.text for row in new_words(tally, {"云栖"}.__contains__, 1, min_score=0.6)] == ["云栖小镇"]
+    assert [row.text for row in new_words(tally, {"杭州"}.__contains__, least=5)] == [
+        "云栖",
+        "小镇",
+    ]
+    assert [row.text for row in new_words(tally, {"云栖"}.__contains__, 1, min_score=0.6)] == [
+        "云栖小镇"
+    ]
 
 
 def test_the_commands(tmp_path):
-    """The bundled segmenter, from raw text to a dictionary that it reads, and counts in a table and a file."""
+    """The bundled segmenter, from raw text to a dictionary that it reads, and counts in a table and
+    a file.
+    """
     (tmp_path / "in.txt").write_text("刘桂珍在段家湾村。\n" * 6, encoding="utf-8")
     out = tmp_path / "out"
     assert hanlattice("corpus", "segment", tmp_path / "in.txt", "--out", out).code == 0
@@ -115,17 +130,24 @@ def test_the_commands(tmp_path):
     assert "WORD" in shown.text
     lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text("utf-8").splitlines()]
     assert {line["text"]: line["count"] for line in lines}["在"] == 6
-    hanlattice("corpus", "words", out, "--model", "ner").refused("its outputs are of another model, called seg")
-    refused = hanlattice("corpus", "segment", tmp_path / "in.txt", "--out", tmp_path / "2", "-m", "ner")
+    hanlattice("corpus", "words", out, "--model", "ner").refused(
+        "its outputs are of another model, called seg"
+    )
+    refused = hanlattice(
+        "corpus", "segment", tmp_path / "in.txt", "--out", tmp_path / "2", "-m", "ner"
+    )
     assert refused.code == 2
     assert "this model does not cut text into words" in refused.err
-    assert hanlattice("corpus", "tag", tmp_path / "in.txt", "--out", tmp_path / "2", "-m", "seg").code == 0
+    assert (
+        hanlattice("corpus", "tag", tmp_path / "in.txt", "--out", tmp_path / "2", "-m", "seg").code
+        == 0
+    )
     hanlattice("corpus", "count", tmp_path).refused("it has no manifest.jsonl")
 
 
 def test_outputs_that_were_changed_are_refused(lattice_folder: Path, tmp_path: Path):
     (tmp_path / "in.txt").write_text("王小明在南湖\n", encoding="utf-8")
-    run([str(tmp_path / "in.txt")], tmp_path / "out", Settings(lattice_folder))
+    run([str(tmp_path / "in.txt")], tmp_path / "out", CorpusSettings(lattice_folder))
     (output,) = (tmp_path / "out").glob("in.txt*")
     for content in (b"{", b'{"spans": [{}]}\n', b"[]\n"):
         output.write_bytes(content)
@@ -135,17 +157,19 @@ def test_outputs_that_were_changed_are_refused(lattice_folder: Path, tmp_path: P
     with pytest.raises(InputError, match="not a manifest"):
         count(tmp_path / "out")
     with pytest.raises(InputError, match="not a manifest"):
-        run([str(tmp_path / "in.txt")], tmp_path / "out", replace(Settings(lattice_folder)))
+        run([str(tmp_path / "in.txt")], tmp_path / "out", replace(CorpusSettings(lattice_folder)))
 
 
 @pytest.mark.parametrize("verb", ["count", "words"])
 def test_results_never_replace_what_they_were_counted_from(lattice_folder, tmp_path, verb):
     (tmp_path / "in.txt").write_text("王小明在南湖\n", encoding="utf-8")
-    run([str(tmp_path / "in.txt")], tmp_path / "out", Settings(lattice_folder))
+    run([str(tmp_path / "in.txt")], tmp_path / "out", CorpusSettings(lattice_folder))
     (tmp_path / "known.txt").write_text("南湖\n", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "out" / "manifest.jsonl")
     files = [*(tmp_path / "out").iterdir(), tmp_path / "link"]
-    more = ["--model", lattice_folder, "--lexicon", tmp_path / "known.txt"] if verb == "words" else []
+    more = (
+        ["--model", lattice_folder, "--lexicon", tmp_path / "known.txt"] if verb == "words" else []
+    )
     for file in [*files, *([tmp_path / "known.txt"] if more else [])]:
         before = file.read_bytes()
         outcome = hanlattice("corpus", verb, tmp_path / "out", *more, "--out", file)

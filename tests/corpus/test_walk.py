@@ -83,15 +83,24 @@ def test_links_that_lead_nowhere_are_named(tmp_path, how):
     (tmp_path / ".#a.txt").symlink_to("user@host.1:2")  # an editor's lock, which is hidden
     found = find(tmp_path if how == "folder" else tmp_path / how)
     assert names(found) == ["a.txt"]
-    assert found.failures["gone.txt"].endswith("gone.txt: it is a link to something that does not exist")
-    assert "round.txt: cannot read: Too many levels of symbolic links" in found.failures["round.txt"]
+    assert found.failures["gone.txt"].endswith(
+        "gone.txt: it is a link to something that does not exist"
+    )
+    assert (
+        "round.txt: cannot read: Too many levels of symbolic links" in found.failures["round.txt"]
+    )
     assert (".#a.txt" in found.failures) == (how != "folder")
 
 
 @pytest.mark.parametrize("how", ["folder", "**/*.txt"])
 def test_a_folder_behind_a_link_is_read_once(tmp_path, how):
     write(tmp_path, "in/real/a.txt", "elsewhere/b.txt", "elsewhere/deep/c.txt")
-    links = {"in/again": "real", "in/real/loop": "..", "in/far": "../elsewhere", "in/far2": "../elsewhere/deep"}
+    links = {
+        "in/again": "real",
+        "in/real/loop": "..",
+        "in/far": "../elsewhere",
+        "in/far2": "../elsewhere/deep",
+    }
     for name, target in links.items():
         (tmp_path / name).symlink_to(target)
     found = find(tmp_path / "in" if how == "folder" else tmp_path / "in" / how)
@@ -152,7 +161,7 @@ def test_a_file_that_vanishes_after_it_was_listed_is_named(tmp_path, monkeypatch
     write(tmp_path, name, "b.txt")
     look = walk.look
 
-    def look_once(path: Path) -> walk.Entry:
+    def look_once(path: Path) -> walk.FoundPath:
         if path.name == name and when == "listed":
             path.unlink()
         entry = look(path)
@@ -179,7 +188,9 @@ def test_a_folder_that_vanishes_after_it_was_listed_is_named(tmp_path, monkeypat
     monkeypatch.setattr(os, "scandir", scandir)
     found = find(tmp_path)
     assert names(found) == ["c.txt"]
-    assert found.failures == {"a": f"{tmp_path / 'a'}: cannot read: there is no such file or folder"}
+    assert found.failures == {
+        "a": f"{tmp_path / 'a'}: cannot read: there is no such file or folder"
+    }
 
 
 def test_a_pattern_does_not_lead_out_of_its_folder(tmp_path):
@@ -189,7 +200,10 @@ def test_a_pattern_does_not_lead_out_of_its_folder(tmp_path):
 
 
 tree = st.sets(
-    st.lists(st.sampled_from(["a", "b", ".h"]), max_size=3).map(lambda parts: "/".join([*parts, "x.txt"])), max_size=6
+    st.lists(st.sampled_from(["a", "b", ".h"]), max_size=3).map(
+        lambda parts: "/".join([*parts, "x.txt"])
+    ),
+    max_size=6,
 )
 pattern = st.lists(st.sampled_from(["**", "*", "a", "[ab]", "?"]), max_size=3).map(
     lambda parts: "/".join([*parts, "*.txt"])
@@ -202,7 +216,9 @@ def _plain(parts: list[str], wanted: list[str]) -> bool:
         return not parts
     if wanted[0] == "**":
         return any(_plain(parts[at:], wanted[1:]) for at in range(len(parts)))
-    return bool(parts) and fnmatch.fnmatchcase(parts[0], wanted[0]) and _plain(parts[1:], wanted[1:])
+    return (
+        bool(parts) and fnmatch.fnmatchcase(parts[0], wanted[0]) and _plain(parts[1:], wanted[1:])
+    )
 
 
 @shares_folder

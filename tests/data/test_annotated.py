@@ -1,4 +1,6 @@
-"""What annotation tools export: doccano, Label Studio, DocBin; read exactly, or refused with the place."""
+"""What annotation tools export: doccano, Label Studio, DocBin; read exactly, or refused with the
+place.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,18 @@ from tests.helpers.strategies import sentences, shares_folder
 TEXT = "南京市😀长江大桥"
 GOLD = Sentence(TEXT, (Span(0, 3, "LOC"), Span(4, 8, "LOC")))
 SPACY = "spacy is not installed: pip install 'hanlattice[spacy]'"
-plain = st.characters(exclude_categories=["Cs"], exclude_characters="\n\r")  # what every one of these files can carry
-some = st.lists(sentences(plain, st.sampled_from(["LOC", "PER.NAM", "组织-A"])), min_size=1, max_size=4)
+plain = st.characters(
+    exclude_categories=["Cs"], exclude_characters="\n\r"
+)  # what every one of these files can carry
+some = st.lists(
+    sentences(plain, st.sampled_from(["LOC", "PER.NAM", "组织-A"])), min_size=1, max_size=4
+)
 
 
 def write(path: Path, content: object) -> Path:
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)
+    text = (
+        content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)
+    )
     path.write_text(text, "utf-8", newline="")
     return path
 
@@ -82,12 +90,21 @@ def test_doccano_with_something_wrong(tmp_path: Path, label: object, said: str) 
 
 
 def region(start: int, end: int, label: str = "LOC", text: str | None = None) -> dict[str, object]:
-    value = {"start": start, "end": end, "labels": [label]} | ({} if text is None else {"text": text})
+    value = {"start": start, "end": end, "labels": [label]} | (
+        {} if text is None else {"text": text}
+    )
     return {"from_name": "label", "to_name": "text", "type": "labels", "value": value}
 
 
-def task(*results: list[dict[str, object]], text: str = TEXT, **others: object) -> dict[str, object]:
-    return {"id": 5, "data": {"text": text}, "annotations": [{"result": result} for result in results], **others}
+def task(
+    *results: list[dict[str, object]], text: str = TEXT, **others: object
+) -> dict[str, object]:
+    return {
+        "id": 5,
+        "data": {"text": text},
+        "annotations": [{"result": result} for result in results],
+        **others,
+    }
 
 
 def test_label_studio_in_code_points_and_in_utf_16(tmp_path):
@@ -96,7 +113,13 @@ def test_label_studio_in_code_points_and_in_utf_16(tmp_path):
     corpus = read_corpus(write(tmp_path / "export.json", [points, units]))
     assert corpus.sentences == (GOLD, GOLD)
     assert not corpus.notices
-    small = [{"id": 1, "text": TEXT, "label": [{"start": 0, "end": 3, "labels": ["LOC"]}, region(4, 8)["value"]]}]
+    small = [
+        {
+            "id": 1,
+            "text": TEXT,
+            "label": [{"start": 0, "end": 3, "labels": ["LOC"]}, region(4, 8)["value"]],
+        }
+    ]
     assert read_corpus(write(tmp_path / "min.json", small)).sentences == (GOLD,)
 
 
@@ -104,8 +127,16 @@ def test_label_studio_leaves_out_what_nobody_annotated(tmp_path):
     tasks = [
         task(),
         task([], [region(0, 3)]),
-        {"id": 6, "data": {"text": TEXT}, "annotations": [{"was_cancelled": True, "result": [region(0, 3)]}]},
-        {"id": 7, "data": {"body": "一\n二", "n": 3}, "annotations": [{"result": [region(0, 3, text="一\\n二")]}]},
+        {
+            "id": 6,
+            "data": {"text": TEXT},
+            "annotations": [{"was_cancelled": True, "result": [region(0, 3)]}],
+        },
+        {
+            "id": 7,
+            "data": {"body": "一\n二", "n": 3},
+            "annotations": [{"result": [region(0, 3, text="一\\n二")]}],
+        },
     ]
     corpus = read_corpus(write(tmp_path / "export.json", tasks))
     assert corpus.sentences == (Sentence(TEXT, ()), Sentence("一\n二", (Span(0, 3, "LOC"),)))
@@ -118,21 +149,52 @@ def test_label_studio_leaves_out_what_nobody_annotated(tmp_path):
         (task([region(0, 3), region(2, 4)]), "task 5: the spans [0, 3) LOC and [2, 4) LOC overlap"),
         (task([region(0, 30)]), "does not lie in the text of 8 characters"),
         (task([region(0, 3, text="北京市")]), "its offsets give '南京市'"),
-        (task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": ["A", "B"]}}]), "one label"),
+        (
+            task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": ["A", "B"]}}]),
+            "one label",
+        ),
         (task([{"type": "labels"}]), "one label"),
         ({"id": 5, "data": {"a": "x", "b": "y"}, "annotations": []}, 'must have a string "text"'),
         ({"id": 5, "data": [], "annotations": []}, 'must have a string "text"'),
         ({"id": 5, "data": {"text": "x"}, "annotations": 3}, '"annotations" must be a list'),
-        ({"id": 5, "data": {"text": "x"}, "annotations": [{"result": 3}]}, '"result" of an annotation'),
+        (
+            {"id": 5, "data": {"text": "x"}, "annotations": [{"result": 3}]},
+            '"result" of an annotation',
+        ),
         ({"id": 5}, 'expected "data" and "annotations"'),
-        ({"id": 5, "data": {"text": 5, "name": "x"}, "annotations": []}, 'must have a string "text"'),
-        (task([{"type": 0, "value": {"start": 0, "end": 1, "labels": ["A"]}}]), '"type" of a result must be a string'),
-        (task([{"value": {"start": 0, "end": 1, "labels": ["A"]}}]), '"type" of a result must be a string'),
-        ({**task([]), "annotations": [{"was_cancelled": "no", "result": []}]}, '"was_cancelled" must be true or false'),
+        (
+            {"id": 5, "data": {"text": 5, "name": "x"}, "annotations": []},
+            'must have a string "text"',
+        ),
+        (
+            task([{"type": 0, "value": {"start": 0, "end": 1, "labels": ["A"]}}]),
+            '"type" of a result must be a string',
+        ),
+        (
+            task([{"value": {"start": 0, "end": 1, "labels": ["A"]}}]),
+            '"type" of a result must be a string',
+        ),
+        (
+            {**task([]), "annotations": [{"was_cancelled": "no", "result": []}]},
+            '"was_cancelled" must be true or false',
+        ),
         ({"id": "x" * 9999, "data": 3, "annotations": []}, 'must have a string "text"'),
         *(
             (
-                task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": ["A"], "text": "x", name: value}}]),
+                task(
+                    [
+                        {
+                            "type": "labels",
+                            "value": {
+                                "start": 0,
+                                "end": 1,
+                                "labels": ["A"],
+                                "text": "x",
+                                name: value,
+                            },
+                        }
+                    ]
+                ),
                 said,
             )
             for name, said in (("start", "whole numbers"), ("end", "whole numbers"))
@@ -143,7 +205,10 @@ def test_label_studio_leaves_out_what_nobody_annotated(tmp_path):
         (task([region(0, 3, "\ud800")]), "lone surrogate"),
         (task([region(0, 3, "x" * 257)]), "has 257 characters"),
         *(
-            (task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": [label]}}]), '"label"')
+            (
+                task([{"type": "labels", "value": {"start": 0, "end": 1, "labels": [label]}}]),
+                '"label"',
+            )
             for label in (0, "")
         ),
         (3, "a task must be an object"),
@@ -155,8 +220,14 @@ def test_label_studio_with_something_wrong(tmp_path: Path, wrong: object, said: 
 
 
 def test_label_studio_says_what_it_leaves_out(tmp_path):
-    others = [{"type": "choices", "value": {"choices": ["a"]}}, {"type": "relation"}, {"type": "relation"}]
-    corpus = read_corpus(write(tmp_path / "export.json", [task([*others, region(0, 3)]), task(others)]))
+    others = [
+        {"type": "choices", "value": {"choices": ["a"]}},
+        {"type": "relation"},
+        {"type": "relation"},
+    ]
+    corpus = read_corpus(
+        write(tmp_path / "export.json", [task([*others, region(0, 3)]), task(others)])
+    )
     assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [1, 0]
     assert corpus.notices == (
         f"{tmp_path / 'export.json'}: results that are no labels were left out: choices 2, relation 4",
@@ -196,14 +267,24 @@ def test_docbin_is_what_spacy_reads(tmp_path):
     spacy = pytest.importorskip("spacy", reason=SPACY)
     from spacy.tokens import DocBin
 
-    words = tuple(Span(start, end, label) for start, end, label in ((0, 2, "ns"), (2, 4, "n"), (4, 8, "ns")))
+    words = tuple(
+        Span(start, end, label) for start, end, label in ((0, 2, "ns"), (2, 4, "n"), (4, 8, "ns"))
+    )
     write_corpus(tmp_path / "out.spacy", [Sentence(TEXT, GOLD.spans, words), GOLD])
     nlp = spacy.blank("zh")
     first, second = DocBin().from_disk(tmp_path / "out.spacy").get_docs(nlp.vocab)
-    assert [(each.text, each.tag_) for each in first] == [("南京", "ns"), ("市", "n"), ("😀", "n"), ("长江大桥", "ns")]
+    assert [(each.text, each.tag_) for each in first] == [
+        ("南京", "ns"),
+        ("市", "n"),
+        ("😀", "n"),
+        ("长江大桥", "ns"),
+    ]
     assert len(second) == 8
     for doc in (first, second):
-        assert [(each.start_char, each.end_char, each.label_) for each in doc.ents] == [(0, 3, "LOC"), (4, 8, "LOC")]
+        assert [(each.start_char, each.end_char, each.label_) for each in doc.ents] == [
+            (0, 3, "LOC"),
+            (4, 8, "LOC"),
+        ]
     made = nlp(TEXT)
     made.ents = [made.char_span(0, 3, label="LOC"), made.char_span(4, 8, label="LOC")]
     DocBin(docs=[made, nlp("")]).to_disk(tmp_path / "theirs.spacy")
@@ -226,7 +307,9 @@ def test_without_spacy_it_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_a_word_of_conllu_may_end_with_a_space(tmp_path):
-    path = write(tmp_path / "a.conllu", "\n".join([word("1", "好 "), "", word("1", "好 ", misc="_")]))
+    path = write(
+        tmp_path / "a.conllu", "\n".join([word("1", "好 "), "", word("1", "好 ", misc="_")])
+    )
     first, second = read_corpus(path).sentences
     assert (first.text, second.text) == ("好 ", "好 ")
 
@@ -236,7 +319,12 @@ def word(number: str, form: str, label: str = "NOUN", misc: str = "SpaceAfter=No
 
 
 def test_conllu(tmp_path):
-    rows = ["# text = 我去New York", word("1", "我", "PRON"), word("2", "去", "VERB"), word("2.1", "了")]
+    rows = [
+        "# text = 我去New York",
+        word("1", "我", "PRON"),
+        word("2", "去", "VERB"),
+        word("2.1", "了"),
+    ]
     rows += [
         word("3-4", "New", "_", "_"),
         word("3", "N"),
@@ -289,7 +377,9 @@ def test_convert(tmp_path):
         outcome = hanlattice("data", "convert", tmp_path / "in.jsonl", tmp_path / name)
         assert (outcome.code, outcome.text) == (0, f"{tmp_path / name}: 1 sentence, 1 span\n")
         assert read_corpus(tmp_path / name).sentences == (Sentence("南京市", (Span(0, 3, "LOC"),)),)
-    both = hanlattice("data", "convert", tmp_path / "c.bioes", tmp_path / "b.bio", tmp_path / "both.jsonl")
+    both = hanlattice(
+        "data", "convert", tmp_path / "c.bioes", tmp_path / "b.bio", tmp_path / "both.jsonl"
+    )
     assert both.text.endswith("both.jsonl: 2 sentences, 2 spans\n")
     cut = write(tmp_path / "w.seg", "南京市 长江\n")
     hanlattice("data", "convert", cut, tmp_path / "x.jsonl")
@@ -316,7 +406,13 @@ def test_what_convert_refuses(tmp_path):
     source = write(tmp_path / "in.jsonl", json.dumps({"text": "南京市", "spans": []}))
     write_corpus(tmp_path / "a.bio", [GOLD])
     hanlattice("data", "convert", source).refused("a file to read and a file to write")
-    hanlattice("data", "convert", source, tmp_path / "out.xyz").refused("the suffix says what is written", ".spacy")
+    hanlattice("data", "convert", source, tmp_path / "out.xyz").refused(
+        "the suffix says what is written", ".spacy"
+    )
     hanlattice("data", "convert", source, source).refused("the output is one of the files to read")
-    hanlattice("data", "convert", tmp_path / "a.bio", tmp_path / "a.bio").refused("one of the files to read")
-    hanlattice("data", "convert", tmp_path / "no.jsonl", tmp_path / "o.bio").refused("no.jsonl", "no such file")
+    hanlattice("data", "convert", tmp_path / "a.bio", tmp_path / "a.bio").refused(
+        "one of the files to read"
+    )
+    hanlattice("data", "convert", tmp_path / "no.jsonl", tmp_path / "o.bio").refused(
+        "no.jsonl", "no such file"
+    )

@@ -1,4 +1,6 @@
-"""Every reader of a file, given anything: documents, or one of the project's errors that names the file."""
+"""Every reader of a file, given anything: documents, or one of the project's errors that names the
+file.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,17 @@ SUFFIXES = {
 LONGEST = 600  # characters of a message, without the path
 TEXT = "南京市😀长江大桥"
 
-numbers = st.integers(-2, 12) | st.integers() | st.floats() | st.sampled_from([10**400, 2**63, -1, True])
-words = st.sampled_from([TEXT, "", "LOC", "南京", "\ud800", "\0", "O", "B-LOC", "labels", "x" * 300]) | st.text(
-    st.characters(exclude_categories=[]), max_size=4
+numbers = (
+    st.integers(-2, 12) | st.integers() | st.floats() | st.sampled_from([10**400, 2**63, -1, True])
 )
+words = st.sampled_from(
+    [TEXT, "", "LOC", "南京", "\ud800", "\0", "O", "B-LOC", "labels", "x" * 300]
+) | st.text(st.characters(exclude_categories=[]), max_size=4)
 leaves = st.none() | st.booleans() | numbers | words
 anything = st.recursive(
-    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3), max_leaves=6
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
 )
 
 
@@ -57,18 +63,34 @@ label = st.sampled_from(["LOC", "PER"])
 place = st.integers(0, 8)
 text = st.just(TEXT)
 spans = a_list(
-    an_object(start=place, end=place, label=label, text=st.sampled_from(["南京市", "长江大桥"]), score=st.floats(0, 1)),
+    an_object(
+        start=place,
+        end=place,
+        label=label,
+        text=st.sampled_from(["南京市", "长江大桥"]),
+        score=st.floats(0, 1),
+    ),
     an_object(start_offset=place, end_offset=place, label=label),
     st.tuples(place, place, label).map(list),
 )
-doubts = a_list(
-    st.tuples(place, nearly(st.just({"O": 0.5, "B-LOC": 0.5}))).map(list), st.tuples(nearly(place)).map(list)
+soft_labels = a_list(
+    st.tuples(place, nearly(st.just({"O": 0.5, "B-LOC": 0.5}))).map(list),
+    st.tuples(nearly(place)).map(list),
 )
 a_record = an_object(
-    text=text, data=text, spans=spans, label=spans, labels=spans, entities=spans, words=spans, doubts=doubts
+    text=text,
+    data=text,
+    spans=spans,
+    label=spans,
+    labels=spans,
+    entities=spans,
+    words=spans,
+    soft_labels=soft_labels,
 )
 region = an_object(
-    value=an_object(start=place, end=place, labels=a_list(label), text=st.sampled_from(["南京市", "x"])),
+    value=an_object(
+        start=place, end=place, labels=a_list(label), text=st.sampled_from(["南京市", "x"])
+    ),
     type=st.just("labels"),
 )
 a_task = an_object(
@@ -82,22 +104,47 @@ a_task = an_object(
 
 def task_with(**value: Any) -> Any:
     """A task of one region."""
-    return {"data": {"text": TEXT}, "annotations": [{"result": [{"type": "labels", "value": value}]}]}
+    return {
+        "data": {"text": TEXT},
+        "annotations": [{"result": [{"type": "labels", "value": value}]}],
+    }
 
 
 an_entry = nearly(an_object(word=words, label=label, trust=numbers) | words)
 a_row = st.lists(words | numbers.map(repr), max_size=5)
 field = words | st.sampled_from(
-    ["南", "1", "1-2", "2.1", "B-LOC", "O", "I", "_", "SpaceAfter=No", "\u00a0", " ", "好 ", "9" * 5000]
+    [
+        "南",
+        "1",
+        "1-2",
+        "2.1",
+        "B-LOC",
+        "O",
+        "I",
+        "_",
+        "SpaceAfter=No",
+        "\u00a0",
+        " ",
+        "好 ",
+        "9" * 5000,
+    ]
 )
-a_line = st.tuples(st.lists(field, max_size=11), st.sampled_from("\t ,")).map(lambda pair: pair[1].join(pair[0]))
+a_line = st.tuples(st.lists(field, max_size=11), st.sampled_from("\t ,")).map(
+    lambda pair: pair[1].join(pair[0])
+)
 a_number = st.sampled_from(["1", "2", "1-2", "2.1", "0", "9" * 5000, "1-" + "9" * 5000, "²", "１"])
-a_word = st.tuples(a_number, st.lists(field, min_size=9, max_size=9)).map(lambda row: "\t".join([row[0], *row[1]]))
-tags = st.sampled_from(["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC", "M-LOC", "B-" + "x" * 300, "Q-LOC", "B-"])
-a_character = st.lists(st.sampled_from("南京\ufeff \0") | tags, min_size=2, max_size=3).map("\t".join)
-lines = st.one_of(*(st.lists(row | st.just(""), max_size=6) for row in (a_line, a_word, a_character))).flatmap(
-    lambda rows: st.sampled_from(["\n", "\r\n", "\r"]).map(lambda end: end.join(rows))
+a_word = st.tuples(a_number, st.lists(field, min_size=9, max_size=9)).map(
+    lambda row: "\t".join([row[0], *row[1]])
 )
+tags = st.sampled_from(
+    ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC", "M-LOC", "B-" + "x" * 300, "Q-LOC", "B-"]
+)
+a_character = st.lists(st.sampled_from("南京\ufeff \0") | tags, min_size=2, max_size=3).map(
+    "\t".join
+)
+lines = st.one_of(
+    *(st.lists(row | st.just(""), max_size=6) for row in (a_line, a_word, a_character))
+).flatmap(lambda rows: st.sampled_from(["\n", "\r\n", "\r"]).map(lambda end: end.join(rows)))
 
 
 def as_json(value: Any) -> str:
@@ -119,10 +166,12 @@ some_text = st.one_of(
     lines,
     st.text(st.characters(exclude_categories=["Cs"])),
 )
-some_bytes = st.binary() | st.tuples(some_text, st.sampled_from(["utf-8", "utf-16", "gb18030", "utf-8-sig"])).map(
-    lambda pair: pair[0].encode(pair[1], "ignore")
+some_bytes = st.binary() | st.tuples(
+    some_text, st.sampled_from(["utf-8", "utf-16", "gb18030", "utf-8-sig"])
+).map(lambda pair: pair[0].encode(pair[1], "ignore"))
+cut_bytes = st.tuples(some_bytes, st.integers(0, 40)).map(
+    lambda pair: pair[0][: len(pair[0]) - pair[1]]
 )
-cut_bytes = st.tuples(some_bytes, st.integers(0, 40)).map(lambda pair: pair[0][: len(pair[0]) - pair[1]])
 
 
 def attempt(path: Path, read: Any) -> Any:
@@ -145,7 +194,9 @@ def attempt(path: Path, read: Any) -> Any:
 @given(content=some_bytes | cut_bytes)
 def test_a_corpus_is_read_or_refused(tmp_path: Path, format: str, content: bytes) -> None:
     if format == "spacy":
-        pytest.importorskip("spacy", reason="spacy is not installed: pip install 'hanlattice[spacy]'")
+        pytest.importorskip(
+            "spacy", reason="spacy is not installed: pip install 'hanlattice[spacy]'"
+        )
     path = tmp_path / f"a{SUFFIXES.get(format, '.json')}"
     path.write_bytes(content)
     corpus = attempt(path, lambda file: read_corpus(file, format=format))
@@ -168,7 +219,9 @@ def read_and_said(path: Path, read: Callable[[Path], Any], content: bytes) -> tu
 @pytest.mark.parametrize("mark", [mark for mark, _ in MARKS], ids=[codec for _, codec in MARKS])
 @pytest.mark.parametrize("format", ["auto", *(name for name in FORMATS if name != "spacy")])
 @pytest.mark.parametrize("learn", ["spans", "words"])
-def test_a_corpus_of_only_a_byte_order_mark_is_empty(tmp_path: Path, format: str, mark: bytes, learn: str) -> None:
+def test_a_corpus_of_only_a_byte_order_mark_is_empty(
+    tmp_path: Path, format: str, mark: bytes, learn: str
+) -> None:
     """DocBin is left out: it is no text."""
     path = tmp_path / f"a{SUFFIXES.get(format, '.json')}"
 
@@ -180,7 +233,9 @@ def test_a_corpus_of_only_a_byte_order_mark_is_empty(tmp_path: Path, format: str
 
 @pytest.mark.parametrize("mark", [mark for mark, _ in MARKS], ids=[codec for _, codec in MARKS])
 @pytest.mark.parametrize("suffix", [".txt", ".tsv", ".csv", ".jsonl"])
-def test_a_dictionary_of_only_a_byte_order_mark_is_empty(tmp_path: Path, suffix: str, mark: bytes) -> None:
+def test_a_dictionary_of_only_a_byte_order_mark_is_empty(
+    tmp_path: Path, suffix: str, mark: bytes
+) -> None:
     path = tmp_path / f"a{suffix}"
 
     def read(file: Path) -> list[Any]:

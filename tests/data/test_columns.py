@@ -1,4 +1,6 @@
-"""Character columns: what they carry comes back, and what is wrong with them is named with its line."""
+"""Character columns: what they carry comes back, and what is wrong with them is named with its
+line.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_round_trip_of_any_text(tmp_path, items, scheme):
     assert corpus.sentences == tuple(items)
     assert (corpus.scheme, corpus.notices) == (scheme, ())
     assert corpus.tags is not None
-    assert [tags_to_spans(tags, scheme) for tags in corpus.tags] == [list(item.spans or ()) for item in items]
+    assert [tags_to_spans(tags, scheme) for tags in corpus.tags] == [
+        list(item.spans or ()) for item in items
+    ]
 
 
 @pytest.mark.parametrize("between", ["\t", " ", "   ", "\tNN\t", " x y "])
@@ -105,12 +109,18 @@ def test_a_broken_word_column_is_passed_over_with_a_notice(tmp_path, body, line)
     corpus = read_columns(corpus_file(tmp_path, body))
     assert {sentence.words for sentence in corpus.sentences} == {None}
     assert len(corpus.notices) == 1
-    assert f"the word column breaks the rules of BMES, first at line {line}; no words" in corpus.notices[0]
+    assert (
+        f"the word column breaks the rules of BMES, first at line {line}; no words"
+        in corpus.notices[0]
+    )
 
 
 @pytest.mark.parametrize("between", ["NN VV NR", "B-NP I-NP O", "1 2 3", "S_1 B_2 E_2"])
 def test_another_column_between_is_passed_over_in_silence(tmp_path, between):
-    body = "".join(f"{character} {column} O\n" for character, column in zip("南京好", between.split(), strict=True))
+    body = "".join(
+        f"{character} {column} O\n"
+        for character, column in zip("南京好", between.split(), strict=True)
+    )
     corpus = read_columns(corpus_file(tmp_path, body))
     assert (corpus.sentences, corpus.notices) == ((Sentence("南京好", ()),), ())
 
@@ -138,7 +148,9 @@ def test_a_missing_column_names_its_line(tmp_path, line):
 
 
 def test_a_first_column_of_two_characters(tmp_path):
-    with pytest.raises(InputError, match=r"c\.bmes:2: the first column must be one character .*'南京'"):
+    with pytest.raises(
+        InputError, match=r"c\.bmes:2: the first column must be one character .*'南京'"
+    ):
         read_columns(corpus_file(tmp_path, "南\tO\n南京\tO\n"))
 
 
@@ -173,7 +185,12 @@ def test_segmented_lines_are_told_apart(tmp_path, line, says, hinted):
         ("南\tO\n京\tX-LOC\n", "auto", 2, "fits no scheme"),
         ("南\tO\n京\tLOC\n", "auto", 2, "is not a tag"),
         ("南\tO\n京\tB-\n", "auto", 2, "is not a tag"),
-        ("南\tB-A\n京\tM-A\n\n南\tE-A\n京\tI-A\n", "auto", 5, "'I-A' after tags with the prefixes B, E, M"),
+        (
+            "南\tB-A\n京\tM-A\n\n南\tE-A\n京\tI-A\n",
+            "auto",
+            5,
+            "'I-A' after tags with the prefixes B, E, M",
+        ),
         ("南\tB-A\n京\tE-A\n", "BIO", 2, "not a tag of BIO"),
         ("南\tB-A\n京\tI-A\n", "BMES", 2, "not a tag of BMES"),
     ],
@@ -194,7 +211,9 @@ def test_iob1_is_converted_with_a_notice(tmp_path):
 
 
 def test_illegal_tags_are_kept_and_counted(tmp_path):
-    corpus = read_columns(corpus_file(tmp_path, "好\tO\n\n南\tB-A\n京\tO\n市\tM-A\n\n长\tS-A\n江\tB-A\n"))
+    corpus = read_columns(
+        corpus_file(tmp_path, "好\tO\n\n南\tB-A\n京\tO\n市\tM-A\n\n长\tS-A\n江\tB-A\n")
+    )
     assert corpus.tags == (("O",), ("B-A", "O", "M-A"), ("S-A", "B-A"))
     assert [sentence.spans for sentence in corpus.sentences] == [(), (), (Span(0, 1, "A"),)]
     assert "4 places, first at line 4" in corpus.notices[0]
@@ -243,4 +262,8 @@ def test_what_columns_cannot_carry_is_refused_and_nothing_is_written(tmp_path, s
 )
 def test_published_corpora(name, sentences, characters):
     corpus = read_columns(find_corpus(name))
-    assert (len(corpus), sum(map(len, corpus.sentences)), corpus.scheme) == (sentences, characters, "BMES")
+    assert (len(corpus), sum(map(len, corpus.sentences)), corpus.scheme) == (
+        sentences,
+        characters,
+        "BMES",
+    )

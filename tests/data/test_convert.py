@@ -34,13 +34,25 @@ def bio(text: str, tags: str) -> str:
 
 def spans(path: Path) -> list[tuple[str, list[tuple[str, str]]]]:
     sentences = read_corpus(path).sentences
-    return [(s.text, [(s.text[p.start : p.end], p.label) for p in s.spans or ()]) for s in sentences]
+    return [
+        (s.text, [(s.text[p.start : p.end], p.label) for p in s.spans or ()]) for s in sentences
+    ]
 
 
 def test_msra_pieces_become_sentences(tmp_path, monkeypatch):
     monkeypatch.setattr(convert, "_TEST_CONTINUES", frozenset({1, 3}))
-    body = bio("甲乙来，", "B-PER I-PER O O") + bio("去上海。", "O B-LOC I-LOC O") + bio("好；", "O O") + bio("对", "O")
-    body += bio("张", "B-PER") + bio("万年。", "I-PER I-PER O") + bio("一，", "O O") + bio("二。", "O O")
+    body = (
+        bio("甲乙来，", "B-PER I-PER O O")
+        + bio("去上海。", "O B-LOC I-LOC O")
+        + bio("好；", "O O")
+        + bio("对", "O")
+    )
+    body += (
+        bio("张", "B-PER")
+        + bio("万年。", "I-PER I-PER O")
+        + bio("一，", "O O")
+        + bio("二。", "O O")
+    )
     counts = convert_msra([member(tmp_path, body)], tmp_path, train_pieces=4)
     assert spans(tmp_path / "train.bmes") == [
         ("甲乙来，去上海。", [("甲乙", "PER"), ("上海", "LOC")]),
@@ -58,7 +70,9 @@ def test_msra_pieces_become_sentences(tmp_path, monkeypatch):
 
 
 def test_msra_last_piece_is_kept_though_it_would_go_on(tmp_path):
-    convert_msra([member(tmp_path, bio("甲，", "O O") + bio("乙。", "O O"))], tmp_path, train_pieces=1)
+    convert_msra(
+        [member(tmp_path, bio("甲，", "O O") + bio("乙。", "O O"))], tmp_path, train_pieces=1
+    )
     assert spans(tmp_path / "train.bmes") == [("甲，", [])]
 
 
@@ -72,10 +86,19 @@ def test_pku_words_and_entities(tmp_path):
     counts = convert_pku([member(tmp_path, body)], tmp_path)
     assert (tmp_path / "words.seg").read_text("utf-8").splitlines()[2] == "老王 刘 来"
     assert spans(tmp_path / "entities.bmes") == [
-        ("王小明和欧阳红在北京海淀。", [("王小明", "PER"), ("欧阳红", "PER"), ("北京", "LOC"), ("海淀", "LOC")]),
+        (
+            "王小明和欧阳红在北京海淀。",
+            [("王小明", "PER"), ("欧阳红", "PER"), ("北京", "LOC"), ("海淀", "LOC")],
+        ),
         (
             "新华社陈方丽丽、约翰１/2李白赵一一",
-            [("新华社", "ORG"), ("陈方丽丽", "PER"), ("约翰", "PER"), ("李白", "PER"), ("赵一一", "PER")],
+            [
+                ("新华社", "ORG"),
+                ("陈方丽丽", "PER"),
+                ("约翰", "PER"),
+                ("李白", "PER"),
+                ("赵一一", "PER"),
+            ],
         ),
         ("老王刘来", [("老王", "PER"), ("刘", "PER")]),
     ]
@@ -103,9 +126,12 @@ def test_pku_token_without_word_or_tag(tmp_path, token):
 
 
 def test_simplechinese_keeps_order_and_scale(tmp_path):
-    words, matrix = ["</s>", "的", "长江"], np.array([[1, -28.5], [0.1, 2], [3, 4]], np.float16)
+    words = ["</s>", "的", "长江"]
+    matrix = np.array([[1, -28.5], [0.1, 2], [3, 4]], np.float16)
     np.save(tmp_path / "m.npy", matrix)
-    counts = convert_simplechinese([member(tmp_path, pickle.dumps(words)), tmp_path / "m.npy"], tmp_path)
+    counts = convert_simplechinese(
+        [member(tmp_path, pickle.dumps(words)), tmp_path / "m.npy"], tmp_path
+    )
     vectors = read_vectors(tmp_path / "words.bin", strict=True)
     assert vectors.words == tuple(words)
     np.testing.assert_array_equal(vectors.matrix, matrix.astype(np.float32))

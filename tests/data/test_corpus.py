@@ -26,7 +26,9 @@ JSONL = '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "LOC"}]}\n
 )
 def test_the_suffix_decides(tmp_path, name, body, labels):
     (tmp_path / name).write_text(body, "utf-8")
-    assert [span.label for sentence in read_corpus(tmp_path / name).sentences for span in sentence.spans] == labels
+    assert [
+        span.label for sentence in read_corpus(tmp_path / name).sentences for span in sentence.spans
+    ] == labels
 
 
 @pytest.mark.parametrize(

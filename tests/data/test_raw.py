@@ -38,17 +38,26 @@ def test_lines_come_as_often_as_they_are_asked_for(tmp_path, pack):
 
 
 def test_files_follow_one_another_however_they_are_packed(tmp_path):
-    paths = [written(tmp_path / f"{name}.txt", pack(f"{name}\n".encode())) for name, pack in PACK.items()]
+    paths = [
+        written(tmp_path / f"{name}.txt", pack(f"{name}\n".encode())) for name, pack in PACK.items()
+    ]
     assert list(RawText(paths)) == list(PACK), "content decides, not the name"
 
 
 @packings
 def test_a_byte_order_mark_is_dropped(tmp_path, pack):
-    assert list(RawText([written(tmp_path / "a", pack(b"\xef\xbb\xbf" + "一\n二".encode()))])) == ["一", "二"]
+    assert list(RawText([written(tmp_path / "a", pack(b"\xef\xbb\xbf" + "一\n二".encode()))])) == [
+        "一",
+        "二",
+    ]
 
 
 @shares_folder
-@given(lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\ufeff"))))
+@given(
+    lines=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\ufeff"))
+    )
+)
 @packings
 def test_any_lines_come_back(tmp_path, pack, lines):
     full = [line for line in lines if line and not line.isspace()]
@@ -90,7 +99,8 @@ def test_an_archive_that_is_damaged(tmp_path, name):
 
 
 def test_an_empty_file_is_told_before_anything_is_read(tmp_path):
-    full, empty = written(tmp_path / "full", "一\n"), written(tmp_path / "empty", "")
+    full = written(tmp_path / "full", "一\n")
+    empty = written(tmp_path / "empty", "")
     with pytest.raises(InputError, match="empty: the file is empty"):
         RawText([full, empty])
 
@@ -110,7 +120,10 @@ def test_a_missing_file_and_none_at_all(tmp_path):
 def test_a_pipe_is_told_to_be_one(tmp_path):
     """Without opening it, which would wait for somebody to write."""
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "pipe: it is a pipe or a device; raw text is read several times, so give a file")
+    refused(
+        tmp_path / "pipe",
+        "pipe: it is a pipe or a device; raw text is read several times, so give a file",
+    )
     refused(Path("/dev/null"), "it is a pipe or a device")
     refused(tmp_path, "it is a folder")
 

@@ -6,14 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.data.formats.segmented import from_words, read_segmented, segmented_line, words_of, write_segmented
+from hanlattice.data.formats.segmented import (
+    from_words,
+    read_segmented,
+    segmented_line,
+    words_of,
+    write_segmented,
+)
 from hanlattice.errors import InputError
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.span import Span
 from tests.helpers.strategies import shares_folder
 
 WORDS = st.text(
-    (st.characters(exclude_categories=["Cs"]) | st.sampled_from("\ufeff\u200b\0é南")).filter(lambda c: not c.isspace()),
+    (st.characters(exclude_categories=["Cs"]) | st.sampled_from("\ufeff\u200b\0é南")).filter(
+        lambda c: not c.isspace()
+    ),
     min_size=1,
     max_size=4,
 )
@@ -35,8 +43,13 @@ def test_white_space_between_words(tmp_path):
     path = tmp_path / "w.seg"
     path.write_bytes("\ufeff  南京市  长江大桥\t\r\n\n\u3000\x85\n很\u3000高\u2028。\n".encode())
     corpus = read_segmented(path)
-    assert [words_of(sentence) for sentence in corpus.sentences] == [["南京市", "长江大桥"], ["很", "高", "。"]]
-    assert corpus.sentences[0] == Sentence("南京市长江大桥", (Span(0, 3, "WORD"), Span(3, 7, "WORD")))
+    assert [words_of(sentence) for sentence in corpus.sentences] == [
+        ["南京市", "长江大桥"],
+        ["很", "高", "。"],
+    ]
+    assert corpus.sentences[0] == Sentence(
+        "南京市长江大桥", (Span(0, 3, "WORD"), Span(3, 7, "WORD"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,9 +57,15 @@ def test_white_space_between_words(tmp_path):
     [
         (Sentence("南京"), "sentence 2 is not segmented: no word covers character 1"),
         (Sentence("南京", (Span(0, 1, "WORD"),)), "no word covers character 2"),
-        (Sentence("南京市", (Span(0, 1, "WORD"), Span(2, 3, "WORD"))), "no word covers character 2"),
+        (
+            Sentence("南京市", (Span(0, 1, "WORD"), Span(2, 3, "WORD"))),
+            "no word covers character 2",
+        ),
         (Sentence("南 京", (Span(0, 3, "WORD"),)), "cannot carry white space"),
-        *((Sentence(f"南{c}京", (Span(0, 3, "WORD"),)), "cannot carry white space") for c in "\r\n\u3000\xa0\x1c"),
+        *(
+            (Sentence(f"南{c}京", (Span(0, 3, "WORD"),)), "cannot carry white space")
+            for c in "\r\n\u3000\xa0\x1c"
+        ),
         (Sentence("\udc80", (Span(0, 1, "WORD"),)), "lone surrogate in sentence 2"),
         (Sentence("", ()), "not segmented"),
     ],
@@ -74,10 +93,14 @@ def test_a_line(text, words, line):
 
 @shares_folder
 @given(
-    st.lists(st.tuples(st.text(st.sampled_from(SPACES.replace("\n", "")), max_size=2), WORDS), max_size=6), st.data()
+    st.lists(
+        st.tuples(st.text(st.sampled_from(SPACES.replace("\n", "")), max_size=2), WORDS), max_size=6
+    ),
+    st.data(),
 )
 def test_a_line_adds_only_spaces_and_gives_the_words_back(tmp_path, pairs, data):
-    text, words = data.draw(st.text(st.sampled_from(" \u3000\t"), max_size=2)), []
+    text = data.draw(st.text(st.sampled_from(" \u3000\t"), max_size=2))
+    words = []
     for white, word in pairs:
         text += white
         words.append(Span(len(text), len(text) + len(word), "WORD"))
@@ -96,6 +119,6 @@ def test_a_line_adds_only_spaces_and_gives_the_words_back(tmp_path, pairs, data)
             assert not text[at - 1].isspace()
     assert at == len(text)
     (tmp_path / "w.seg").write_bytes(f"\n{line}\n".encode())
-    assert [words_of(sentence) for sentence in read_segmented(tmp_path / "w.seg").sentences] == [line.split()][
-        : len(pairs)
-    ]
+    assert [words_of(sentence) for sentence in read_segmented(tmp_path / "w.seg").sentences] == [
+        line.split()
+    ][: len(pairs)]

@@ -43,7 +43,8 @@ def report(*parts: str) -> dict[str, Any]:
     scores = [Score(0, 0, 0), Score(8, 6, 4), Score(1000, 0, 0)]
     rows = {
         "by_sentence_length": [
-            {"characters": name, "sentences": 3, **score.as_dict()} for name, score in zip(NAMES, scores, strict=False)
+            {"characters": name, "sentences": 3, **score.as_dict()}
+            for name, score in zip(NAMES, scores, strict=False)
         ],
         "by_lexicon_share": [
             {"share": share, "words": 1000, "places": 5, **score.as_dict()}
@@ -56,7 +57,16 @@ def report(*parts: str) -> dict[str, Any]:
 def test_tables():
     assert list(tables(report())) == []
     lengths, shares = tables(report("by_sentence_length", "by_lexicon_share"))
-    assert lengths.headings == ("characters", "sentences", "precision", "recall", "F1", "gold", "found", "correct")
+    assert lengths.headings == (
+        "characters",
+        "sentences",
+        "precision",
+        "recall",
+        "F1",
+        "gold",
+        "found",
+        "correct",
+    )
     assert lengths.rows[0] == ("1–20", "3", "–", "–", "–", "0", "0", "0")
     assert lengths.rows[1] == ("21–40", "3", "66.67", "50.00", "57.14", "8", "6", "4")
     assert shares.title == "By share of the lexicon, of 1,000 words"
@@ -64,7 +74,9 @@ def test_tables():
     assert [row[:2] for row in shares.rows] == [(f"{n} %", "5") for n in (0, 20, 100)]
 
 
-@pytest.mark.parametrize("parts", [["by_sentence_length"], ["by_lexicon_share", "by_sentence_length"]])
+@pytest.mark.parametrize(
+    "parts", [["by_sentence_length"], ["by_lexicon_share", "by_sentence_length"]]
+)
 def test_plots(parts, tmp_path):
     for name in ("one.svg", "two.svg"):
         draw(report(*parts), tmp_path / name)

@@ -10,34 +10,63 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hanlattice.evaluation.calibration import THRESHOLDS, Calibration, calibrate, draw, markdown, summary, tables
+from hanlattice.evaluation.calibration import (
+    THRESHOLDS,
+    Calibration,
+    calibrate,
+    draw,
+    markdown,
+    summary,
+    tables,
+)
 from hanlattice.evaluation.ner import score as score_spans
 from hanlattice.text.span import Span
 
 
 def made(outcomes: list[tuple[float, bool]], missed: int = 0) -> Calibration:
-    """Spans side by side with these scores, right or wrong, and `missed` further gold ones that were not found."""
+    """Spans side by side with these scores, right or wrong, and `missed` further gold ones that
+    were not found.
+    """
     gold = [Span(at, at + 1, "X" if right else "Y") for at, (_, right) in enumerate(outcomes)]
     found = [Span(at, at + 1, "X", score) for at, (score, _) in enumerate(outcomes)]
     return calibrate([gold, [Span(at, at + 1, "X") for at in range(missed)]], [found, []])
 
 
 def test_figures_by_hand():
-    """Four spans near 0.9, three of them right; two near 0.3, one of them right; two gold spans are missed."""
-    result = made([(0.9, True), (0.95, True), (0.9, False), (0.97, True), (0.25, False), (0.35, True)], 2)
+    """Four spans near 0.9, three of them right; two near 0.3, one of them right; two gold spans are
+    missed.
+    """
+    result = made(
+        [(0.9, True), (0.95, True), (0.9, False), (0.97, True), (0.25, False), (0.35, True)], 2
+    )
     assert result.count == 6
     assert result.score == pytest.approx((0.9 + 0.95 + 0.9 + 0.97 + 0.25 + 0.35) / 6)
     assert result.share == pytest.approx(4 / 6)
     assert [each.count for each in result.width] == [0, 0, 1, 1, 0, 0, 0, 0, 0, 4]
     last = result.width[-1]
-    assert (last.low, last.high, last.score, last.share) == (0.9, 1.0, pytest.approx(0.93), pytest.approx(0.75))
+    assert (last.low, last.high, last.score, last.share) == (
+        0.9,
+        1.0,
+        pytest.approx(0.93),
+        pytest.approx(0.75),
+    )
     assert result.ece == pytest.approx((4 * 0.18 + 0.25 + 0.65) / 6)
     assert result.brier == pytest.approx((0.01 + 0.0025 + 0.81 + 0.0009 + 0.0625 + 0.4225) / 6)
     assert [each.min_score for each in result.thresholds] == list(THRESHOLDS)
     whole, half, *_, sure = result.thresholds
-    assert (whole.score.gold, whole.score.predicted, whole.score.correct, whole.coverage) == (8, 6, 4, 1.0)
+    assert (whole.score.gold, whole.score.predicted, whole.score.correct, whole.coverage) == (
+        8,
+        6,
+        4,
+        1.0,
+    )
     assert (half.score.predicted, half.score.correct, half.coverage) == (4, 3, pytest.approx(4 / 6))
-    assert (sure.score.predicted, sure.score.precision, sure.score.recall, sure.coverage) == (0, 0.0, 0.0, 0.0)
+    assert (sure.score.predicted, sure.score.precision, sure.score.recall, sure.coverage) == (
+        0,
+        0.0,
+        0.0,
+        0.0,
+    )
 
 
 def test_borders_belong_to_the_bin_above_and_one_to_the_last():
@@ -62,25 +91,38 @@ def test_probabilities_that_are_true_have_hardly_any_error():
     assert wrong.ece == pytest.approx(0.5, abs=0.01)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1) | st.sampled_from([0.1, 0.5, 1.0]), st.booleans()), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1) | st.sampled_from([0.1, 0.5, 1.0]), st.booleans()), max_size=40
+    )
+)
 @example([])
 def test_a_plain_loop_agrees(outcomes: list[tuple[float, bool]]) -> None:
     result = made(outcomes, 1)
     error = 0.0
     for at, each in enumerate(result.width):
-        inside = [(s, r) for s, r in outcomes if at / 10 <= s < (at + 1) / 10 or (at == 9 and s == 1.0)]
+        inside = [
+            (s, r) for s, r in outcomes if at / 10 <= s < (at + 1) / 10 or (at == 9 and s == 1.0)
+        ]
         assert each.count == len(inside)
         if inside:
-            share, score = sum(r for _, r in inside) / len(inside), sum(s for s, _ in inside) / len(inside)
+            share = sum(r for _, r in inside) / len(inside)
+            score = sum(s for s, _ in inside) / len(inside)
             assert (each.score, each.share) == (pytest.approx(score), pytest.approx(share))
             error += len(inside) / len(outcomes) * abs(share - score)
     assert result.ece == pytest.approx(error)
     assert sum(each.count for each in result.mass) == len(outcomes)
     assert (
-        max((each.count for each in result.mass), default=0) - min((each.count for each in result.mass), default=0) <= 1
+        max((each.count for each in result.mass), default=0)
+        - min((each.count for each in result.mass), default=0)
+        <= 1
     )
-    assert all(left.high <= right.low for left, right in zip(result.mass, result.mass[1:], strict=False))
-    assert result.brier == pytest.approx(sum((s - r) ** 2 for s, r in outcomes) / max(1, len(outcomes)))
+    assert all(
+        left.high <= right.low for left, right in zip(result.mass, result.mass[1:], strict=False)
+    )
+    assert result.brier == pytest.approx(
+        sum((s - r) ** 2 for s, r in outcomes) / max(1, len(outcomes))
+    )
     for each in result.thresholds:
         kept = [(s, r) for s, r in outcomes if s >= each.min_score]
         assert each.score.predicted == len(kept)
@@ -105,7 +147,9 @@ def test_what_cannot_be_calibrated():
 
 def test_in_words():
     result = made([(0.9, True), (0.95, False)], 1)
-    assert summary(result).startswith("2 spans: mean score 0.9250, 50.00 % right; expected calibration error 0.4250")
+    assert summary(result).startswith(
+        "2 spans: mean score 0.9250, 50.00 % right; expected calibration error 0.4250"
+    )
     by_label, by_score, _, thresholds = tables(result)
     assert by_label.rows == (("X", "2", "0.9250", "50.00", "0.4250", "0.4562"),)
     assert by_score.rows[-1] == ("0.9 to 1", "2", "0.9250", "50.00")
@@ -122,7 +166,9 @@ def test_the_plot_names_every_file(tmp_path):
     for name in ("one.svg", "two.svg"):
         draw(files, tmp_path / name)
     draw({"nothing": made([])}, tmp_path / "one.png")
-    words = [element.text for element in ElementTree.parse(tmp_path / "one.svg").iter() if element.text]
+    words = [
+        element.text for element in ElementTree.parse(tmp_path / "one.svg").iter() if element.text
+    ]
     for text in ("a $x$ <b>", "nothing", "share that is right", "spans", "score"):
         assert text in words, words
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()

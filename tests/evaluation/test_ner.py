@@ -1,4 +1,6 @@
-"""Strict scores against seqeval on any tags; loose scores against a second implementation of the original code."""
+"""Strict scores against seqeval on any tags; loose scores against a second implementation of the
+original code.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,37 @@ Pairs = list[tuple[str, str]]
 
 
 def pairs_of(scheme: str) -> st.SearchStrategy[list[Pairs]]:
-    """Sentences of (gold, predicted) tags, legal or not; the predicted tag is often the gold one, so some are right."""
+    """Sentences of (gold, predicted) tags, legal or not; the predicted tag is often the gold one,
+    so some are right.
+    """
     tag = st.sampled_from(tag_set(["X", "Y"], scheme))
     pair = st.one_of(tag.map(lambda t: (t, t)), st.tuples(tag, tag))
     return st.lists(st.lists(pair, min_size=1, max_size=8), min_size=1, max_size=4)
 
 
-any_pairs = st.sampled_from(["BIO", "BMES", "BIOES"]).flatmap(lambda s: st.tuples(st.just(s), pairs_of(s)))
+any_pairs = st.sampled_from(["BIO", "BMES", "BIOES"]).flatmap(
+    lambda s: st.tuples(st.just(s), pairs_of(s))
+)
 
 
 def split(pairs: list[Pairs]) -> tuple[list[list[str]], list[list[str]]]:
     return [[g for g, _ in row] for row in pairs], [[p for _, p in row] for row in pairs]
 
 
-def seqeval(gold: list[list[str]], predicted: list[list[str]], scheme: str) -> dict[str, dict[str, float]]:
+def seqeval(
+    gold: list[list[str]], predicted: list[list[str]], scheme: str
+) -> dict[str, dict[str, float]]:
     def spelled(rows: list[list[str]]) -> list[list[str]]:
         return [[tag.replace("M-", "I-", 1) for tag in row] for row in rows]
 
     reader = IOB2 if scheme == "BIO" else IOBES
     result: dict[str, dict[str, float]] = classification_report(
-        spelled(gold), spelled(predicted), mode="strict", scheme=reader, output_dict=True, zero_division=0
+        spelled(gold),
+        spelled(predicted),
+        mode="strict",
+        scheme=reader,
+        output_dict=True,
+        zero_division=0,
     )
     return result
 
@@ -87,7 +100,13 @@ LOOSE_CASES = [
     ("BIO", "B-X I-X O", "B-X I-X O", (1, 1, 1), (1, 1, 1)),
     ("BIO", "B-X I-X O", "B-X I-X I-Y", (1, 1, 1), (1, 1, 1)),  # I-Y closes and does not open
     ("BIO", "O I-X O", "O I-X O", (0, 0, 0), (0, 0, 0)),
-    ("BIO", "O B-X I-X", "O B-X I-Y", (1, 1, 0), (1, 1, 0)),  # gold runs to the edge, X[1]; the other is X[1,1]
+    (
+        "BIO",
+        "O B-X I-X",
+        "O B-X I-Y",
+        (1, 1, 0),
+        (1, 1, 0),
+    ),  # gold runs to the edge, X[1]; the other is X[1,1]
     ("BIO", "O B-X I-X", "O B-X I-X", (1, 1, 1), (1, 1, 1)),
     ("BIO", "B-X I-X I-X", "B-X O O", (1, 1, 0), (1, 1, 0)),
     ("BIO", "O O B-X", "O O B-X", (1, 1, 1), (1, 1, 1)),
@@ -98,14 +117,20 @@ LOOSE_CASES = [
 
 @pytest.mark.parametrize(("scheme", "gold", "predicted", "strict", "loose"), LOOSE_CASES)
 def test_strict_and_loose_by_hand(
-    scheme: str, gold: str, predicted: str, strict: tuple[int, int, int], loose: tuple[int, int, int]
+    scheme: str,
+    gold: str,
+    predicted: str,
+    strict: tuple[int, int, int],
+    loose: tuple[int, int, int],
 ) -> None:
     assert counts(gold, predicted, scheme, loose=False) == strict
     assert counts(gold, predicted, scheme, loose=True) == loose
 
 
 def written_down(tags: list[str], scheme: str) -> set[str]:
-    """The original code's strings for the entities of a sentence, found by what follows each beginning."""
+    """The original code's strings for the entities of a sentence, found by what follows each
+    beginning.
+    """
     entities = set()
     for start, tag in enumerate(tags):
         label = tag[2:]
@@ -115,7 +140,14 @@ def written_down(tags: list[str], scheme: str) -> set[str]:
             continue
         stops = "BES" if scheme != "BIO" else "BIO"
         goes_on = f"I-{label}" if scheme == "BIO" else None
-        stop = next((at for at in range(start + 1, len(tags)) if tags[at][0] in stops and tags[at] != goes_on), None)
+        stop = next(
+            (
+                at
+                for at in range(start + 1, len(tags))
+                if tags[at][0] in stops and tags[at] != goes_on
+            ),
+            None,
+        )
         last = "" if stop is None else f",{stop}" if tags[stop][0] == "E" else f",{stop - 1}"
         entities.add(f"{label}[{start}{last}]")
     return entities
@@ -127,10 +159,17 @@ def test_loose_equals_a_second_implementation(drawn: tuple[str, list[Pairs]]) ->
     scheme, pairs = drawn
     gold, predicted = split(pairs)
     report = score_tags(gold, predicted, scheme, loose=True)
-    rows = [(written_down(g, scheme), written_down(p, scheme)) for g, p in zip(gold, predicted, strict=True)]
+    rows = [
+        (written_down(g, scheme), written_down(p, scheme))
+        for g, p in zip(gold, predicted, strict=True)
+    ]
     for label, mine in {"": report.overall, **report.by_type}.items():
-        mine_only = [({e for e in g if e.startswith(label)}, {e for e in p if e.startswith(label)}) for g, p in rows]
-        wanted, found = sum(len(g) for g, _ in mine_only), sum(len(p) for _, p in mine_only)
+        mine_only = [
+            ({e for e in g if e.startswith(label)}, {e for e in p if e.startswith(label)})
+            for g, p in rows
+        ]
+        wanted = sum(len(g) for g, _ in mine_only)
+        found = sum(len(p) for _, p in mine_only)
         assert mine == Score(wanted, found, sum(len(g & p) for g, p in mine_only))
 
 
@@ -143,7 +182,11 @@ def test_loose_compares_tags_with_themselves_as_equal(drawn: tuple[str, list[Pai
 
 def test_counts_by_type_and_by_group() -> None:
     gold = [[Span(0, 2, "PER.NAM"), Span(3, 4, "PER.NOM")], [Span(0, 1, "LOC.NAM")], []]
-    predicted = [[Span(0, 2, "PER.NAM", score=0.9), Span(3, 5, "PER.NOM")], [], [Span(0, 1, "GPE.NAM")]]
+    predicted = [
+        [Span(0, 2, "PER.NAM", score=0.9), Span(3, 5, "PER.NOM")],
+        [],
+        [Span(0, 1, "GPE.NAM")],
+    ]
     report = score(gold, predicted)
     assert report.overall == Score(gold=3, predicted=3, correct=1)
     assert report.by_type == {
@@ -181,7 +224,11 @@ def test_a_report_is_json() -> None:
     report = score([[Span(0, 1, "PER.NAM")]], [[]])
     there_and_back = json.loads(json.dumps(report.as_dict()))
     nothing = {"precision": 0.0, "recall": 0.0, "f1": 0.0, "gold": 1, "predicted": 0, "correct": 0}
-    assert there_and_back == {"overall": nothing, "by_type": {"PER.NAM": nothing}, "groups": {"NAM": nothing}}
+    assert there_and_back == {
+        "overall": nothing,
+        "by_type": {"PER.NAM": nothing},
+        "groups": {"NAM": nothing},
+    }
 
 
 def test_what_does_not_fit_together_is_named() -> None:
@@ -197,7 +244,9 @@ def test_what_does_not_fit_together_is_named() -> None:
 
 def test_loose_entities_end_before_whatever_closes_them() -> None:
     """What E closes ends with it; what another entity closes ends before that one."""
-    report = score_tags([["B-X", "M-X", "E-X", "O"]], [["B-X", "O", "O", "S-X"]], "BMES", loose=True)
+    report = score_tags(
+        [["B-X", "M-X", "E-X", "O"]], [["B-X", "O", "O", "S-X"]], "BMES", loose=True
+    )
     assert report.overall == Score(1, 2, 1)
     tags = ["B-PER", "I-PER", "O"]
     assert score_tags([tags], [tags], "BIO", loose=True).overall == Score(1, 1, 1)
@@ -211,7 +260,8 @@ def test_sentences_of_other_lengths_are_refused(tags: tuple[list[str], list[str]
 
 
 def test_a_ratio_without_a_denominator_is_a_dash() -> None:
-    dash, nothing = Score(0, 0, 0).cells()[0], Score(1, 1, 0).cells()[0]
+    dash = Score(0, 0, 0).cells()[0]
+    nothing = Score(1, 1, 0).cells()[0]
     assert dash != nothing
     assert Score(2, 0, 0).cells() == (dash, nothing, nothing)
     assert Score(0, 2, 0).cells() == (nothing, dash, nothing)

@@ -26,7 +26,9 @@ def outcomes(curve: Curve, count: int, seed: int) -> tuple[np.ndarray, np.ndarra
 
 
 def loss(curve: Curve, score: np.ndarray, right: np.ndarray, near: Curve) -> float:
-    """Span by span: how improbable the outcomes are, and what the distance from another curve costs."""
+    """Span by span: how improbable the outcomes are, and what the distance from another curve
+    costs.
+    """
     total = PRIOR * ((curve.slope - near.slope) ** 2 + (curve.offset - near.offset) ** 2)
     for p, is_right in zip(score.tolist(), right.tolist(), strict=True):
         z = curve.slope * math.log(p / (1 - p)) + curve.offset
@@ -43,10 +45,14 @@ def test_fitted_curves_are_the_best_and_near_those_that_made_the_outcomes(seed: 
     found = fit(label, score, right, LABELS + 1)
     near = found[LABELS]  # of which there are no spans: the curve of all
     for at, curve in enumerate(made):
-        assert (found[at].slope, found[at].offset) == pytest.approx((curve.slope, curve.offset), abs=0.15)
+        assert (found[at].slope, found[at].offset) == pytest.approx(
+            (curve.slope, curve.offset), abs=0.15
+        )
         least = loss(found[at], *parts[at], near)
         for slope, offset in ((0.01, 0), (-0.01, 0), (0, 0.01), (0, -0.01)):
-            assert least < loss(Curve(found[at].slope + slope, found[at].offset + offset), *parts[at], near)
+            assert least < loss(
+                Curve(found[at].slope + slope, found[at].offset + offset), *parts[at], near
+            )
 
 
 def test_few_spans_of_a_label_and_scores_that_mean_nothing() -> None:
@@ -57,7 +63,9 @@ def test_few_spans_of_a_label_and_scores_that_mean_nothing() -> None:
     assert fit(few * 0, score, right, LABELS)[1] == second  # that of all
     some = (np.arange(500) >= 450).astype(int)
     turned = np.where(some, 1 - right, right)
-    assert fit(some, score, turned, LABELS)[1] == fit(some * 0, score, turned, LABELS)[1]  # turned the wrong way
+    assert (
+        fit(some, score, turned, LABELS)[1] == fit(some * 0, score, turned, LABELS)[1]
+    )  # turned the wrong way
     with pytest.raises(InputError, match="higher scores are not more often right"):
         fit(few, score, 1 - right, LABELS)
     with pytest.raises(InputError, match="finds 19 spans in this text: scores need 20 or more"):
@@ -72,9 +80,15 @@ def test_all_right_and_all_wrong() -> None:
         fit(np.zeros(50, dtype=int), ones, 0 * ones, 1)
 
 
-@given(made=st.lists(curves, min_size=1, max_size=3), scores=st.lists(st.floats(0, 1), max_size=20), data=st.data())
+@given(
+    made=st.lists(curves, min_size=1, max_size=3),
+    scores=st.lists(st.floats(0, 1), max_size=20),
+    data=st.data(),
+)
 def test_curves_of_scores(made: list[Curve], scores: list[float], data: st.DataObject) -> None:
-    """Against the formula; labels beyond have none; arrays and tensors agree; `lowest` loses nothing."""
+    """Against the formula; labels beyond have none; arrays and tensors agree; `lowest` loses
+    nothing.
+    """
     of = Curves(made)
     label = np.array([data.draw(st.integers(0, len(made) + 1)) for _ in scores], dtype=np.int64)
     given_ = np.array(scores)
@@ -87,7 +101,9 @@ def test_curves_of_scores(made: list[Curve], scores: list[float], data: st.DataO
             assert score == p
         elif 1e-9 < p < 1 - 1e-9:
             z = curve.slope * (math.log(p) - math.log1p(-p)) + curve.offset
-            assert score == pytest.approx(1 / (1 + math.exp(-z)) if z > -700 else 0.0, rel=1e-6, abs=1e-12)
+            assert score == pytest.approx(
+                1 / (1 + math.exp(-z)) if z > -700 else 0.0, rel=1e-6, abs=1e-12
+            )
         assert p >= of.lowest(least) or score < least
     order = np.argsort(given_)
     for number in range(len(made)):

@@ -10,7 +10,12 @@ from rich.console import Console
 
 from hanlattice.evaluation.report import NONE, Table, count, escaped, percent, signed
 
-TABLE = Table("Words", ("word", "gold", "found instead"), (("长江", "12", "长|江"), ("a\x07|b", "3", "")), notes=1)
+TABLE = Table(
+    "Words",
+    ("word", "gold", "found instead"),
+    (("长江", "12", "长|江"), ("a\x07|b", "3", "")),
+    notes=1,
+)
 
 
 def printed(table: Table, width: int = 80, **look: object) -> str:
@@ -20,7 +25,10 @@ def printed(table: Table, width: int = 80, **look: object) -> str:
 
 
 def test_text_has_straight_columns():
-    assert TABLE.text() == "Words\nword     gold  found instead\n长江       12  长|江\na\\x07|b     3\n"
+    assert (
+        TABLE.text()
+        == "Words\nword     gold  found instead\n长江       12  长|江\na\\x07|b     3\n"
+    )
 
 
 def test_markdown():
@@ -30,7 +38,9 @@ def test_markdown():
         "| 长江 | 12 | 长\\|江 |",
         "| a\\\\x07\\|b | 3 |  |",
     ]
-    assert list(Table("", ("word", "F|1"), (("长|江_", "12.00"), ("a", "3"))).markdown(aligned=True)) == [
+    assert list(
+        Table("", ("word", "F|1"), (("长|江_", "12.00"), ("a", "3"))).markdown(aligned=True)
+    ) == [
         "| word    |  F\\|1 |",
         "| ------- | ----: |",
         "| 长\\|江_ | 12.00 |",
@@ -48,7 +58,9 @@ def test_json():
 
 
 def test_on_a_terminal():
-    """The title is no markup, what a terminal would obey is an escape, and numbers end at the same column."""
+    """The title is no markup, what a terminal would obey is an escape, and numbers end at the same
+    column.
+    """
     table = Table("[red]A\x1b", ("name", "F1"), (("[b]x\x1b", "1.00"), ("y", "100.00")))
     title, _, heading, _, first, second, _ = printed(table).splitlines()
     assert title.rstrip() == "[red]A\\x1b"
@@ -64,7 +76,9 @@ def test_on_a_terminal():
 def test_a_cell_that_is_too_long(fold, lines):
     shown = printed(Table("", ("name",), (("abcdefghijkl",),)), width=12, fold=fold)
     assert [line.strip("│ ") for line in shown.splitlines()[3:-1]] == lines
-    assert "abcdefghijkl" in printed(Table("", ("a", "b"), (("abcdefghijkl", "x y z"),)), width=20, no_wrap=[0])
+    assert "abcdefghijkl" in printed(
+        Table("", ("a", "b"), (("abcdefghijkl", "x y z"),)), width=20, no_wrap=[0]
+    )
 
 
 def test_figures():

@@ -31,7 +31,9 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.span import Span
 from tests.helpers.strategies import any_character, shares_folder
 
-needs_diff = pytest.mark.skipif(shutil.which("diff") is None, reason="the diff program is not installed")
+needs_diff = pytest.mark.skipif(
+    shutil.which("diff") is None, reason="the diff program is not installed"
+)
 
 
 def spans(*edges: int) -> list[Span]:
@@ -44,7 +46,9 @@ def scored(gold: list[str], found: list[str], known: list[str] | None = None) ->
     ours, theirs = ([from_words(line.split()) for line in lines] for lines in (gold, found))
     texts = [sentence.text for sentence in ours]
     assert texts == [sentence.text for sentence in theirs]
-    return score_segmentation(texts, [s.spans or () for s in ours], [s.spans or () for s in theirs], known)
+    return score_segmentation(
+        texts, [s.spans or () for s in ours], [s.spans or () for s in theirs], known
+    )
 
 
 @st.composite
@@ -60,9 +64,13 @@ def two_cuts(draw: st.DrawFn, alphabet: str = "ab", most: int = 30) -> tuple[lis
 
 
 def random_cuts(length: int, letters: str, seed: int) -> tuple[list[str], list[str]]:
-    """A long string cut twice: the first letters are frequent, and one of the two may have most of its words short."""
+    """A long string cut twice: the first letters are frequent, and one of the two may have most of
+    its words short.
+    """
     rng = random.Random(seed)
-    text = "".join(rng.choices(letters, weights=[1 / (at + 1) for at in range(len(letters))], k=length))
+    text = "".join(
+        rng.choices(letters, weights=[1 / (at + 1) for at in range(len(letters))], k=length)
+    )
     both = []
     for _ in range(2):
         share = rng.choice([0.2, 0.5, 0.8, 1.0])
@@ -90,14 +98,17 @@ def check_pairs(pairs: list[tuple[int, int]], left: list[str], right: list[str])
     assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
 
 
-@given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
+@given(
+    st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12)
+)
 def test_a_longest_common_subsequence(left: list[str], right: list[str]) -> None:
     pairs = longest_common(left, right)
     check_pairs(pairs, left, right)
     assert len(pairs) == common_words(left, right)
 
 
-# A frequent word, a, in a run of words that the other side lacks: three of twelve, and three of eleven.
+# A frequent word, a, in a run of words that the other side lacks: three of twelve, and three of
+# eleven.
 QUARTER = ("l m n a o a p a q r s t", "1 a a a a a a 2")
 MORE_THAN_A_QUARTER = ("l m n a o a p a q r s", "1 a a a a a a 2")
 
@@ -127,7 +138,9 @@ def test_as_many_words_as_diff_finds(tmp_path: Path, pair: tuple[list[str], list
 @needs_diff
 @pytest.mark.parametrize("letters", ["ab", "abcdef", "abcdefghijklmnopqrstuvwxyzABCD"])
 @pytest.mark.parametrize("length", [60, 300, 1500])
-def test_long_sentences_in_which_diff_does_not_find_all(tmp_path: Path, length: int, letters: str) -> None:
+def test_long_sentences_in_which_diff_does_not_find_all(
+    tmp_path: Path, length: int, letters: str
+) -> None:
     fewer = 0
     for seed in range(5):
         left, right = random_cuts(length, letters, seed)
@@ -148,7 +161,11 @@ def test_long_sentences_in_which_diff_does_not_find_all(tmp_path: Path, length: 
         ("", "a", []),
         ("a b c", "a b c", [(0, 0), (1, 1), (2, 2)]),
         ("a ab b", "a a b b", [(0, 0), (2, 3)]),
-        ("a b ba", "ab b a", [(1, 1)]),  # a might be matched as well: b is the earlier one of the right
+        (
+            "a b ba",
+            "ab b a",
+            [(1, 1)],
+        ),  # a might be matched as well: b is the earlier one of the right
         ("b a", "a b a", [(0, 1), (1, 2)]),
         ("x a a y", "p a q", [(1, 1)]),  # the earlier of the left
         (*QUARTER, []),
@@ -187,7 +204,9 @@ def test_the_bakeoff_counts_words_and_not_places() -> None:
 
 
 @given(st.lists(two_cuts("abc", 12), max_size=4), st.sets(st.text("abc", max_size=3)))
-def test_all_counts_hang_together(drawn: list[tuple[list[str], list[str]]], known: set[str]) -> None:
+def test_all_counts_hang_together(
+    drawn: list[tuple[list[str], list[str]]], known: set[str]
+) -> None:
     report = scored([" ".join(a) for a, _ in drawn], [" ".join(b) for _, b in drawn], list(known))
     words = [word for a, _ in drawn for word in a]
     assert report.bakeoff.gold == report.spans.gold == len(words)
@@ -202,7 +221,10 @@ def test_all_counts_hang_together(drawn: list[tuple[list[str], list[str]]], know
         by_length = sum(getattr(score, column) for score in report.by_length.values())
         assert by_length == getattr(report.spans, column)
     assert sum(each.missed for each in report.worst) == report.spans.gold - report.spans.correct
-    assert all(each.missed == sum(other.count for other in each.instead) <= each.count for each in report.worst)
+    assert all(
+        each.missed == sum(other.count for other in each.instead) <= each.count
+        for each in report.worst
+    )
     assert {each.word: each.count for each in report.worst}.items() <= Counter(words).items()
     for a, b in drawn:
         ours, theirs = ({sum(map(len, row[:at])) for at in range(1, len(row))} for row in (a, b))
@@ -326,7 +348,9 @@ def test_any_text_and_any_spans(text: str, data: st.DataObject) -> None:
 
 
 def test_sentences_that_are_not_as_many() -> None:
-    with pytest.raises(ValueError, match="2 texts, 1 gold sentences and 2 predicted sentences cannot be compared"):
+    with pytest.raises(
+        ValueError, match="2 texts, 1 gold sentences and 2 predicted sentences cannot be compared"
+    ):
         score_segmentation(["a", "b"], [spans(0, 1)], [spans(0, 1)] * 2)
 
 

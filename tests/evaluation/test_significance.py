@@ -14,7 +14,9 @@ from tests.helpers.strategies import sentences
 
 
 def random_counts(seeds: int, sentences: int, hit: float, at: int) -> np.ndarray:
-    """Counts of models that find each gold span with this probability; the gold is the same for all."""
+    """Counts of models that find each gold span with this probability; the gold is the same for
+    all.
+    """
     gold = np.random.default_rng(99).integers(0, 4, sentences)
     rng = np.random.default_rng(at)
     correct = rng.binomial(gold, hit, size=(seeds, sentences))
@@ -27,7 +29,9 @@ def plain_f1(counts: np.ndarray, chosen: list[int]) -> float:
     return Score(gold, predicted, correct).f1
 
 
-def plain_bootstrap(a: np.ndarray, b: np.ndarray, samples: int, seed: int, room: int) -> list[float]:
+def plain_bootstrap(
+    a: np.ndarray, b: np.ndarray, samples: int, seed: int, room: int
+) -> list[float]:
     """Every statistic, one at a time."""
     found = []
     for part in draw(a, b, samples // 2, seed, room):
@@ -39,9 +43,12 @@ def plain_bootstrap(a: np.ndarray, b: np.ndarray, samples: int, seed: int, room:
     return found
 
 
-@pytest.mark.parametrize(("seeds", "size", "room"), [((3, 3), 17, 10), ((1, 1), 5, 3), ((2, 5), 1, 40), ((4, 1), 9, 7)])
+@pytest.mark.parametrize(
+    ("seeds", "size", "room"), [((3, 3), 17, 10), ((1, 1), 5, 3), ((2, 5), 1, 40), ((4, 1), 9, 7)]
+)
 def test_the_same_as_a_plain_loop(monkeypatch, seeds, size, room):
-    a, b = random_counts(seeds[0], size, 0.8, 1), random_counts(seeds[1], size, 0.7, 2)
+    a = random_counts(seeds[0], size, 0.8, 1)
+    b = random_counts(seeds[1], size, 0.7, 2)
     monkeypatch.setattr(significance, "ROOM", room * size)
     found = paired_bootstrap(a, b, samples=60, seed=3)
     plain = np.array(plain_bootstrap(a, b, 60, 3, room))
@@ -62,22 +69,29 @@ def test_every_draw_is_of_the_sentences_and_none_is_made_twice():
     assert drawn.shape == (25, 6)
     assert (drawn.min(), drawn.max()) == (0, 5)
     assert len({tuple(row) for row in drawn.tolist()}) > 20
-    assert all((u >= 0).all() and (u < 1).all() and u.shape[1] == 2 for part in whole for u in part[1:])
+    assert all(
+        (u >= 0).all() and (u < 1).all() and u.shape[1] == 2 for part in whole for u in part[1:]
+    )
 
 
 def test_one_draw_serves_both_systems_and_all_seeds():
-    """Two systems that always differ in the same way, whatever their sentences are, differ so in every sample."""
+    """Two systems that always differ in the same way, whatever their sentences are, differ so in
+    every sample.
+    """
     a = np.tile([[4, 4, 3]], (30, 1))[None]
     b = np.tile([[4, 4, 1]], (30, 1))[None]
     assert paired_bootstrap(a, b, samples=100) == pytest.approx((0.5, 0.5, 0.5, 0.01))
 
 
 def test_a_clear_difference_and_noise():
-    better, worse = random_counts(3, 300, 0.9, 1), random_counts(3, 300, 0.6, 2)
+    better = random_counts(3, 300, 0.9, 1)
+    worse = random_counts(3, 300, 0.6, 2)
     clear = paired_bootstrap(better, worse, samples=2000)
     assert clear.p == 1 / 2000
     assert 0 < clear.low < clear.difference < clear.high
-    noise = paired_bootstrap(random_counts(3, 300, 0.8, 3), random_counts(3, 300, 0.8, 4), samples=2000)
+    noise = paired_bootstrap(
+        random_counts(3, 300, 0.8, 3), random_counts(3, 300, 0.8, 4), samples=2000
+    )
     assert noise.low < 0 < noise.high
     assert noise.p > 0.05
 
@@ -85,7 +99,9 @@ def test_a_clear_difference_and_noise():
 def test_the_interval_covers_the_seeds_too():
     """Two seeds that differ a lot make it wide, however many sentences there are."""
     gold = np.full(2000, 2)
-    halves = np.stack([np.stack([gold, gold, gold * share // 2], 1) for share in (1, 2)])  # F1 0.5 and 1
+    halves = np.stack(
+        [np.stack([gold, gold, gold * share // 2], 1) for share in (1, 2)]
+    )  # F1 0.5 and 1
     steady = np.stack([np.stack([gold, gold, gold], 1)] * 2)
     found = paired_bootstrap(steady, halves, samples=1000)
     assert found.difference == pytest.approx(0.25)
@@ -112,7 +128,8 @@ def systems(draw_one: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @given(systems())
 def test_the_sides_can_be_swapped(pair):
     a, b = pair
-    one, other = paired_bootstrap(a, b, samples=40), paired_bootstrap(b, a, samples=40)
+    one = paired_bootstrap(a, b, samples=40)
+    other = paired_bootstrap(b, a, samples=40)
     assert one.difference == pytest.approx(-other.difference)
     assert (one.low, one.high) == pytest.approx((-other.high, -other.low))
     assert one.p == other.p

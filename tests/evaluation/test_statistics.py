@@ -23,12 +23,15 @@ some = st.lists(strategies.sentences(LETTERS), min_size=1, max_size=6)
 
 
 def names(sentence: Sentence) -> list[tuple[str, str]]:
-    return [(fold(sentence.text[span.start : span.end]), span.label) for span in sentence.spans or ()]
+    return [
+        (fold(sentence.text[span.start : span.end]), span.label) for span in sentence.spans or ()
+    ]
 
 
 def among(lengths: Sequence[int], name: str) -> int:
     """How many of these lengths have that name in the table."""
-    first, last = int(name.split("–")[0].split()[0]), 10**9 if name == LONGER else int(name.split("–")[-1])
+    first = int(name.split("–")[0].split()[0])
+    last = 10**9 if name == LONGER else int(name.split("–")[-1])
     return sum(first <= length <= last for length in lengths)
 
 
@@ -40,11 +43,21 @@ def test_everything_equals_a_plain_loop(sentences, trained):
     spans = [name for sentence in sentences for name in names(sentence)]
     characters = [character for sentence in sentences for character in fold_digits(sentence.text)]
     sizes = [span.end - span.start for sentence in sentences for span in sentence.spans or ()]
-    assert (found["sentences"], found["long_sentences"]) == (len(sentences), sum(length >= 250 for length in lengths))
-    assert (found["characters"], found["different_characters"]) == (sum(lengths), len(set(characters)))
+    assert (found["sentences"], found["long_sentences"]) == (
+        len(sentences),
+        sum(length >= 250 for length in lengths),
+    )
+    assert (found["characters"], found["different_characters"]) == (
+        sum(lengths),
+        len(set(characters)),
+    )
     assert found["lengths"]["mean"] == sum(lengths) / len(lengths)
     for percent, length in enumerate(found["lengths"]["percentiles"]):
-        reached = [each for each in lengths if 100 * sum(other <= each for other in lengths) >= percent * len(lengths)]
+        reached = [
+            each
+            for each in lengths
+            if 100 * sum(other <= each for other in lengths) >= percent * len(lengths)
+        ]
         assert length == min(reached)
     assert (found["spans"], found["span_characters"]) == (len(spans), sum(sizes))
     assert found["different_spans"] == len({text for text, _ in spans})
@@ -61,9 +74,13 @@ def test_everything_equals_a_plain_loop(sentences, trained):
     texts = [text for text, _ in seen]
     there = [character for sentence in trained for character in fold_digits(sentence.text)]
     assert found["unseen"] == {
-        "repeated_sentences": sum(sentence.text in [each.text for each in trained] for sentence in sentences),
+        "repeated_sentences": sum(
+            sentence.text in [each.text for each in trained] for sentence in sentences
+        ),
         "characters": sum(character not in there for character in characters),
-        "different_characters": len({character for character in characters if character not in there}),
+        "different_characters": len(
+            {character for character in characters if character not in there}
+        ),
         "spans": sum(text not in texts for text, _ in spans),
         "other_label": sum(text in texts and (text, label) not in seen for text, label in spans),
         "different_spans": len({text for text, _ in spans if text not in texts}),
@@ -93,8 +110,13 @@ def test_made_tags_are_legal(sentences):
 
 def made(*texts: str) -> Corpus:
     """Words of two characters, the first of each text a place."""
-    words = [tuple(Span(at, min(at + 2, len(text)), WORD) for at in range(0, len(text), 2)) for text in texts]
-    return Corpus(tuple(Sentence(t, (Span(0, 2, "LOC"),), w) for t, w in zip(texts, words, strict=True)))
+    words = [
+        tuple(Span(at, min(at + 2, len(text)), WORD) for at in range(0, len(text), 2))
+        for text in texts
+    ]
+    return Corpus(
+        tuple(Sentence(t, (Span(0, 2, "LOC"),), w) for t, w in zip(texts, words, strict=True))
+    )
 
 
 def rows(table) -> dict[str, tuple[str, ...]]:
@@ -102,7 +124,8 @@ def rows(table) -> dict[str, tuple[str, ...]]:
 
 
 def test_tables():
-    train, test = made("南京市长江", "大桥"), made("南京", "长江" * 200)
+    train = made("南京市长江", "大桥")
+    test = made("南京", "长江" * 200)
     facts = {"a": statistics(train), "b": statistics(test, train.sentences)}
     first, labels, lengths = tables(facts)
     assert first.headings == ("", "a", "b")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 
 from hanlattice.errors import InputError
-from hanlattice.explain import Without
+from hanlattice.explain import Ablation
 from hanlattice.explain.changes import changes, others
 from hanlattice.explain.html import section
 from hanlattice.explain.svg import picture
@@ -52,19 +52,24 @@ def test_it_is_what_a_lexicon_without_the_word_gives(which, request):
     own = [word.word for word in explanation.words if word.chosen]
     assert len(own) == (which == "cutter")
     assert len(explanation.without) == len(explanation.words) > 3
-    assert len({word.word for word in explanation.words}) == len(explanation.words)  # each stands there once
+    assert len({word.word for word in explanation.words}) == len(
+        explanation.words
+    )  # each stands there once
     for word, there in zip(explanation.words, explanation.without, strict=True):
         was_own = word.chosen
         assert tagger.lexicon.remove(word.word)
-        expected, chances = tagger(TEXT).spans, all_chances(tagger, TEXT)
+        expected = tagger(TEXT).spans
+        chances = all_chances(tagger, TEXT)
         tagger.lexicon.add(word.word)
         if not was_own:  # it is now a word of the user's own: take that back
-            tagger.lexicon.settle()
+            tagger.lexicon.mark_baseline()
             tagger.lexicon.update(own)
         assert there.first == 0
         assert there.spans == expected
         assert [span.text for span in there.spans] == [span.text for span in expected]
-        assert [s.score for s in there.spans] == pytest.approx([s.score for s in expected], abs=1e-6)
+        assert [s.score for s in there.spans] == pytest.approx(
+            [s.score for s in expected], abs=1e-6
+        )
         wanted = [chances[span.start, span.end, span.label] for span in explanation.spans]
         assert list(there.scores) == pytest.approx(wanted, abs=1e-6)
     before = dataclasses.replace(explanation, without=())
@@ -96,7 +101,9 @@ def test_a_word_beside_it_keeps_what_the_dictionary_says(made, tmp_path):
         tagger.lexicon.update([entry])
         there = explanation.without[words.index(word)]
         assert there.spans == expected
-        wanted = [chances.get((span.start, span.end, span.label), 0.0) for span in explanation.spans]
+        wanted = [
+            chances.get((span.start, span.end, span.label), 0.0) for span in explanation.spans
+        ]
         assert list(there.scores) == pytest.approx(wanted, abs=1e-6)
 
 
@@ -116,7 +123,8 @@ def test_any_text(two_layers, cutter, text):
 
 def test_a_long_text_piece_by_piece(two_layers):
     pieces = ["王小明在青石镇工作。", "今天天气很好，", "白沙市没有人说话。"]
-    text, short = "".join(pieces), Predictor(two_layers.model, limit=10)
+    text = "".join(pieces)
+    short = Predictor(two_layers.model, limit=10)
     whole = short.explain(text, without=True)
     assert [text[start:end] for start, end in whole.pieces] == pieces
     nth = first = offset = 0
@@ -127,7 +135,8 @@ def test_a_long_text_piece_by_piece(two_layers):
             assert whole.without[nth].spans == tuple(span.shifted(offset) for span in there.spans)
             assert list(whole.without[nth].scores) == pytest.approx(there.scores, abs=1e-6)
             nth += 1
-        first, offset = first + len(alone.spans), offset + len(piece)
+        first = first + len(alone.spans)
+        offset = offset + len(piece)
     assert nth == len(whole.without)
 
 
@@ -137,16 +146,16 @@ def test_a_long_text_piece_by_piece(two_layers):
 SAME = (0.98, 1.0)
 SPANS = (Span(0, 3, "LOC", 0.98, "南京市"), Span(3, 7, "LOC", 1.0, "长江大桥"))
 CASES = {
-    0: (Without(0, SAME, SPANS), None),
-    1: (Without(0, (0.9, 0.995), SPANS), "南京市 LOC 98% → 90%"),
-    2: (Without(0, (0.975, 1.0), SPANS[1:]), "南京市 LOC 98% → 98%, not found"),
+    0: (Ablation(0, SAME, SPANS), None),
+    1: (Ablation(0, (0.9, 0.995), SPANS), "南京市 LOC 98% → 90%"),
+    2: (Ablation(0, (0.975, 1.0), SPANS[1:]), "南京市 LOC 98% → 98%, not found"),
     3: (
-        Without(0, (0.2, 0.1), (Span(0, 2, "LOC", 0.6, "南京"), Span(2, 4, "PER", 0.999, "市长"))),
+        Ablation(0, (0.2, 0.1), (Span(0, 2, "LOC", 0.6, "南京"), Span(2, 4, "PER", 0.999, "市长"))),
         "南京市 LOC 98% → 20%, not found · 长江大桥 LOC 100% → 10%, not found · "
         "南京 LOC found, 60% · 市长 PER found, >99%",
     ),
-    4: (Without(0, (0.98, 0.97), SPANS), "长江大桥 LOC 100% → 97%"),
-    5: (Without(0, (0.971, 1.0), SPANS), None),
+    4: (Ablation(0, (0.98, 0.97), SPANS), "长江大桥 LOC 100% → 97%"),
+    5: (Ablation(0, (0.971, 1.0), SPANS), None),
 }
 
 
@@ -171,7 +180,9 @@ def test_every_picture_tells_it():
     assert shown[-1] == "without any of 2 other words: no change of 1% or more"
     arcs = [line.split()[1:] for line in shown if "├" in line]
     words = [word.word for word in explanation.words]
-    assert [arc[0] for arc in arcs] == [words[at] for at in (2, 3, 1, 4, 0, 5)]  # by what they change
+    assert [arc[0] for arc in arcs] == [
+        words[at] for at in (2, 3, 1, 4, 0, 5)
+    ]  # by what they change
     assert [arc[-1] for arc in arcs[:4]] == ["!", "−90!", "−8", "−3"]
     assert [arc[1:] for arc in arcs[4:]] == [[], []]
     svg = picture(explanation)
@@ -188,7 +199,9 @@ def test_every_picture_tells_it():
 
 def test_names_that_stand_there_twice_are_told_apart():
     spans = tuple(dataclasses.replace(span, text="南京") for span in SPANS)
-    again = dataclasses.replace(nanjing(), spans=spans, without=(Without(0, (0.5, 0.5), spans[1:]),) * 6)
+    again = dataclasses.replace(
+        nanjing(), spans=spans, without=(Ablation(0, (0.5, 0.5), spans[1:]),) * 6
+    )
     assert changes(again)[0] == "南京 LOC at 0 98% → 50%, not found · 南京 LOC at 3 100% → 50%"
 
 
@@ -205,7 +218,7 @@ def test_a_text_of_words_without_end_is_refused_at_once(two_layers, monkeypatch)
     monkeypatch.setattr(changes_module, "Running", lambda *_: pytest.fail("it must not compute"))
     message = r"has [\d,]+ words in these 300 characters, .*: explain a shorter text"
     words = ["江" * length for length in range(2, 60)]
-    with two_layers.lexicon.borrowed(words), pytest.raises(InputError, match=message):
+    with two_layers.lexicon.temporary_words(words), pytest.raises(InputError, match=message):
         two_layers.explain("江" * 300, without=True)
 
 
@@ -220,7 +233,7 @@ def test_words_inside_words_are_left_out_in_small_batches(two_layers, monkeypatc
 
     monkeypatch.setattr(changes_module, "Running", Counted)
     monkeypatch.setattr(changes_module, "BOUNDS", {"cpu": (128, 1000)})
-    with two_layers.lexicon.borrowed("江" * length for length in range(2, 12)):
+    with two_layers.lexicon.temporary_words("江" * length for length in range(2, 12)):
         explanation = two_layers.explain("江" * 20, without=True)
     assert len(explanation.without) == len(explanation.words) > 100
     assert max(sizes) <= 1000

@@ -1,4 +1,6 @@
-"""`tagger.explain`: what it says is what the model did, and every offset is one of the text as given."""
+"""`tagger.explain`: what it says is what the model did, and every offset is one of the text as
+given.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def assert_tagged_alike(explanation: Explanation, tagger: Predictor) -> None:
     spans = tagger(explanation.text).spans
     assert explanation.spans == spans
     assert [span.text for span in explanation.spans] == [span.text for span in spans]
-    assert [span.score for span in explanation.spans] == pytest.approx([span.score for span in spans], abs=1e-6)
+    assert [span.score for span in explanation.spans] == pytest.approx(
+        [span.score for span in spans], abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("sentence", sentences(4, seed=5), ids=lambda sentence: sentence.text)
@@ -83,7 +87,9 @@ def test_spans_and_words_are_those_of_the_tagger(two_layers, sentence):
     explanation = two_layers.explain(sentence.text)
     assert_sound(explanation)
     assert_tagged_alike(explanation, two_layers)
-    assert [(w.start, w.end, w.word) for w in explanation.words] == two_layers.lexicon.match(sentence.text)
+    assert [(w.start, w.end, w.word) for w in explanation.words] == two_layers.lexicon.match(
+        sentence.text
+    )
     assert {(word.source, word.chosen) for word in explanation.words} <= {("words", False)}
     assert len(explanation.layers) == 2
 
@@ -118,21 +124,36 @@ def watched(tagger: Predictor, text: str) -> list[Tensor]:
 def test_shares_are_those_that_the_cell_used(which, request):
     """Of each layer the reference goes through the text, and then through its mirror image."""
     tagger: Predictor = request.getfixturevalue(which)
-    explanation, seen, T = tagger.explain(TEXT), watched(tagger, TEXT), len(TEXT)
+    explanation = tagger.explain(TEXT)
+    seen = watched(tagger, TEXT)
+    T = len(TEXT)
     assert len(seen) == 2 * T * len(explanation.layers)
     for n, layer in enumerate(explanation.layers):
-        for direction, name, places in ((0, "forward", range(T)), (1, "backward", range(T - 1, -1, -1))):
+        for direction, name, places in (
+            (0, "forward", range(T)),
+            (1, "backward", range(T - 1, -1, -1)),
+        ):
             mine = getattr(layer, name)
             for nth, at in enumerate(places):
                 used = seen[(2 * n + direction) * T + nth]
                 own = mine.own[at]
-                numbers = [used[0].mean(), used[0].std(correction=0), *used[0].quantile(torch.tensor([0.1, 0.9]))]
-                assert [own.mean, own.spread, own.low, own.high] == pytest.approx([float(x) for x in numbers], abs=1e-5)
+                numbers = [
+                    used[0].mean(),
+                    used[0].std(correction=0),
+                    *used[0].quantile(torch.tensor([0.1, 0.9])),
+                ]
+                assert [own.mean, own.spread, own.low, own.high] == pytest.approx(
+                    [float(x) for x in numbers], abs=1e-5
+                )
                 here = explanation.into(at, name)
-                if name == "backward":  # words come in the order in which they begin, from the right
+                if (
+                    name == "backward"
+                ):  # words come in the order in which they begin, from the right
                     here = sorted(here, key=lambda w: -explanation.words[w].end)
                 shares = [mine.words[w] for w in here] or [mine.before[at]]
-                assert [share.mean for share in shares] == pytest.approx([float(x.mean()) for x in used[1:]], abs=1e-5)
+                assert [share.mean for share in shares] == pytest.approx(
+                    [float(x.mean()) for x in used[1:]], abs=1e-5
+                )
 
 
 def test_a_span_is_no_more_probable_than_its_tags(tagger):
@@ -167,9 +188,9 @@ def test_a_long_text_is_explained_piece_by_piece(tagger):
         alone = tagger.explain(piece)
         assert whole.tags[start:end] == alone.tags
         assert whole.marginals[start:end] == alone.marginals
-        assert [(w.start - start, w.end - start) for w in whole.words if start <= w.start < end] == [
-            (w.start, w.end) for w in alone.words
-        ]
+        assert [
+            (w.start - start, w.end - start) for w in whole.words if start <= w.start < end
+        ] == [(w.start, w.end) for w in alone.words]
         assert whole.layers[0].backward.own[start:end] == alone.layers[0].backward.own
 
 
@@ -233,7 +254,10 @@ def test_words_and_subwords(made, tmp_path):
     ]
     sources["model__sources"] = "subwords"
     alone = models.tagger(made, tmp_path / "subwords", **sources).explain("王小明")
-    assert [(word.word, word.source) for word in alone.words] == [("王小", "subwords"), ("小明", "subwords")]
+    assert [(word.word, word.source) for word in alone.words] == [
+        ("王小", "subwords"),
+        ("小明", "subwords"),
+    ]
 
 
 def test_a_model_without_lexicon_has_chances_and_no_words(made, tmp_path):
@@ -272,13 +296,17 @@ def test_numbers_of_the_record(two_layers):
     assert [word["word"] for word in record["words"]] == [word.word for word in explanation.words]
     first = explanation.layers[1].backward.words[0]
     shown = record["words"][0]["backward"][1]
-    assert shown == {name: round(getattr(first, name), 6) for name in ("mean", "spread", "low", "high")}
+    assert shown == {
+        name: round(getattr(first, name), 6) for name in ("mean", "spread", "low", "high")
+    }
     assert set(record["characters"][3]["marginals"]) == set(explanation.tag_names)
     assert np.isclose(sum(record["characters"][3]["marginals"].values()), 1, atol=1e-4)
 
 
 def test_labels_of_the_dictionary_that_stand_in_some_pieces_only(made, tmp_path_factory):
-    """The tags of all pieces are in the table of each character, with 0 where the piece has no such label."""
+    """The tags of all pieces are in the table of each character, with 0 where the piece has no such
+    label.
+    """
     tagger = models.tagger(made, tmp_path_factory.mktemp("labels"))
     tagger.lexicon.add("天气", label="NEW", trust=2.0)
     tagger.lexicon.add("说话", label="OTHER", trust=2.0)
@@ -286,7 +314,8 @@ def test_labels_of_the_dictionary_that_stand_in_some_pieces_only(made, tmp_path_
     tagger.limit = 10
     for order in (pieces, pieces[::-1], pieces[1:3]):
         text = "".join(order)
-        whole, alone = tagger.explain(text), [tagger.explain(piece) for piece in order]
+        whole = tagger.explain(text)
+        alone = [tagger.explain(piece) for piece in order]
         assert [text[start:end] for start, end in whole.pieces] == order
         assert set(whole.tag_names) == {name for each in alone for name in each.tag_names}
         assert len(set(whole.tag_names)) == len(whole.tag_names)

@@ -1,4 +1,6 @@
-"""Pictures of any text are whole, safe and the same each time; what they show stands in the explanation."""
+"""Pictures of any text are whole, safe and the same each time; what they show stands in the
+explanation.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,10 @@ def test_svg_of_anything(explanation: Explanation, most: float) -> None:
     }  # fmt: skip
     assert all(0 < float(root.get(name)) < 1e6 for name in ("width", "height"))
     for element in root.iter():
-        assert all(float(element.get(name, "1")) >= 0 for name in ("width", "height", "font-size", "stroke-width"))
+        assert all(
+            float(element.get(name, "1")) >= 0
+            for name in ("width", "height", "font-size", "stroke-width")
+        )
 
 
 @settings(max_examples=30)
@@ -99,7 +104,9 @@ def test_the_words_and_spans_of_a_sentence_are_in_its_picture() -> None:
 
 
 def test_a_label_has_its_halo_right_below_it() -> None:
-    """As an element of its own: `paint-order` is not known everywhere, and without it a halo covers its text."""
+    """As an element of its own: `paint-order` is not known everywhere, and without it a halo covers
+    its text.
+    """
     svg = picture(nanjing())
     assert "paint-order" not in svg
     found = list(ElementTree.fromstring(svg).iter(f"{SVG}text"))
@@ -112,8 +119,12 @@ def test_a_label_has_its_halo_right_below_it() -> None:
 
 
 def test_rules_reach_nothing_outside_the_picture() -> None:
-    """A notebook puts pictures into its own page: a rule for an element by name would be one for all of it."""
-    rules = re.findall(r"([^{}]+)\{[^{}]+\}", ElementTree.fromstring(picture(nanjing())).findtext(f"{SVG}style"))
+    """A notebook puts pictures into its own page: a rule for an element by name would be one for
+    all of it.
+    """
+    rules = re.findall(
+        r"([^{}]+)\{[^{}]+\}", ElementTree.fromstring(picture(nanjing())).findtext(f"{SVG}style")
+    )
     assert len(rules) > 20
     assert all(rule.startswith(".") for rule in rules)
 
@@ -151,7 +162,11 @@ def test_the_picture_of_words_alone() -> None:
 
 def legend(svg: str) -> dict[str, tuple[float, float]]:
     """Where the small texts stand."""
-    found = [text for text in ElementTree.fromstring(svg).iter(f"{SVG}text") if text.get("text-anchor") == "start"]
+    found = [
+        text
+        for text in ElementTree.fromstring(svg).iter(f"{SVG}text")
+        if text.get("text-anchor") == "start"
+    ]
     return {text.text or "": (float(text.get("x")), float(text.get("y"))) for text in found}
 
 
@@ -160,7 +175,9 @@ def test_what_colours_mean_stands_on_one_line(length: int) -> None:
     text = ("南京市长江大桥" * 6)[:length]
     svg = picture(explained(text, [Word(0, 2, "南京", "words", False)]))
     places = legend(svg)
-    bars = [places[said] for said in ("share of the character itself", "of words", "of the cell before")]
+    bars = [
+        places[said] for said in ("share of the character itself", "of words", "of the cell before")
+    ]
     others = [place for said, place in places.items() if place not in bars]
     assert len({y for _, y in bars}) == 1
     assert all(y < bars[0][1] for _, y in others)
@@ -170,7 +187,11 @@ def test_what_colours_mean_stands_on_one_line(length: int) -> None:
 def test_a_page_of_a_long_text_is_not_huge() -> None:
     """A cell of its tables has no more than its number and a class: a character has some kilobytes."""
     text = "南京市长江大桥" * 40
-    words = [Word(at + s, at + e, word, "words", False) for at in range(0, len(text), 7) for s, e, word in WORDS]
+    words = [
+        Word(at + s, at + e, word, "words", False)
+        for at in range(0, len(text), 7)
+        for s, e, word in WORDS
+    ]
     html = "".join(page([explained(text, words)]))
     cells = re.findall(r"<td[^>]*>", html)
     assert len(cells) > 10 * len(text)
@@ -190,7 +211,8 @@ def test_what_is_not_there_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "asked", "said"), [(1, 2, "one layer, 1;"), (3, 4, "layers 1 to 3;"), (2, 0, "layer 0")]
+    ("layers", "asked", "said"),
+    [(1, 2, "one layer, 1;"), (3, 4, "layers 1 to 3;"), (2, 0, "layer 0")],
 )
 def test_a_layer_that_is_not_there(layers: int, asked: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
@@ -213,7 +235,9 @@ def test_rows_cover_everything_once(widths: list[float], most: float, data: st.D
     assert not any(row.start < cut < row.end for row in found for cut in breaks)
     if widths:
         for nth, row in enumerate(found):
-            mine = [at for at, each in enumerate(soft) if each.start < row.end and row.start < each.end]
+            mine = [
+                at for at, each in enumerate(soft) if each.start < row.end and row.start < each.end
+            ]
             assert by_row(soft, found)[nth] == mine
 
 
@@ -242,7 +266,9 @@ def test_no_two_arcs_touch_a_cell_at_one_place() -> None:
     for (start, end), (low, high) in zip(spans, found, strict=True):
         assert 64 * start < low < 64 * (start + 1)
         assert 64 * (end - 1) < high < 64 * end
-    inner, outer = found[0], found[1]  # 南京 and 南京市 begin together: the shorter stands inside
+    # 南京 and 南京市 begin together: the shorter stands inside
+    inner = found[0]
+    outer = found[1]
     assert outer[0] < inner[0]
 
 

@@ -1,4 +1,6 @@
-"""An explanation as lines: nothing of it is lost, and no line is wider than the terminal, whatever its width."""
+"""An explanation as lines: nothing of it is lost, and no line is wider than the terminal, whatever
+its width.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,11 @@ def test_a_skin_tone_by_itself_is_two_columns_wide() -> None:
 
 def test_the_probabilities_of_words_have_a_line_of_their_own() -> None:
     """There is no room for them in the brackets of short words."""
-    spans = (Span(0, 1, "WORD", 0.07, "南"), Span(1, 2, "WORD", 1.0, "京"), Span(2, 5, "WORD", 0.666, "市长江"))
+    spans = (
+        Span(0, 1, "WORD", 0.07, "南"),
+        Span(1, 2, "WORD", 1.0, "京"),
+        Span(2, 5, "WORD", 0.666, "市长江"),
+    )
     assert plain(explained("南京市长江", [], spans), 100)[:3] == [
         "南 京 市 长 江",
         "└┘ └┘ └──────┘",
@@ -142,7 +148,9 @@ def test_the_program_fits_its_terminal(made, tmp_path) -> None:
     os.close(master)
     assert (outcome.code, outcome.err) == (0, "")
     assert f"\x1b[38;5;{INKS['word'].terminal}m" in seen
-    piped = {width: hanlattice("explain", "-m", tmp_path, LONG, columns=width).text for width in (40, 63)}
+    piped = {
+        width: hanlattice("explain", "-m", tmp_path, LONG, columns=width).text for width in (40, 63)
+    }
     assert re.sub("\x1b\\[[0-9;]*m", "", seen).replace("\r\n", "\n") == piped[40]
     for width, text in piped.items():
         assert "without it" in text

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hanlattice.errors import InputError
 from hanlattice.features import Batch, Examples, Indexer
 from hanlattice.features import indexer as module
-from hanlattice.features.batches import Words
+from hanlattice.features.batches import CoveringWords
 from hanlattice.features.indexer import JOINTS, count_crossing, spans_of_words, word_id
 from hanlattice.ops import packing
 from hanlattice.ops.lattice_lstm import prepare
@@ -34,7 +34,9 @@ from tests.helpers.strategies import sentences, spans
 from tests.helpers.words import segmented_sentences, words
 
 TAGS = tuple(tag_set(["LOC", "PER"], "BMES"))
-INDEXER = Indexer(Vocab("南京市长江大桥0A"), Lexicon(["南京", "南京市", "长江", "大桥", "长江大桥"]), TAGS, "BMES")
+INDEXER = Indexer(
+    Vocab("南京市长江大桥0A"), Lexicon(["南京", "南京市", "长江", "大桥", "长江大桥"]), TAGS, "BMES"
+)
 texts = st.text(st.sampled_from("南京市长江大桥７Ａx\x00\ud800"), max_size=9)
 
 
@@ -74,13 +76,17 @@ def places_read(text: str) -> list[int]:
 
 
 def as_read(sentence: Sentence) -> Sentence:
-    """Without white space, which no model but one of words reads; spans and words keep the rest of their characters."""
+    """Without white space, which no model but one of words reads; spans and words keep the rest of
+    their characters.
+    """
     read = places_read(sentence.text)
 
     def moved(row: tuple[Span, ...]) -> tuple[Span, ...]:
         inside = [[to for to, at in enumerate(read) if span.start <= at < span.end] for span in row]
         pairs = zip(row, inside, strict=True)
-        return tuple(Span(places[0], places[-1] + 1, span.label) for span, places in pairs if places)
+        return tuple(
+            Span(places[0], places[-1] + 1, span.label) for span, places in pairs if places
+        )
 
     words = None if sentence.words is None else moved(sentence.words)
     return Sentence("".join(sentence.text.split()), moved(sentence.spans or ()), words)
@@ -89,20 +95,31 @@ def as_read(sentence: Sentence) -> Sentence:
 def by_hand(sentence: Sentence) -> Numbers:
     """A sentence as numbers, one character and one word at a time."""
     assert INDEXER.lexicon is not None
-    read, gaps = as_read(sentence), name_gaps(sentence.text)[places_read(sentence.text)].tolist()
+    read = as_read(sentence)
+    gaps = name_gaps(sentence.text)[places_read(sentence.text)].tolist()
     chars = [INDEXER.vocab[character] for character in fold_digits(read.text)]
     tags = [TAGS.index(tag) for tag in spans_to_tags(read.spans or (), len(read), "BMES")]
-    inside = [(match, set(gaps[match[0] + 1 : match[1]])) for match in INDEXER.lexicon.match_ids(fold(read.text))]
-    return chars, [match for match, kinds in inside if CUT not in kinds and kinds != {FREE, SPACED}], tags
+    inside = [
+        (match, set(gaps[match[0] + 1 : match[1]]))
+        for match in INDEXER.lexicon.match_ids(fold(read.text))
+    ]
+    return (
+        chars,
+        [match for match, kinds in inside if CUT not in kinds and kinds != {FREE, SPACED}],
+        tags,
+    )
 
 
 def as_lists(examples: Examples) -> list[Numbers]:
     """The flat arrays cut up again, sentence by sentence."""
-    chars, words = iter(examples.chars.tolist()), zip(*(a.tolist() for a in examples.matches[1:]), strict=True)
+    chars = iter(examples.chars.tolist())
+    words = zip(*(a.tolist() for a in examples.matches[1:]), strict=True)
     tags = iter([] if examples.tags is None else examples.tags.tolist())
     cut = [
         (list(islice(chars, length)), list(islice(words, count)), list(islice(tags, length)))
-        for length, count in zip(examples.lengths.tolist(), examples.matches.counts.tolist(), strict=True)
+        for length, count in zip(
+            examples.lengths.tolist(), examples.matches.counts.tolist(), strict=True
+        )
     ]
     assert [list(chars), list(words), list(tags)] == [[], [], []]
     return cut
@@ -114,7 +131,11 @@ def check_batch(batch: Batch, rows: list[Numbers]) -> None:
     assert len(batch) == len(rows)
     assert batch.tags is not None
     assert batch.chars.shape == batch.tags.shape == (len(rows), T)
-    assert batch.lengths.tolist() == [len(chars) for chars, _, _ in rows] == batch.lattice.lengths.tolist()
+    assert (
+        batch.lengths.tolist()
+        == [len(chars) for chars, _, _ in rows]
+        == batch.lattice.lengths.tolist()
+    )
     assert batch.chars.tolist() == [chars + [0] * (T - len(chars)) for chars, _, _ in rows]
     assert batch.tags.tolist() == [tags + [0] * (T - len(tags)) for _, _, tags in rows]
     words = [(at, *match) for at, (_, matches, _) in enumerate(rows) for match in matches]
@@ -130,7 +151,10 @@ def test_a_batch_holds_each_sentence_and_zeros_after_it(given_texts: list[str]) 
 
 
 corpora = st.lists(
-    sentences(st.sampled_from("南京市长江大桥７Ａx\x00\ud800\n  \u3000"), st.sampled_from(["LOC", "PER"])), max_size=6
+    sentences(
+        st.sampled_from("南京市长江大桥７Ａx\x00\ud800\n  \u3000"), st.sampled_from(["LOC", "PER"])
+    ),
+    max_size=6,
 )
 
 
@@ -142,7 +166,9 @@ def test_a_corpus_at_once_or_sentence_by_sentence(corpus: list[Sentence], part: 
     expected = [by_hand(sentence) for sentence in corpus]
     assert len(examples) == len(corpus)
     assert as_lists(examples) == expected
-    assert [as_lists(INDEXER.examples([sentence])) for sentence in corpus] == [[numbers] for numbers in expected]
+    assert [as_lists(INDEXER.examples([sentence])) for sentence in corpus] == [
+        [numbers] for numbers in expected
+    ]
     assert INDEXER.read([sentence.text for sentence in corpus]).tags is None
 
 
@@ -167,7 +193,8 @@ def test_a_batch_without_some_words_has_some_of_the_others_and_all_else(
 ) -> None:
     examples = INDEXER.read(given_texts)
     places = range(len(given_texts))
-    whole, some = examples.batch(places), examples.batch(places, missing, (seed, 3))
+    whole = examples.batch(places)
+    some = examples.batch(places, missing, (seed, 3))
     left = iter(lattice_words(whole))
     assert all(word in left for word in lattice_words(some))  # in their order
     assert lattice_words(some) == lattice_words(examples.batch(places, missing, (seed, 3)))
@@ -179,7 +206,10 @@ def test_a_batch_without_some_words_has_some_of_the_others_and_all_else(
 
 def test_so_many_words_are_missing_and_others_by_another_seed():
     examples = INDEXER.read(["南京市长江大桥"] * 400)
-    counts = [len(lattice_words(examples.batch(range(400), share, (1,)))) for share in (0.0, 0.1, 0.5, 0.9)]
+    counts = [
+        len(lattice_words(examples.batch(range(400), share, (1,))))
+        for share in (0.0, 0.1, 0.5, 0.9)
+    ]
     assert counts[0] == 2000
     for count, share in zip(counts[1:], (0.1, 0.5, 0.9), strict=True):
         assert count == pytest.approx(2000 * (1 - share), abs=100)
@@ -195,7 +225,8 @@ def test_an_indexer_that_was_used_can_be_pickled():
 
 
 def test_gold_tags_of_some_are_tags_of_none():
-    tagged, plain = Sentence("南京", ()), Sentence("南京")
+    tagged = Sentence("南京", ())
+    plain = Sentence("南京")
     assert INDEXER.examples([tagged, tagged]).batch([0, 1]).tags is not None
     assert INDEXER.examples([tagged, plain]).batch([0, 1]).tags is None
     assert INDEXER.examples([tagged, plain]).batch([0]).tags is None
@@ -221,7 +252,9 @@ WORDED = Indexer(
     segmenter=make_segmenter("gold"),
     words=Vocab(["南京", "市", "长江", "A7", "0", "00", "江大", "南0"]),
 )
-segmented = segmented_sentences(st.sampled_from("南京市长江大７8Ａ \n"), st.sampled_from(["LOC", "PER"]))
+segmented = segmented_sentences(
+    st.sampled_from("南京市长江大７8Ａ \n"), st.sampled_from(["LOC", "PER"])
+)
 segmented_corpora = st.lists(segmented | st.just(Sentence("", (), ())), max_size=5)
 
 
@@ -234,10 +267,13 @@ def extra_ids_by_hand(sentence: Sentence) -> dict[str, list[int]]:
     """The further numbers of a sentence's characters, one character at a time."""
     assert SOFT.pos is not None
     sentence = as_read(sentence)
-    places, parts = [], []
+    places = []
+    parts = []
     for word in sentence.words or ():
         for at in range(word.start, word.end):
-            alone, first, last = word.end - word.start == 1, at == word.start, at == word.end - 1
+            alone = word.end - word.start == 1
+            first = at == word.start
+            last = at == word.end - 1
             places.append(3 if alone else 0 if first else 2 if last else 1)
             parts.append(SOFT.pos[word.label])
     return {"bichars": bigrams_by_hand(sentence.text), "positions": places, "pos": parts}
@@ -249,12 +285,16 @@ def words_by_hand(sentence: Sentence) -> list[tuple[int, int, int]]:
     found = []
     for word in sentence.words or ():
         plain = fold(sentence.text)[word.start : word.end]
-        found.append((word.start, word.end, WORDED.words[plain] or WORDED.words[fold_digits(plain)]))
+        found.append(
+            (word.start, word.end, WORDED.words[plain] or WORDED.words[fold_digits(plain)])
+        )
     return found
 
 
 def tags_by_hand(sentence: Sentence) -> list[int]:
-    """The tags of a sentence's words: each span that some run of words covers exactly, tried run by run."""
+    """The tags of a sentence's words: each span that some run of words covers exactly, tried run by
+    run.
+    """
     given_words = sentence.words or ()
     whole = [
         Span(first, last + 1, span.label)
@@ -276,7 +316,9 @@ def test_extra_ids_are_those_of_a_plain_loop(corpus: list[Sentence], data: st.Da
     examples = SOFT.examples(corpus)
     expected = [extra_ids_by_hand(sentence) for sentence in corpus]
     for name in ("bichars", "positions", "pos"):
-        assert examples.extra_ids[name].tolist() == [number for row in expected for number in row[name]], name
+        assert examples.extra_ids[name].tolist() == [
+            number for row in expected for number in row[name]
+        ], name
     assert examples.segments is None
     assert as_lists(examples) == [by_hand(sentence) for sentence in corpus]
     places = data.draw(st.lists(st.integers(0, len(corpus) - 1), max_size=5)) if corpus else []
@@ -296,17 +338,24 @@ def test_extra_ids_are_those_of_a_plain_loop(corpus: list[Sentence], data: st.Da
 
 
 @given(segmented_corpora, st.data())
-def test_words_and_their_tags_are_those_of_a_plain_loop(corpus: list[Sentence], data: st.DataObject) -> None:
+def test_words_and_their_tags_are_those_of_a_plain_loop(
+    corpus: list[Sentence], data: st.DataObject
+) -> None:
     examples = WORDED.examples(corpus)
     expected = [words_by_hand(sentence) for sentence in corpus]
     assert examples.segments is not None
-    assert examples.segments.counts.tolist() == examples.units.tolist() == [len(row) for row in expected]
+    assert (
+        examples.segments.counts.tolist()
+        == examples.units.tolist()
+        == [len(row) for row in expected]
+    )
     arrays = (array.tolist() for array in examples.segments[1:])
     assert list(zip(*arrays, strict=True)) == [word for row in expected for word in row]
     assert examples.extra_ids.keys() == {"bichars"}
     places = data.draw(st.lists(st.integers(0, len(corpus) - 1), max_size=5)) if corpus else []
     batch = examples.batch(places)
-    lengths, rows = [len(corpus[at]) for at in places], [expected[at] for at in places]
+    lengths = [len(corpus[at]) for at in places]
+    rows = [expected[at] for at in places]
     assert batch.segments == segments_by_hand(lengths, rows)
     assert batch.places is batch.segments
     assert batch.words.tolist() == [word for row in rows for _, _, word in row]
@@ -314,8 +363,14 @@ def test_words_and_their_tags_are_those_of_a_plain_loop(corpus: list[Sentence], 
     assert batch.counts.tolist() == batch.units.tolist() == [len(row) for row in rows]
     assert batch.tags is not None
     assert batch.tags.tolist() == padded([tags_by_hand(corpus[at]) for at in places])
-    assert batch.extra_ids["bichars"].tolist() == padded([bigrams_by_hand(corpus[at].text) for at in places])
-    assert (len(batch.lattice), batch.lattice.lengths.tolist(), batch.lengths.tolist()) == (0, lengths, lengths)
+    assert batch.extra_ids["bichars"].tolist() == padded(
+        [bigrams_by_hand(corpus[at].text) for at in places]
+    )
+    assert (len(batch.lattice), batch.lattice.lengths.tolist(), batch.lengths.tolist()) == (
+        0,
+        lengths,
+        lengths,
+    )
 
 
 def segments_by_hand(lengths: list[int], rows: list[list[tuple[int, int, int]]]) -> Segments:
@@ -348,9 +403,14 @@ def test_spans_of_words_come_back_and_the_others_cross(corpus: list[Sentence]) -
     assert examples.segments is not None
     gold = [sentence.spans or () for sentence in corpus]
     cuts = [{0, *(word.end for word in sentence.words or ())} for sentence in corpus]
-    whole = [[span for span in row if {span.start, span.end} <= edges] for row, edges in zip(gold, cuts, strict=True)]
+    whole = [
+        [span for span in row if {span.start, span.end} <= edges]
+        for row, edges in zip(gold, cuts, strict=True)
+    ]
     found = spans_of_words(gold, *examples.segments[:3])
-    assert count_crossing(gold, *examples.segments[:3]) == sum(map(len, gold)) - sum(map(len, whole))
+    assert count_crossing(gold, *examples.segments[:3]) == sum(map(len, gold)) - sum(
+        map(len, whole)
+    )
     back = examples.in_characters(flat(found))
     assert [array.tolist() for array in back] == [array.tolist() for array in flat(whole)]
     with_tags = WORDED.tag_ids.spans(examples.tags, examples.units)  # type: ignore[arg-type]
@@ -359,25 +419,42 @@ def test_spans_of_words_come_back_and_the_others_cross(corpus: list[Sentence]) -
 
 def flat(rows: list[list[Span]]) -> FlatSpans:
     labels = WORDED.tag_ids.labels
-    numbers = [(at, span.start, span.end, labels.index(span.label)) for at, row in enumerate(rows) for span in row]
+    numbers = [
+        (at, span.start, span.end, labels.index(span.label))
+        for at, row in enumerate(rows)
+        for span in row
+    ]
     return FlatSpans(*np.array(numbers, dtype=np.int64).reshape(-1, 4).T)
 
 
-@given(st.integers(0, 9).flatmap(lambda length: st.tuples(words(length), spans(length, st.just("LOC")))))
-def test_a_span_is_of_words_exactly_if_some_run_of_them_is_the_span(drawn: tuple[tuple[Span, ...], ...]) -> None:
+@given(
+    st.integers(0, 9).flatmap(
+        lambda length: st.tuples(words(length), spans(length, st.just("LOC")))
+    )
+)
+def test_a_span_is_of_words_exactly_if_some_run_of_them_is_the_span(
+    drawn: tuple[tuple[Span, ...], ...],
+) -> None:
     given_words, given_spans = drawn
-    start, end = (np.array([getattr(w, name) for w in given_words], dtype=np.int64) for name in ("start", "end"))
+    start, end = (
+        np.array([getattr(w, name) for w in given_words], dtype=np.int64)
+        for name in ("start", "end")
+    )
     (found,) = spans_of_words([given_spans], np.array([len(given_words)]), start, end)
     covered = [set(range(span.start, span.end)) for span in given_spans]
     runs = [(a, b) for a in range(len(given_words)) for b in range(a + 1, len(given_words) + 1)]
     expected = [
-        (a, b) for row in covered for a, b in runs if row == set(range(given_words[a].start, given_words[b - 1].end))
+        (a, b)
+        for row in covered
+        for a, b in runs
+        if row == set(range(given_words[a].start, given_words[b - 1].end))
     ]
     assert [(span.start, span.end) for span in found] == expected
 
 
 def test_spans_over_characters_are_their_own() -> None:
-    examples, given_spans = SOFT.examples([Sentence("南京", (), (Span(0, 2, "n"),))]), flat([[Span(0, 1, "LOC")]])
+    examples = SOFT.examples([Sentence("南京", (), (Span(0, 2, "n"),))])
+    given_spans = flat([[Span(0, 1, "LOC")]])
     assert examples.in_characters(given_spans) is given_spans
 
 
@@ -422,29 +499,47 @@ WRONG_EXAMPLES = {
     "tags of characters": (WORDED, {"tags": numbers(0, 0, 0)}, "do not belong"),
     "tags of words": (SOFT, {"tags": numbers(0, 0)}, "do not belong"),
     "a symbol less": (SOFT, {"symbols": numbers(1, 2)}, "chars, symbols, states and extra ids"),
-    "a state less": (SOFT, {"states": np.zeros((2, 4), np.float16)}, "chars, symbols, states and extra ids"),
-    "a bigram less": (SOFT, {"extra_ids": {"bichars": numbers(1, 2)}}, "extra ids are not of the same sentences"),
+    "a state less": (
+        SOFT,
+        {"states": np.zeros((2, 4), np.float16)},
+        "chars, symbols, states and extra ids",
+    ),
+    "a bigram less": (
+        SOFT,
+        {"extra_ids": {"bichars": numbers(1, 2)}},
+        "extra ids are not of the same sentences",
+    ),
     "matches of two sentences": (
         INDEXER,
         {"matches": NO_MATCH._replace(counts=numbers(0, 0))},
         "lengths and matches do not belong",
     ),
-    "a match too long": (INDEXER, {"matches": Matches(*map(numbers, (1, 0, 4, 1)))}, "inside its sentence"),
-    "a match too short": (INDEXER, {"matches": Matches(*map(numbers, (1, 0, 1, 1)))}, "two characters or more"),
+    "a match too long": (
+        INDEXER,
+        {"matches": Matches(*map(numbers, (1, 0, 4, 1)))},
+        "inside its sentence",
+    ),
+    "a match too short": (
+        INDEXER,
+        {"matches": Matches(*map(numbers, (1, 0, 1, 1)))},
+        "two characters or more",
+    ),
     "words that leave a gap": (
         WORDED,
-        {"segments": Words(numbers(2), numbers(0, 2), numbers(1, 3), numbers(0, 0))},
+        {"segments": CoveringWords(numbers(2), numbers(0, 2), numbers(1, 3), numbers(0, 0))},
         "does not begin where the one before it ends",
     ),
     "words of another sentence": (
         WORDED,
-        {"segments": Words(numbers(2), numbers(0, 1), numbers(1, 2), numbers(0, 0))},
+        {"segments": CoveringWords(numbers(2), numbers(0, 1), numbers(1, 2), numbers(0, 0))},
         "its words cover 2",
     ),
 }
 
 
-@pytest.mark.parametrize(("indexer", "changes", "says"), WRONG_EXAMPLES.values(), ids=WRONG_EXAMPLES.keys())
+@pytest.mark.parametrize(
+    ("indexer", "changes", "says"), WRONG_EXAMPLES.values(), ids=WRONG_EXAMPLES.keys()
+)
 def test_examples_check_themselves(indexer: Indexer, changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         dataclasses.replace(indexer.examples([SENTENCE]), **changes)
@@ -454,21 +549,48 @@ ids = torch.tensor
 WRONG_BATCHES = {
     "a length less": (INDEXER, {"lengths": ids([3])}, "do not belong to the same batch"),
     "a word less": (INDEXER, {"words": ids([0])}, "do not belong to the same batch"),
-    "a lattice of one": (INDEXER, {"lattice": Lattice.from_words([3], [])}, "do not belong to the same batch"),
-    "tags of another width": (INDEXER, {"tags": torch.zeros(2, 2)}, r"tags must be \(2, 3\), not \(2, 2\)"),
-    "tags of characters": (WORDED, {"tags": torch.zeros(2, 3)}, r"tags must be \(2, 2\), not \(2, 3\)"),
+    "a lattice of one": (
+        INDEXER,
+        {"lattice": Lattice.from_words([3], [])},
+        "do not belong to the same batch",
+    ),
+    "tags of another width": (
+        INDEXER,
+        {"tags": torch.zeros(2, 2)},
+        r"tags must be \(2, 3\), not \(2, 2\)",
+    ),
+    "tags of characters": (
+        WORDED,
+        {"tags": torch.zeros(2, 3)},
+        r"tags must be \(2, 2\), not \(2, 3\)",
+    ),
     "words of the lattice": (WORDED, {"words": ids([0])}, "do not belong to the same batch"),
     "a count less": (WORDED, {"counts": ids([2])}, "do not belong to the same batch"),
     "segments of one": (
         WORDED,
-        {"segments": segments_by_hand([3], [[(0, 1, 0), (1, 2, 0), (2, 3, 0)]]), "words": ids([0, 0, 0])},
+        {
+            "segments": segments_by_hand([3], [[(0, 1, 0), (1, 2, 0), (2, 3, 0)]]),
+            "words": ids([0, 0, 0]),
+        },
         "do not belong to the same batch",
     ),
     "counts alone": (INDEXER, {"counts": ids([1, 1])}, "segments come with counts"),
     "segments alone": (WORDED, {"counts": None}, "segments come with counts"),
-    "symbols of another width": (SOFT, {"symbols": torch.zeros(2, 4)}, r"symbols must begin with \(2, 3\)"),
-    "states of another width": (SOFT, {"states": torch.zeros(2, 2, 5)}, r"states must begin with \(2, 3\)"),
-    "positions of another width": (SOFT, {"extra_ids": {"pos": torch.zeros(1, 3)}}, r"pos must begin with \(2, 3\)"),
+    "symbols of another width": (
+        SOFT,
+        {"symbols": torch.zeros(2, 4)},
+        r"symbols must begin with \(2, 3\)",
+    ),
+    "states of another width": (
+        SOFT,
+        {"states": torch.zeros(2, 2, 5)},
+        r"states must begin with \(2, 3\)",
+    ),
+    "positions of another width": (
+        SOFT,
+        {"extra_ids": {"pos": torch.zeros(1, 3)}},
+        r"pos must begin with \(2, 3\)",
+    ),
 }
 
 
@@ -476,7 +598,9 @@ def two(indexer: Indexer) -> Batch:
     return indexer.examples([SENTENCE, Sentence("南京", (), (Span(0, 2, "n"),))]).batch([0, 1])
 
 
-@pytest.mark.parametrize(("indexer", "changes", "says"), WRONG_BATCHES.values(), ids=WRONG_BATCHES.keys())
+@pytest.mark.parametrize(
+    ("indexer", "changes", "says"), WRONG_BATCHES.values(), ids=WRONG_BATCHES.keys()
+)
 def test_a_batch_checks_itself(indexer: Indexer, changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         dataclasses.replace(two(indexer), **changes)
@@ -506,11 +630,15 @@ def test_to_moves_every_tensor(indexer: Indexer) -> None:
     batch = dataclasses.replace(two(indexer), states=np.zeros((2, 3, 4), dtype=np.float16))
     there = batch.to("meta")
     assert {tensor.device.type for tensor in tensors(there).values()} == {"meta"}
-    shapes = [{name: tensor.shape for name, tensor in tensors(each).items()} for each in (batch, there)]
+    shapes = [
+        {name: tensor.shape for name, tensor in tensors(each).items()} for each in (batch, there)
+    ]
     assert shapes[0] == shapes[1]
     assert (there.lattice, there.segments) == (batch.lattice, batch.segments)
     here = batch.to("cpu")
-    assert all(np.array_equal(tensor, tensors(batch)[name]) for name, tensor in tensors(here).items())
+    assert all(
+        np.array_equal(tensor, tensors(batch)[name]) for name, tensor in tensors(here).items()
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -520,7 +648,8 @@ def test_to_a_gpu_and_back(indexer: Indexer, is_tagged: bool) -> None:
     batch = two(indexer) if is_tagged else dataclasses.replace(two(indexer), tags=None)
     moved = batch.to("cuda").to("cuda")  # the second time there is nothing to do
     kept = list(batch.places.cache)
-    mine, theirs = tensors(batch), tensors(moved)
+    mine = tensors(batch)
+    theirs = tensors(moved)
     assert mine.keys() == theirs.keys()
     for name, tensor in theirs.items():
         assert tensor.is_cuda, name
@@ -528,5 +657,7 @@ def test_to_a_gpu_and_back(indexer: Indexer, is_tagged: bool) -> None:
     assert moved.places is batch.places
     assert kept
     device = moved.chars.device
-    prepare(batch.lattice, device) if batch.segments is None else packing.prepare(batch.segments, device)
+    prepare(batch.lattice, device) if batch.segments is None else packing.prepare(
+        batch.segments, device
+    )
     assert list(batch.places.cache) == kept  # what a tensor's device asks for was there already

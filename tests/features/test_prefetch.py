@@ -1,4 +1,6 @@
-"""Made ahead: the same items in the same order, never too many, errors in their turn, and no thread left behind."""
+"""Made ahead: the same items in the same order, never too many, errors in their turn, and no thread
+left behind.
+"""
 
 from __future__ import annotations
 

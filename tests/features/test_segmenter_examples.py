@@ -1,4 +1,6 @@
-"""What a segmenter reads: text without its white space, words and subwords, and tags of words that cover it."""
+"""What a segmenter reads: text without its white space, words and subwords, and tags of words that
+cover it.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,12 @@ def cut_sentences(draw: st.DrawFn) -> Sentence:
     """A text cut anywhere, so that white space may be in a word, a word of its own, or in none."""
     text = draw(solid_text | spaced_text)
     cuts = [at for at in range(1, len(text)) if draw(st.booleans())]
-    pieces = [Span(start, end, WORD) for start, end in pairwise([0, *cuts, len(text)] if text else [])]
-    return Sentence(text, tuple(p for p in pieces if text[p.start : p.end].strip() or draw(st.booleans())))
+    pieces = [
+        Span(start, end, WORD) for start, end in pairwise([0, *cuts, len(text)] if text else [])
+    ]
+    return Sentence(
+        text, tuple(p for p in pieces if text[p.start : p.end].strip() or draw(st.booleans()))
+    )
 
 
 corpora = st.lists(cut_sentences(), max_size=6)
@@ -59,9 +65,14 @@ def places(text: str) -> list[int]:
 
 
 def matches_by_hand(text: str) -> list[tuple[int, int, int]]:
-    """By start and end; on one span the subword first, and words counted after all subwords. None has a cut inside."""
-    solid, gaps = fold("".join(text.split())), [joints(text)[at] for at in places(text)]
-    spans = [(start, end) for start in range(len(solid)) for end in range(start + 2, len(solid) + 1)]
+    """By start and end; on one span the subword first, and words counted after all subwords. None
+    has a cut inside.
+    """
+    solid = fold("".join(text.split()))
+    gaps = [joints(text)[at] for at in places(text)]
+    spans = [
+        (start, end) for start in range(len(solid)) for end in range(start + 2, len(solid) + 1)
+    ]
     spans = [(start, end) for start, end in spans if CUT not in gaps[start + 1 : end]]
     numbers = {fold(word): [at] for at, word in enumerate(SUBWORDS)}
     for at, word in enumerate(WORDS):
@@ -83,11 +94,15 @@ def offsets_of(examples: Examples) -> list[int]:
 
 def check(examples: Examples, corpus: list[Sentence]) -> None:
     assert examples.lengths.tolist() == [len(places(sentence.text)) for sentence in corpus]
-    text = "".join(character for sentence in corpus for character in sentence.text if not character.isspace())
+    text = "".join(
+        character for sentence in corpus for character in sentence.text if not character.isspace()
+    )
     assert examples.chars.tolist() == [BOTH.vocab[character] for character in fold_digits(text)]
     assert offsets_of(examples) == [at for sentence in corpus for at in places(sentence.text)]
     assert examples.tags is not None
-    assert [TAGS[tag] for tag in examples.tags] == [tag for sentence in corpus for tag in tags_by_hand(sentence)]
+    assert [TAGS[tag] for tag in examples.tags] == [
+        tag for sentence in corpus for tag in tags_by_hand(sentence)
+    ]
     found = [matches_by_hand(sentence.text) for sentence in corpus]
     assert examples.matches.counts.tolist() == [len(row) for row in found]
     flat = zip(*(array.tolist() for array in examples.matches[1:]), strict=True)
@@ -95,7 +110,11 @@ def check(examples: Examples, corpus: list[Sentence]) -> None:
     gaps = [int(joints(sentence.text)[at]) for sentence in corpus for at in places(sentence.text)]
     assert examples.extra_ids[JOINTS].tolist() == gaps
     assert BOTH.bichars is not None
-    ids = [BOTH.bichars[pair] for sentence in corpus for pair in bigrams("".join(sentence.text.split()))]
+    ids = [
+        BOTH.bichars[pair]
+        for sentence in corpus
+        for pair in bigrams("".join(sentence.text.split()))
+    ]
     assert examples.extra_ids[BICHARS].tolist() == ids
 
 
@@ -108,7 +127,13 @@ def test_numbers_are_those_of_a_plain_loop(corpus: list[Sentence]) -> None:
 
 
 @given(corpora, st.integers(1, 20))
-@example([Sentence("南京", (Span(0, 2, WORD),)), Sentence("长 江", (Span(0, 1, WORD), Span(2, 3, WORD)))], 2)
+@example(
+    [
+        Sentence("南京", (Span(0, 2, WORD),)),
+        Sentence("长 江", (Span(0, 1, WORD), Span(2, 3, WORD))),
+    ],
+    2,
+)
 @example([Sentence("长 江", (Span(0, 3, WORD),)), Sentence("南京", (Span(0, 2, WORD),))], 2)
 def test_in_parts_of_which_some_have_no_white_space(corpus: list[Sentence], part: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -143,8 +168,14 @@ def test_words_of_a_file_with_white_space_in_its_text(tmp_path):
 def test_a_word_of_both_sources_is_found_twice():
     found = BOTH.read(["南京市"]).matches
     rows = list(zip(*(array.tolist() for array in found[1:]), strict=True))
-    word, subword = len(SUBWORDS) + WORDS.index("南京市"), SUBWORDS.index("南京市")
-    assert rows == [(0, 2, len(SUBWORDS)), (0, 3, subword), (0, 3, word), (1, 3, SUBWORDS.index("京市"))]
+    word = len(SUBWORDS) + WORDS.index("南京市")
+    subword = SUBWORDS.index("南京市")
+    assert rows == [
+        (0, 2, len(SUBWORDS)),
+        (0, 3, subword),
+        (0, 3, word),
+        (1, 3, SUBWORDS.index("京市")),
+    ]
 
 
 def test_subwords_alone_have_numbers_of_their_own():
@@ -163,7 +194,8 @@ def test_no_word_is_found_across_white_space():
 def test_a_text_is_read_alike_whatever_stands_beside_it(other):
     """There is a cut inside this word of the lexicon, before the emoji, and no white space."""
     emoji = dataclasses.replace(BOTH, lexicon=Lexicon(["好😀"]))
-    alone, among = emoji.read(["好😀"]), emoji.read(["好😀", other])
+    alone = emoji.read(["好😀"])
+    among = emoji.read(["好😀", other])
     assert alone.extra_ids[JOINTS].tolist() == [CUT, CUT]
     assert alone.matches.counts[0] == among.matches.counts[0]
 
@@ -171,7 +203,11 @@ def test_a_text_is_read_alike_whatever_stands_beside_it(other):
 @pytest.mark.parametrize(
     ("text", "words", "says"),
     [
-        ("南京市", (Span(0, 2, WORD),), r"sentence 2, '南京市': .*none covers \[2, 3\).*every character must belong"),
+        (
+            "南京市",
+            (Span(0, 2, WORD),),
+            r"sentence 2, '南京市': .*none covers \[2, 3\).*every character must belong",
+        ),
         ("南 京", (Span(2, 3, WORD),), r"sentence 2, '南京': .*none covers \[0, 1\)"),
         ("南京", (), r"sentence 2, '南京': .*none covers \[0, 2\)"),
     ],
@@ -186,7 +222,9 @@ def test_which_indexers_cut():
     assert BOTH.cuts
     assert SUBWORDS_ALONE.cuts
     for labels, scheme in (([WORD, "LOC"], "BMES"), (["LOC"], "BMES"), ([WORD], "BIO")):
-        assert not dataclasses.replace(BOTH, tags=tuple(tag_set(labels, scheme)), scheme=scheme).cuts
+        assert not dataclasses.replace(
+            BOTH, tags=tuple(tag_set(labels, scheme)), scheme=scheme
+        ).cuts
     bio = dataclasses.replace(BOTH, tags=(f"B-{WORD}", f"I-{WORD}"), scheme="BIO")
     assert bio.cuts
     tags = bio.examples([Sentence("南京 市", (Span(0, 2, WORD), Span(3, 4, WORD)))]).tags
@@ -199,8 +237,22 @@ def test_a_model_of_entities_reads_no_white_space_either_and_knows_fewer_gaps():
     examples = plain.read(["\u3000南 京\n", "南京 市", "19 98", "长\t江"])
     assert examples.lengths.tolist() == [2, 3, 4, 2]
     assert offsets_of(examples) == [1, 3, 0, 1, 3, 0, 1, 3, 4, 0, 2]
-    assert examples.extra_ids[JOINTS].tolist() == [FREE, SPACED, FREE, FREE, SPACED, *[FREE] * 4, FREE, CUT]
-    assert examples.matches.counts.tolist() == [1, 2, 0, 0]  # 南京, also apart, and 京市; not 南京市 and 长江
+    assert examples.extra_ids[JOINTS].tolist() == [
+        FREE,
+        SPACED,
+        FREE,
+        FREE,
+        SPACED,
+        *[FREE] * 4,
+        FREE,
+        CUT,
+    ]
+    assert examples.matches.counts.tolist() == [
+        1,
+        2,
+        0,
+        0,
+    ]  # 南京, also apart, and 京市; not 南京市 and 长江
     assert JOINTS not in plain.read(["南京"]).extra_ids
 
 

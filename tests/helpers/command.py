@@ -16,7 +16,9 @@ from hanlattice.cli import main
 from tests.helpers.patience import PATIENCE
 
 PROGRAM = str(Path(sys.executable).with_name("hanlattice"))
-COMMAND = [PROGRAM] if Path(PROGRAM).exists() else [sys.executable, "-m", "hanlattice"]  # or it is not installed
+COMMAND = (
+    [PROGRAM] if Path(PROGRAM).exists() else [sys.executable, "-m", "hanlattice"]
+)  # or it is not installed
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONWARNINGS": "error"}
 
 
@@ -41,7 +43,8 @@ class Outcome:
 
 def hanlattice(*arguments: str | Path | int, stdin: bytes = b"", columns: int = 200) -> Outcome:
     """The entry point in this process. An exception that it lets through fails the test."""
-    out, err = io.BytesIO(), io.BytesIO()
+    out = io.BytesIO()
+    err = io.BytesIO()
     with (
         mock.patch.object(sys, "argv", ["hanlattice", *map(str, arguments)]),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8")),
@@ -63,8 +66,15 @@ def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
 
     It hears Ctrl-C even where the tests do not, as in a background job of a shell.
     """
-    given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a handler is not inherited, 'ignore' is
+    given = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "env": ENVIRONMENT,
+    }
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a handler is not inherited, 'ignore' is
     try:
         return subprocess.Popen([*COMMAND, *map(str, arguments)], **{**given, **options})
     finally:

@@ -1,4 +1,6 @@
-"""Kill -9 in a process of its own after a chosen step, and what it would leave at each moment that touches the disk."""
+"""Kill -9 in a process of its own after a chosen step, and what it would leave at each moment that
+touches the disk.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def killed_at_step(config: Config, folder: Path, step: int, resume: bool = False
 
 
 def _as_here(target: Callable[..., None], *arguments: Any) -> None:
-    """A forked child does without oneDNN on ARM (`ops.threads`), and so rounds elsewhere; its parent never computed."""
+    """A forked child does without oneDNN on ARM (`ops.threads`), and so rounds elsewhere; its
+    parent never computed.
+    """
     torch.backends.mkldnn.set_flags(True)
     target(*arguments)
 
@@ -75,7 +79,8 @@ def die_at_step(step: int) -> Callable[[dict[str, Any]], None]:
 
 
 def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
-    """Do it, and copy the folder before every fsync, rename and removal: what kill -9 at that moment would leave.
+    """Do it, and copy the folder before every fsync, rename and removal: what kill -9 at that
+    moment would leave.
 
     After one is before the next. Moments that leave the same files are one.
     """
@@ -83,7 +88,11 @@ def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
         def watch(*arguments: Any, **named: Any) -> Any:
-            left = tuple((str(file), file.read_bytes()) for file in sorted(folder.rglob("*")) if file.is_file())
+            left = tuple(
+                (str(file), file.read_bytes())
+                for file in sorted(folder.rglob("*"))
+                if file.is_file()
+            )
             if left and left not in found:
                 found[left] = Path(shutil.copytree(folder, copies / str(len(found))))
             return call(*arguments, **named)
@@ -98,14 +107,18 @@ def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
 
 
 class Failing:
-    """Within, the n-th operation on files below a folder fails with this error, as on a full or broken disk.
+    """Within, the n-th operation on files below a folder fails with this error, as on a full or
+    broken disk.
 
-    Operations are opening to write, write, fsync, rename and removal. Without n none fails, and `count` is how many
-    there were.
+    Operations are opening to write, write, fsync, rename and removal. Without n none fails, and
+    `count` is how many there were.
     """
 
     def __init__(self, folder: Path, at: int | None = None, error: int = errno.ENOSPC) -> None:
-        self.folder, self.at, self.error, self.count = folder, at, error, 0
+        self.folder = folder
+        self.at = at
+        self.error = error
+        self.count = 0
         self._patch = pytest.MonkeyPatch()
 
     def __enter__(self) -> Failing:
@@ -141,8 +154,11 @@ class Failing:
 class _Written:
     """A file whose every write is counted, and may fail."""
 
-    def __init__(self, file: Any, counted: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        self._file, self.write = file, counted(file.write)
+    def __init__(
+        self, file: Any, counted: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> None:
+        self._file = file
+        self.write = counted(file.write)
 
     def writelines(self, lines: Iterable[Any]) -> None:
         for line in lines:

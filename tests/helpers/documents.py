@@ -34,7 +34,9 @@ def blocks(page: str | Path) -> list[Block]:
 
 
 def commands(page: str | Path) -> list[str]:
-    """The lines that a reader would type: blocks of no language, and of a console, without prompt and remark."""
+    """The lines that a reader would type: blocks of no language, and of a console, without prompt
+    and remark.
+    """
     return [
         line.strip().removeprefix("$ ").partition("  #")[0].strip()
         for block in blocks(page)
@@ -50,7 +52,9 @@ def prose(page: str | Path) -> str:
 
 
 def shell_commands(page: str | Path) -> list[str]:
-    """Every command in the blocks for a shell, whole: over several lines, variables filled in, without its remark."""
+    """Every command in the blocks for a shell, whole: over several lines, variables filled in,
+    without its remark.
+    """
     found: list[str] = []
     for block in blocks(page):
         if block.language not in ("", "console", "sh", "bash"):

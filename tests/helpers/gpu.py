@@ -8,7 +8,9 @@ import torch
 
 
 def run_without_waiting(step: Callable[[], None]) -> None:
-    """Run a step twice; in the second, when everything is compiled, any wait for the GPU is an error."""
+    """Run a step twice; in the second, when everything is compiled, any wait for the GPU is an
+    error.
+    """
     step()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")

@@ -13,7 +13,12 @@ import numpy as np
 import torch
 
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.language_model import Cutter, LanguageModel, Settings, make_vocab
+from hanlattice.checkpoint.language_model import (
+    Cutter,
+    LanguageModel,
+    LanguageModelSettings,
+    make_vocab,
+)
 from hanlattice.lab.pretrain.lm.recipe import Recipe
 from hanlattice.lab.pretrain.lm.text import Lines, make_lines
 from hanlattice.lab.pretrain.lm.train import train_language_model
@@ -41,15 +46,22 @@ def write_text(path: Path, count: int = 60) -> Path:
 
 def lines_of(*texts: str) -> Lines:
     """Texts as code points."""
-    return make_lines(code_points("".join(f"{text}\n" for text in texts)).copy())  # as streams want it, writable
+    return make_lines(
+        code_points("".join(f"{text}\n" for text in texts)).copy()
+    )  # as streams want it, writable
 
 
 def random_model(
-    symbols: Iterable[str], hidden: int = 5, layers: int = 1, seed: int = 0, cutter: Cutter | None = None
+    symbols: Iterable[str],
+    hidden: int = 5,
+    layers: int = 1,
+    seed: int = 0,
+    cutter: Cutter | None = None,
 ) -> LanguageModel:
     """Both directions with random weights, large enough to tell symbols apart."""
     torch.manual_seed(seed)
-    vocab, settings = make_vocab(symbols), Settings(4, hidden, layers)
+    vocab = make_vocab(symbols)
+    settings = LanguageModelSettings(4, hidden, layers)
     modules = {}
     for direction in ("forward", "backward"):
         module = CharLanguageModel(len(vocab), 4, hidden, layers)
@@ -61,7 +73,8 @@ def random_model(
 
 def text_of(lines: Lines, at: int) -> list[int]:
     """The ids of one line, found by a plain slice."""
-    start, length = int(lines.starts[at]), int(lines.lengths[at])
+    start = int(lines.starts[at])
+    length = int(lines.lengths[at])
     return np.asarray(lines.ids)[start : start + length].tolist()
 
 
@@ -76,8 +89,13 @@ def facts(folder: Path, direction: str = "forward") -> Any:
 
 def events(folder: Path, kind: str, direction: str = "forward") -> list[dict[str, Any]]:
     """The log's events of one kind, without what a clock wrote."""
-    lines = [json.loads(line) for line in (folder / f"log-{direction}.jsonl").read_text("utf-8").splitlines()]
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines if line["event"] == kind]
+    lines = [
+        json.loads(line)
+        for line in (folder / f"log-{direction}.jsonl").read_text("utf-8").splitlines()
+    ]
+    return [
+        {k: v for k, v in line.items() if k != "seconds"} for line in lines if line["event"] == kind
+    ]
 
 
 def assert_same_weights(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
@@ -91,7 +109,11 @@ def assert_same_run(folder: Path, expected: Path) -> None:
     assert facts(folder) == facts(expected)
     for kind in ("start", "evaluate", "done"):
         assert events(folder, kind) == events(expected, kind), kind
-    shared_parts = (".chars.txt.", ".lm.json.", ".README.md.")  # may be another process's, so they are left
+    shared_parts = (
+        ".chars.txt.",
+        ".lm.json.",
+        ".README.md.",
+    )  # may be another process's, so they are left
     assert {f.name for f in folder.iterdir() if not f.name.startswith(shared_parts)} == {
         f.name for f in expected.iterdir()
     }
@@ -110,10 +132,14 @@ def files_of_any_size() -> Iterator[None]:
 def limit_files(size: int, event: str = "step") -> None:
     """From the first step on, no file may be larger."""
     if event == "step":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+        )
 
 
-def killed_at_step(recipe: Recipe, text: Path, folder: Path, step: int, resume: bool = False) -> bool:
+def killed_at_step(
+    recipe: Recipe, text: Path, folder: Path, step: int, resume: bool = False
+) -> bool:
     """Train forward, killed with SIGKILL after so many steps. False when the training ended before."""
     return killed(_until_step, recipe, text, folder, step, resume)
 

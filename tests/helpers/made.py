@@ -1,4 +1,6 @@
-"""A made corpus with made vectors: persons and places in a handful of sentence shapes, learnt in seconds."""
+"""A made corpus with made vectors: persons and places in a handful of sentence shapes, learnt in
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import torch
 
 from hanlattice.checkpoint.language_model import (
     DIRECTIONS,
-    Settings,
+    LanguageModelSettings,
     make_vocab,
     save_direction,
     save_language_model_frame,
@@ -23,7 +25,8 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.span import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 
-SURNAMES, GIVEN = "王李张刘陈杨", ("小明", "建国", "芳", "秀英", "伟", "天一")
+SURNAMES = "王李张刘陈杨"
+GIVEN = ("小明", "建国", "芳", "秀英", "伟", "天一")
 PLACES = ("青石镇", "白沙市", "云门山", "龙泉寺", "南湖", "东港区", "红叶谷", "双桥村")
 SHAPES = (
     "{P}在{L}工作。",
@@ -33,7 +36,20 @@ SHAPES = (
     "今天天气很好，没有人说话。",
     "{P}说：“我爱{L}”",
 )
-WORDS = ("工作", "昨天", "今天", "天气", "开会", "没有", "说话", "很好", "电脑", "沙漠", "大海", "白沙")
+WORDS = (
+    "工作",
+    "昨天",
+    "今天",
+    "天气",
+    "开会",
+    "没有",
+    "说话",
+    "很好",
+    "电脑",
+    "沙漠",
+    "大海",
+    "白沙",
+)
 PIECES = (
     "小明",
     "王小",
@@ -53,11 +69,18 @@ WIDTH = 8
 
 def sentence(shape: str, rng: np.random.Generator) -> Sentence:
     """The shape with names put in, each a gold span."""
-    text, spans = "", []
+    text = ""
+    spans = []
     for character in shape.replace("{P}", "P").replace("{L}", "L"):
         if character in "PL":
-            name = str(rng.choice(PLACES)) if character == "L" else rng.choice(list(SURNAMES)) + rng.choice(GIVEN)
-            spans.append(Span(len(text), len(text) + len(name), {"P": "PER", "L": "LOC"}[character]))
+            name = (
+                str(rng.choice(PLACES))
+                if character == "L"
+                else rng.choice(list(SURNAMES)) + rng.choice(GIVEN)
+            )
+            spans.append(
+                Span(len(text), len(text) + len(name), {"P": "PER", "L": "LOC"}[character])
+            )
             text += name
         else:
             text += character
@@ -70,7 +93,9 @@ def sentences(count: int, seed: int) -> list[Sentence]:
 
 
 def write_made(folder: Path, train: int = 120) -> None:
-    """train/dev/test.bmes, chars.vec (text), words.bin (binary) and subwords.vec, whose rows are narrower."""
+    """train/dev/test.bmes, chars.vec (text), words.bin (binary) and subwords.vec, whose rows are
+    narrower.
+    """
     for seed, (name, count) in enumerate({"train": train, "dev": 30, "test": 30}.items()):
         write_columns(folder / f"{name}.bmes", sentences(count, seed))
     rng = np.random.default_rng(7)
@@ -86,8 +111,10 @@ def write_made(folder: Path, train: int = 120) -> None:
 
 def write_language_model(folder: Path, seed: int = 0, hidden: int = 6) -> Path:
     """An untrained language model over the made corpus's characters."""
-    settings = Settings(embedding=4, hidden=hidden)
-    vocab = make_vocab(sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES, "0"))) - set("{}PL3")))
+    settings = LanguageModelSettings(embedding=4, hidden=hidden)
+    vocab = make_vocab(
+        sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES, "0"))) - set("{}PL3"))
+    )
     torch.manual_seed(seed)
     save_language_model_frame(folder, vocab, settings)
     for direction in DIRECTIONS:
@@ -96,7 +123,23 @@ def write_language_model(folder: Path, seed: int = 0, hidden: int = 6) -> Path:
     return folder
 
 
-TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "##c", "ab", "3", "##3", "33", "##33", "i", "##phone", "。")
+TOKENS = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "a",
+    "##b",
+    "##c",
+    "ab",
+    "3",
+    "##3",
+    "33",
+    "##33",
+    "i",
+    "##phone",
+    "。",
+)
 
 
 def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **settings: Any) -> Path:
@@ -105,7 +148,12 @@ def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **setting
     from safetensors.torch import save_file
 
     made = sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES))) - set("{}PL3。"))
-    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
+    sizes = {
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 20,
+    }
     sizes |= {"embedding_size": 6} if kind == "electra" else {}
     sizes |= {"vocab_size": len(TOKENS) + len(made), "max_position_embeddings": 34}
     sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -117,7 +165,10 @@ def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **setting
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(folder)
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in (*TOKENS, *made)), "utf-8")
-    save_file({f"{kind}.{name}": tensor for name, tensor in model.state_dict().items()}, folder / "model.safetensors")
+    save_file(
+        {f"{kind}.{name}": tensor for name, tensor in model.state_dict().items()},
+        folder / "model.safetensors",
+    )
     return folder
 
 

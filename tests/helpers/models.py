@@ -22,13 +22,19 @@ def tagger(made: Path, folder: Path, **changes: Any) -> Predictor:
     config = made_config(made, model__hidden=6, **changes)
     train = sentences(40, 0)
     return _shaken(
-        write_untrained(folder, config, [in_twos(each) for each in train] if config.reads_segments else train)
+        write_untrained(
+            folder, config, [in_twos(each) for each in train] if config.reads_segments else train
+        )
     )
 
 
 def segmenter(made: Path, folder: Path, **changes: Any) -> Predictor:
-    config = make_config(cutting_tree(made, folder, model__encoder="lattice", model__hidden=6, **changes))
-    return _shaken(write_untrained(folder / "model", config, read_segmented(folder / "train.seg").sentences))
+    config = make_config(
+        cutting_tree(made, folder, model__encoder="lattice", model__hidden=6, **changes)
+    )
+    return _shaken(
+        write_untrained(folder / "model", config, read_segmented(folder / "train.seg").sentences)
+    )
 
 
 def _shaken(folder: Path) -> Predictor:

@@ -1,4 +1,6 @@
-"""How long a test waits before it says that something hangs: long, so that no busy machine makes it fail."""
+"""How long a test waits before it says that something hangs: long, so that no busy machine makes it
+fail.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 _VERSION_3 = 0x20080522  # of the kernel's record of capabilities
-_OVERRIDE, _READ_SEARCH = 1, 2  # capabilities that ignore the permissions of files
+# capabilities that ignore the permissions of files
+_OVERRIDE = 1
+_READ_SEARCH = 2
 
 
 @contextlib.contextmanager
@@ -24,7 +26,8 @@ def obeyed_permissions() -> Iterator[None]:
         pytest.skip("root ignores permissions: needs an ordinary user, or Linux's capabilities")
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
-    before, without = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
+    before = (ctypes.c_uint32 * 6)()
+    without = (ctypes.c_uint32 * 6)()
     assert libc.capget(header, before) == 0, os.strerror(ctypes.get_errno())
     without[:] = before[:]
     without[0] &= ~(1 << _OVERRIDE | 1 << _READ_SEARCH)

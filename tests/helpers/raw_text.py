@@ -20,6 +20,9 @@ def write_topics(folder: Path, lines: int = 600) -> Path:
     rng = np.random.default_rng(5)
     path = folder / "topics.txt"
     path.write_text(
-        "".join("".join(rng.choice(list(rng.choice(["甲乙丙丁", "子丑寅卯"])), 12)) + "\n" for _ in range(lines))
+        "".join(
+            "".join(rng.choice(list(rng.choice(["甲乙丙丁", "子丑寅卯"])), 12)) + "\n"
+            for _ in range(lines)
+        )
     )
     return path

@@ -32,7 +32,12 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def ask(
-        self, path: str, record: object = None, body: bytes | None = None, token: str = "", **headers: str
+        self,
+        path: str,
+        record: object = None,
+        body: bytes | None = None,
+        token: str = "",
+        **headers: str,
     ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         if record is not None:
@@ -46,7 +51,11 @@ class Server:
         finally:
             connection.close()
         is_json = response.headers.get_content_type() == "application/json"
-        return response.status, json.loads(content) if is_json else content.decode(), dict(response.headers)
+        return (
+            response.status,
+            json.loads(content) if is_json else content.decode(),
+            dict(response.headers),
+        )
 
     def socket(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from hanlattice.text.lattice import Segments
 
-# Words of one character, a word as long as its sentence, sentences of nothing at the start, inside and at the end,
+# Words of one character, a word as long as its sentence, sentences of nothing at the start, inside
+# and at the end,
 # one sentence alone, nothing but emptiness.
 ODD: dict[str, list[list[int]]] = {
     "mixed": [[1, 3, 2], [4], [1]],
@@ -34,7 +35,9 @@ def segments_of(words: Sequence[Sequence[int]]) -> Segments:
     return Segments(lengths, counts, flat - sizes, flat, np.arange(len(flat)))  # type: ignore[arg-type]
 
 
-def segmentations(max_sentences: int = 4, max_words: int = 5, max_length: int = 4) -> st.SearchStrategy[Segments]:
+def segmentations(
+    max_sentences: int = 4, max_words: int = 5, max_length: int = 4
+) -> st.SearchStrategy[Segments]:
     row = st.lists(st.integers(1, max_length), max_size=max_words)
     return st.lists(row, min_size=1, max_size=max_sentences).map(segments_of)
 
@@ -49,7 +52,9 @@ def words_of(segments: Segments) -> Iterator[tuple[int, int, int]]:
 
 
 def inputs(segments: Segments, D: int, seed: int = 0, extra: int = 0) -> Tensor:
-    """x [B, T, D] in float64; NaN beyond the sentences' ends. `extra` columns stand beyond the longest of them."""
+    """x [B, T, D] in float64; NaN beyond the sentences' ends. `extra` columns stand beyond the
+    longest of them.
+    """
     generator = torch.Generator().manual_seed(seed)
     T = int(segments.lengths.max(initial=0)) + extra
     x = torch.randn(len(segments.lengths), T, D, generator=generator, dtype=torch.float64)
@@ -67,8 +72,12 @@ def alone(segments: Segments, b: int) -> tuple[Segments, slice]:
 
 
 def lstm_states(lstm: nn.LSTM, rows: Tensor, layer: int = 0) -> tuple[Tensor, Tensor]:
-    """rows [N, D] → the states [N, H] of both directions of one layer, by the equations of the LSTM."""
-    return _direction(lstm, rows, f"l{layer}"), _direction(lstm, rows.flip(0), f"l{layer}_reverse").flip(0)
+    """rows [N, D] → the states [N, H] of both directions of one layer, by the equations of the
+    LSTM.
+    """
+    return _direction(lstm, rows, f"l{layer}"), _direction(
+        lstm, rows.flip(0), f"l{layer}_reverse"
+    ).flip(0)
 
 
 def _direction(lstm: nn.LSTM, rows: Tensor, name: str) -> Tensor:

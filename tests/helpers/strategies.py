@@ -11,7 +11,9 @@ from hanlattice import Lattice, Span
 from hanlattice.text.sentence import Sentence
 
 # Every example of a test writes into the same folder: it overwrites what the one before left there.
-shares_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+shares_folder = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 ODD = "\0\t\n\r\x1c\x85\xa0\u2028\u3000\ufeff\ufffd\ud800\udfff\\ＡaÅ１½ﷺ㌀𠀀\U0010ffff"
 any_character = st.characters(exclude_categories=[]) | st.sampled_from(ODD)
@@ -32,7 +34,9 @@ def spans(draw: st.DrawFn, length: int, labels: st.SearchStrategy[str]) -> tuple
 
 @st.composite
 def sentences(
-    draw: st.DrawFn, characters: st.SearchStrategy[str] = any_character, labels: st.SearchStrategy[str] = some_labels
+    draw: st.DrawFn,
+    characters: st.SearchStrategy[str] = any_character,
+    labels: st.SearchStrategy[str] = some_labels,
 ) -> Sentence:
     """A sentence that is not empty, with some spans."""
     text = draw(st.text(characters, min_size=1, max_size=12))
@@ -40,8 +44,12 @@ def sentences(
 
 
 @st.composite
-def lattices(draw: st.DrawFn, max_sentences: int = 4, max_length: int = 7, max_words: int = 8) -> Lattice:
-    """Any lattice: no words, words as long as their sentence, several on one span, sentences of one character."""
+def lattices(
+    draw: st.DrawFn, max_sentences: int = 4, max_length: int = 7, max_words: int = 8
+) -> Lattice:
+    """Any lattice: no words, words as long as their sentence, several on one span, sentences of one
+    character.
+    """
     lengths = draw(st.lists(st.integers(0, max_length), min_size=1, max_size=max_sentences))
     words = []
     for sentence, length in enumerate(lengths):
@@ -49,5 +57,7 @@ def lattices(draw: st.DrawFn, max_sentences: int = 4, max_length: int = 7, max_w
             continue
         for _ in range(draw(st.integers(0, max_words))):
             start = draw(st.integers(0, length - 2))
-            words.append((sentence, start, draw(st.integers(start + 2, length)), draw(st.integers(0, 20))))
+            words.append(
+                (sentence, start, draw(st.integers(start + 2, length)), draw(st.integers(0, 20)))
+            )
     return Lattice.from_words(lengths, draw(st.permutations(words)))

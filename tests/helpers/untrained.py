@@ -1,4 +1,6 @@
-"""Model folders that take no training: for tests of what a model reads and writes, not of what it learnt."""
+"""Model folders that take no training: for tests of what a model reads and writes, not of what it
+learnt.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def write_untrained(folder: Path, config: Config, train: Sequence[Sentence]) -> 
 
 
 def in_twos(sentence: Sentence) -> Sentence:
-    """The sentence with gold words of two characters, the last of one if it must be; many spans cross their borders."""
+    """The sentence with gold words of two characters, the last of one if it must be; many spans
+    cross their borders.
+    """
     edges = range(0, len(sentence), 2)
     words = tuple(Span(at, min(at + 2, len(sentence)), "n" if at % 4 else "v") for at in edges)
     return replace(sentence, words=words)

@@ -1,4 +1,6 @@
-"""What hypothesis draws for segmented text: words that cover a text, with and without parts of speech."""
+"""What hypothesis draws for segmented text: words that cover a text, with and without parts of
+speech.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,15 @@ some_parts = st.sampled_from([WORD, "n", "v-n", "名"])
 
 
 @st.composite
-def words(draw: st.DrawFn, length: int, parts: st.SearchStrategy[str] = some_parts) -> tuple[Span, ...]:
+def words(
+    draw: st.DrawFn, length: int, parts: st.SearchStrategy[str] = some_parts
+) -> tuple[Span, ...]:
     """Any way to cut a text of this length into words."""
     cuts = [at for at in range(1, length) if draw(st.booleans())]
-    return tuple(Span(start, end, draw(parts)) for start, end in pairwise([0, *cuts, length] if length else []))
+    return tuple(
+        Span(start, end, draw(parts))
+        for start, end in pairwise([0, *cuts, length] if length else [])
+    )
 
 
 @st.composite

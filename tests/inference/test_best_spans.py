@@ -1,4 +1,6 @@
-"""The best set of spans: the one that comes out of trying all sets, with the probabilities of all taggings."""
+"""The best set of spans: the one that comes out of trying all sets, with the probabilities of all
+taggings.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ Spans = tuple[Span, ...]
 
 @cache
 def every_set(n: int, start: int = 0) -> tuple[Spans, ...]:
-    """All sets of spans X and Y from a character on that do not overlap: each is what one legal tagging says."""
+    """All sets of spans X and Y from a character on that do not overlap: each is what one legal
+    tagging says.
+    """
     if start == n:
         return ((),)
     ends = ((end, label) for end in range(start + 1, n + 1) for label in "XY")
@@ -39,24 +43,34 @@ def every_set(n: int, start: int = 0) -> tuple[Spans, ...]:
 def chances(module: CRF, emissions: Tensor) -> dict[Span, float]:
     """Of every span of a sentence [T, K], summed over all taggings."""
     sets = every_set(len(emissions))
-    tags = torch.tensor([[module.ids[t] for t in spans_to_tags(s, len(emissions), module.scheme)] for s in sets])
-    repeated, lengths = emissions.expand(len(sets), -1, -1), torch.full((len(sets),), len(emissions))
+    tags = torch.tensor(
+        [[module.ids[t] for t in spans_to_tags(s, len(emissions), module.scheme)] for s in sets]
+    )
+    repeated = emissions.expand(len(sets), -1, -1)
+    lengths = torch.full((len(sets),), len(emissions))
     found: dict[Span, float] = {}
-    for spans, chance in zip(sets, log_likelihood(repeated, tags, lengths, module.scores).exp().tolist(), strict=True):
+    for spans, chance in zip(
+        sets, log_likelihood(repeated, tags, lengths, module.scores).exp().tolist(), strict=True
+    ):
         for span in spans:
             found[span] = found.get(span, 0.0) + chance
     return found
 
 
-def rows(module: CRF, emissions: Tensor, lengths: Tensor, bar: float) -> list[list[Span]]:
-    labels, found = labels_of(module.tags), [list[Span]() for _ in lengths]
-    for b, start, end, label, score in zip(*best_spans(module, emissions, lengths, bar), strict=True):
+def rows(module: CRF, emissions: Tensor, lengths: Tensor, threshold: float) -> list[list[Span]]:
+    labels = labels_of(module.tags)
+    found = [list[Span]() for _ in lengths]
+    for b, start, end, label, score in zip(
+        *best_spans(module, emissions, lengths, threshold), strict=True
+    ):
         found[b].append(Span(int(start), int(end), labels[label], float(score)))
     return found
 
 
 def viterbi(module: CRF, emissions: Tensor, lengths: Tensor) -> Iterator[Spans]:
-    for tags, length in zip(module.decode(emissions, lengths).tolist(), lengths.tolist(), strict=True):
+    for tags, length in zip(
+        module.decode(emissions, lengths).tolist(), lengths.tolist(), strict=True
+    ):
         yield tuple(tags_to_spans([module.tags[k] for k in tags[:length]], module.scheme))
 
 
@@ -68,22 +82,28 @@ drawn = {
 
 
 @settings(max_examples=40)
-@given(**drawn, bar=st.sampled_from([0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.9, 1.0]))
-def test_no_set_is_better(scheme: str, seed: int, scale: float, bar: float) -> None:
+@given(**drawn, threshold=st.sampled_from([0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.9, 1.0]))
+def test_no_set_is_better(scheme: str, seed: int, scale: float, threshold: float) -> None:
     module = trained(scheme, seed=seed)
     emissions, lengths = draw(module, 3, 5, seed, scale)
-    for b, found in enumerate(rows(module, emissions, lengths, bar)):
+    for b, found in enumerate(rows(module, emissions, lengths, threshold)):
         chance = chances(module, emissions[b, : lengths[b]])
-        assert [span.score for span in found] == pytest.approx([chance[span] for span in found], abs=1e-9)
-        assert all(span.score is not None and span.score > bar for span in found)
+        assert [span.score for span in found] == pytest.approx(
+            [chance[span] for span in found], abs=1e-9
+        )
+        assert all(span.score is not None and span.score > threshold for span in found)
         assert all(left.end <= right.start for left, right in pairwise(found))
-        best = max(sum(chance[span] - bar for span in each) for each in every_set(int(lengths[b])))
-        assert sum(chance[span] - bar for span in found) == pytest.approx(best, abs=1e-9)
+        best = max(
+            sum(chance[span] - threshold for span in each) for each in every_set(int(lengths[b]))
+        )
+        assert sum(chance[span] - threshold for span in found) == pytest.approx(best, abs=1e-9)
 
 
 @settings(max_examples=30)
 @given(**drawn)
-def test_half_of_the_f1_as_the_bar_gives_the_largest_expected_f1(scheme: str, seed: int, scale: float) -> None:
+def test_half_of_the_f1_as_the_bar_gives_the_largest_expected_f1(
+    scheme: str, seed: int, scale: float
+) -> None:
     """Also larger than that of the best tagging."""
     module = trained(scheme, seed=seed)
     emissions, _ = draw(module, 1, 5, seed, scale)
@@ -93,7 +113,8 @@ def test_half_of_the_f1_as_the_bar_gives_the_largest_expected_f1(scheme: str, se
         return 2 * sum(chance[span] for span in spans) / (len(spans) + sum(chance.values()))
 
     (path,) = viterbi(module, emissions, torch.tensor([5]))
-    f1, before = expected_f1(path), -1.0
+    f1 = expected_f1(path)
+    before = -1.0
     while f1 > before:  # each time at least as large, and largest where it stays
         (found,) = rows(module, emissions, torch.tensor([5]), f1 / 2)
         f1, before = expected_f1(tuple(found)), f1
@@ -103,9 +124,14 @@ def test_half_of_the_f1_as_the_bar_gives_the_largest_expected_f1(scheme: str, se
 
 def test_two_short_spans_or_a_long_one():
     """A span that overlaps several others is worth less than they are, or more, as the bar has it."""
-    start, end = np.array([0, 2, 0]), np.array([2, 4, 4])
+    start = np.array([0, 2, 0])
+    end = np.array([2, 4, 4])
     assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.1) == [True, True, False]
-    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.4) == [False, False, True]
+    assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.4) == [
+        False,
+        False,
+        True,
+    ]
     assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.6) == [False] * 3
     assert span_search._apart(start[:0], end[:0], np.empty(0)) == []
 
@@ -118,7 +144,9 @@ def test_a_sentence_does_not_feel_its_neighbours():
     for b, found in enumerate(together):
         (alone,) = rows(module, emissions[b : b + 1, : lengths[b]], lengths[b : b + 1], 0.1)
         assert alone == found
-        assert [span.score for span in alone] == pytest.approx([span.score for span in found], rel=1e-9)
+        assert [span.score for span in alone] == pytest.approx(
+            [span.score for span in found], rel=1e-9
+        )
 
 
 def test_what_is_computed_in_parts_is_the_same(monkeypatch):
@@ -170,4 +198,6 @@ def test_a_gpu_chooses_the_same(scheme: str) -> None:
     here = rows(module, emissions, lengths, 0.2)
     there = rows(module.cuda(), emissions.cuda(), lengths.cuda(), 0.2)
     assert there == here
-    assert [s.score for row in there for s in row] == pytest.approx([s.score for row in here for s in row], abs=1e-9)
+    assert [s.score for row in there for s in row] == pytest.approx(
+        [s.score for row in here for s in row], abs=1e-9
+    )

@@ -31,7 +31,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "lattice": {"encoder": "lattice"},
     "lattice, not coupled": {"encoder": "lattice", "coupled": False},
     "three layers with whole words": {"encoder": "lattice", "layers": 3, "whole_words": True},
-    "characters below": {"encoder": "lattice", "layers": 2, "first_layer": "char", "whole_words": True},
+    "characters below": {
+        "encoder": "lattice",
+        "layers": 2,
+        "first_layer": "char",
+        "whole_words": True,
+    },
     "LSTM below": {"encoder": "lattice", "layers": 2, "first_layer": "char", "coupled": False},
     "pools": {"encoder": "lattice", "pools": True, "bichar": True},
     "subwords": {"encoder": "lattice", "sources": "subwords"},
@@ -58,20 +63,33 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def folder(request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(
+    request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A model whose weights are all random; every second one is packed."""
     settings = {f"model__{name}": value for name, value in KINDS[request.param].items()}
-    more = {"subwords__vectors": str(made / "subwords.vec"), "softwords__pos": "softword" in KINDS[request.param]}
-    used = {name: value for name, value in more.items() if name.split("__")[0] in _sections(KINDS[request.param])}
+    more = {
+        "subwords__vectors": str(made / "subwords.vec"),
+        "softwords__pos": "softword" in KINDS[request.param],
+    }
+    used = {
+        name: value
+        for name, value in more.items()
+        if name.split("__")[0] in _sections(KINDS[request.param])
+    }
     config = made_config(made, model__hidden=7, **settings, **used)
     train = [in_twos(each) if config.reads_segments else each for each in sentences(40, 0)]
     folder = write_untrained(tmp_path_factory.mktemp("model"), config, train)
     tensors, _ = load_tensors(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(0)
     trained = [name for name in tensors if not name.endswith((".fixed", ".counts"))]
-    tensors |= {name: torch.randn(tensors[name].shape, generator=generator) * 0.7 for name in trained}
+    tensors |= {
+        name: torch.randn(tensors[name].shape, generator=generator) * 0.7 for name in trained
+    }
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    save_weights(folder, compressed(arrays, "small" if list(KINDS).index(request.param) % 2 else "full"), {})
+    save_weights(
+        folder, compressed(arrays, "small" if list(KINDS).index(request.param) % 2 else "full"), {}
+    )
     return folder
 
 
@@ -88,12 +106,21 @@ def assert_same(mine: Predictor, theirs: Predictor, texts: list[str]) -> None:
     for text in texts[::3]:
         readings = [each.readings(text, 3) for each in (mine, theirs)]
         assert readings[0][0].spans == readings[1][0].spans
-        assert [r.score for r in readings[0]] == pytest.approx([r.score for r in readings[1]], abs=1e-5)
+        assert [r.score for r in readings[0]] == pytest.approx(
+            [r.score for r in readings[1]], abs=1e-5
+        )
     for asked in ({}, {"candidates": 5}):
         for left, right in zip(mine.pipe(texts, **asked), theirs.pipe(texts, **asked), strict=True):
-            assert left.spans == right.spans  # of candidates, those with nearly the same score may change places
-            for spans, others in ((left.spans, right.spans), (left.candidates or (), right.candidates or ())):
-                assert [s.score for s in spans] == pytest.approx([s.score for s in others], abs=1e-5)
+            assert (
+                left.spans == right.spans
+            )  # of candidates, those with nearly the same score may change places
+            for spans, others in (
+                (left.spans, right.spans),
+                (left.candidates or (), right.candidates or ()),
+            ):
+                assert [s.score for s in spans] == pytest.approx(
+                    [s.score for s in others], abs=1e-5
+                )
 
 
 @pytest.fixture(params=["C", "numpy"])
@@ -102,7 +129,9 @@ def arithmetic(request: pytest.FixtureRequest) -> Any:
     if request.param == "C":
         yield
         return
-    with mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it is turned off")):
+    with mock.patch.object(
+        library, "loaded", return_value=library.Loaded(None, "", "it is turned off")
+    ):
         yield
 
 
@@ -241,11 +270,16 @@ def test_the_baselines_load_with_torch_alone(
     assert (done.returncode, done.stderr) == (2, f"error: {said}\n")
 
 
-def test_a_model_with_a_language_model_needs_it(made: Path, lm_folder: Path, tmp_path: Path) -> None:
+def test_a_model_with_a_language_model_needs_it(
+    made: Path, lm_folder: Path, tmp_path: Path
+) -> None:
     config = made_config(made, lm__model=str(lm_folder), model__hidden=4)
     write_untrained(tmp_path / "model", config, sentences(6, 1))
     done = run_without_torch(f"import hanlattice\nhanlattice.load({str(tmp_path / 'model')!r})")
-    assert "HanlatticeError: torch is not installed, and this needs it: pip install 'hanlattice[train]'" in done.stderr
+    assert (
+        "HanlatticeError: torch is not installed, and this needs it: pip install 'hanlattice[train]'"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,10 +303,18 @@ def test_the_command_line_without_torch(arguments: list[str], said: str, made: P
 
 
 @pytest.mark.parametrize(
-    "verb", [["train", "demo", "--out", "{out}"], ["pack", "ner", "--out", "{out}"], ["tag", "--device", "cuda", "x"]]
+    "verb",
+    [
+        ["train", "demo", "--out", "{out}"],
+        ["pack", "ner", "--out", "{out}"],
+        ["tag", "--device", "cuda", "x"],
+    ],
 )
 def test_what_needs_torch_says_which_extra_has_it(verb: list[str], tmp_path: Path) -> None:
     given = [argument.format(out=tmp_path / "out") for argument in verb]
     done = run_without_torch("from hanlattice.cli import main\nmain()", *given)
     assert done.returncode == 2
-    assert done.stderr == "error: torch is not installed, and this needs it: pip install 'hanlattice[train]'\n"
+    assert (
+        done.stderr
+        == "error: torch is not installed, and this needs it: pip install 'hanlattice[train]'\n"
+    )

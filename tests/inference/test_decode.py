@@ -26,9 +26,9 @@ from hanlattice.training.loop import train
 from tests.helpers.made import made_config
 from tests.helpers.strategies import shares_folder
 
-texts = st.lists(st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", " ", "\ud800"]), max_size=8).map(
-    "".join
-)
+texts = st.lists(
+    st.sampled_from(["王小明", "青石镇", "在", "工作。", "３", "\n", " ", "\ud800"]), max_size=8
+).map("".join)
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -56,7 +56,9 @@ def model(folder: Path) -> Model:
 
 
 def by_hand(model: Model, text: str) -> list[Span]:
-    """One sentence, one tag after the other; of a word model, each span from the edges of the segmenter's words."""
+    """One sentence, one tag after the other; of a word model, each span from the edges of the
+    segmenter's words.
+    """
     worded = model.indexer.words is not None
     if not text.strip() and not (worded and text):
         return []
@@ -71,19 +73,26 @@ def by_hand(model: Model, text: str) -> list[Span]:
         gaps = [int(name_gaps(text)[at]) for at in starts]
         for number, tag in enumerate(model.indexer.tags):
             for at, (gap, after) in enumerate(zip(gaps, [*gaps[1:], FREE], strict=True)):
-                if (gap == CUT and tag[0] in "ME") or ((gap == SPACED) != (after == SPACED) and tag[0] == "M"):
+                if (gap == CUT and tag[0] in "ME") or (
+                    (gap == SPACED) != (after == SPACED) and tag[0] == "M"
+                ):
                     emissions[:, at, number] = -1e4
     (scores,) = span_scores(model.tagger.crf, emissions, batch.units, [spans])
     ends = [at + 1 for at in starts]
     if worded:
         edges = [0, *accumulate(map(len, rjieba.cut(fold(text))))]
-        starts, ends = edges[:-1], edges[1:]
+        starts = edges[:-1]
+        ends = edges[1:]
     pairs = zip(spans, scores, strict=True)
-    return [Span(starts[span.start], ends[span.end - 1], span.label, score) for span, score in pairs]
+    return [
+        Span(starts[span.start], ends[span.end - 1], span.label, score) for span, score in pairs
+    ]
 
 
 @settings(shares_folder, max_examples=15)
-@given(given_texts=st.lists(texts, max_size=7), most=st.integers(1, 3), characters=st.integers(1, 60))
+@given(
+    given_texts=st.lists(texts, max_size=7), most=st.integers(1, 3), characters=st.integers(1, 60)
+)
 def test_any_batches_give_what_single_sentences_give(
     model: Model, given_texts: list[str], most: int, characters: int
 ) -> None:
@@ -124,44 +133,70 @@ def test_a_gpu_finds_the_same(model: Model, folder: Path, most: int, monkeypatch
     )
 
 
-def best_by_hand(model: Model, text: str, bar: float) -> float:
-    """The largest sum of score − bar of spans without overlap, of all that are likelier than the bar."""
+def best_by_hand(model: Model, text: str, threshold: float) -> float:
+    """The largest sum of score − bar of spans without overlap, of all that are likelier than the
+    bar.
+    """
     examples = model.indexer.read([text])
-    _, found = find_candidates(model.tagger, model.indexer, examples, 1000, bar)
+    _, found = find_candidates(model.tagger, model.indexer, examples, 1000, threshold)
     (spans,) = make_spans(found, [text], model.indexer.tag_ids.labels)
 
     def best(start: int) -> float:
         after = [span for span in spans if span.start >= start]
-        return max((0.0, *((span.score or 0.0) - bar + best(span.end) for span in after)))
+        return max((0.0, *((span.score or 0.0) - threshold + best(span.end) for span in after)))
 
     return best(0)
 
 
 @settings(shares_folder, max_examples=15)
-@given(given_texts=st.lists(texts, max_size=7), most=st.integers(1, 3), bar=st.sampled_from([0.05, 0.2, 0.45, 0.7]))
-def test_the_best_spans_of_any_batches(model: Model, given_texts: list[str], most: int, bar: float) -> None:
+@given(
+    given_texts=st.lists(texts, max_size=7),
+    most=st.integers(1, 3),
+    threshold=st.sampled_from([0.05, 0.2, 0.45, 0.7]),
+)
+def test_the_best_spans_of_any_batches(
+    model: Model, given_texts: list[str], most: int, threshold: float
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(module.BOUNDS, "cpu", (most, 60))
-        found = decode(model.tagger, model.indexer, model.indexer.read(given_texts), scores=True, bar=bar)
-        plain = decode(model.tagger, model.indexer, model.indexer.read(given_texts), bar=bar)
+        found = decode(
+            model.tagger,
+            model.indexer,
+            model.indexer.read(given_texts),
+            scores=True,
+            threshold=threshold,
+        )
+        plain = decode(
+            model.tagger, model.indexer, model.indexer.read(given_texts), threshold=threshold
+        )
     assert plain == found
     assert all(span.score is None for row in plain for span in row)
     for text, row in zip(given_texts, found, strict=True):
         assert all(left.end <= right.start for left, right in pairwise(row))
-        gains = [(span.score or 0.0) - bar for span in row]
+        gains = [(span.score or 0.0) - threshold for span in row]
         assert min(gains, default=1.0) > 0
-        assert sum(gains) == pytest.approx(best_by_hand(model, text, bar), abs=1e-5)
-        sure = [span for span in by_hand(model, text) if (span.score or 0.0) > max(0.55, bar)]
-        assert bar < 0.45 or set(sure) <= set(row)  # nothing that overlaps it can be likelier
+        assert sum(gains) == pytest.approx(best_by_hand(model, text, threshold), abs=1e-5)
+        sure = [span for span in by_hand(model, text) if (span.score or 0.0) > max(0.55, threshold)]
+        assert threshold < 0.45 or set(sure) <= set(row)  # nothing that overlaps it can be likelier
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_a_gpu_finds_the_same_best_spans(model: Model, folder: Path) -> None:
     there = load_model(folder, "cuda")
-    given_texts = ["王小明在青石镇工作。" * n for n in (1, 3, 0, 2, 7)] + ["", "今天天气很好", "石镇小明"]
-    for bar in (0.1, 0.3, 0.5):
+    given_texts = ["王小明在青石镇工作。" * n for n in (1, 3, 0, 2, 7)] + [
+        "",
+        "今天天气很好",
+        "石镇小明",
+    ]
+    for threshold in (0.1, 0.3, 0.5):
         rows = [
-            decode(each.tagger, each.indexer, each.indexer.read(given_texts), scores=True, bar=bar)
+            decode(
+                each.tagger,
+                each.indexer,
+                each.indexer.read(given_texts),
+                scores=True,
+                threshold=threshold,
+            )
             for each in (there, model)
         ]
         assert rows[0] == rows[1]

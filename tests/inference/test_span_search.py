@@ -1,4 +1,6 @@
-"""The most probable spans of a sentence: those that all spans, asked one by one, would give, and in that order."""
+"""The most probable spans of a sentence: those that all spans, asked one by one, would give, and in
+that order.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,25 @@ from tests.nn.test_nn_crf import WORD_TAGS, draw, trained
 def every_span(module: CRF, emissions: Tensor, lengths: Tensor) -> list[list[Span]]:
     """All spans that a sentence can have, each with its probability, the best first."""
     labels = labels_of(module.tags)
-    spans = [[Span(a, b, x) for a in range(n) for b in range(a + 1, n + 1) for x in labels] for n in lengths.tolist()]
+    spans = [
+        [Span(a, b, x) for a in range(n) for b in range(a + 1, n + 1) for x in labels]
+        for n in lengths.tolist()
+    ]
     scores = span_scores(module, emissions, lengths, spans)
     rows = [
-        [Span(span.start, span.end, span.label, score) for span, score in zip(row, each, strict=True) if score > 1e-300]
+        [
+            Span(span.start, span.end, span.label, score)
+            for span, score in zip(row, each, strict=True)
+            if score > 1e-300
+        ]
         for row, each in zip(spans, scores, strict=True)
     ]
     return [sorted(row, key=lambda span: -(span.score or 0.0)) for row in rows]
 
 
-def candidates(module: CRF, emissions: Tensor, lengths: Tensor, n: int, min_score: float = 0.0) -> list[list[Span]]:
+def candidates(
+    module: CRF, emissions: Tensor, lengths: Tensor, n: int, min_score: float = 0.0
+) -> list[list[Span]]:
     labels = labels_of(module.tags)
     found: list[list[Span]] = [[] for _ in lengths]
     for b, start, end, label, score in zip(
@@ -44,10 +55,14 @@ def candidates(module: CRF, emissions: Tensor, lengths: Tensor, n: int, min_scor
 
 def assert_same(actual: list[Span], expected: list[Span]) -> None:
     """The same spans; those that are as good as equal may come in another order."""
-    assert [span.score for span in actual] == pytest.approx([span.score for span in expected], rel=1e-9, abs=1e-12)
+    assert [span.score for span in actual] == pytest.approx(
+        [span.score for span in expected], rel=1e-9, abs=1e-12
+    )
     scores = {(span.start, span.end, span.label): span.score for span in expected}
     for span in actual:
-        assert span.score == pytest.approx(scores.get((span.start, span.end, span.label), -1), rel=1e-9, abs=1e-12)
+        assert span.score == pytest.approx(
+            scores.get((span.start, span.end, span.label), -1), rel=1e-9, abs=1e-12
+        )
 
 
 @settings(max_examples=30)
@@ -81,17 +96,23 @@ def test_the_best_of_them(scheme: str, seed: int, scale: float, n: int, min_scor
     module = trained(scheme, seed=seed)
     emissions, lengths = draw(module, 4, 11, seed, scale)
     expected = every_span(module, emissions, lengths)
-    for actual, wanted in zip(candidates(module, emissions, lengths, n, min_score), expected, strict=True):
+    for actual, wanted in zip(
+        candidates(module, emissions, lengths, n, min_score), expected, strict=True
+    ):
         high = [span for span in wanted if span.score is not None and span.score >= min_score][:n]
         assert len(actual) == len(high)
-        assert [span.score for span in actual] == pytest.approx([span.score for span in high], rel=1e-9)
+        assert [span.score for span in actual] == pytest.approx(
+            [span.score for span in high], rel=1e-9
+        )
         scores = [span.score for span in actual]
         assert scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize("scheme", ["BMES", "BIO"])
 def test_what_cannot_be_is_not_found(scheme):
-    """Of a segmenter, whose gaps may be known: words across a cut, or from inside of what belongs together."""
+    """Of a segmenter, whose gaps may be known: words across a cut, or from inside of what belongs
+    together.
+    """
     module = trained(scheme, seed=3, tags=WORD_TAGS[scheme])
     emissions, _ = draw(module, 1, 4, 3)
     under = constrain(module, emissions, torch.tensor([[CUT, FREE, CUT, JOIN]]))
@@ -102,7 +123,9 @@ def test_what_cannot_be_is_not_found(scheme):
 
 
 def test_little_is_looked_at_where_the_model_is_sure(monkeypatch):
-    """Most beginnings are given up at their first character: the work does not grow with the square of the length."""
+    """Most beginnings are given up at their first character: the work does not grow with the square
+    of the length.
+    """
     module = CRF(tag_set("XY", "BMES"), "BMES").double()
     emissions = torch.zeros(1, 400, len(module.tags), dtype=torch.float64)
     emissions[..., 0] = 12.0  # O
@@ -110,7 +133,9 @@ def test_little_is_looked_at_where_the_model_is_sure(monkeypatch):
     sizes: list[int] = []
     real = span_search._above
     monkeypatch.setattr(
-        span_search, "_above", lambda spans, bars: (sizes.append(len(spans.cell)), real(spans, bars))[1]
+        span_search,
+        "_above",
+        lambda spans, bars: (sizes.append(len(spans.cell)), real(spans, bars))[1],
     )
     (found,) = candidates(module, emissions, torch.tensor([400]), 1)
     assert [(span.start, span.end, span.label) for span in found] == [(100, 102, "X")]
@@ -124,7 +149,9 @@ def test_odd_sizes():
     (one, other) = candidates(module, emissions, torch.tensor([1, 1]), 10)
     assert {span.label for span in one} == {span.label for span in other} == {"X", "Y"}
     outside = CRF(["O"], "BMES").double()
-    assert candidates(outside, torch.zeros(1, 3, 1, dtype=torch.float64), torch.tensor([3]), 5) == [[]]
+    assert candidates(outside, torch.zeros(1, 3, 1, dtype=torch.float64), torch.tensor([3]), 5) == [
+        []
+    ]
     nothing = span_search.candidates(module, emissions[:0], torch.zeros(0, dtype=torch.int64), 5)
     assert all(len(array) == 0 for array in nothing)
     assert nothing.score.dtype == np.float64

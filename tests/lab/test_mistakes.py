@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from hanlattice.errors import InputError
 from hanlattice.evaluation import ner
-from hanlattice.lab.mistakes import Comparison, Mistakes, compare, markdown, sign_test, summary, tables
+from hanlattice.lab.mistakes import (
+    Mistakes,
+    ModelComparison,
+    compare,
+    markdown,
+    sign_test,
+    summary,
+    tables,
+)
 from hanlattice.text.display import visible
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
@@ -54,7 +62,11 @@ def test_counts_equal_a_plain_loop(case: Case) -> None:
     for sentence, a, b in zip(*case, strict=True):
         for span in sentence.spans or ():
             counts["gold"] += 1
-            counts[{(1, 1): "both", (1, 0): "only_a", (0, 1): "only_b", (0, 0): "neither"}[span in a, span in b]] += 1
+            counts[
+                {(1, 1): "both", (1, 0): "only_a", (0, 1): "only_b", (0, 0): "neither"}[
+                    span in a, span in b
+                ]
+            ] += 1
         for span in a:
             counts["wrong_both"] += span in b and span not in (sentence.spans or ())
     row = compare(*case).overall.as_dict()
@@ -72,7 +84,9 @@ def test_every_breakdown_adds_up_and_the_scores_are_the_scorers(
         assert {len(row) for row in table.rows} == {len(table.headings)}
     for name, rows in mistakes.breakdowns.items():
         if name != "group":  # not every label is in one
-            added = sum((numbers(row) for row in rows), start=np.zeros_like(numbers(mistakes.overall)))
+            added = sum(
+                (numbers(row) for row in rows), start=np.zeros_like(numbers(mistakes.overall))
+            )
             assert (added == numbers(mistakes.overall)).all(), name
     for found, side in ((a, "a"), (b, "b")):
         report = ner.score([sentence.spans or () for sentence in gold], found)
@@ -84,7 +98,7 @@ def test_every_breakdown_adds_up_and_the_scores_are_the_scorers(
             }
 
 
-def numbers(row: Comparison) -> Any:
+def numbers(row: ModelComparison) -> Any:
     """Everything in a row that can be added."""
     counts = [row.gold, row.both, row.only_a, row.only_b, row.neither, row.wrong_both]
     for side in (row.a, row.b):
@@ -97,9 +111,12 @@ def numbers(row: Comparison) -> Any:
 
 @settings(max_examples=20)
 @given(cases(), words, trained)
-def test_swapping_the_models_swaps_the_columns(case: Case, lexicon: Lexicon, train: list[Sentence]) -> None:
+def test_swapping_the_models_swaps_the_columns(
+    case: Case, lexicon: Lexicon, train: list[Sentence]
+) -> None:
     gold, a, b = case
-    one, other = as_json(compare(gold, a, b, lexicon, train)), as_json(compare(gold, b, a, lexicon, train))
+    one = as_json(compare(gold, a, b, lexicon, train))
+    other = as_json(compare(gold, b, a, lexicon, train))
     assert swapped(one) == without_reduction(other)
     assert one["p_value"] == other["p_value"]
 
@@ -111,7 +128,9 @@ def swapped(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     names = {"a": "b", "b": "a", "only_a": "only_b", "only_b": "only_a"}
-    return {names.get(key, key): swapped(each) for key, each in value.items() if "reduction" not in key}
+    return {
+        names.get(key, key): swapped(each) for key, each in value.items() if "reduction" not in key
+    }
 
 
 def without_reduction(value: Any) -> Any:
@@ -131,9 +150,15 @@ def test_kinds_of_error_against_shared_characters(case: Case) -> None:
             for side, spans in found.items():
                 kind = getattr(each, side)
                 if each.gold:
-                    assert kind == ("correct" if each.span in spans else expected_kind(each.span, spans, "missed"))
+                    assert kind == (
+                        "correct"
+                        if each.span in spans
+                        else expected_kind(each.span, spans, "missed")
+                    )
                 else:
-                    assert kind == (expected_kind(each.span, gold, "invented") if each.span in spans else None)
+                    assert kind == (
+                        expected_kind(each.span, gold, "invented") if each.span in spans else None
+                    )
 
 
 def expected_kind(span: Span, others: list[Span], alone: str) -> str:
@@ -154,12 +179,24 @@ def test_the_words_of_the_lexicon_against_a_search(case: Case, lexicon: Lexicon)
     rows = compare(gold, a, b, lexicon).breakdowns
     inside = crossed = 0
     for sentence in gold:
-        places = [(at, at + len(w)) for w in lexicon for at in range(len(sentence)) if same(sentence, at, w)]
+        places = [
+            (at, at + len(w))
+            for w in lexicon
+            for at in range(len(sentence))
+            if same(sentence, at, w)
+        ]
         for span in sentence.spans or ():
             inside += span_text(sentence, span).strip() in [fold_plainly(word) for word in lexicon]
-            crossed += any(low < border < high for low, high in places for border in (span.start, span.end))
-    assert sum(row.gold for row in rows.get("lexicon", ()) if row.name == "in the lexicon") == inside
-    assert sum(row.gold for row in rows.get("borders", ()) if row.name == "a word crosses a border") == crossed
+            crossed += any(
+                low < border < high for low, high in places for border in (span.start, span.end)
+            )
+    assert (
+        sum(row.gold for row in rows.get("lexicon", ()) if row.name == "in the lexicon") == inside
+    )
+    assert (
+        sum(row.gold for row in rows.get("borders", ()) if row.name == "a word crosses a border")
+        == crossed
+    )
 
 
 def same(sentence: Sentence, at: int, word: str) -> bool:
@@ -179,7 +216,11 @@ def test_the_sign_test_against_every_outcome(n: int) -> None:
     outcomes = [sum(each) for each in product((0, 1), repeat=n)]
     for k in range(n + 1):
         as_uneven = sum(abs(2 * heads - n) >= abs(2 * k - n) for heads in outcomes)
-        assert sign_test(k, n - k) == sign_test(n - k, k) == pytest.approx(as_uneven / len(outcomes), abs=1e-15)
+        assert (
+            sign_test(k, n - k)
+            == sign_test(n - k, k)
+            == pytest.approx(as_uneven / len(outcomes), abs=1e-15)
+        )
 
 
 def test_the_sign_test_of_many() -> None:
@@ -196,10 +237,8 @@ B = (Span(0, 3, "PER"), Span(3, 4, "PER"), Span(4, 7, "LOC"))
 
 
 def test_a_small_case_by_hand() -> None:
-    lexicon, train = (
-        Lexicon(["南京", "市长", "长江大桥"]),
-        [Sentence("长江大桥和南京市", (Span(0, 4, "LOC"), Span(5, 8, "ORG")))],
-    )
+    lexicon = Lexicon(["南京", "市长", "长江大桥"])
+    train = [Sentence("长江大桥和南京市", (Span(0, 4, "LOC"), Span(5, 8, "ORG")))]
     mistakes = compare([GOLD, Sentence("天气好", ())], [A, ()], [B, ()], lexicon, train)
     row = mistakes.overall
     assert (row.gold, row.both, row.only_a, row.only_b, row.neither) == (3, 0, 0, 2, 1)
@@ -209,7 +248,9 @@ def test_a_small_case_by_hand() -> None:
     assert row.a.wrong == {"boundary": 1, "label": 1, "boundary and label": 1, "invented": 0}
     assert row.b.wrong == {"boundary": 0, "label": 0, "boundary and label": 0, "invented": 1}
     assert mistakes.p_value == 0.5
-    golds = {name: {row.name: row.gold for row in rows} for name, rows in mistakes.breakdowns.items()}
+    golds = {
+        name: {row.name: row.gold for row in rows} for name, rows in mistakes.breakdowns.items()
+    }
     assert golds == {
         "type": {"LOC": 2, "ORG": 0, "PER": 1},
         "length": {"1": 0, "2": 0, "3": 2, "4": 1},
@@ -223,12 +264,18 @@ def test_a_small_case_by_hand() -> None:
         {"part": "test", "entities": 3, "known": 1, "share": pytest.approx(1 / 3)}
         | {"error_reduction": pytest.approx(2 / 3), "error_reduction_known": 0.0},
     ]
-    assert (mistakes.count, mistakes.different, mistakes.repeated, len(mistakes.sentences)) == (2, 1, 0, 1)
+    assert (mistakes.count, mistakes.different, mistakes.repeated, len(mistakes.sentences)) == (
+        2,
+        1,
+        0,
+        1,
+    )
 
 
 def test_lengths_have_their_classes() -> None:
     text = "字" * 60
-    gold, at = [], 0
+    gold = []
+    at = 0
     for length in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11):
         gold.append(Span(at, at + length, "X"))
         at += length
@@ -249,20 +296,30 @@ def test_sentences_most_different_first_and_all_with_a_mistake() -> None:
     right = GOLD.spans or ()
     gold = [GOLD, GOLD, GOLD, GOLD]
     mistakes = compare(gold, [right, right, A, A], [right, right[:2], A, B], trained=[GOLD])
-    assert [(sentence.index, sentence.differences) for sentence in mistakes.sentences] == [(3, 6), (1, 1), (2, 0)]
+    assert [(sentence.index, sentence.differences) for sentence in mistakes.sentences] == [
+        (3, 6),
+        (1, 1),
+        (2, 0),
+    ]
     assert (mistakes.different, mistakes.repeated) == (2, 4)
     assert "4 of the 4 sentences stand in train verbatim" in list(summary(mistakes))
 
 
 def test_nothing_at_all() -> None:
     mistakes = compare([], [], [], Lexicon(["南京"]), [])
-    assert (mistakes.overall.gold, mistakes.overall.error_reduction, mistakes.p_value) == (0, None, 1.0)
+    assert (mistakes.overall.gold, mistakes.overall.error_reduction, mistakes.p_value) == (
+        0,
+        None,
+        1.0,
+    )
     assert as_json(mistakes)["breakdowns"] == {}
     assert "| A | – | – | – | 0 | 0 | 0 | 0 |" in markdown(mistakes)
 
 
 def test_what_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match="1 sentences cannot be compared with the spans of 1 and of 2"):
+    with pytest.raises(
+        ValueError, match="1 sentences cannot be compared with the spans of 1 and of 2"
+    ):
         compare([GOLD], [A], [B, B])
     with pytest.raises(InputError, match="sentence 2 has no labels"):
         compare([GOLD, Sentence("天")], [A, ()], [B, ()])
@@ -275,16 +332,22 @@ def test_what_cannot_be_compared() -> None:
 
 @settings(max_examples=20)
 @given(cases(strategies.any_character), trained)
-def test_any_text_makes_json_and_markdown_that_can_be_written(case: Case, train: list[Sentence]) -> None:
+def test_any_text_makes_json_and_markdown_that_can_be_written(
+    case: Case, train: list[Sentence]
+) -> None:
     gold, a, b = case
     mistakes = compare(gold, a, b, Lexicon(["南京"]), train)
     for sentence in as_json(mistakes)["sentences"]:
         for span in sentence["spans"]:
             assert sentence["text"][span["start"] : span["end"]] == span["text"]
     lines = markdown(mistakes, [("file", "a|b")], ["odd\nnote"], sentences=2).split("\n")
-    assert "\n".join(lines).encode("utf-8").decode("utf-8").splitlines() == lines[:-1]  # and no other line end in it
+    assert (
+        "\n".join(lines).encode("utf-8").decode("utf-8").splitlines() == lines[:-1]
+    )  # and no other line end in it
     assert sum(line.startswith("### Sentence") for line in lines) == min(2, mistakes.different)
-    assert sum(line.startswith(("gold ", "A    ", "B    ")) for line in lines) == 3 * min(2, mistakes.different)
+    assert sum(line.startswith(("gold ", "A    ", "B    ")) for line in lines) == 3 * min(
+        2, mistakes.different
+    )
     for fence in (line for line in lines if re.fullmatch("`{3,}", line)):
         assert lines.count(fence) % 2 == 0
 
@@ -292,7 +355,10 @@ def test_any_text_makes_json_and_markdown_that_can_be_written(case: Case, train:
 def test_markdown_as_it_is_read() -> None:
     text = markdown(compare([GOLD], [A], [B]), [("A", "runs/a_b")], ["so"], sentences=1)
     assert "- A: runs/a\\_b\n- note: so\n" in text
-    assert "| type | gold | A: P | R | F1 | B: P | R | F1 | only A | only B | ER % |\n| --- | ---: |" in text
+    assert (
+        "| type | gold | A: P | R | F1 | B: P | R | F1 | only A | only B | ER % |\n| --- | ---: |"
+        in text
+    )
     assert "| LOC | 2 | – | 0.00 | 0.00 | 100.00 | 50.00 | 66.67 | 0 | 1 | 50.00 |" in text
     assert (
         "## Sentences, 1 of 1\n\n### Sentence 1: 6 differences\n\n```\n"

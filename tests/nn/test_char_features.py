@@ -1,4 +1,6 @@
-"""What characters say about words: each way against a loop over words, with gradients; padding never matters."""
+"""What characters say about words: each way against a loop over words, with gradients; padding
+never matters.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from hanlattice.nn.baselines import FEATURES, CharCNN, Features, SentenceCharLSTM, WordCharLSTM, word_max
+from hanlattice.nn.baselines import (
+    FEATURES,
+    CharCNN,
+    Features,
+    SentenceCharLSTM,
+    WordCharLSTM,
+    word_max,
+)
 from hanlattice.ops.packing import prepare
 from hanlattice.text.lattice import Segments
 from tests.helpers.gpu import run_without_waiting
@@ -24,7 +33,8 @@ from tests.helpers.segmented import (
     words_of,
 )
 
-D, WIDTH = 3, 4
+D = 3
+WIDTH = 4
 KINDS = pytest.mark.parametrize("kind", FEATURES)
 SHAPES = pytest.mark.parametrize("words", ODD.values(), ids=ODD.keys())
 
@@ -40,7 +50,11 @@ def make(kind: str, seed: int = 0) -> Features:
 def loop(module: Features, x: Tensor, segments: Segments) -> Tensor:
     """[W, width], word by word, as it would be explained."""
     if isinstance(module, SentenceCharLSTM):
-        rows = [row for b in range(len(segments.counts)) for row in with_boundaries(module, x, segments, b)]
+        rows = [
+            row
+            for b in range(len(segments.counts))
+            for row in with_boundaries(module, x, segments, b)
+        ]
     elif isinstance(module, WordCharLSTM):
         rows = [last_states(module, x[b, s:e]) for b, s, e in words_of(segments)]
     else:
@@ -53,8 +67,12 @@ def last_states(module: WordCharLSTM, chars: Tensor) -> Tensor:
     return torch.cat([ahead[-1], back[0]])
 
 
-def with_boundaries(module: SentenceCharLSTM, x: Tensor, segments: Segments, b: int) -> list[Tensor]:
-    line, before, after = [module.boundary], [], []
+def with_boundaries(
+    module: SentenceCharLSTM, x: Tensor, segments: Segments, b: int
+) -> list[Tensor]:
+    line = [module.boundary]
+    before = []
+    after = []
     for sentence, s, e in words_of(segments):
         if sentence == b:
             before.append(len(line) - 1)
@@ -67,14 +85,19 @@ def with_boundaries(module: SentenceCharLSTM, x: Tensor, segments: Segments, b: 
 def convolved(module: CharCNN, chars: Tensor) -> Tensor:
     nothing = chars.new_zeros(1, D)
     around = torch.cat([nothing, chars, nothing])
-    return torch.stack([module.filter(around[t : t + 3].flatten()) for t in range(len(chars))]).max(0).values
+    return (
+        torch.stack([module.filter(around[t : t + 3].flatten()) for t in range(len(chars))])
+        .max(0)
+        .values
+    )
 
 
 def check(module: Features, x: Tensor, segments: Segments) -> None:
     """The module gives what the loop gives, and so does every gradient."""
     x.requires_grad_()
     weights = [x, *module.parameters()]
-    found, expected = module(x, segments), loop(module, x, segments)
+    found = module(x, segments)
+    expected = loop(module, x, segments)
     assert found.shape == (len(segments), module.width)
     assert_alike(found, expected, weights)
 
@@ -97,30 +120,40 @@ def test_it_is_the_loop_for_any_words(kind: str, segments: Segments, seed: int, 
 @settings(max_examples=15)
 @given(segments=segmentations(), seed=st.integers(0, 99))
 def test_alone_or_in_a_batch(kind: str, segments: Segments, seed: int) -> None:
-    module, x = make(kind), inputs(segments, D, seed)
+    module = make(kind)
+    x = inputs(segments, D, seed)
     together = module(x, segments)
     for b, length in enumerate(segments.lengths.tolist()):
         single, mine = alone(segments, b)
-        torch.testing.assert_close(module(x[b : b + 1, :length], single), together[mine], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            module(x[b : b + 1, :length], single), together[mine], rtol=1e-9, atol=1e-9
+        )
 
 
 @KINDS
 def test_gradcheck(kind: str) -> None:
-    segments, module = segments_of([[2, 1], [], [3]]), make(kind)
+    segments = segments_of([[2, 1], [], [3]])
+    module = make(kind)
     x = inputs(segments, D).nan_to_num(0).requires_grad_()
     names = [name for name, _ in module.named_parameters()]
 
     def call(x: Tensor, *weights: Tensor) -> Tensor:
-        return torch.func.functional_call(module, dict(zip(names, weights, strict=True)), (x, segments))
+        return torch.func.functional_call(
+            module, dict(zip(names, weights, strict=True)), (x, segments)
+        )
 
     assert torch.autograd.gradcheck(call, (x, *module.parameters()))
 
 
 def test_what_each_way_can_see() -> None:
-    """The LSTM and the CNN see a word alone; the LSTM over the sentence sees its neighbours, and where words end."""
-    segments, other = segments_of([[2, 2]]), segments_of([[2, 1, 1]])
+    """The LSTM and the CNN see a word alone; the LSTM over the sentence sees its neighbours, and
+    where words end.
+    """
+    segments = segments_of([[2, 2]])
+    other = segments_of([[2, 1, 1]])
     for kind in FEATURES:
-        module, x = make(kind), inputs(segments, D)
+        module = make(kind)
+        x = inputs(segments, D)
         changed = x.clone()
         changed[0, 2] += 1
         sees_others = kind == "sentence-lstm"
@@ -131,7 +164,8 @@ def test_what_each_way_can_see() -> None:
 
 @KINDS
 def test_without_gradients_it_gives_the_same(kind: str) -> None:
-    segments, module = segments_of(ODD["mixed"]), make(kind)
+    segments = segments_of(ODD["mixed"])
+    module = make(kind)
     x = inputs(segments, D)
     expected = module(x, segments)
     with torch.no_grad():
@@ -140,7 +174,9 @@ def test_without_gradients_it_gives_the_same(kind: str) -> None:
 
 @KINDS
 def test_saved_and_loaded(kind: str) -> None:
-    segments, module, again = segments_of(ODD["mixed"]), make(kind), make(kind, seed=1)
+    segments = segments_of(ODD["mixed"])
+    module = make(kind)
+    again = make(kind, seed=1)
     x = inputs(segments, D)
     assert not torch.equal(module(x, segments), again(x, segments))
     again.load_state_dict(module.state_dict())
@@ -171,20 +207,28 @@ def test_the_boundary_is_learned() -> None:
 
 
 def test_equal_rows_share_the_gradient_of_the_maximum() -> None:
-    rows = torch.tensor([[1.0, 5.0], [1.0, 2.0], [0.0, 5.0], [-3.0, -3.0], [1.0, 5.0]], dtype=torch.float64)
+    rows = torch.tensor(
+        [[1.0, 5.0], [1.0, 2.0], [0.0, 5.0], [-3.0, -3.0], [1.0, 5.0]], dtype=torch.float64
+    )
     rows.requires_grad_()
     word = torch.tensor([0, 0, 0, 1, 0])
     out = word_max(rows, word, 2)
     torch.testing.assert_close(out, torch.tensor([[1.0, 5.0], [-3.0, -3.0]], dtype=torch.float64))
-    (found,) = torch.autograd.grad(out, rows, torch.tensor([[3.0, 6.0], [1.0, 7.0]], dtype=torch.float64))
+    (found,) = torch.autograd.grad(
+        out, rows, torch.tensor([[3.0, 6.0], [1.0, 7.0]], dtype=torch.float64)
+    )
     assert found.tolist() == [[1.0, 2.0], [1.0, 0.0], [0.0, 2.0], [1.0, 7.0], [1.0, 2.0]]
 
 
 @given(segmentations(), st.integers(0, 99))
 def test_the_maximum_of_each_word_and_whole_gradients(segments: Segments, seed: int) -> None:
-    """Few different values, so that ties are many: however a gradient is shared, all of it arrives, at the best."""
+    """Few different values, so that ties are many: however a gradient is shared, all of it arrives,
+    at the best.
+    """
     generator = torch.Generator().manual_seed(seed)
-    word = torch.repeat_interleave(torch.arange(len(segments)), torch.from_numpy(segments.end - segments.start))
+    word = torch.repeat_interleave(
+        torch.arange(len(segments)), torch.from_numpy(segments.end - segments.start)
+    )
     rows = torch.randint(-1, 2, (len(word), 2), generator=generator).double().requires_grad_()
     out = word_max(rows, word, len(segments))
     out.sum().backward()
@@ -198,8 +242,11 @@ def test_the_maximum_of_each_word_and_whole_gradients(segments: Segments, seed: 
 
 @KINDS
 def test_a_long_word_costs_no_padding(kind: str) -> None:
-    """A thousand short words beside one long word: padded to the longest they would be 500,500 rows, not 2,500."""
-    segments, module = segments_of([[500], *([[2] * 50] * 20)]), make(kind)
+    """A thousand short words beside one long word: padded to the longest they would be 500,500
+    rows, not 2,500.
+    """
+    segments = segments_of([[500], *([[2] * 50] * 20)])
+    module = make(kind)
     largest = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -222,11 +269,16 @@ def test_a_long_word_costs_no_padding(kind: str) -> None:
 @KINDS
 def test_a_gpu_gives_the_same_and_is_not_waited_for(kind: str, prepared: bool) -> None:
     words = ODD["empty inside"]
-    module, x = make(kind), inputs(segments_of(words), D)
+    module = make(kind)
+    x = inputs(segments_of(words), D)
     expected = gradients(module(x, segments_of(words)), list(module.parameters()))
-    module, there = module.cuda(), x.cuda()
+    module = module.cuda()
+    there = x.cuda()
     mixture = torch.randn(
-        len(segments_of(words)), WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+        len(segments_of(words)),
+        WIDTH,
+        generator=torch.Generator().manual_seed(0),
+        dtype=torch.float64,
     ).cuda()
     found: list[Tensor] = []
 

@@ -23,8 +23,8 @@ def test_dropout_is_independent_from_one_element_to_the_next() -> None:
     torch.manual_seed(0)
     kept = (drop(torch.ones(8, 40_000), 0.5) > 0).double()
     together = torch.corrcoef(kept)  # eight rows, and eight neighbours in a row
-    beside = torch.corrcoef(kept.reshape(-1, 8).T)
-    for found in (together, beside):
+    extra_embeddings = torch.corrcoef(kept.reshape(-1, 8).T)
+    for found in (together, extra_embeddings):
         assert (found - torch.eye(8, dtype=torch.float64)).abs().max().item() < 0.03
 
 

@@ -19,7 +19,9 @@ FINE = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)) + 1e-4
 
 
 @given(trained=st.integers(0, 6), ids=st.lists(st.integers(0, 5)), is_round=st.booleans())
-def test_rows_are_the_vectors_whatever_is_trained(trained: int, ids: list[int], is_round: bool) -> None:
+def test_rows_are_the_vectors_whatever_is_trained(
+    trained: int, ids: list[int], is_round: bool
+) -> None:
     table = ROUND if is_round else FINE
     words = WordEmbedding.from_vectors(table, trained)
     assert len(words) == 6
@@ -30,7 +32,9 @@ def test_rows_are_the_vectors_whatever_is_trained(trained: int, ids: list[int], 
 
 
 @pytest.mark.parametrize(("table", "dtype"), [(ROUND, torch.float16), (FINE, torch.float32)])
-def test_half_precision_only_where_it_loses_nothing(table: torch.Tensor, dtype: torch.dtype) -> None:
+def test_half_precision_only_where_it_loses_nothing(
+    table: torch.Tensor, dtype: torch.dtype
+) -> None:
     assert WordEmbedding.from_vectors(table, 2).fixed.dtype == dtype
 
 
@@ -43,7 +47,9 @@ def test_values_that_half_precision_cannot_hold_stay():
     "settings", [{"optimizer": "adamw", "weight_decay": 0.1}, {"optimizer": "sgd", "momentum": 0.9}]
 )
 @pytest.mark.parametrize("trained", [0, 4])
-def test_words_beyond_the_trained_ones_never_change(settings: dict[str, object], trained: int) -> None:
+def test_words_beyond_the_trained_ones_never_change(
+    settings: dict[str, object], trained: int
+) -> None:
     words = WordEmbedding.from_vectors(FINE, trained)
     optimizer = make_optimizer(words, make_config({"train": {"lr": 0.1, **settings}}).train)
     for ids in ([0, 1, 5], [2, 5, 5], [3, 4, 0]):
@@ -66,7 +72,8 @@ def test_only_the_rows_that_were_looked_up_get_a_gradient():
 @pytest.mark.parametrize("table", [ROUND, FINE])
 @pytest.mark.parametrize("trained", [0, 3, 6])
 def test_append_adds_rows_and_leaves_the_others(table: torch.Tensor, trained: int) -> None:
-    words, new = WordEmbedding.from_vectors(table, trained), torch.tensor([[1e-9, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    words = WordEmbedding.from_vectors(table, trained)
+    new = torch.tensor([[1e-9, 2.0, 3.0], [4.0, 5.0, 6.0]])
     words.append(new)
     assert len(words) == 8
     assert torch.equal(words.rows(torch.arange(8)), torch.cat([table, new]))
@@ -74,11 +81,16 @@ def test_append_adds_rows_and_leaves_the_others(table: torch.Tensor, trained: in
 
 @given(
     sizes=st.lists(st.integers(0, 5), max_size=8),
-    dtypes=st.lists(st.sampled_from([torch.half, torch.float, torch.double]), min_size=8, max_size=8),
+    dtypes=st.lists(
+        st.sampled_from([torch.half, torch.float, torch.double]), min_size=8, max_size=8
+    ),
 )
 def test_append_many_times_is_one_list(sizes: list[int], dtypes: list[torch.dtype]) -> None:
-    """In the widest precision so far, never part of what is saved, and what lies beyond is never read."""
-    words, rows = WordEmbedding.from_vectors(FINE, 2), torch.zeros(0, 3)
+    """In the widest precision so far, never part of what is saved, and what lies beyond is never
+    read.
+    """
+    words = WordEmbedding.from_vectors(FINE, 2)
+    rows = torch.zeros(0, 3)
     saved = words.state_dict().keys()
     for at, (size, dtype) in enumerate(zip(sizes, dtypes, strict=False)):
         new = torch.arange(size * 3).view(size, 3).to(dtype) + at
@@ -124,11 +136,18 @@ def test_rows_may_join_in_any_mode():
     assert torch.equal(words.added[-1], torch.ones(3, dtype=torch.float64))
 
 
-@given(count=st.integers(0, 9), trained=st.integers(0, 9), before=st.integers(0, 6), added=st.integers(0, 2))
+@given(
+    count=st.integers(0, 9),
+    trained=st.integers(0, 9),
+    before=st.integers(0, 6),
+    added=st.integers(0, 2),
+)
 def test_the_first_rows(count: int, trained: int, before: int, added: int) -> None:
-    words, new = WordEmbedding.from_vectors(FINE, before, dropout=0.25), torch.full((added, 3), 1e-9)
+    words = WordEmbedding.from_vectors(FINE, before, dropout=0.25)
+    new = torch.full((added, 3), 1e-9)
     words.append(new)
-    first, expected = words.first(count, trained), torch.cat([FINE, new])[:count]
+    first = words.first(count, trained)
+    expected = torch.cat([FINE, new])[:count]
     assert len(first) == len(expected)
     assert len(first.trained) == min(trained, len(expected))
     assert (len(first.added), first.dropout.p) == (0, 0.25)
@@ -142,7 +161,8 @@ def test_the_first_rows_stay_as_small_as_they_were():
 
 
 def test_dropout_only_in_training():
-    words, chars = WordEmbedding.from_vectors(FINE, 2, dropout=0.5), CharEmbedding(FINE, dropout=0.5)
+    words = WordEmbedding.from_vectors(FINE, 2, dropout=0.5)
+    chars = CharEmbedding(FINE, dropout=0.5)
     for table in (words, chars):
         assert (table.train()(torch.arange(6).repeat(20)) == 0).any()
         assert torch.equal(table.eval()(torch.arange(6)), FINE)
@@ -172,7 +192,9 @@ def side_by_side(words: torch.Tensor, subwords: torch.Tensor, ids: list[int]) ->
         if at < len(subwords):
             rows.append(torch.cat([torch.zeros(words.shape[1]), subwords[at]])[None])
         else:
-            rows.append(torch.cat([words[at - len(subwords)], torch.zeros(subwords.shape[1])])[None])
+            rows.append(
+                torch.cat([words[at - len(subwords)], torch.zeros(subwords.shape[1])])[None]
+            )
     return torch.cat(rows)
 
 
@@ -186,7 +208,8 @@ def test_each_source_has_its_own_columns_and_zeros_in_the_others(
     trained: tuple[int, int], there: tuple[int, int], added: int, data: st.DataObject
 ) -> None:
     """Also with words that come later, and where a source has nothing at all."""
-    words, subwords = WORDS[: there[0]], SUBWORDS[: there[1]]
+    words = WORDS[: there[0]]
+    subwords = SUBWORDS[: there[1]]
     both = TwoSources(
         WordEmbedding.from_vectors(words, min(trained[0], len(words))),
         WordEmbedding.from_vectors(subwords, min(trained[1], len(subwords))),
@@ -197,7 +220,9 @@ def test_each_source_has_its_own_columns_and_zeros_in_the_others(
     words = torch.cat([words, *(torch.full((1, 3), extra + 1e-9) for extra in range(added))])
     count = len(words) + len(subwords)
     ids = data.draw(st.lists(st.integers(0, count - 1), max_size=8)) if count else []
-    assert torch.equal(both(torch.tensor(ids, dtype=torch.int64)), side_by_side(words, subwords, ids))
+    assert torch.equal(
+        both(torch.tensor(ids, dtype=torch.int64)), side_by_side(words, subwords, ids)
+    )
 
 
 def test_a_gradient_reaches_the_rows_that_were_looked_up_in_their_own_source():
@@ -208,7 +233,9 @@ def test_a_gradient_reaches_the_rows_that_were_looked_up_in_their_own_source():
         ([4, 8], [3], [4]),
         ([6, 1], [1], [1]),
     ):
-        both = TwoSources(WordEmbedding.from_vectors(WORDS, 4), WordEmbedding.from_vectors(SUBWORDS, 5))
+        both = TwoSources(
+            WordEmbedding.from_vectors(WORDS, 4), WordEmbedding.from_vectors(SUBWORDS, 5)
+        )
         both(torch.tensor(ids)).sum().backward()
         assert both.words.trained.grad is not None
         assert both.subwords.trained.grad is not None
@@ -219,7 +246,8 @@ def test_a_gradient_reaches_the_rows_that_were_looked_up_in_their_own_source():
 
 def test_each_source_has_its_own_dropout():
     both = TwoSources(
-        WordEmbedding.from_vectors(WORDS, dropout=0.5), WordEmbedding.from_vectors(SUBWORDS, dropout=0.0)
+        WordEmbedding.from_vectors(WORDS, dropout=0.5),
+        WordEmbedding.from_vectors(SUBWORDS, dropout=0.0),
     ).train()
     ids = torch.arange(9).repeat(10)
     dropped = both(ids) != side_by_side(WORDS, SUBWORDS, ids.tolist())

@@ -1,4 +1,6 @@
-"""Encoders of characters: one signature, and a sentence's answer does not depend on its neighbours or on padding."""
+"""Encoders of characters: one signature, and a sentence's answer does not depend on its neighbours
+or on padding.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ from tests.helpers.gpu import run_without_waiting
 from tests.helpers.segmented import gradients, lstm_states
 from tests.helpers.strategies import lattices
 
-D, E, H = 3, 4, 5
+D = 3
+E = 4
+H = 5
 PLAIN = {"char": CharLSTM, "rnn": CharRNN, "coupled char": CoupledLSTM}  # which have no words
 
 
 def make(kind: str) -> Layer:
     torch.manual_seed(0)
-    encoder = PLAIN[kind](D, H) if kind in PLAIN else LatticeLSTM(D, E, H, coupled=kind == "coupled")
+    encoder = (
+        PLAIN[kind](D, H) if kind in PLAIN else LatticeLSTM(D, E, H, coupled=kind == "coupled")
+    )
     with torch.no_grad():
         for weight in encoder.parameters():  # away from the identity, so that each weight matters
             weight += 0.3 * torch.randn_like(weight)
@@ -31,7 +37,13 @@ def make(kind: str) -> Layer:
 
 def inputs(lattice: Lattice, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(len(lattice.lengths), int(lattice.lengths.max()), D, generator=generator, dtype=torch.float64)
+    x = torch.randn(
+        len(lattice.lengths),
+        int(lattice.lengths.max()),
+        D,
+        generator=generator,
+        dtype=torch.float64,
+    )
     return x, torch.randn(len(lattice), E, generator=generator, dtype=torch.float64)
 
 
@@ -41,22 +53,31 @@ KINDS = pytest.mark.parametrize("kind", [*PLAIN, "coupled", "uncoupled"])
 @KINDS
 @given(lattice=lattices(), seed=st.integers(0, 99))
 def test_alone_or_in_a_batch(kind: str, lattice: Lattice, seed: int) -> None:
-    encoder, (x, word_x) = make(kind), inputs(lattice, seed)
+    encoder = make(kind)
+    x, word_x = inputs(lattice, seed)
     together = encoder(x, word_x, lattice)
     assert together.shape == (*x.shape[:2], encoder.width)
     for b, length in enumerate(lattice.lengths.tolist()):
         mine = lattice.sentence == b
         words = [
-            (0, s, e, w) for s, e, w in zip(lattice.start[mine], lattice.end[mine], lattice.word[mine], strict=True)
+            (0, s, e, w)
+            for s, e, w in zip(
+                lattice.start[mine], lattice.end[mine], lattice.word[mine], strict=True
+            )
         ]
-        alone = encoder(x[b : b + 1, :length], word_x[torch.from_numpy(mine)], Lattice.from_words([length], words))
+        alone = encoder(
+            x[b : b + 1, :length],
+            word_x[torch.from_numpy(mine)],
+            Lattice.from_words([length], words),
+        )
         torch.testing.assert_close(together[b, :length], alone[0], rtol=1e-9, atol=1e-9)
 
 
 @KINDS
 def test_padding_gets_no_gradient(kind: str) -> None:
     lattice = Lattice.from_words([4, 2], [(0, 0, 3, 1), (1, 0, 2, 1)])
-    encoder, (x, word_x) = make(kind), inputs(lattice, 0)
+    encoder = make(kind)
+    x, word_x = inputs(lattice, 0)
     x.requires_grad_()
     out = encoder(x, word_x, lattice)
     (out[0].sum() + out[1, :2].sum()).backward()
@@ -68,23 +89,35 @@ def test_padding_gets_no_gradient(kind: str) -> None:
 @pytest.mark.parametrize("coupled", [True, False])
 def test_the_module_is_the_reference_in_both_directions(coupled: bool) -> None:
     lattice = Lattice.from_words([6, 3], [(0, 0, 3, 1), (0, 2, 6, 2), (0, 4, 6, 0), (1, 1, 3, 4)])
-    encoder, (x, word_x) = make("coupled" if coupled else "uncoupled"), inputs(lattice, 1)
+    encoder = make("coupled" if coupled else "uncoupled")
+    x, word_x = inputs(lattice, 1)
     assert isinstance(encoder, LatticeLSTM)
-    ahead = reference.lattice_lstm(x, word_x, lattice, LatticeLSTMWeights(**encoder.forward_weights), coupled=coupled)
+    ahead = reference.lattice_lstm(
+        x, word_x, lattice, LatticeLSTMWeights(**encoder.forward_weights), coupled=coupled
+    )
     back = LatticeLSTMWeights(**encoder.backward_weights)
     out = encoder(x, word_x, lattice)
     torch.testing.assert_close(out[0, :, :H], ahead[0], rtol=1e-9, atol=1e-9)
     alone = Lattice.from_words([6], [(0, 0, 3, 1), (0, 2, 6, 2), (0, 4, 6, 0)])
-    mirrored = reference.lattice_lstm(x[:1].flip(1), word_x[:3], alone.reversed(), back, coupled=coupled)
+    mirrored = reference.lattice_lstm(
+        x[:1].flip(1), word_x[:3], alone.reversed(), back, coupled=coupled
+    )
     torch.testing.assert_close(out[0, :, H:], mirrored[0].flip(0), rtol=1e-9, atol=1e-9)
 
 
 @given(lattices(), st.integers(0, 99))
-def test_the_coupled_character_lstm_is_the_lattice_lstm_without_words(lattice: Lattice, seed: int) -> None:
-    """With its gradients, by name; whatever the weights of words are, and though its lattice has words."""
-    encoder, (x, word_x) = make("coupled char"), inputs(lattice, seed)
+def test_the_coupled_character_lstm_is_the_lattice_lstm_without_words(
+    lattice: Lattice, seed: int
+) -> None:
+    """With its gradients, by name; whatever the weights of words are, and though its lattice has
+    words.
+    """
+    encoder = make("coupled char")
+    x, word_x = inputs(lattice, seed)
     assert isinstance(encoder, CoupledLSTM)
-    assert sum(weight.numel() for weight in encoder.parameters()) == 2 * (D * 3 * H + H * 3 * H + 3 * H)
+    assert sum(weight.numel() for weight in encoder.parameters()) == 2 * (
+        D * 3 * H + H * 3 * H + 3 * H
+    )
     others = [torch.randn(shape, dtype=torch.float64) for shape in weight_shapes(D, E, H, True)[3:]]
     rest = dict(zip(LatticeLSTMWeights._fields[3:], others, strict=True))
     sides = (encoder.forward_weights, encoder.backward_weights)
@@ -96,7 +129,9 @@ def test_the_coupled_character_lstm_is_the_lattice_lstm_without_words(lattice: L
     weights = dict(encoder.named_parameters())
     mine, theirs = (gradients(out, list(weights.values())) for out in (found, expected))
     for name, one, other in zip(weights, mine, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            one, other, rtol=1e-9, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_its_cell_keeps_what_it_does_not_take_in() -> None:
@@ -104,9 +139,12 @@ def test_its_cell_keeps_what_it_does_not_take_in() -> None:
     encoder = make("coupled char")
     x = torch.randn(1, 4, D, dtype=torch.float64)
     weights = encoder.forward_weights
-    h, c = torch.zeros(H, dtype=torch.float64), torch.zeros(H, dtype=torch.float64)
+    h = torch.zeros(H, dtype=torch.float64)
+    c = torch.zeros(H, dtype=torch.float64)
     for j in range(4):
-        i, o, g = (x[0, j] @ weights["char_input"] + h @ weights["char_hidden"] + weights["char_bias"]).chunk(3)
+        i, o, g = (
+            x[0, j] @ weights["char_input"] + h @ weights["char_hidden"] + weights["char_bias"]
+        ).chunk(3)
         c = (1 - i.sigmoid()) * c + i.sigmoid() * g.tanh()
         h = o.sigmoid() * c.tanh()
     torch.testing.assert_close(encoder(x, None, Lattice.from_words([4], []))[0, 3, :H], h)
@@ -117,9 +155,11 @@ def rnn_states(rnn: torch.nn.RNN, x: torch.Tensor) -> torch.Tensor:
     sides = []
     for suffix, rows in (("", x), ("_reverse", x.flip(0))):
         inner, outer, *biases = (
-            getattr(rnn, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            getattr(rnn, f"{name}_l0{suffix}")
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        states, h = [], x.new_zeros(H)
+        states = []
+        h = x.new_zeros(H)
         for row in rows:
             h = torch.tanh(inner @ row + outer @ h + sum(biases))
             states.append(h)
@@ -128,10 +168,17 @@ def rnn_states(rnn: torch.nn.RNN, x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["char", "rnn"])
-@given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5), extra=st.integers(0, 2), seed=st.integers(0, 99))
-def test_the_character_encoder_is_a_loop_over_sentences(kind: str, lengths: list[int], extra: int, seed: int) -> None:
+@given(
+    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    extra=st.integers(0, 2),
+    seed=st.integers(0, 99),
+)
+def test_the_character_encoder_is_a_loop_over_sentences(
+    kind: str, lengths: list[int], extra: int, seed: int
+) -> None:
     """With its gradients; what stands beyond a sentence is NaN, and does not matter."""
-    encoder, generator = make(kind), torch.Generator().manual_seed(seed)
+    encoder = make(kind)
+    generator = torch.Generator().manual_seed(seed)
     assert isinstance(encoder, CharLSTM)
     x = torch.randn(len(lengths), max(lengths) + extra, D, generator=generator, dtype=torch.float64)
     for b, length in enumerate(lengths):
@@ -143,7 +190,9 @@ def test_the_character_encoder_is_a_loop_over_sentences(kind: str, lengths: list
             is_lstm = kind == "char"
             row = x[b, :length]
             expected[b, :length] = (
-                torch.cat(lstm_states(encoder.lstm, row), 1) if is_lstm else rnn_states(encoder.lstm, row)
+                torch.cat(lstm_states(encoder.lstm, row), 1)
+                if is_lstm
+                else rnn_states(encoder.lstm, row)
             )
     found = encoder(x, None, Lattice.from_words(lengths, []))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
@@ -163,11 +212,17 @@ def test_x_of_another_batch_is_refused(shape: tuple[int, ...], kind: str) -> Non
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("kind", ["char", "rnn"])
 def test_a_gpu_gives_the_same_and_is_not_waited_for(kind: str) -> None:
-    lengths, encoder = [4, 0, 6, 1], make(kind)
+    lengths = [4, 0, 6, 1]
+    encoder = make(kind)
     x, word_x = inputs(Lattice.from_words(lengths, []), 3)
-    expected = gradients(encoder(x, word_x, Lattice.from_words(lengths, [])), list(encoder.parameters()))
-    encoder, there = encoder.cuda(), x.cuda()
-    mixture = torch.randn(4, 6, 2 * H, generator=torch.Generator().manual_seed(0), dtype=torch.float64).cuda()
+    expected = gradients(
+        encoder(x, word_x, Lattice.from_words(lengths, [])), list(encoder.parameters())
+    )
+    encoder = encoder.cuda()
+    there = x.cuda()
+    mixture = torch.randn(
+        4, 6, 2 * H, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    ).cuda()
     found: list[torch.Tensor] = []
 
     def step() -> None:
@@ -182,7 +237,8 @@ def test_a_gpu_gives_the_same_and_is_not_waited_for(kind: str) -> None:
 def test_words_reach_the_output_of_the_lattice_only():
     lattice = Lattice.from_words([4], [(0, 1, 3, 0)])
     for kind, matters in (*((kind, False) for kind in PLAIN), ("coupled", True)):
-        encoder, (x, word_x) = make(kind), inputs(lattice, 2)
+        encoder = make(kind)
+        x, word_x = inputs(lattice, 2)
         assert torch.equal(encoder(x, word_x, lattice), encoder(x, word_x + 1, lattice)) != matters
 
 

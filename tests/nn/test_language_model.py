@@ -1,4 +1,6 @@
-"""The language model's module, and its states beside the character embedding, against one character at a time."""
+"""The language model's module, and its states beside the character embedding, against one character
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from torch.nn import functional as F
 
 from hanlattice.nn.language_model import CharLanguageModel, LanguageModelStates
 
-SYMBOLS, START = 9, 1
+SYMBOLS = 9
+START = 1
 
 
 def make(layers: int = 1, hidden: int = 5, seed: int = 0) -> CharLanguageModel:
@@ -20,7 +23,9 @@ def make(layers: int = 1, hidden: int = 5, seed: int = 0) -> CharLanguageModel:
 
 
 def one_by_one(model: CharLanguageModel, ids: list[int]) -> Tensor:
-    """[T, H]: the states after each symbol of a text that begins with START, each computed from a carried state."""
+    """[T, H]: the states after each symbol of a text that begins with START, each computed from a
+    carried state.
+    """
     _, state = model(torch.tensor([[START]]))
     states = []
     for at in ids:
@@ -31,7 +36,8 @@ def one_by_one(model: CharLanguageModel, ids: list[int]) -> Tensor:
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_state_carried_over_is_as_good_as_one_long_text(layers: int) -> None:
-    model, ids = make(layers), torch.randint(SYMBOLS, (2, 7))
+    model = make(layers)
+    ids = torch.randint(SYMBOLS, (2, 7))
     whole, end = model(ids)
     left, state = model(ids[:, :3])
     right, after = model(ids[:, 3:], state)
@@ -48,19 +54,25 @@ def test_the_softmax_is_over_the_embeddings() -> None:
 
 
 def test_the_embedding_learns_from_both_its_ends() -> None:
-    model, ids = make(), torch.tensor([[1, 2, 3]])
+    model = make()
+    ids = torch.tensor([[1, 2, 3]])
     hidden, _ = model(ids)
     F.cross_entropy(model.logits(hidden)[0], torch.tensor([2, 3, 4])).backward()
     assert model.embedding.grad is not None
-    assert (model.embedding.grad.abs().sum(1) > 0).all()  # as targets all of them, since all are in the softmax
+    assert (
+        model.embedding.grad.abs().sum(1) > 0
+    ).all()  # as targets all of them, since all are in the softmax
 
 
 @given(texts=st.lists(st.lists(st.integers(0, SYMBOLS - 1), max_size=6), min_size=1, max_size=4))
 def test_states_of_a_batch_are_those_of_each_text_alone(texts: list[list[int]]) -> None:
-    ahead, back = make(seed=1), make(seed=2, layers=2, hidden=4)
+    ahead = make(seed=1)
+    back = make(seed=2, layers=2, hidden=4)
     states = LanguageModelStates(ahead, back, dim=2).eval()
     T = max(map(len, texts))
-    ids = torch.tensor([text + [0] * (T - len(text)) for text in texts], dtype=torch.int64).reshape(len(texts), T)
+    ids = torch.tensor([text + [0] * (T - len(text)) for text in texts], dtype=torch.int64).reshape(
+        len(texts), T
+    )
     found = states.states(ids, torch.tensor([len(text) for text in texts]))
     assert found.shape == (len(texts), T, 9)
     assert found.dtype == torch.float16
@@ -74,7 +86,8 @@ def test_the_language_model_is_frozen_and_not_among_the_weights() -> None:
     assert sorted(dict(states.named_parameters())) == ["project.bias", "project.weight"]
     assert sorted(states.state_dict()) == ["project.bias", "project.weight"]
     states.train()
-    ids, lengths = torch.tensor([[2, 3, 4]]), torch.tensor([3])
+    ids = torch.tensor([[2, 3, 4]])
+    lengths = torch.tensor([3])
     found = states.states(ids, lengths)
     assert torch.equal(found, states.states(ids, lengths))  # no dropout in it
     assert not found.requires_grad
@@ -82,14 +95,18 @@ def test_the_language_model_is_frozen_and_not_among_the_weights() -> None:
 
 
 def test_the_language_model_moves_with_the_module() -> None:
-    ahead, back = make(seed=1), make(seed=2)
+    ahead = make(seed=1)
+    back = make(seed=2)
     LanguageModelStates(ahead, back, dim=2).to(torch.float64)
-    assert {weight.dtype for model in (ahead, back) for weight in model.parameters()} == {torch.float64}
+    assert {weight.dtype for model in (ahead, back) for weight in model.parameters()} == {
+        torch.float64
+    }
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_rounded_factors_give_what_a_rounded_lstm_gives(layers: int) -> None:
-    model, ids = make(layers), torch.randint(SYMBOLS, (2, 7))
+    model = make(layers)
+    ids = torch.randint(SYMBOLS, (2, 7))
     found, state = model(ids[:, :4], None, torch.bfloat16)
     found_after, _ = model(ids[:, 4:], state, torch.bfloat16)
     rounded = make(layers).to(torch.bfloat16)
@@ -102,7 +119,11 @@ def test_rounded_factors_give_what_a_rounded_lstm_gives(layers: int) -> None:
     for name, weight in exact.named_parameters():
         if weight.grad is not None:
             torch.testing.assert_close(
-                dict(model.named_parameters())[name].grad, weight.grad, rtol=0.05, atol=0.05, msg=name
+                dict(model.named_parameters())[name].grad,
+                weight.grad,
+                rtol=0.05,
+                atol=0.05,
+                msg=name,
             )
 
 

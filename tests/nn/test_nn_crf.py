@@ -1,4 +1,6 @@
-"""The CRF module: what it decodes is legal in its scheme; a span scores the sum over all taggings that have it."""
+"""The CRF module: what it decodes is legal in its scheme; a span scores the sum over all taggings
+that have it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def trained(scheme: str, labels: str = "XY", seed: int = 0, tags: list[str] | No
 
 def draw(module: CRF, B: int, T: int, seed: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    emissions = scale * torch.randn(B, T, len(module.tags), generator=generator, dtype=torch.float64)
+    emissions = scale * torch.randn(
+        B, T, len(module.tags), generator=generator, dtype=torch.float64
+    )
     return emissions, torch.randint(1, T + 1, (B,), generator=generator)
 
 
@@ -72,7 +76,10 @@ def test_span_scores_equal_enumeration(scheme: str) -> None:
     module = trained(scheme)
     emissions, _ = draw(module, 3, 4, 2)
     lengths = torch.tensor([4, 2, 1])
-    spans = [[Span(s, e, x) for s in range(n) for e in range(s + 1, n + 1) for x in "XY"] for n in lengths.tolist()]
+    spans = [
+        [Span(s, e, x) for s in range(n) for e in range(s + 1, n + 1) for x in "XY"]
+        for n in lengths.tolist()
+    ]
     spans[1] = []
     actual = span_scores(module, emissions, lengths, spans)
     K = len(module.tags)
@@ -90,8 +97,12 @@ def test_span_scores_equal_enumeration(scheme: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(SCHEMES), st.integers(0, 1000), st.sampled_from([torch.float32, torch.float64]))
-def test_decoded_spans_score_what_they_score_by_name(scheme: str, seed: int, dtype: torch.dtype) -> None:
+@given(
+    st.sampled_from(SCHEMES), st.integers(0, 1000), st.sampled_from([torch.float32, torch.float64])
+)
+def test_decoded_spans_score_what_they_score_by_name(
+    scheme: str, seed: int, dtype: torch.dtype
+) -> None:
     module = trained(scheme, seed=seed).to(dtype)
     emissions, lengths = draw(module, 5, 9, seed, 2.0)
     emissions = emissions.to(dtype)
@@ -102,7 +113,9 @@ def test_decoded_spans_score_what_they_score_by_name(scheme: str, seed: int, dty
     ]
     flat = [(b, span.start, span.end) for b, row in enumerate(rows) for span in row]
     sentence, start, end = np.array(flat, dtype=np.int64).reshape(-1, 3).T
-    actual = decoded_span_scores(module, emissions, lengths, decoded.int().numpy(), sentence, start, end)
+    actual = decoded_span_scores(
+        module, emissions, lengths, decoded.int().numpy(), sentence, start, end
+    )
     expected = [score for row in span_scores(module, emissions, lengths, rows) for score in row]
     assert actual.dtype == np.float64
     assert actual.tolist() == expected
@@ -113,7 +126,9 @@ def test_a_span_of_bio_ends_where_it_says() -> None:
     """`B-X I-X` with `I-X` after it is a longer span: the shorter one must not get its probability."""
     module = CRF(["O", "B-X", "I-X"], "BIO")
     emissions = torch.tensor([[[0.0, 20.0, 0.0], [0.0, 0.0, 20.0], [0.0, 0.0, 20.0]]])
-    short, whole = span_scores(module, emissions, torch.tensor([3]), [[Span(0, 2, "X"), Span(0, 3, "X")]])[0]
+    short, whole = span_scores(
+        module, emissions, torch.tensor([3]), [[Span(0, 2, "X"), Span(0, 3, "X")]]
+    )[0]
     assert short < 1e-6
     assert whole > 1 - 1e-6
 
@@ -148,12 +163,18 @@ def test_what_is_saved_and_how_it_starts() -> None:
 
 def test_wrong_spans_are_refused_by_name() -> None:
     module = CRF(["O", "B-X", "I-X"], "BIO")
-    emissions, lengths = torch.zeros(1, 3, 3), torch.tensor([2])
+    emissions = torch.zeros(1, 3, 3)
+    lengths = torch.tensor([2])
     assert span_scores(module, emissions, lengths, [[]]) == [[]]
     with pytest.raises(TagError, match="no tag 'B-Z'"):
         span_scores(module, emissions, lengths, [[Span(0, 1, "Z")]])
     with pytest.raises(TagError, match="no tag 'I-X'"):
-        span_scores(CRF(["O", "B-X"], "BIO"), emissions[..., :2], lengths, [[Span(1, 2, "X"), Span(0, 2, "X")]])
+        span_scores(
+            CRF(["O", "B-X"], "BIO"),
+            emissions[..., :2],
+            lengths,
+            [[Span(1, 2, "X"), Span(0, 2, "X")]],
+        )
     with pytest.raises(ValueError, match=r"\[1, 3\) ends after sentence 0, which has 2 characters"):
         span_scores(module, emissions, lengths, [[Span(1, 3, "X")]])
     with pytest.raises(ValueError, match="spans for 2 sentences came with 1 lengths"):
@@ -179,9 +200,12 @@ def respecting(scheme: str, gaps: list[int]) -> list[list[str]]:
 
 def path_score(module: CRF, emissions: Tensor, tags: list[str]) -> float:
     """By the definition, one number after the other."""
-    ids, (start, between, end) = [module.ids[tag] for tag in tags], (part.tolist() for part in module.parameters())
+    ids = [module.ids[tag] for tag in tags]
+    start, between, end = (part.tolist() for part in module.parameters())
     each = emissions.tolist()
-    inside = sum(each[t][k] for t, k in enumerate(ids)) + sum(between[left][right] for left, right in pairwise(ids))
+    inside = sum(each[t][k] for t, k in enumerate(ids)) + sum(
+        between[left][right] for left, right in pairwise(ids)
+    )
     return float(start[ids[0]] + inside + end[ids[-1]])
 
 
@@ -200,13 +224,20 @@ def test_under_known_gaps_only_what_respects_them_counts(
     T = max(map(len, gaps))
     emissions, _ = draw(module, len(gaps), T, seed, scale)
     lengths = torch.tensor([len(row) for row in gaps])
-    under = constrain(module, emissions, torch.tensor([row + [FREE] * (T - len(row)) for row in gaps]))
+    under = constrain(
+        module, emissions, torch.tensor([row + [FREE] * (T - len(row)) for row in gaps])
+    )
     decoded = module.decode(under, lengths).tolist()
-    spans = [[Span(s, e, "WORD") for s in range(n) for e in range(s + 1, n + 1)] for n in lengths.tolist()]
+    spans = [
+        [Span(s, e, "WORD") for s in range(n) for e in range(s + 1, n + 1)]
+        for n in lengths.tolist()
+    ]
     probability = span_scores(module, under, lengths, spans)
     for b, row in enumerate(gaps):
         paths = respecting(scheme, row)
-        scores = torch.tensor([path_score(module, emissions[b], path) for path in paths], dtype=torch.float64)
+        scores = torch.tensor(
+            [path_score(module, emissions[b], path) for path in paths], dtype=torch.float64
+        )
         assert [module.tags[k] for k in decoded[b][: len(row)]] == paths[int(scores.argmax())]
         expected = dict.fromkeys(spans[b], 0.0)
         for path, share in zip(paths, scores.softmax(0).tolist(), strict=True):
@@ -216,7 +247,9 @@ def test_under_known_gaps_only_what_respects_them_counts(
 
 
 def is_spaced_out_or_whole(span: Span, gaps: list[int], scheme: str) -> bool:
-    """Whether a name may have these gaps inside: no cut, and blanks everywhere or nowhere; nowhere in BIO."""
+    """Whether a name may have these gaps inside: no cut, and blanks everywhere or nowhere; nowhere
+    in BIO.
+    """
     inside = set(gaps[span.start + 1 : span.end])
     return CUT not in inside and (SPACED not in inside or (inside == {SPACED} and scheme != "BIO"))
 
@@ -232,12 +265,18 @@ def test_a_name_goes_on_after_a_blank_only_if_all_of_it_is_spaced_out(
 ) -> None:
     module = trained(scheme, "X")
     T = len(gaps)
-    under = constrain(module, torch.zeros(1, T + padding, len(module.tags)), torch.tensor([gaps + [FREE] * padding]))[0]
+    under = constrain(
+        module,
+        torch.zeros(1, T + padding, len(module.tags)),
+        torch.tensor([gaps + [FREE] * padding]),
+    )[0]
     for tagging in product(module.tags, repeat=T):
         if is_legal(list(tagging), scheme):
             allowed = all(under[t, module.ids[tag]] == 0 for t, tag in enumerate(tagging))
             spans = tags_to_spans(list(tagging), scheme)
-            assert allowed == all(is_spaced_out_or_whole(span, gaps, scheme) for span in spans), tagging
+            assert allowed == all(is_spaced_out_or_whole(span, gaps, scheme) for span in spans), (
+                tagging
+            )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -257,24 +296,31 @@ def test_a_teacher_that_is_sure_is_a_gold_tagging(scheme: str) -> None:
     tags = module.decode(emissions + 5 * torch.randn_like(emissions), lengths)
     there = torch.arange(7) < lengths[:, None]
     shares = torch.nn.functional.one_hot(tags, len(module.tags)).double() * there[..., None]
-    torch.testing.assert_close(module.taught_loss(emissions, shares, lengths), module.loss(emissions, tags, lengths))
+    torch.testing.assert_close(
+        module.soft_label_loss(emissions, shares, lengths), module.loss(emissions, tags, lengths)
+    )
 
 
 @pytest.mark.parametrize("scheme", ["BMES", "BIOES"])
 def test_what_is_learnt_of_a_teacher_is_the_cross_entropy_of_all_taggings(scheme: str) -> None:
-    teacher, module = CRF(tag_set("X", scheme), scheme).double(), trained(scheme, "X")
-    (taught, lengths), (emissions, _) = draw(teacher, 4, 4, 2), draw(module, 4, 4, 3)
+    teacher = CRF(tag_set("X", scheme), scheme).double()
+    module = trained(scheme, "X")
+    taught, lengths = draw(teacher, 4, 4, 2)
+    emissions, _ = draw(module, 4, 4, 3)
     shares = teacher.marginals(taught, lengths)
-    found = module.taught_loss(emissions, shares, lengths)
+    found = module.soft_label_loss(emissions, shares, lengths)
     for at, length in enumerate(lengths.tolist()):
         legal = [
             way
             for way in product(range(len(module.tags)), repeat=length)
             if is_legal([module.tags[k] for k in way], scheme)
         ]
-        ways, size = torch.tensor(legal), torch.full((len(legal),), length)
+        ways = torch.tensor(legal)
+        size = torch.full((len(legal),), length)
         many = (emissions[at, :length].expand(len(legal), -1, -1), ways, size)
-        of_teacher = log_likelihood(taught[at, :length].expand(len(legal), -1, -1), ways, size, teacher.scores)
+        of_teacher = log_likelihood(
+            taught[at, :length].expand(len(legal), -1, -1), ways, size, teacher.scores
+        )
         expected = -(of_teacher.exp() * log_likelihood(*many, module.scores)).sum()
         torch.testing.assert_close(found[at], expected)
 
@@ -284,7 +330,13 @@ def test_the_gradient_of_what_is_learnt_of_a_teacher() -> None:
     emissions, lengths = draw(module, 3, 4, 5)
     shares = CRF(module.tags, "BMES").double().marginals(torch.randn_like(emissions), lengths)
     wanted = [emissions.requires_grad_(), module.start, module.transitions, module.end]
-    assert torch.autograd.gradcheck(lambda *_: module.taught_loss(emissions, shares, lengths), wanted)
+    assert torch.autograd.gradcheck(
+        lambda *_: module.soft_label_loss(emissions, shares, lengths), wanted
+    )
     own = module.marginals(emissions, lengths)
-    (gradient,) = torch.autograd.grad(module.taught_loss(emissions, own, lengths).sum(), emissions)
-    torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-9, rtol=0)  # nothing left to learn
+    (gradient,) = torch.autograd.grad(
+        module.soft_label_loss(emissions, own, lengths).sum(), emissions
+    )
+    torch.testing.assert_close(
+        gradient, torch.zeros_like(gradient), atol=1e-9, rtol=0
+    )  # nothing left to learn

@@ -1,4 +1,6 @@
-"""The words over each character, in pools: against a loop; and that a word then reaches every character it covers."""
+"""The words over each character, in pools: against a loop; and that a word then reaches every
+character it covers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from hanlattice.nn.embeddings import WordPools
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Stack
 from tests.helpers.strategies import lattices
 
-D, E, H, POOLED = 3, 4, 5, 2
+D = 3
+E = 4
+H = 5
+POOLED = 2
 COUNTS = [900, 40, 40, 7, 7, 3, 1, 1, 1, 1]  # of the first ten words; a lattice has ids up to 20
 
 
@@ -36,10 +41,15 @@ def make() -> WordPools:
 
 def by_hand(pools: WordPools, lattice: Lattice, rows: Tensor) -> Tensor:
     """One word and one character after the other."""
-    found = torch.zeros(len(lattice.lengths), int(lattice.lengths.max()), POOLED, dtype=torch.float64)
-    total, maps = torch.zeros(found.shape[:2], dtype=torch.float64), torch.split(pools.maps, POOLED, dim=1)
+    found = torch.zeros(
+        len(lattice.lengths), int(lattice.lengths.max()), POOLED, dtype=torch.float64
+    )
+    total = torch.zeros(found.shape[:2], dtype=torch.float64)
+    maps = torch.split(pools.maps, POOLED, dim=1)
     weights = pools.weights(torch.tensor(lattice.word)).tolist()
-    for w, (b, start, end) in enumerate(zip(lattice.sentence, lattice.start, lattice.end, strict=True)):
+    for w, (b, start, end) in enumerate(
+        zip(lattice.sentence, lattice.start, lattice.end, strict=True)
+    ):
         for at in range(start, end):
             pool = 0 if at == start else 2 if at == end - 1 else 1
             found[b, at] += weights[w] * rows[w] @ maps[pool]
@@ -49,8 +59,11 @@ def by_hand(pools: WordPools, lattice: Lattice, rows: Tensor) -> Tensor:
 
 @given(lattice=lattices(), seed=st.integers(0, 99))
 def test_pools_by_hand(lattice: Lattice, seed: int) -> None:
-    pools, rows = make(), vectors(lattice, seed)
-    torch.testing.assert_close(pooled(pools, lattice, rows), by_hand(pools, lattice, rows), rtol=1e-6, atol=1e-6)
+    pools = make()
+    rows = vectors(lattice, seed)
+    torch.testing.assert_close(
+        pooled(pools, lattice, rows), by_hand(pools, lattice, rows), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_a_word_weighs_more_if_training_met_it_more_often_and_a_new_one_as_the_default() -> None:
@@ -59,13 +72,21 @@ def test_a_word_weighs_more_if_training_met_it_more_often_and_a_new_one_as_the_d
     assert weights[:10] == sorted(weights[:10], reverse=True)
     assert weights[0] > weights[1] > weights[3]
     assert weights[10:] == [1.0] * 4
-    assert WordPools(torch.tensor([], dtype=torch.int32), E, D).weights(torch.arange(3)).tolist() == weights[10:13]
+    assert (
+        WordPools(torch.tensor([], dtype=torch.int32), E, D).weights(torch.arange(3)).tolist()
+        == weights[10:13]
+    )
 
 
 def test_gradients() -> None:
-    lattice = Lattice.from_words([5, 0, 2], [(0, 0, 3, 1), (0, 1, 5, 0), (0, 1, 5, 12), (2, 0, 2, 2)])
-    pools, rows = make(), vectors(lattice, 0).requires_grad_()
-    assert torch.autograd.gradcheck(lambda rows, _: pooled(pools, lattice, rows), (rows, pools.maps))
+    lattice = Lattice.from_words(
+        [5, 0, 2], [(0, 0, 3, 1), (0, 1, 5, 0), (0, 1, 5, 12), (2, 0, 2, 2)]
+    )
+    pools = make()
+    rows = vectors(lattice, 0).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda rows, _: pooled(pools, lattice, rows), (rows, pools.maps)
+    )
 
 
 @pytest.mark.parametrize("lengths", [[3], [0], [2, 0, 1]])
@@ -82,18 +103,27 @@ def test_without_words_there_are_zeros(lengths: list[int]) -> None:
 def with_word(lattice: Lattice, b: int, start: int, end: int, word: int) -> Lattice:
     more = ([b], [start], [end], [word])
     arrays = (lattice.sentence, lattice.start, lattice.end, lattice.word)
-    return Lattice(lattice.lengths, *(np.concatenate(pair) for pair in zip(arrays, more, strict=True)))
+    return Lattice(
+        lattice.lengths, *(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
+    )
 
 
 def states(lattice: Lattice, seed: int, with_pools: bool, layers: int) -> Tensor:
     """Of an untrained encoder of this many layers; above the first, its words see their characters."""
     pools = make()
     torch.manual_seed(seed)
-    dim, rows = D + (POOLED if with_pools else 0), vectors(lattice, seed)
+    dim = D + (POOLED if with_pools else 0)
+    rows = vectors(lattice, seed)
     stack = [LatticeLSTM(2 * H if n else dim, E + 2 * H if n else E, H) for n in range(layers)]
     encoder = Stack(stack, whole_words=True).double()
     T = int(lattice.lengths.max())
-    x = torch.randn(len(lattice.lengths), T, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    x = torch.randn(
+        len(lattice.lengths),
+        T,
+        D,
+        generator=torch.Generator().manual_seed(seed),
+        dtype=torch.float64,
+    )
     if with_pools:
         x = torch.cat([x, pooled(pools, lattice, rows)], dim=2)
     found: Tensor = encoder(x, rows, lattice)
@@ -107,7 +137,8 @@ def test_a_word_changes_every_character_that_it_covers(
 ) -> None:
     """In one lattice layer it changes none between its first and its last.
 
-    A further word changes the shape of a product, and so how some libraries round it: 1e-17 was seen.
+    A further word changes the shape of a product, and so how some libraries round it: 1e-17 was
+    seen.
     """
     b = data.draw(st.integers(0, len(lattice.lengths) - 1))
     length = int(lattice.lengths[b])
@@ -115,7 +146,11 @@ def test_a_word_changes_every_character_that_it_covers(
     start = data.draw(st.integers(0, length - 2))
     end = data.draw(st.integers(start + 2, length))
     more = with_word(lattice, b, start, end, data.draw(st.integers(0, 20)))
-    changed = (states(more, seed, with_pools, layers) - states(lattice, seed, with_pools, layers)).abs().amax(2)
+    changed = (
+        (states(more, seed, with_pools, layers) - states(lattice, seed, with_pools, layers))
+        .abs()
+        .amax(2)
+    )
     assert (changed[b, start:end] > 0).all()
     one = (states(more, seed, False, 1) - states(lattice, seed, False, 1)).abs().amax(2)
     assert (one[b, start + 1 : end - 1] < 1e-14).all()

@@ -1,4 +1,6 @@
-"""Taggers of every kind: a training step is the same with every backend; they learn, are saved, and tag raw text."""
+"""Taggers of every kind: a training step is the same with every backend; they learn, are saved, and
+tag raw text.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from hanlattice.config import Config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.features import Batch
 from hanlattice.inference.decode import decode
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.training.build import build
 from hanlattice.training.loop import train
 from tests.helpers.gpu import run_without_waiting
@@ -39,31 +41,41 @@ STEPS: dict[str, dict[str, Any]] = {
     "rnn": {"model__encoder": "char", "model__cell": "tanh"},
     "word": {"model__encoder": "word"},
     **{
-        f"word by {features}": {"model__encoder": "word", "model__char_features": features, "model__bichar": True}
+        f"word by {features}": {
+            "model__encoder": "word",
+            "model__char_features": features,
+            "model__bichar": True,
+        }
         for features in ("lstm", "sentence-lstm", "cnn")
     },
 }
 
 
-def make(config: Config, count: int = 8) -> tuple[Tagger, Batch]:
+def make(config: Config, count: int = 8) -> tuple[TorchTagger, Batch]:
     sentences = read_corpus(config.data.train).sentences
     built = build(config, sentences)
     return built.tagger, built.indexer.examples(sentences[:count]).batch(range(count))
 
 
-def gradients(tagger: Tagger, batch: Batch) -> dict[str, Tensor]:
+def gradients(tagger: TorchTagger, batch: Batch) -> dict[str, Tensor]:
     tagger.train()  # cuDNN has no gradients otherwise
     for part in tagger.modules():
         if isinstance(part, nn.Dropout):
             part.eval()
     tagger.zero_grad(set_to_none=True)
     tagger.loss(batch).mean().backward()
-    return {name: weight.grad.cpu() for name, weight in tagger.named_parameters() if weight.grad is not None}
+    return {
+        name: weight.grad.cpu()
+        for name, weight in tagger.named_parameters()
+        if weight.grad is not None
+    }
 
 
 @pytest.mark.parametrize("backend", ["batched", "native"])
 @pytest.mark.parametrize("variant", [name for name in STEPS if name.startswith("lattice")])
-def test_every_backend_gives_the_step_of_the_reference(made: Path, variant: str, backend: str) -> None:
+def test_every_backend_gives_the_step_of_the_reference(
+    made: Path, variant: str, backend: str
+) -> None:
     from hanlattice.ops import library
 
     if backend == "native" and library.missing():
@@ -72,7 +84,9 @@ def test_every_backend_gives_the_step_of_the_reference(made: Path, variant: str,
     found = gradients(*make(made_config(made, train__backend=backend, **STEPS[variant])))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            found[name], value, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="no CUDA device here")
@@ -95,14 +109,20 @@ def test_a_gpu_gives_the_same_step_for_every_kind(made: Path, variant: str) -> N
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         error = (found[name] - value).norm() / value.norm().clamp(min=1e-6)
-        assert error < 0.03, f"{name}: relative error {error:.1e}"  # products in half precision, or as TF32
+        assert error < 0.03, (
+            f"{name}: relative error {error:.1e}"
+        )  # products in half precision, or as TF32
 
 
 @pytest.mark.parametrize("variant", STEPS)
 def test_every_weight_has_a_part_in_the_loss(made: Path, variant: str) -> None:
     tagger, batch = make(made_config(made, **STEPS[variant]))
     found = gradients(tagger, batch)
-    trained = {name for name, weight in tagger.named_parameters() if weight.requires_grad and weight.numel()}
+    trained = {
+        name
+        for name, weight in tagger.named_parameters()
+        if weight.requires_grad and weight.numel()
+    }
     assert {name for name, gradient in found.items() if gradient.any()} == trained
 
 
@@ -133,13 +153,18 @@ def test_the_host_never_waits_for_a_gpu(made: Path, variant: str) -> None:
 
 CHAR = {"model__encoder": "char"}
 WORD = {"model__encoder": "word"}
-BICHAR, SOFTWORD = {"model__bichar": True}, {"model__softword": True}
+BICHAR = {"model__bichar": True}
+SOFTWORD = {"model__softword": True}
 POS = {"softwords__pos": True}
-LSTM, SENTENCE_LSTM, CNN = ({"model__char_features": name} for name in ("lstm", "sentence-lstm", "cnn"))
+LSTM, SENTENCE_LSTM, CNN = (
+    {"model__char_features": name} for name in ("lstm", "sentence-lstm", "cnn")
+)
 
-POOLS, WHOLE = {"model__pools": True}, {"model__layers": 2, "model__whole_words": True}
+POOLS = {"model__pools": True}
+WHOLE = {"model__layers": 2, "model__whole_words": True}
 
-# What a variant must reach on the test part, in per cent. Word models cannot find what the segmenter cuts elsewhere.
+# What a variant must reach on the test part, in per cent. Word models cannot find what the
+# segmenter cuts elsewhere.
 TRAINED = {
     "char-bichar-softword-pos": (CHAR | BICHAR | SOFTWORD | POS, 98),
     "char-coupled": (CHAR | {"model__coupled": True}, 98),
@@ -147,7 +172,10 @@ TRAINED = {
     "word-lstm-bichar": (WORD | LSTM | BICHAR, 94),
     "word-sentence-lstm": (WORD | SENTENCE_LSTM, 94),
     "word-cnn": (WORD | CNN, 94),
-    "lattice-uncoupled-bichar-softword-pos": ({"model__coupled": False} | BICHAR | SOFTWORD | POS, 98),
+    "lattice-uncoupled-bichar-softword-pos": (
+        {"model__coupled": False} | BICHAR | SOFTWORD | POS,
+        98,
+    ),
     "lattice-2-layers": ({"model__layers": 2, "train__lr": 0.01, "train__epochs": 8}, 98),
     "lattice-pools-whole": (POOLS | WHOLE | {"train__missing_words": 0.1}, 98),
 }
@@ -185,7 +213,10 @@ def test_it_learns_and_comes_back(name, made, tmp_path):
     overall = result.scores["test"]["overall"]
     assert overall["gold"] == gold  # those that cross a word's border are missed, not left out
     correct = sum(
-        len({(s.start, s.end, s.label) for s in mine} & {(s.start, s.end, s.label) for s in sentence.spans or ()})
+        len(
+            {(s.start, s.end, s.label) for s in mine}
+            & {(s.start, s.end, s.label) for s in sentence.spans or ()}
+        )
         for mine, sentence in zip(found, test, strict=True)
     )
     assert (overall["correct"], overall["predicted"]) == (correct, sum(map(len, found)))
@@ -202,7 +233,8 @@ def test_a_batch_changes_nothing(name, made):
     config = made_config(made, subwords__vectors=str(made / "subwords.vec"), **VARIANTS[name])
     test = read_corpus(made / "test.bmes").sentences[:7]
     built = build(config, test)
-    tagger, examples = built.tagger.eval().double(), built.indexer.examples(test)
+    tagger = built.tagger.eval().double()
+    examples = built.indexer.examples(test)
     whole = tagger.emissions(examples.batch(range(len(test))))
     for at in range(len(test)):
         alone = tagger.emissions(examples.batch([at]))[0]

@@ -1,4 +1,6 @@
-"""Everything that the C code does, called once each: for what watches it while it does (allocations, threads)."""
+"""Everything that the C code does, called once each: for what watches it while it does
+(allocations, threads).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Values = dict[str, torch.Tensor]
 
 
 def operations(folder: str | Path) -> dict[str, Callable[[], Values]]:
-    """By name: the lattice LSTM with gradients, the CRF, and a lattice model of this folder, also in 8 bits."""
+    """By name: the lattice LSTM with gradients, the CRF, and a lattice model of this folder, also
+    in 8 bits.
+    """
     case = LSTMCase.draw(SMALL, 5).to("cpu", torch.float32)
     quick, plain = (load(folder, fast=fast) for fast in (True, False))
     return {
@@ -43,7 +47,9 @@ def _arcs() -> Values:
     columns = ([0, 0, 1, 2], [0, 2, 1, 0], [4, 5, 3, 2], [0, 1, 2, 3], [3, 2, 1, 0])
     arcs = Arcs(*map(np.array, columns), rng.normal(size=4))
     single = np.array([2])
-    spans = TaggedSpans(0 * single, single, single + 1, single[:, None], np.zeros((1, 4), dtype=bool))
+    spans = TaggedSpans(
+        0 * single, single, single + 1, single[:, None], np.zeros((1, 4), dtype=bool)
+    )
     found = {
         "best": crf.viterbi(emissions, lengths, scores, arcs=arcs)[1],
         "readings": crf.nbest(emissions, lengths, scores, 3, arcs=arcs)[1],
@@ -54,7 +60,9 @@ def _arcs() -> Values:
 
 
 def _spans(documents: list[Any]) -> Values:
-    return {"spans": torch.tensor([[s.start, s.end, s.score or 0] for d in documents for s in d.spans])}
+    return {
+        "spans": torch.tensor([[s.start, s.end, s.score or 0] for d in documents for s in d.spans])
+    }
 
 
 def assert_same(found: Values, right: Values) -> None:

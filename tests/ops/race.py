@@ -1,6 +1,8 @@
-"""Everything that the C code does on several threads, called from several more: run under ThreadSanitizer.
+"""Everything that the C code does on several threads, called from several more: run under
+ThreadSanitizer.
 
-`python -m tests.ops.race FOLDER TIMES` with a model's folder; with `--race` only what the sanitizer must report.
+`python -m tests.ops.race FOLDER TIMES` with a model's folder; with `--race` only what the sanitizer
+must report.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import torch
 from hanlattice.ops import library, threads
 from tests.ops.operations import assert_same, operations
 
-CALLERS, THREADS = 3, 3
+CALLERS = 3
+THREADS = 3
 
 
 class Task(ctypes.Structure):
@@ -31,7 +34,10 @@ def main(folder: str, times: int) -> None:
             threads.run_calls(shared.test_race, [Task() for _ in range(8)])
         return
     for how in (parallel, None):  # threads of OpenMP, and Python's own
-        with mock.patch.object(threads, "openmp", return_value=how), ThreadPoolExecutor(CALLERS) as pool:
+        with (
+            mock.patch.object(threads, "openmp", return_value=how),
+            ThreadPoolExecutor(CALLERS) as pool,
+        ):
             for do in operations(folder).values():
                 right = do()
                 for found in pool.map(lambda _, do=do: do(), range(CALLERS * times)):

@@ -1,4 +1,6 @@
-"""Every allocation of the C code fails once: a MemoryError, nothing leaks, and the next call is right."""
+"""Every allocation of the C code fails once: a MemoryError, nothing leaks, and the next call is
+right.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,17 @@ print(total)
 @pytest.mark.skipif(sys.platform != "linux", reason="the linker of Linux can wrap malloc")
 @pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")
 def test_every_allocation_fails_once(tmp_path: Path, lattice_folder: Path) -> None:
-    build, file = load(ROOT / "hatch_build.py"), tmp_path / "libhanlattice.so"
+    build = load(ROOT / "hatch_build.py")
+    file = tmp_path / "libhanlattice.so"
     wraps = [f"-Wl,--wrap={name}" for name in ("malloc", "aligned_alloc", "free")]
     target = build.this_machine()
     link = [str(Path(__file__).with_name("failing.c")), "-fPIC", *target.link, *wraps]
     build.build(file, target=target._replace(link=link, flags=["-O0"]))
-    environment = {**os.environ, "HANLATTICE_LIBRARY": str(file), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {
+        **os.environ,
+        "HANLATTICE_LIBRARY": str(file),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     command = [sys.executable, "-c", FAIL, str(lattice_folder), "3"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,5 @@
-"""Each backend of the CRF against the enumerating reference, against pytorch-crf, and against what holds of any CRF.
+"""Each backend of the CRF against the enumerating reference, against pytorch-crf, and against what
+holds of any CRF.
 
 The fused one runs on a GPU, or else in Triton's interpreter.
 """
@@ -56,9 +57,12 @@ class Op:
         return self.backend
 
 
-no_library = pytest.mark.skipif(library.loaded().library is None, reason=f"no C library: {library.missing()}")
+no_library = pytest.mark.skipif(
+    library.loaded().library is None, reason=f"no C library: {library.missing()}"
+)
 no_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None or (not GPU and os.environ["TRITON_INTERPRET"] != "1"),
+    importlib.util.find_spec("triton") is None
+    or (not GPU and os.environ["TRITON_INTERPRET"] != "1"),
     reason="needs triton, and a GPU or TRITON_INTERPRET=1",
 )
 BATCHED = pytest.param(Op("batched"), id="batched")
@@ -152,12 +156,19 @@ def test_span_probability_equals_enumeration(op: Op, case: Case, seed: int) -> N
     spans = make_spans(case, seed)
     actual = op.span_log_probability(*case, spans)
     expected = reference.span_log_probability(*case, spans)
-    possible = expected > FORBIDDEN / 2  # what cannot be is −∞ for the one and near FORBIDDEN for the other
+    possible = (
+        expected > FORBIDDEN / 2
+    )  # what cannot be is −∞ for the one and near FORBIDDEN for the other
     close(actual[possible], expected[possible])
     assert (actual[~possible] < FORBIDDEN / 2).all()
 
 
-sizes = {"seed": st.integers(0, 10_000), "B": st.integers(1, 3), "T": st.integers(1, 4), "K": st.integers(1, 3)}
+sizes = {
+    "seed": st.integers(0, 10_000),
+    "B": st.integers(1, 3),
+    "T": st.integers(1, 4),
+    "K": st.integers(1, 3),
+}
 
 
 def with_equals(seed: int, B: int, T: int, K: int) -> Case:
@@ -206,9 +217,14 @@ def test_equals_pytorch_crf(op: Op, B: int, T: int, K: int) -> None:
         other.transitions.copy_(scores.transitions)
         other.end_transitions.copy_(scores.end)
     mask = torch.arange(T) < lengths.unsqueeze(1)
-    close(op.log_likelihood(emissions, tags, lengths, scores), other(emissions, tags, mask, reduction="none").detach())
+    close(
+        op.log_likelihood(emissions, tags, lengths, scores),
+        other(emissions, tags, mask, reduction="none").detach(),
+    )
     decoded = op.viterbi(*case)[0]
-    assert [row[:n].tolist() for row, n in zip(decoded, lengths.tolist(), strict=True)] == other.decode(emissions, mask)
+    assert [
+        row[:n].tolist() for row, n in zip(decoded, lengths.tolist(), strict=True)
+    ] == other.decode(emissions, mask)
 
 
 def names() -> dict[str, Callable[..., Tensor]]:
@@ -228,27 +244,44 @@ with_gradient = [
 
 
 @pytest.mark.parametrize(
-    ("name", "op"), [pytest.param(name, *op.values, id=f"{name}-{op.id}", marks=op.marks) for name, op in with_gradient]
+    ("name", "op"),
+    [
+        pytest.param(name, *op.values, id=f"{name}-{op.id}", marks=op.marks)
+        for name, op in with_gradient
+    ],
 )
 def test_gradients(op: Op, name: str) -> None:
     case = emissions, lengths, learned = make(3, 2, 4, 3)
     tags = make_tags(case, 4)
-    allowed = [torch.rand(part.shape, generator=torch.Generator().manual_seed(5)) >= 0.2 for part in learned]
-    if name == "log_likelihood":  # numeric differences of a path at FORBIDDEN have too few digits left
+    allowed = [
+        torch.rand(part.shape, generator=torch.Generator().manual_seed(5)) >= 0.2
+        for part in learned
+    ]
+    if (
+        name == "log_likelihood"
+    ):  # numeric differences of a path at FORBIDDEN have too few digits left
         allowed = [torch.ones_like(mask) for mask in allowed]
 
     def run(emissions: Tensor, *parts: Tensor) -> Tensor:
         return names()[name](op, emissions, lengths, crf.forbid(CRFScores(*parts), *allowed), tags)
 
     inputs = [x.requires_grad_() for x in (emissions, *learned)]
-    assert torch.autograd.gradcheck(run, inputs, fast_mode=op.backend == "fused")  # the interpreter is slow
+    assert torch.autograd.gradcheck(
+        run, inputs, fast_mode=op.backend == "fused"
+    )  # the interpreter is slow
 
 
 @pytest.mark.parametrize("op", [NATIVE, FUSED])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("B", "T", "K", "scale", "forbidden"),
-    [(1, 1, 1, 1.0, 0.0), (2, 1, 5, 3.0, 0.3), (3, 5, 17, 3.0, 0.5), (2, 4, 33, 30.0, 0.6), (3, 4, 70, 1.0, 0.2)],
+    [
+        (1, 1, 1, 1.0, 0.0),
+        (2, 1, 5, 3.0, 0.3),
+        (3, 5, 17, 3.0, 0.5),
+        (2, 4, 33, 30.0, 0.6),
+        (3, 4, 70, 1.0, 0.2),
+    ],
 )
 def test_gradients_equal_those_of_the_batched(
     op: Op, dtype: torch.dtype, B: int, T: int, K: int, scale: float, forbidden: float
@@ -289,16 +322,23 @@ def test_marginals_are_the_gradient_of_the_partition(op: Op) -> None:
 def test_nothing_beyond_a_sentence_matters(op: Op) -> None:
     case = emissions, lengths, scores = make(9, 4, 6, 3)
     lengths[:] = torch.tensor([6, 3, 1, 4])
-    tags, beyond = make_tags(case, 1), torch.arange(6) >= lengths.unsqueeze(1)
+    tags = make_tags(case, 1)
+    beyond = torch.arange(6) >= lengths.unsqueeze(1)
     spans = make_spans(case, 2)
     poison = torch.tensor([0.0, torch.nan, torch.inf, -torch.inf]).double()[:, None, None]
     poisoned = torch.where(beyond.unsqueeze(2), poison, emissions)
     bad_tags = tags.masked_fill(beyond, -100)
     for clean, dirty in [
-        (op.log_likelihood(emissions, tags, lengths, scores), op.log_likelihood(poisoned, bad_tags, lengths, scores)),
+        (
+            op.log_likelihood(emissions, tags, lengths, scores),
+            op.log_likelihood(poisoned, bad_tags, lengths, scores),
+        ),
         (op.marginals(*case), op.marginals(poisoned, lengths, scores)),
         (op.viterbi(*case)[0], op.viterbi(poisoned, lengths, scores)[0]),
-        (op.span_log_probability(*case, spans), op.span_log_probability(poisoned, lengths, scores, spans)),
+        (
+            op.span_log_probability(*case, spans),
+            op.span_log_probability(poisoned, lengths, scores, spans),
+        ),
     ]:
         assert torch.equal(clean, dirty)
     if op.backend != "fused":
@@ -313,10 +353,17 @@ def test_nothing_beyond_a_sentence_matters(op: Op) -> None:
 def test_a_sentence_does_not_feel_its_batch(op: Op) -> None:
     case = emissions, lengths, scores = make(10, 3, 6, 5)
     tags = make_tags(case, 1)
-    together = op.log_likelihood(emissions, tags, lengths, scores), op.viterbi(*case)[0], op.marginals(*case)
+    together = (
+        op.log_likelihood(emissions, tags, lengths, scores),
+        op.viterbi(*case)[0],
+        op.marginals(*case),
+    )
     for b, n in enumerate(lengths.tolist()):
         alone = emissions[b : b + 1, :n], lengths[b : b + 1], scores
-        close(together[0][b : b + 1], op.log_likelihood(alone[0], tags[b : b + 1, :n], alone[1], scores))
+        close(
+            together[0][b : b + 1],
+            op.log_likelihood(alone[0], tags[b : b + 1, :n], alone[1], scores),
+        )
         assert torch.equal(together[1][b, :n], op.viterbi(*alone)[0][0])
         close(together[2][b, :n], op.marginals(*alone)[0])
 
@@ -377,10 +424,14 @@ def test_a_long_float32_sentence_stays_close_to_float64(op: Op) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @every_backend
 def test_a_tag_far_behind_is_not_lost(op: Op, dtype: torch.dtype) -> None:
-    """Tag 1 lies 10,000 behind at every character, but it alone may come last: no exponential of it is above zero."""
+    """Tag 1 lies 10,000 behind at every character, but it alone may come last: no exponential of it
+    is above zero.
+    """
     emissions = torch.tensor([[[0.0, -1e4], [0.0, -1e4], [0.0, -1e4]]], dtype=dtype)
     scores = CRFScores(
-        torch.zeros(2, dtype=dtype), torch.zeros(2, 2, dtype=dtype), torch.tensor([FORBIDDEN, 0.0]).to(dtype)
+        torch.zeros(2, dtype=dtype),
+        torch.zeros(2, 2, dtype=dtype),
+        torch.tensor([FORBIDDEN, 0.0]).to(dtype),
     )
     scores.transitions[0, 1] = FORBIDDEN
     case = emissions, torch.tensor([3]), scores
@@ -391,7 +442,9 @@ def test_a_tag_far_behind_is_not_lost(op: Op, dtype: torch.dtype) -> None:
 
 @every_backend
 def test_no_sentences(op: Op) -> None:
-    emissions, lengths, scores = torch.zeros(0, 3, 2), torch.zeros(0, dtype=torch.int64), make(0, 1, 1, 2)[2]
+    emissions = torch.zeros(0, 3, 2)
+    lengths = torch.zeros(0, dtype=torch.int64)
+    scores = make(0, 1, 1, 2)[2]
     case = emissions, lengths, CRFScores(*(part.float() for part in scores))
     assert op.log_partition(*case).shape == (0,)
     assert op.marginals(*case).shape == (0, 3, 2)
@@ -401,9 +454,12 @@ def test_no_sentences(op: Op) -> None:
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 2), st.sampled_from([1.0, 20.0, 1000.0]))
 def test_logsumexp_equals_torch(seed: int, dim: int, scale: float) -> None:
-    x = scale * torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    x = scale * torch.randn(
+        3, 4, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     x = x.masked_fill(x > scale, FORBIDDEN).requires_grad_()
-    ours, theirs = _logsumexp(x, dim), torch.logsumexp(x, dim)
+    ours = _logsumexp(x, dim)
+    theirs = torch.logsumexp(x, dim)
     torch.testing.assert_close(ours, theirs, rtol=1e-14, atol=1e-14)
     weight = torch.linspace(-1, 1, ours.numel(), dtype=torch.float64).view_as(ours)
     gradients = [torch.autograd.grad((weight * y).sum(), x)[0] for y in (ours, theirs)]

@@ -1,4 +1,6 @@
-"""Arcs in the CRF: all that it says of a chain with arcs is what all paths through it say, written down."""
+"""Arcs in the CRF: all that it says of a chain with arcs is what all paths through it say, written
+down.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def make_case(seed: int, B: int, T: int, K: int, A: int, impossible: bool = Fals
     start = (rng.random(A) * lengths[sentence]).astype(np.int64)
     end = start + 1 + (rng.random(A) * (lengths[sentence] - start)).astype(np.int64)
     first, last = rng.integers(0, K, (2, A))
-    return Case(emissions, lengths, scores, Arcs(sentence, start, end, first, last, 5 * rng.normal(size=A)))
+    return Case(
+        emissions, lengths, scores, Arcs(sentence, start, end, first, last, 5 * rng.normal(size=A))
+    )
 
 
 Path = tuple[int, ...]
@@ -50,7 +54,8 @@ Path = tuple[int, ...]
 def paths(case: Case, b: int) -> dict[Path, float]:
     """The score of each way through sentence b: a tag for each character, −1 − a in arc a."""
     emissions, lengths, scores, arcs = case
-    K, length = len(scores.start), int(lengths[b])
+    K = len(scores.start)
+    length = int(lengths[b])
 
     def onward(t: int, last: int | None) -> Iterator[tuple[Path, float]]:
         if t == length:
@@ -96,7 +101,9 @@ def test_the_best_paths_are_those_of_all(op: ModuleType, case: Case, n: int) -> 
     for b, length in enumerate(lengths.tolist()):
         every = paths(case, b)
         ranked = sorted(every.values(), reverse=True)[:n]
-        assert every[tuple(best[b, :length].tolist())] == pytest.approx(score[b], rel=1e-12, abs=1e-9)
+        assert every[tuple(best[b, :length].tolist())] == pytest.approx(
+            score[b], rel=1e-12, abs=1e-9
+        )
         assert score[b] == pytest.approx(ranked[0], rel=1e-12, abs=1e-9)
         assert not best[b, length:].any()
         assert several_scores[b, : len(ranked)] == pytest.approx(ranked, rel=1e-12, abs=1e-9)
@@ -140,7 +147,9 @@ def stands(arcs: Arcs, place: int, t: int, tag: int) -> bool:
 @pytest.mark.parametrize("op", BACKENDS)
 @settings(deadline=None)
 @given(case=cases, data=st.data())
-def test_spans_of_the_chain_are_those_of_all_paths(op: ModuleType, case: Case, data: st.DataObject) -> None:
+def test_spans_of_the_chain_are_those_of_all_paths(
+    op: ModuleType, case: Case, data: st.DataObject
+) -> None:
     emissions, lengths, scores, arcs = case
     K = emissions.shape[2]
     b = data.draw(st.integers(0, len(lengths) - 1))
@@ -148,7 +157,9 @@ def test_spans_of_the_chain_are_those_of_all_paths(op: ModuleType, case: Case, d
     end = data.draw(st.integers(start + 1, int(lengths[b])))
     tags = data.draw(st.lists(st.integers(0, K - 1), min_size=end - start, max_size=end - start))
     blocked = np.array([data.draw(st.lists(st.booleans(), min_size=K, max_size=K))])
-    spans = TaggedSpans(*(np.array([value]) for value in (b, start, end)), np.array([tags]), blocked)
+    spans = TaggedSpans(
+        *(np.array([value]) for value in (b, start, end)), np.array([tags]), blocked
+    )
     answer = op.span_log_probability(emissions, lengths, scores, spans, arcs=arcs)
     every = paths(case, b)
     if max(every.values()) < IMPOSSIBLE / 2:
@@ -187,7 +198,8 @@ def test_every_instruction_set_gives_what_numpy_gives(
     level: str, dtype: type, tolerance: float, K: int, A: int
 ) -> None:
     exact = make_case(K, 9, 40, K, A)
-    emissions, lengths = exact.emissions.astype(dtype), exact.lengths
+    emissions = exact.emissions.astype(dtype)
+    lengths = exact.lengths
     scores = CRFScores(*(part.astype(dtype) for part in exact.scores))
     wanted = plain.arc_marginals(exact.emissions, lengths, exact.scores, exact.arcs)
     with at_level(level):
@@ -207,7 +219,9 @@ def test_every_instruction_set_gives_what_numpy_gives(
 @pytest.mark.parametrize("op", BACKENDS)
 def test_of_equals_the_chain_comes_first_and_then_the_first_arc(op: ModuleType) -> None:
     zeros = CRFScores(np.zeros(2), np.zeros((2, 2)), np.zeros(2))
-    arcs = Arcs(*(np.array(column) for column in ([0, 0], [0, 0], [2, 2], [1, 1], [0, 0])), np.zeros(2))
+    arcs = Arcs(
+        *(np.array(column) for column in ([0, 0], [0, 0], [2, 2], [1, 1], [0, 0])), np.zeros(2)
+    )
     given = np.zeros((1, 3, 2)), np.array([3]), zeros
     tags, _ = op.nbest(*given, 12, arcs=arcs)
     plain_paths = [[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)]
@@ -249,7 +263,11 @@ def test_arcs_that_would_lead_outside_are_refused(
 
 def test_tensors_have_no_arcs() -> None:
     emissions, lengths, scores, arcs = make_case(1, 1, 3, 2, 2)
-    tensors = torch.from_numpy(emissions), torch.from_numpy(lengths), CRFScores(*map(torch.from_numpy, scores))
+    tensors = (
+        torch.from_numpy(emissions),
+        torch.from_numpy(lengths),
+        CRFScores(*map(torch.from_numpy, scores)),
+    )
     with pytest.raises(ValueError, match="arrays of numpy"):
         crf.viterbi(*tensors, arcs=arcs)
     assert crf.viterbi(emissions, lengths, scores, arcs=arcs)[0].shape == (1, 3)

@@ -1,4 +1,5 @@
-"""The CRF's kernels: they compile for a GPU that is not there, wait for nothing, and refuse what they cannot do.
+"""The CRF's kernels: they compile for a GPU that is not there, wait for nothing, and refuse what
+they cannot do.
 
 That their numbers are right is shown in test_crf.py.
 """
@@ -24,7 +25,8 @@ DEVICE = "cuda" if GPU else "cpu"
 pytest.importorskip("triton", reason="needs triton")
 needs_gpu = pytest.mark.skipif(not GPU, reason="needs a CUDA device")
 runs = pytest.mark.skipif(
-    not GPU and os.environ["TRITON_INTERPRET"] != "1", reason="needs a CUDA device or TRITON_INTERPRET=1"
+    not GPU and os.environ["TRITON_INTERPRET"] != "1",
+    reason="needs a CUDA device or TRITON_INTERPRET=1",
 )
 
 COMPILE = """
@@ -51,9 +53,14 @@ compile(fused.sums, 33, **off | {"GRADIENT": True})
 """
 
 
-def make(B: int, T: int, K: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, CRFScores]:
+def make(
+    B: int, T: int, K: int, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, CRFScores]:
     g = torch.Generator().manual_seed(K)
-    parts = [torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((B, T, K), (K,), (K, K), (K,))]
+    parts = [
+        torch.randn(*shape, generator=g, dtype=torch.float64)
+        for shape in ((B, T, K), (K,), (K, K), (K,))
+    ]
     emissions, *scores = (part.to(DEVICE, dtype) for part in parts)
     return emissions, torch.randint(1, T + 1, (B,), generator=g).to(DEVICE), CRFScores(*scores)
 
@@ -86,7 +93,9 @@ def test_it_gives_the_same_bits_twice() -> None:
     twice = []
     for _ in range(2):
         inputs = [x.clone().requires_grad_() for x in (emissions, *scores)]
-        value = crf.log_likelihood(inputs[0], tags, lengths, CRFScores(*inputs[1:]), backend="fused")
+        value = crf.log_likelihood(
+            inputs[0], tags, lengths, CRFScores(*inputs[1:]), backend="fused"
+        )
         twice.append([value, *torch.autograd.grad(value.sum(), inputs)])
     assert all(torch.equal(first, second) for first, second in zip(*twice, strict=True))
 
@@ -96,7 +105,9 @@ def test_a_tag_that_does_not_exist_makes_the_likelihood_nan() -> None:
     emissions, lengths, scores = make(3, 4, 5)
     lengths[:] = 4
     tags = torch.tensor([[0, 1, 2, 3], [0, 1, 5, 3], [0, -1, 2, 3]], device=DEVICE)
-    assert crf.log_likelihood(emissions, tags, lengths, scores, backend="fused").isnan().tolist() == [False, True, True]
+    assert crf.log_likelihood(
+        emissions, tags, lengths, scores, backend="fused"
+    ).isnan().tolist() == [False, True, True]
 
 
 @runs
@@ -108,8 +119,12 @@ def test_what_it_cannot_do_it_refuses() -> None:
         crf.viterbi(*make(1, 2, 257), backend="fused")
     with pytest.raises(ValueError, match="marginals has a gradient in backend='batched' alone"):
         crf.marginals(emissions.requires_grad_(), lengths, scores, backend="fused")
-    with pytest.raises(ValueError, match=r"tags must be \(1, 2\) as the emissions are, not \(1, 3\)"):
-        crf.log_likelihood(emissions, torch.zeros(1, 3, dtype=torch.int64), lengths, scores, backend="fused")
+    with pytest.raises(
+        ValueError, match=r"tags must be \(1, 2\) as the emissions are, not \(1, 3\)"
+    ):
+        crf.log_likelihood(
+            emissions, torch.zeros(1, 3, dtype=torch.int64), lengths, scores, backend="fused"
+        )
 
 
 def test_without_triton_there_is_no_fused_backend(monkeypatch: pytest.MonkeyPatch) -> None:

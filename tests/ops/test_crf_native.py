@@ -1,4 +1,6 @@
-"""The CRF in C: every instruction set, any number of threads, any layout; what it cannot do, it refuses by name."""
+"""The CRF in C: every instruction set, any number of threads, any layout; what it cannot do, it
+refuses by name.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ from hanlattice.ops.crf import FORBIDDEN, CRFScores, TaggedSpans, batched, plain
 from hanlattice.ops.crf import differentiable as native
 from hanlattice.ops.crf import native as arrays
 
-pytestmark = pytest.mark.skipif(library.loaded().library is None, reason=f"no C library: {library.missing()}")
+pytestmark = pytest.mark.skipif(
+    library.loaded().library is None, reason=f"no C library: {library.missing()}"
+)
 
 Case = tuple[Tensor, Tensor, CRFScores]
 
 
-def make(seed: int, B: int, T: int, K: int, dtype: torch.dtype = torch.float64, scale: float = 2.0) -> Case:
+def make(
+    seed: int, B: int, T: int, K: int, dtype: torch.dtype = torch.float64, scale: float = 2.0
+) -> Case:
     g = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -34,13 +40,18 @@ def make(seed: int, B: int, T: int, K: int, dtype: torch.dtype = torch.float64, 
 
 
 def make_spans(case: Case, S: int = 9) -> TaggedSpans:
-    lengths, K = case[1], case[0].shape[2]
+    lengths = case[1]
+    K = case[0].shape[2]
     g = torch.Generator().manual_seed(S)
     sentence = torch.randint(0, len(lengths), (S,), generator=g)  # not sorted
     start = (torch.rand(S, generator=g) * lengths[sentence]).long()
     end = torch.minimum(start + 3, lengths[sentence])
     return TaggedSpans(
-        sentence, start, end, torch.randint(0, K, (S, 3), generator=g), torch.rand(S, K, generator=g) < 0.3
+        sentence,
+        start,
+        end,
+        torch.randint(0, K, (S, 3), generator=g),
+        torch.rand(S, K, generator=g) < 0.3,
     )
 
 
@@ -58,7 +69,9 @@ def everything(op: object, case: Case) -> dict[str, Tensor]:
     inputs = [x.detach().clone().requires_grad_() for x in (emissions, *scores)]
     found["likelihood"] = op.log_likelihood(inputs[0], tags, lengths, CRFScores(*inputs[1:]))  # type: ignore[attr-defined]
     gradients = torch.autograd.grad(found["likelihood"].sum(), inputs, allow_unused=True)
-    for name, x, gradient in zip(("emissions", "start", "transitions", "end"), inputs, gradients, strict=True):
+    for name, x, gradient in zip(
+        ("emissions", "start", "transitions", "end"), inputs, gradients, strict=True
+    ):
         found[f"by {name}"] = torch.zeros_like(x) if gradient is None else gradient
     return found
 
@@ -76,15 +89,25 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("K", [1, 2, 7, 8, 9, 16, 33, 49, 100])
-def test_every_instruction_set_gives_what_torch_gives(level: str, dtype: torch.dtype, K: int) -> None:
+def test_every_instruction_set_gives_what_torch_gives(
+    level: str, dtype: torch.dtype, K: int
+) -> None:
     case = make(K, 4, 11, K, dtype)
-    actual, expected = everything(native, case), everything(batched, case)
+    actual = everything(native, case)
+    expected = everything(batched, case)
     tolerance = 1e-10 if dtype == torch.float64 else 1e-4
     for name, value in actual.items():
-        if name in ("tags", "score", "first tags", "first scores"):  # the same sums in the same order
+        if name in (
+            "tags",
+            "score",
+            "first tags",
+            "first scores",
+        ):  # the same sums in the same order
             assert torch.equal(value, expected[name]), name
         else:
-            torch.testing.assert_close(value, expected[name], rtol=tolerance, atol=tolerance, msg=name)
+            torch.testing.assert_close(
+                value, expected[name], rtol=tolerance, atol=tolerance, msg=name
+            )
 
 
 @given(
@@ -125,7 +148,9 @@ def test_a_sentence_is_the_same_bits_in_any_batch() -> None:
 def test_layout_does_not_matter() -> None:
     emissions, lengths, scores = make(3, 3, 6, 5)
     turned = emissions.transpose(0, 1).contiguous().transpose(0, 1)
-    loose = CRFScores(scores.start, scores.transitions.T.contiguous().T, scores.end.repeat_interleave(2)[::2])
+    loose = CRFScores(
+        scores.start, scores.transitions.T.contiguous().T, scores.end.repeat_interleave(2)[::2]
+    )
     assert not turned.is_contiguous()
     assert not loose.transitions.is_contiguous()
     expected = everything(native, (emissions, lengths, scores))
@@ -134,11 +159,17 @@ def test_layout_does_not_matter() -> None:
 
 
 def test_a_long_float32_sentence_is_as_exact_as_a_short_one() -> None:
-    """Scores are kept relative to their character's best: the marginals do not feel how long the sentence is."""
+    """Scores are kept relative to their character's best: the marginals do not feel how long the
+    sentence is.
+    """
     emissions, _, scores = make(4, 1, 20_000, 9, torch.float32)
     lengths = torch.tensor([20_000])
-    exact = native.marginals(emissions.double(), lengths, CRFScores(*(part.double() for part in scores)))
-    torch.testing.assert_close(native.marginals(emissions, lengths, scores).double(), exact, rtol=0, atol=2e-6)
+    exact = native.marginals(
+        emissions.double(), lengths, CRFScores(*(part.double() for part in scores))
+    )
+    torch.testing.assert_close(
+        native.marginals(emissions, lengths, scores).double(), exact, rtol=0, atol=2e-6
+    )
 
 
 def test_not_a_number_stays_not_a_number() -> None:
@@ -176,16 +207,30 @@ def test_what_would_lead_outside_is_refused() -> None:
         with pytest.raises(IndexError):
             native.span_log_probability(*case, wrong)
     with pytest.raises(ValueError, match="must be"):
-        native.span_log_probability(*case, spans._replace(blocked_next=torch.zeros(1, 2, dtype=torch.bool)))
+        native.span_log_probability(
+            *case, spans._replace(blocked_next=torch.zeros(1, 2, dtype=torch.bool))
+        )
     assert native.span_log_probability(*case, spans).shape == (1,)
 
 
 def test_no_tags_and_too_many_taggings_are_refused() -> None:
-    """A CRF without tags has no best one to read, and C counts the ways on from a character in 32 bits."""
-    none = torch.zeros(1, 3, 0), torch.tensor([3]), CRFScores(torch.zeros(0), torch.zeros(0, 0), torch.zeros(0))
+    """A CRF without tags has no best one to read, and C counts the ways on from a character in 32
+    bits.
+    """
+    none = (
+        torch.zeros(1, 3, 0),
+        torch.tensor([3]),
+        CRFScores(torch.zeros(0), torch.zeros(0, 0), torch.zeros(0)),
+    )
     in_numpy = none[0].numpy(), none[1].numpy(), CRFScores(*(part.numpy() for part in none[2]))
     for name, more in (("viterbi", ()), ("nbest", (2,)), ("marginals", ()), ("log_partition", ())):
-        for op, values in ((arrays, in_numpy), (plain, in_numpy), (native, none), (crf, none), (crf, in_numpy)):
+        for op, values in (
+            (arrays, in_numpy),
+            (plain, in_numpy),
+            (native, none),
+            (crf, none),
+            (crf, in_numpy),
+        ):
             with pytest.raises(ValueError, match="one tag or more"):
                 getattr(op, name)(*values, *more)
     emissions, lengths, scores = make(1, 1, 1, 3)
@@ -199,7 +244,8 @@ def test_no_tags_and_too_many_taggings_are_refused() -> None:
 
 @pytest.mark.parametrize("op", [arrays, plain])
 def test_a_batch_of_nothing_has_an_answer(op: ModuleType) -> None:
-    emissions, lengths = np.zeros((0, 0, 2)), np.zeros(0, dtype=np.int64)
+    emissions = np.zeros((0, 0, 2))
+    lengths = np.zeros(0, dtype=np.int64)
     scores = CRFScores(np.zeros(2), np.zeros((2, 2)), np.zeros(2))
     assert op.viterbi(emissions, lengths, scores)[0].shape == (0, 0)
     assert op.marginals(emissions, lengths, scores).shape == (0, 0, 2)
@@ -234,7 +280,12 @@ def test_auto_takes_the_library_where_it_can(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_backends_are_named() -> None:
     case = make(9, 1, 2, 3)
-    with pytest.raises(ValueError, match="backend must be one of auto, batched, fused, native, reference, not 'fast'"):
+    with pytest.raises(
+        ValueError,
+        match="backend must be one of auto, batched, fused, native, reference, not 'fast'",
+    ):
         crf.viterbi(*case, backend="fast")
     for backend in ("reference", "batched", "native", "auto"):
-        torch.testing.assert_close(crf.log_partition(*case, backend=backend), batched.log_partition(*case))
+        torch.testing.assert_close(
+            crf.log_partition(*case, backend=backend), batched.log_partition(*case)
+        )

@@ -28,8 +28,12 @@ def test_a_cpu_has_the_interpreter_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gpu.why_not(torch.zeros(1)) == ""
 
 
-@pytest.mark.parametrize(("version", "fits"), [("3.1.0", False), ("3.2.0+git12", True), ("4.0", True)])
-def test_an_old_triton_is_refused(version: str, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("version", "fits"), [("3.1.0", False), ("3.2.0+git12", True), ("4.0", True)]
+)
+def test_an_old_triton_is_refused(
+    version: str, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr("triton.__version__", version)
     assert (gpu.why_not(torch.zeros(1)) == "") is fits
@@ -37,7 +41,11 @@ def test_an_old_triton_is_refused(version: str, fits: bool, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("capability", "compiler", "says"),
-    [((9, 0), "/bin/cc", ""), ((7, 5), "/bin/cc", "older than compute capability 8.0"), ((9, 0), None, "C compiler")],
+    [
+        ((9, 0), "/bin/cc", ""),
+        ((7, 5), "/bin/cc", "older than compute capability 8.0"),
+        ((9, 0), None, "C compiler"),
+    ],
 )
 def test_what_a_gpu_must_have(
     capability: tuple[int, int], compiler: str | None, says: str, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,5 @@
-"""The Triton kernels against `reference` in float64, outputs and every gradient by name: on a GPU where there is one,
-else in Triton's interpreter, which runs them on the CPU."""
+"""The Triton kernels against `reference` in float64, outputs and every gradient by name: on a GPU
+where there is one, else in Triton's interpreter, which runs them on the CPU."""
 
 from __future__ import annotations
 
@@ -25,21 +25,33 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'hanl
 
 
 DEVICE = torch.device("cuda:0" if HAS_GPU else "cpu")
-BF16 = pytest.param("bf16", marks=pytest.mark.skipif(not HAS_GPU, reason="Triton's interpreter has no bf16 products"))
-TF32 = pytest.param("tf32", marks=pytest.mark.skipif(not HAS_GPU, reason="Triton's interpreter computes it in float32"))
+BF16 = pytest.param(
+    "bf16",
+    marks=pytest.mark.skipif(not HAS_GPU, reason="Triton's interpreter has no bf16 products"),
+)
+TF32 = pytest.param(
+    "tf32",
+    marks=pytest.mark.skipif(not HAS_GPU, reason="Triton's interpreter computes it in float32"),
+)
 few = settings(max_examples=40 if HAS_GPU else 3, deadline=None)
 
 
 def random_lattice(rng: np.random.Generator, lengths: list[int], density: float) -> Lattice:
     words = []
     for b, length in enumerate(lengths):
-        starts = rng.integers(0, max(1, length - 1), size=rng.poisson(density * length) if length > 1 else 0)
-        words += [(b, int(start), int(min(length, start + rng.integers(2, 6))), 0) for start in starts]
+        starts = rng.integers(
+            0, max(1, length - 1), size=rng.poisson(density * length) if length > 1 else 0
+        )
+        words += [
+            (b, int(start), int(min(length, start + rng.integers(2, 6))), 0) for start in starts
+        ]
     return Lattice.from_words(lengths, words)
 
 
 def check(case: LSTMCase, precision: str, trusted: str = "reference") -> dict[str, Tensor]:
-    """The fused values beside those of a trusted backend in float64. Padding is NaN, so reading it shows."""
+    """The fused values beside those of a trusted backend in float64. Padding is NaN, so reading it
+    shows.
+    """
     found = case.to(DEVICE, torch.float32).values(f"fused-{precision}")
     worst, difference = largest_difference(found, case.values(trusted))
     assert difference < TOLERANCES[precision], f"{worst}: {difference:.1e} with {precision}"
@@ -127,9 +139,12 @@ def test_the_same_call_gives_the_same_bits() -> None:
 @given(lattice=lattices())
 def test_the_schedule_finds_every_word_at_both_its_ends(lattice: Lattice) -> None:
     plan = make_schedule(lattice, torch.device("cpu"))
-    expected = sorted(zip(lattice.sentence, lattice.start, lattice.end - 1, range(len(lattice)), strict=True))
+    expected = sorted(
+        zip(lattice.sentence, lattice.start, lattice.end - 1, range(len(lattice)), strict=True)
+    )
     for direction in range(2):
-        starts, ends = plan.starts[direction].tolist(), plan.ends[direction].tolist()
+        starts = plan.starts[direction].tolist()
+        ends = plan.ends[direction].tolist()
         ended_at = {at: r for r in range(len(ends) - 1) for at in range(ends[r], ends[r + 1])}
         found = []
         for r in range(len(starts) - 1):

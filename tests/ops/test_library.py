@@ -19,7 +19,9 @@ needs_library = pytest.mark.skipif(not HAS_LIBRARY, reason=f"no C library: {libr
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The environment as it comes without our variables; the library is looked for again, also afterwards."""
+    """The environment as it comes without our variables; the library is looked for again, also
+    afterwards.
+    """
     monkeypatch.delenv("HANLATTICE_NATIVE", raising=False)
     library.loaded.cache_clear()
     library.function.cache_clear()
@@ -29,7 +31,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     library.function.cache_clear()
 
 
-@pytest.mark.skipif(not shutil.which(os.environ.get("CC", "cc")), reason="this machine has no C compiler")
+@pytest.mark.skipif(
+    not shutil.which(os.environ.get("CC", "cc")), reason="this machine has no C compiler"
+)
 @pytest.mark.skipif(os.environ.get("HANLATTICE_NATIVE") == "0", reason="HANLATTICE_NATIVE=0")
 def test_where_there_is_a_compiler_there_is_a_library() -> None:
     assert library.missing() == ""
@@ -87,7 +91,8 @@ def test_an_instruction_set_that_is_not_there_is_refused(fresh: pytest.MonkeyPat
 
 @needs_library
 def test_what_it_is_available_for() -> None:
-    single, double = torch.zeros(1), torch.zeros(1, dtype=torch.float64)
+    single = torch.zeros(1)
+    double = torch.zeros(1, dtype=torch.float64)
     assert library.available(single, single)
     assert library.available(double)
     assert not library.available(single, double)
@@ -103,5 +108,7 @@ def test_a_function_is_found_by_its_type(dtype: torch.dtype) -> None:
     width = padded(1)  # how many numbers a vector has
     assert width * dtype.itemsize in (16, 32, 64)
     assert padded(width + 1) == 2 * width
-    with pytest.raises(RuntimeError, match="has no no_such_function: it is older than this package"):
+    with pytest.raises(
+        RuntimeError, match="has no no_such_function: it is older than this package"
+    ):
         library.function("no_such_function", dtype)

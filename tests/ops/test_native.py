@@ -1,4 +1,6 @@
-"""The C path of the lattice LSTM against `reference`, for every instruction set that this machine can run."""
+"""The C path of the lattice LSTM against `reference`, for every instruction set that this machine
+can run.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,16 @@ from hanlattice.lab.bench.equality import LSTMCase, largest_difference
 from hanlattice.ops import library
 from hanlattice.ops import threads as ops_threads
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm
-from hanlattice.ops.lattice_lstm.native import Problem, Task
+from hanlattice.ops.lattice_lstm.native import KernelCall, KernelTask
 from tests.helpers.levels import at_level
 from tests.helpers.strategies import lattices
 
-pytestmark = pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}")
+pytestmark = pytest.mark.skipif(
+    bool(library.missing()), reason=f"no C library: {library.missing()}"
+)
 
-D, E = 3, 4
+D = 3
+E = 4
 LEVELS = library.possible_levels()
 coupled_or_not = pytest.mark.parametrize("coupled", [True, False])
 every_level = pytest.mark.parametrize("level", LEVELS)
@@ -42,10 +47,16 @@ def threads(count: int) -> Iterator[None]:
 
 
 def make(
-    lattice: Lattice, H: int = 5, coupled: bool = True, dtype: torch.dtype = torch.float64, seed: int = 0
+    lattice: Lattice,
+    H: int = 5,
+    coupled: bool = True,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
 ) -> LSTMCase:
     scale = min(1.0, 3 / H**0.5)
-    return LSTMCase.draw(lattice, H, coupled, D=D, E=E, extra=1, scale=scale, seed=seed).to("cpu", dtype)
+    return LSTMCase.draw(lattice, H, coupled, D=D, E=E, extra=1, scale=scale, seed=seed).to(
+        "cpu", dtype
+    )
 
 
 def one(case: LSTMCase, backend: str = "native") -> Tensor:
@@ -77,7 +88,9 @@ def random_lattice(lengths: list[int], seed: int = 0, words_each: float = 1.0) -
     coupled=st.booleans(),
     level=st.sampled_from(LEVELS or ("none",)),
 )
-def test_it_equals_the_reference(lattice: Lattice, both: bool, seed: int, coupled: bool, level: str) -> None:
+def test_it_equals_the_reference(
+    lattice: Lattice, both: bool, seed: int, coupled: bool, level: str
+) -> None:
     case = make(lattice, coupled=coupled, seed=seed)
     case = case if both else replace(case, weights=case.weights[:1])
     with at_level(level):
@@ -88,7 +101,9 @@ def test_it_equals_the_reference(lattice: Lattice, both: bool, seed: int, couple
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("H", [1, 5, 17, 100, 130])
 def test_any_width(H: int, dtype: torch.dtype, coupled: bool) -> None:
-    """More sentences than a call takes, ragged, with empty ones and with more words than characters."""
+    """More sentences than a call takes, ragged, with empty ones and with more words than
+    characters.
+    """
     lengths = [*range(12), *[9] * 30]
     case = make(random_lattice(lengths, words_each=1.5), H=H, coupled=coupled, dtype=dtype)
     slow = case.values("batched")
@@ -110,7 +125,8 @@ def test_float32_is_near_reference_in_float64(coupled: bool) -> None:
 def test_any_number_of_words_at_a_place(words: int) -> None:
     lattice = Lattice.from_words([3, 6], [(1, 2, 4 + k % 3, 0) for k in range(words)])
     case = make(lattice, H=17)
-    slow, fast = case.run("reference"), case.run("native")
+    slow = case.run("reference")
+    fast = case.run("native")
     assert_same(case.with_gradients(fast), case.with_gradients(slow))
 
 
@@ -120,7 +136,8 @@ def test_gradcheck(coupled: bool) -> None:
     case = make(lattice, H=2, coupled=coupled)
 
     def run(x: Tensor, word_x: Tensor, *flat: Tensor) -> Tensor:
-        ahead, back = LatticeLSTMWeights(*flat[:9]), LatticeLSTMWeights(*flat[9:])
+        ahead = LatticeLSTMWeights(*flat[:9])
+        back = LatticeLSTMWeights(*flat[9:])
         return bidirectional(x, word_x, lattice, ahead, back, coupled, "native")
 
     assert torch.autograd.gradcheck(run, (case.x, case.word_x, *case.weights[0], *case.weights[1]))
@@ -129,14 +146,19 @@ def test_gradcheck(coupled: bool) -> None:
 @every_level
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("is_fork", [False, True], ids=["torch's threads", "own threads"])
-def test_the_number_of_threads_changes_no_bit(is_fork: bool, dtype: torch.dtype, level: str) -> None:
+def test_the_number_of_threads_changes_no_bit(
+    is_fork: bool, dtype: torch.dtype, level: str
+) -> None:
     case = make(random_lattice([11, 3, 0, 9, 9, 1, 8] * 6), H=17, dtype=dtype)
-    weights = [LatticeLSTMWeights(*(tensor.detach().numpy() for tensor in each)) for each in case.weights]
+    weights = [
+        LatticeLSTMWeights(*(tensor.detach().numpy() for tensor in each)) for each in case.weights
+    ]
     found = []
     for count in (1, 2, 3, 8):
         with threads(count), at_level(level), mock.patch.object(ops_threads, "_is_fork", is_fork):
-            x, word_x = case.x.detach().numpy(), case.word_x.detach().numpy()
-            problem = Problem(x, word_x, case.lattice, weights, True)
+            x = case.x.detach().numpy()
+            word_x = case.word_x.detach().numpy()
+            problem = KernelCall(x, word_x, case.lattice, weights, True)
             h, traces = problem.run_forward(keep=True)
             gates = problem.run_backward(np.sin(h), traces)
             found.append([h, *(tensor for direction in gates for tensor in direction)])
@@ -153,9 +175,15 @@ def test_the_rest_of_the_batch_changes_no_bit(dtype: torch.dtype, level: str) ->
         together = case.run("native")
         for b, length in enumerate(lattice.lengths[:9].tolist()):
             mine = np.flatnonzero(lattice.sentence == b)
-            places = (lattice.sentence[mine] * 0, lattice.start[mine], lattice.end[mine], lattice.word[mine])
+            places = (
+                lattice.sentence[mine] * 0,
+                lattice.start[mine],
+                lattice.end[mine],
+                lattice.word[mine],
+            )
             alone = Lattice(lattice.lengths[b : b + 1], *places)
-            x, word_x = case.x[b : b + 1, :length], case.word_x[torch.from_numpy(mine)]
+            x = case.x[b : b + 1, :length]
+            word_x = case.word_x[torch.from_numpy(mine)]
             h = bidirectional(x, word_x, alone, case.weights[0], case.weights[1], backend="native")
             assert torch.equal(h[0], together[b, :length])
             assert (together[b, length:] == 0).all()
@@ -192,19 +220,29 @@ def test_saturated_gates_stay_finite(dtype: torch.dtype, scale: float, level: st
 
 @every_level
 @pytest.mark.parametrize(("dtype", "units"), [(torch.float32, 5.0), (torch.float64, 8.0)])
-def test_the_functions_are_precise_near_zero_and_far_from_it(dtype: torch.dtype, units: float, level: str) -> None:
-    """One character whose i and o are 1: h = tanh tanh g, and g runs over many sizes. In units of the last place."""
+def test_the_functions_are_precise_near_zero_and_far_from_it(
+    dtype: torch.dtype, units: float, level: str
+) -> None:
+    """One character whose i and o are 1: h = tanh tanh g, and g runs over many sizes. In units of
+    the last place.
+    """
     size = torch.logspace(-30, 1.6, 400, dtype=dtype)
     g = torch.cat([size, -size, torch.linspace(-3, 3, 400, dtype=dtype)])
     H = len(g)
     none = torch.zeros(0, dtype=dtype)
     bias = torch.cat([torch.full((2 * H,), 80.0, dtype=dtype), g])
-    zeros = [torch.zeros(shape, dtype=dtype) for shape in ((1, 3 * H), (H, 3 * H), (3 * H,), (1, H), (H, H), (H,))]
+    zeros = [
+        torch.zeros(shape, dtype=dtype)
+        for shape in ((1, 3 * H), (H, 3 * H), (3 * H,), (1, H), (H, H), (H,))
+    ]
     weights = LatticeLSTMWeights(zeros[0], zeros[1], bias, *zeros)
     with at_level(level):
-        x, word_x = none.new_zeros(1, 1, 1), none.new_zeros(0, 1)
+        x = none.new_zeros(1, 1, 1)
+        word_x = none.new_zeros(0, 1)
         h = lattice_lstm(x, word_x, Lattice.from_words([1], []), weights, backend="native")
-    exact = torch.tanh(torch.tanh(g.double())) if dtype == torch.float32 else torch.tanh(torch.tanh(g))
+    exact = (
+        torch.tanh(torch.tanh(g.double())) if dtype == torch.float32 else torch.tanh(torch.tanh(g))
+    )
     error = ((h[0, 0].double() - exact).abs() / exact.abs()).max().item()
     assert error < units * torch.finfo(dtype).eps
 
@@ -219,14 +257,18 @@ def test_a_very_long_sentence_with_a_word_over_all_of_it(dtype: torch.dtype) -> 
     found = torch.autograd.grad(h[0, T - 1].sum(), [case.x, case.word_x, *case.weights[0]])
     assert all(gradient.isfinite().all() for gradient in found)
     assert (found[1][0] != 0).any()
-    assert (found[0][0, 0] != 0).any()  # by the word: through 20,000 characters nothing else would be left
+    assert (
+        found[0][0, 0] != 0
+    ).any()  # by the word: through 20,000 characters nothing else would be left
 
 
 @coupled_or_not
 def test_memory_that_nobody_filled_is_not_read(coupled: bool) -> None:
     case = make(random_lattice([9, 4, 0, 1, 7]), H=17, coupled=coupled)
     expected = case.run("native")
-    with mock.patch.object(Problem, "new", lambda self, *shape: np.full(shape, np.nan, dtype=self.x.dtype)):
+    with mock.patch.object(
+        KernelCall, "new", lambda self, *shape: np.full(shape, np.nan, dtype=self.x.dtype)
+    ):
         h = case.run("native")
         found = case.with_gradients(h)
     assert torch.equal(h, expected)
@@ -236,11 +278,15 @@ def test_memory_that_nobody_filled_is_not_read(coupled: bool) -> None:
 def test_without_gradients_it_is_the_same_and_keeps_nothing() -> None:
     case = make(random_lattice([9, 4, 0]), H=17)
     before = {name: tensor.detach().clone() for name, tensor in case.named().items()}
-    single, both = one(case), case.run("native")
+    single = one(case)
+    both = case.run("native")
     with torch.no_grad():
         assert torch.equal(one(case), single)
         assert torch.equal(case.run("native"), both)
-    assert all(torch.equal(tensor.nan_to_num(), before[name].nan_to_num()) for name, tensor in case.named().items())
+    assert all(
+        torch.equal(tensor.nan_to_num(), before[name].nan_to_num())
+        for name, tensor in case.named().items()
+    )
 
 
 def test_backward_twice_gives_the_same() -> None:
@@ -260,7 +306,9 @@ def test_only_what_wants_a_gradient_gets_one(wanted: str) -> None:
         tensor.requires_grad_(name == wanted)
     h = case.run("native")
     (h * torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h)).sum().backward()
-    gradients = {name: tensor.grad for name, tensor in case.named().items() if tensor.grad is not None}
+    gradients = {
+        name: tensor.grad for name, tensor in case.named().items() if tensor.grad is not None
+    }
     assert list(gradients) == [wanted]
     torch.testing.assert_close(gradients[wanted], expected)
 
@@ -272,7 +320,8 @@ def test_tensors_need_not_be_contiguous() -> None:
     def spread(tensor: Tensor) -> Tensor:
         return torch.stack([tensor, tensor], dim=-1)[..., 0]
 
-    x, word_x = spread(case.x), spread(case.word_x)
+    x = spread(case.x)
+    word_x = spread(case.word_x)
     ahead, back = (LatticeLSTMWeights(*map(spread, each)) for each in case.weights)
     h = bidirectional(x, word_x, case.lattice, ahead, back, backend="native")
     assert torch.equal(h, expected)
@@ -294,8 +343,11 @@ def test_arrays_of_a_lattice_need_not_be_contiguous() -> None:
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_nothing_to_do(lengths: list[int]) -> None:
     weights = make(Lattice.from_words([1], [])).weights[0]
-    x, word_x = torch.randn(len(lengths), 2, D, dtype=torch.float64), torch.zeros(0, E, dtype=torch.float64)
-    h = bidirectional(x, word_x, Lattice.from_words(lengths, []), weights, weights, backend="native")
+    x = torch.randn(len(lengths), 2, D, dtype=torch.float64)
+    word_x = torch.zeros(0, E, dtype=torch.float64)
+    h = bidirectional(
+        x, word_x, Lattice.from_words(lengths, []), weights, weights, backend="native"
+    )
     assert torch.equal(h, torch.zeros(len(lengths), 2, 10, dtype=torch.float64))
 
 
@@ -309,7 +361,9 @@ def test_without_the_library_it_says_why() -> None:
     case = make(random_lattice([4]))
     assert library.available(case.x)
     assert not library.available(case.x.half())
-    with mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it was left at home")):
+    with mock.patch.object(
+        library, "loaded", return_value=library.Loaded(None, "", "it was left at home")
+    ):
         assert not library.available(case.x)
         with pytest.raises(InputError, match="left at home"):
             one(case)
@@ -318,5 +372,5 @@ def test_without_the_library_it_says_why() -> None:
 @pytest.mark.parametrize("name", ["lattice_forward", "lattice_backward"])
 def test_a_task_of_another_build_is_refused(name: str) -> None:
     call = library.function(name, torch.float32, ctypes.c_void_p)
-    task = Task(size=ctypes.sizeof(Task) + 8)
+    task = KernelTask(size=ctypes.sizeof(KernelTask) + 8)
     assert call(ctypes.addressof(task)) == -1

@@ -11,7 +11,15 @@ from torch.nn.utils.rnn import pack_sequence
 
 from hanlattice import Lattice
 from hanlattice.ops import packing
-from hanlattice.ops.packing import bounded, characters, joined, packed_order, prepare, spelled, words
+from hanlattice.ops.packing import (
+    bounded,
+    characters,
+    joined,
+    packed_order,
+    prepare,
+    spelled,
+    words,
+)
 from hanlattice.text.lattice import Segments
 from tests.helpers.segmented import segmentations, segments_of, words_of
 
@@ -34,7 +42,10 @@ def test_characters_come_from_and_go_to_their_cells(lengths: list[int], extra: i
     T = max(lengths, default=0) + extra
     plan = characters(Lattice.from_words(lengths, []), T, CPU)
     expected = [
-        b * T + t for t in range(T) for b in sorted(range(len(lengths)), key=lambda b: -lengths[b]) if t < lengths[b]
+        b * T + t
+        for t in range(T)
+        for b in sorted(range(len(lengths)), key=lambda b: -lengths[b])
+        if t < lengths[b]
     ]
     assert plan.source.tolist() == plan.target.tolist() == expected
     assert plan.shape == (len(lengths), T)
@@ -42,7 +53,8 @@ def test_characters_come_from_and_go_to_their_cells(lengths: list[int], extra: i
 
 @given(segmentations())
 def test_words_are_packed_by_sentence_and_padded(segments: Segments) -> None:
-    plan, U = words(segments, CPU), int(segments.counts.max())
+    plan = words(segments, CPU)
+    U = int(segments.counts.max())
     first = np.cumsum(segments.counts) - segments.counts
     for w, cell in zip(plan.source.tolist(), plan.target.tolist(), strict=True):
         b, u = divmod(cell, U)
@@ -53,7 +65,8 @@ def test_words_are_packed_by_sentence_and_padded(segments: Segments) -> None:
 
 @given(segmentations())
 def test_characters_are_packed_by_word(segments: Segments) -> None:
-    plan, T = spelled(segments, CPU), int(segments.lengths.max())
+    plan = spelled(segments, CPU)
+    T = int(segments.lengths.max())
     by_step = iter(torch.split(plan.source, plan.sizes.tolist()))
     found: list[list[int]] = [[] for _ in range(len(segments))]
     for step in by_step:
@@ -65,14 +78,20 @@ def test_characters_are_packed_by_word(segments: Segments) -> None:
 
 @given(segmentations())
 def test_boundaries_stand_around_and_between_words(segments: Segments) -> None:
-    plan, T = bounded(segments, CPU), int(segments.lengths.max())
+    plan = bounded(segments, CPU)
+    T = int(segments.lengths.max())
     row = torch.full((int(plan.sizes.sum()),), -1)
     row[plan.place] = plan.source
-    ranks = packed_order(np.where(segments.counts > 0, segments.lengths + segments.counts + 1, 0)).rank
+    ranks = packed_order(
+        np.where(segments.counts > 0, segments.lengths + segments.counts + 1, 0)
+    ).rank
     steps = torch.split(row, plan.sizes.tolist())
     begins = np.cumsum(plan.sizes.numpy()) - plan.sizes.numpy()
-    before, after = iter(plan.before.tolist()), iter(plan.after.tolist())
-    of_sentence = [[(s, e) for b, s, e in words_of(segments) if b == n] for n in range(len(segments.counts))]
+    before = iter(plan.before.tolist())
+    after = iter(plan.after.tolist())
+    of_sentence = [
+        [(s, e) for b, s, e in words_of(segments) if b == n] for n in range(len(segments.counts))
+    ]
     for b, mine in enumerate(of_sentence):
         line = [int(step[ranks[b]]) for step in steps if ranks[b] < len(step)]
         expected = [-1] if mine else []
@@ -85,13 +104,17 @@ def test_boundaries_stand_around_and_between_words(segments: Segments) -> None:
 
 @given(segmentations())
 def test_joined_characters_know_their_words(segments: Segments) -> None:
-    plan, T = joined(segments, CPU), int(segments.lengths.max())
-    expected = [(b * T + t, w) for w, (b, s, e) in enumerate(words_of(segments)) for t in range(s, e)]
+    plan = joined(segments, CPU)
+    T = int(segments.lengths.max())
+    expected = [
+        (b * T + t, w) for w, (b, s, e) in enumerate(words_of(segments)) for t in range(s, e)
+    ]
     assert list(zip(plan.source.tolist(), plan.word.tolist(), strict=True)) == expected
 
 
 def test_everything_is_made_once() -> None:
-    segments, lattice = segments_of([[1, 2], [3]]), Lattice.from_words([3], [])
+    segments = segments_of([[1, 2], [3]])
+    lattice = Lattice.from_words([3], [])
     for make in (words, spelled, bounded, joined):
         assert make(segments, CPU) is make(segments, CPU)
     assert characters(lattice, 3, CPU) is characters(lattice, 3, CPU)
@@ -113,5 +136,9 @@ def test_prepare_makes_everything_on_the_gpu() -> None:
     for make in (words, spelled, bounded, joined):
         here = make(segments_of([[1, 2], [], [3]]), CPU)
         for mine, expected in zip(make(segments, there), here, strict=True):
-            assert torch.equal(mine.cpu(), expected) if isinstance(expected, torch.Tensor) else mine == expected
+            assert (
+                torch.equal(mine.cpu(), expected)
+                if isinstance(expected, torch.Tensor)
+                else mine == expected
+            )
     assert segments.cache == kept

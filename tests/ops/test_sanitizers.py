@@ -1,4 +1,6 @@
-"""The C code under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer; `make sanitize` runs all."""
+"""The C code under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer; `make
+sanitize` runs all.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,13 @@ TESTS = (
     "tests/ops/test_crf_arcs.py",
 )
 NOT_OURS = "race:libc10.so\n"  # torch's allocator, which the sanitizer knows nothing of
-QUICK = "not any_width and not equals_the_reference and not threads"  # what takes long and is long for other reasons
+# What takes long and is long for other reasons.
+QUICK = "not any_width and not equals_the_reference and not threads"
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers are loaded into Python as Linux does it"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="the sanitizers are loaded into Python as Linux does it"
+    ),
     pytest.mark.skipif(bool(library.missing()), reason=f"no C library: {library.missing()}"),
 ]
 
@@ -42,20 +47,44 @@ def watched(preloaded: str, library: Path, **options: str) -> dict[str, str]:
     return {**kept, "LD_PRELOAD": preloaded, "HANLATTICE_LIBRARY": str(library), **options}
 
 
-def check(folder: Path, levels: tuple[str, ...], only: str = "") -> subprocess.CompletedProcess[str]:
+def check(
+    folder: Path, levels: tuple[str, ...], only: str = ""
+) -> subprocess.CompletedProcess[str]:
     """The tests of the C code with a library that checks each access."""
     build = load(ROOT / "hatch_build.py")
-    preloaded, file = runtime(build, "libasan.so"), folder / "libhanlattice.so"
+    preloaded = runtime(build, "libasan.so")
+    file = folder / "libhanlattice.so"
     build.build(file, target=build.sanitized(levels))
-    environment = watched(preloaded, file, ASAN_OPTIONS="detect_leaks=0")  # Python leaves memory to the end
-    # -s: what a sanitizer prints before it ends the process is not to be lost in what pytest captures
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS]
+    environment = watched(
+        preloaded, file, ASAN_OPTIONS="detect_leaks=0"
+    )  # Python leaves memory to the end
+    # -s: what a sanitizer prints before it ends the process is not to be lost in what pytest
+    # captures
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *TESTS,
+    ]
     return subprocess.run(
-        [*command, "-k", only] if only else command, cwd=ROOT, env=environment, capture_output=True, text=True
+        [*command, "-k", only] if only else command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
 
 
-def test_nothing_outside_its_memory_is_touched_and_nothing_undefined_is_done(tmp_path: Path) -> None:
+def test_nothing_outside_its_memory_is_touched_and_nothing_undefined_is_done(
+    tmp_path: Path,
+) -> None:
     """Plain vectors, without masked instructions: the sanitizers see every access of these."""
     done = check(tmp_path, ("baseline",), QUICK)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
@@ -67,12 +96,20 @@ def test_every_instruction_set(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
 
 
-def race(folder: Path, levels: tuple[str, ...], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def race(
+    folder: Path, levels: tuple[str, ...], *arguments: str | Path
+) -> subprocess.CompletedProcess[str]:
     """tests/ops/race.py with a library that knows which thread touched what."""
     build = load(ROOT / "hatch_build.py")
-    preloaded, file = runtime(build, "libtsan.so"), folder / "libhanlattice.so"
+    preloaded = runtime(build, "libtsan.so")
+    file = folder / "libhanlattice.so"
     target = build.sanitized(levels, build.THREAD_SANITIZER)
-    build.build(file, target=target._replace(link=[str(Path(__file__).with_name("parallel.c")), "-fPIC", *target.link]))
+    build.build(
+        file,
+        target=target._replace(
+            link=[str(Path(__file__).with_name("parallel.c")), "-fPIC", *target.link]
+        ),
+    )
     (folder / "not_ours").write_text(NOT_OURS)
     environment = watched(
         preloaded,

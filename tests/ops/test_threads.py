@@ -1,4 +1,6 @@
-"""Every task is done once, on torch's number of threads; an error arrives; a forked child can go on."""
+"""Every task is done once, on torch's number of threads; an error arrives; a forked child can go
+on.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ class Refused(ctypes.Structure):
 @pytest.mark.parametrize("has_openmp", [True, False])
 def test_every_call_is_done(threads: int, count: int, has_openmp: bool) -> None:
     call = library.function("lattice_forward", torch.float32, ctypes.c_void_p)
-    with mock.patch.object(ops_threads, "openmp", return_value=ops_threads.openmp() if has_openmp else None):
+    with mock.patch.object(
+        ops_threads, "openmp", return_value=ops_threads.openmp() if has_openmp else None
+    ):
         assert run_calls(call, [Refused(0) for _ in range(count)]) == [-1] * count
 
 

@@ -1,4 +1,6 @@
-"""The page in a real browser: type, see entities, add a word, correct a span, export, and train on the export."""
+"""The page in a real browser: type, see entities, add a word, correct a span, export, and train on
+the export.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def server(lattice_folder: Path) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with api.sync_playwright() as play:
-        made = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"], timeout=1000 * PATIENCE)
+        made = play.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox"], timeout=1000 * PATIENCE
+        )
         yield made
         made.close()
 
@@ -40,9 +44,13 @@ def page(browser: Any, server: Server) -> Iterator[Any]:
     """A fresh page in English, on which no script may fail, and which may fetch from nowhere else."""
     context = browser.new_context(locale="en-GB", accept_downloads=True)
     context.set_default_timeout(1000 * PATIENCE)
-    made, wrong = context.new_page(), []
+    made = context.new_page()
+    wrong = []
     made.on("pageerror", lambda error: wrong.append(error))
-    made.on("request", lambda each: each.url.startswith((server.url, "data:", "blob:")) or wrong.append(each.url))
+    made.on(
+        "request",
+        lambda each: each.url.startswith((server.url, "data:", "blob:")) or wrong.append(each.url),
+    )
     made.goto(server.url + "/#t=")
     made.wait_for_selector("#model option", state="attached")
     yield made
@@ -60,7 +68,9 @@ def write(page: Any, text: str) -> None:
 
 
 def spans(page: Any, line: int = 0) -> list[tuple[str, str]]:
-    rows = page.evaluate(f"state.lines[{line}].spans.map(span => [part(state.lines[{line}], span), span.label])")
+    rows = page.evaluate(
+        f"state.lines[{line}].spans.map(span => [part(state.lines[{line}], span), span.label])"
+    )
     return [(text, label) for text, label in rows]
 
 
@@ -73,7 +83,9 @@ def test_it_shows_what_the_library_finds_as_one_types(page, lattice_folder):
     assert page.inner_text("#about").startswith("without ")
     assert "other spans would be found" in page.inner_text("#legend")
     page.click("[data-view=shares]")
-    page.wait_for_selector("#lattice g.word[aria-label*='an even share would be']", state="attached")
+    page.wait_for_selector(
+        "#lattice g.word[aria-label*='an even share would be']", state="attached"
+    )
     page.hover("#lattice g.word text.f-word >> nth=0")
     assert "share" in page.inner_text("#about")
     assert "of the cell before" in page.inner_text("#legend")
@@ -87,7 +99,8 @@ def test_it_shows_what_the_library_finds_as_one_types(page, lattice_folder):
 
 
 def test_a_word_counts_at_once_and_is_gone_when_it_is_removed(page, lattice_folder):
-    text, word = "王小明在青石镇工作。", "小明在青"
+    text = "王小明在青石镇工作。"
+    word = "小明在青"
     write(page, text)
     page.wait_for_selector("#lattice svg")
     page.fill("#word", word)
@@ -131,7 +144,9 @@ def test_words_say_what_they_are(page):
         "iPhone 15": "iPhone 15",
         "拼多多 ORG 2.5": {"word": "拼多多", "label": "ORG", "trust": 2.5},
     }
-    assert page.evaluate("every => every.map(each => sent(entry(each)))", [*sent]) == [*sent.values()]
+    assert page.evaluate("every => every.map(each => sent(entry(each)))", [*sent]) == [
+        *sent.values()
+    ]
 
 
 def test_spans_are_corrected_by_keys_and_exported_and_trained_on(page, tmp_path, made):
@@ -177,10 +192,14 @@ def test_spans_are_corrected_by_keys_and_exported_and_trained_on(page, tmp_path,
         corpus = read_corpus(path)
         found = [(each.text, each.spans) for each in corpus.sentences]
         assert found[0][0] == "王小明在青石镇工作。"
-        assert [(span.label, found[0][0][span.start : span.end]) for span in found[0][1]] == [("LOC", first[0])]
+        assert [(span.label, found[0][0][span.start : span.end]) for span in found[0][1]] == [
+            ("LOC", first[0])
+        ]
         assert want in (None, found)
         want = found
-    config = made_config(made, data__train=str(path), data__dev=str(path), data__test="", train__epochs=1)
+    config = made_config(
+        made, data__train=str(path), data__dev=str(path), data__test="", train__epochs=1
+    )
     assert load(train(config, tmp_path / "model").folder)("王小明").text == "王小明"
 
 
@@ -195,7 +214,9 @@ def test_words_cover_the_text_however_they_are_corrected(page, tmp_path):
     with page.expect_download() as got:
         page.click("[data-export=jsonl]")
     got.value.save_as(tmp_path / "words.jsonl")
-    assert {span.label for span in read_corpus(tmp_path / "words.jsonl").sentences[0].spans} == {"WORD"}
+    assert {span.label for span in read_corpus(tmp_path / "words.jsonl").sentences[0].spans} == {
+        "WORD"
+    }
 
 
 def test_a_file_is_tagged_and_downloaded(page, tmp_path, lattice_folder):
@@ -237,7 +258,9 @@ def test_markup_stays_text(page, server):
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 1000), ("light", 360)])
 def test_it_fits_the_screen_and_has_names_for_everything(browser, server, scheme, width):
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}, locale="zh-CN")
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 800}, locale="zh-CN"
+    )
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
     page.goto(f"{server.url}/#t={quote('王小明在青石镇工作。昨天李芳去了南湖！')}")

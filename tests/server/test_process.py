@@ -1,4 +1,6 @@
-"""Workers that die, a server that stops, a token, a queue that is full: each with a server of its own."""
+"""Workers that die, a server that stops, a token, a queue that is full: each with a server of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_connections_are_shared_evenly_by_the_workers(lattice_folder):
         wait_for(lambda: sum(map(sockets, server.workers())) >= 200)
         assert min(map(sockets, server.workers())) > 70
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-        assert sum(row[1].endswith(f":{server.port:04X}") and row[3] == "0A" for row in rows) == 2  # that listen
+        assert (
+            sum(row[1].endswith(f":{server.port:04X}") and row[3] == "0A" for row in rows) == 2
+        )  # that listen
 
 
 def sockets(pid: int) -> int:
@@ -71,8 +75,13 @@ def flood(server: Server, stop: threading.Event, seen: list[str]) -> None:
 
 
 def test_sigterm_in_full_load_loses_nothing_that_was_accepted(lattice_folder):
-    """Answers are 200, 429 or 503 until the port is closed; and it ends with 0, so each accepted one was answered."""
-    with running("-m", lattice_folder, "--workers", "2", "--queue", "300") as server, ThreadPoolExecutor(12) as pool:
+    """Answers are 200, 429 or 503 until the port is closed; and it ends with 0, so each accepted
+    one was answered.
+    """
+    with (
+        running("-m", lattice_folder, "--workers", "2", "--queue", "300") as server,
+        ThreadPoolExecutor(12) as pool,
+    ):
         stop = threading.Event()
         seen: list[str] = []
         floods = [pool.submit(flood, server, stop, seen) for _ in range(12)]
@@ -82,12 +91,19 @@ def test_sigterm_in_full_load_loses_nothing_that_was_accepted(lattice_folder):
         for each in floods:
             each.result(PATIENCE)
     # What had not been accepted when the port was closed is refused, or reset by the kernel.
-    cut = {"ConnectionRefusedError", "ConnectionResetError", "RemoteDisconnected", "BrokenPipeError"}
+    cut = {
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "RemoteDisconnected",
+        "BrokenPipeError",
+    }
     assert {*seen} <= {"200", "429", "503"} | cut
 
 
 def test_a_long_request_is_answered_after_sigterm(lattice_folder):
-    with running("-m", lattice_folder, "--queue-total", "2000000", "--max-body", "4000000") as server:
+    with running(
+        "-m", lattice_folder, "--queue-total", "2000000", "--max-body", "4000000"
+    ) as server:
         with ThreadPoolExecutor(1) as pool:
             texts = [TEXT * 40] * 400
             long = pool.submit(server.ask, "/v1/tag", {"texts": texts})
@@ -99,8 +115,12 @@ def test_a_long_request_is_answered_after_sigterm(lattice_folder):
 
 
 def test_a_worker_is_alone_at_its_socket_once_the_server_stops(lattice_folder):
-    """So that when it is done, and closes it, what comes goes to those that still answer: nothing waits to be reset."""
-    with running("-m", lattice_folder, "--workers", "2", "--queue-total", "2000000", "--max-body", "4000000") as server:
+    """So that when it is done, and closes it, what comes goes to those that still answer: nothing
+    waits to be reset.
+    """
+    with running(
+        "-m", lattice_folder, "--workers", "2", "--queue-total", "2000000", "--max-body", "4000000"
+    ) as server:
         with ThreadPoolExecutor(1) as pool:
             long = pool.submit(server.ask, "/v1/tag", {"texts": [TEXT * 40] * 900})
             wait_for(lambda: "hanlattice_batch_characters_count 0" not in server.ask("/metrics")[1])
@@ -161,7 +181,9 @@ def test_a_full_queue_refuses_at_once_and_the_client_tries_again(lattice_folder)
 
 
 def test_what_takes_too_long_is_503(lattice_folder):
-    with running("-m", lattice_folder, "--timeout", "1", "--max-body", "9000000", "--queue-total", "9000000") as server:
+    with running(
+        "-m", lattice_folder, "--timeout", "1", "--max-body", "9000000", "--queue-total", "9000000"
+    ) as server:
         status, answer, _ = server.ask("/v1/tag", {"texts": [TEXT * 40] * 900, "candidates": 100})
         assert (status, answer["error"]["status"]) == (503, 503)
         wait_for(lambda: server.ask("/v1/tag", {"text": TEXT})[0] == 200)  # it left the queue
@@ -204,7 +226,10 @@ def test_what_the_time_to_stop_does_not_suffice_for_is_reported(lattice_folder):
         long = pool.submit(server.ask, "/v1/tag", {"texts": [TEXT * 40] * 900, "candidates": 100})
         wait_for(lambda: "hanlattice_batch_characters_count 0" not in server.ask("/metrics")[1])
         assert server.end() == 1
-        assert isinstance(long.exception(60), (OSError, http.client.HTTPException)) or long.result()[0] == 500
+        assert (
+            isinstance(long.exception(60), (OSError, http.client.HTTPException))
+            or long.result()[0] == 500
+        )
 
 
 def test_no_room_for_its_counters(char_folder: Path) -> None:

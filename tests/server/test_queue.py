@@ -16,8 +16,8 @@ from hanlattice.predict import Document, Predictor, load
 from hanlattice.server import queue as module
 from hanlattice.server.limits import Limits, RequestError
 from hanlattice.server.queue import Queue
-from hanlattice.server.schema import CheckedRequest, Key, Named, TagRequest, answer
-from hanlattice.server.stream import Stream
+from hanlattice.server.schema import CheckedRequest, Key, ServedModel, TagRequest, answer
+from hanlattice.server.stream import TextStream
 from tests.helpers.made import sentences
 from tests.helpers.patience import PATIENCE
 
@@ -43,11 +43,15 @@ class Gate:
 
 
 def ask(*texts: str, key: Key = KEY) -> CheckedRequest:
-    return CheckedRequest(key, texts, TagRequest(text=texts[0]) if len(texts) == 1 else TagRequest(texts=list(texts)))
+    return CheckedRequest(
+        key, texts, TagRequest(text=texts[0]) if len(texts) == 1 else TagRequest(texts=list(texts))
+    )
 
 
 def run(
-    test: Callable[[Queue, Gate], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, **limits: Any
+    test: Callable[[Queue, Gate], Coroutine[Any, Any, None]],
+    monkeypatch: pytest.MonkeyPatch,
+    **limits: Any,
 ) -> None:
     gate = Gate()
     monkeypatch.setattr(module, "compute", gate)
@@ -101,7 +105,9 @@ def test_a_short_request_does_not_wait_for_a_long_one(monkeypatch):
         long = queue.put(ask("长" * 100))  # ten pieces
         await busy(gate)
         short = queue.put(ask("短"))
-        gate.may.release(3)  # two pieces of the long one, and the short one between them and the rest
+        gate.may.release(
+            3
+        )  # two pieces of the long one, and the short one between them and the rest
         assert (await short.future)[0].text == "短"
         assert not long.future.done()
         gate.may.release(100)
@@ -145,7 +151,9 @@ def test_beyond_the_bound_it_refuses_and_says_when_to_come_again(monkeypatch):
 
 
 def test_what_is_refused_can_be_refused_before_it_is_read(monkeypatch):
-    """Before, as long as a single character had room nothing was, and refusing cost what accepting costs."""
+    """Before, as long as a single character had room nothing was, and refusing cost what accepting
+    costs.
+    """
 
     async def test(queue, gate):
         queue.put(ask("一" * 10))
@@ -166,7 +174,9 @@ def test_what_would_fill_the_queue_does_not_wait_in_it(monkeypatch):
         await busy(gate)
         queue.put(ask("二"))
         with pytest.raises(RequestError):
-            queue.put(ask("长" * 10, key=KEY._replace(kind="explanations", without=True)))  # as much as 100 characters
+            queue.put(
+                ask("长" * 10, key=KEY._replace(kind="explanations", without=True))
+            )  # as much as 100 characters
         assert queue.has_room
         queue.put(ask("三"))
 
@@ -202,7 +212,7 @@ def test_what_fails_in_a_stream_is_in_the_log(monkeypatch, caplog):
     async def test(queue: Queue, gate: Gate) -> None:
         gate.may.release()
         service: Any = SimpleNamespace(queue=queue, limits=queue.limits)
-        found = await Stream(service)._result(queue.put(ask("毒")))
+        found = await TextStream(service)._result(queue.put(ask("毒")))
         assert found["error"]["status"] == 500
 
     run(test, monkeypatch)
@@ -223,7 +233,7 @@ def test_a_text_that_asks_for_too_much_is_refused_and_the_others_are_answered(
         assert results[1].status == 422
         assert "too many words" in str(results[1])
         service: Any = SimpleNamespace(queue=queue, limits=queue.limits)
-        line = await Stream(service)._result(queue.put(ask("多")))
+        line = await TextStream(service)._result(queue.put(ask("多")))
         assert line["error"]["status"] == 422
         await first.future
 
@@ -239,19 +249,26 @@ def test_nothing_to_compute_is_an_answer(monkeypatch):
 
 
 def test_what_is_quick_does_not_wait_for_an_explanation_to_end(lattice_folder):
-    """It is computed while words are left out, unless the explanation has words of its own, which nobody else sees."""
+    """It is computed while words are left out, unless the explanation has words of its own, which
+    nobody else sees.
+    """
     tagger = load(lattice_folder)
     text = "".join(sentence.text for sentence in sentences(30, 5))[:150]
     explained = Key("explanations", "m", without=True)
     assert len(tagger.explain(text).words) * len(text) > 2 * PART
-    for key, order in ((explained, "quick slow"), (explained._replace(dictionary=("小明在北京",)), "slow quick")):
+    for key, order in (
+        (explained, "quick slow"),
+        (explained._replace(dictionary=("小明在北京",)), "slow quick"),
+    ):
         found, ended = asyncio.run(_both(tagger, ask(text, key=key), ask("小明在北京工作。")))
         assert " ".join(ended) == order
-        with tagger.lexicon.borrowed(key.dictionary):
+        with tagger.lexicon.temporary_words(key.dictionary):
             slow = tagger.explain(text, without=True)
         for mine, theirs in zip(found["slow"][0].without, slow.without, strict=True):
             assert (mine.first, mine.spans) == (theirs.first, theirs.spans)
-            assert mine.scores == pytest.approx(theirs.scores, abs=1e-6)  # smaller batches round otherwise
+            assert mine.scores == pytest.approx(
+                theirs.scores, abs=1e-6
+            )  # smaller batches round otherwise
         assert found["quick"] == [tagger("小明在北京工作。")]
 
 
@@ -259,7 +276,8 @@ async def _both(
     tagger: Predictor, slow: CheckedRequest, quick: CheckedRequest
 ) -> tuple[dict[str, list[Any]], list[str]]:
     """What came of both, of which the slow one begins, and in which order they ended."""
-    queue, ended = Queue({"m": Named("m", tagger)}, Limits(queue=1_000_000)), []
+    queue = Queue({"m": ServedModel("m", tagger)}, Limits(queue=1_000_000))
+    ended = []
     with queue.condition:
         jobs = {"slow": queue.put(slow), "quick": queue.put(quick)}
     for name, job in jobs.items():
@@ -276,7 +294,7 @@ def test_pieces_give_what_the_library_gives(lattice_folder):
     """With candidates too, in texts of many pieces, however they share batches."""
     predictor = load(lattice_folder)
     predictor.limit = 12
-    models = {"m": Named("m", predictor)}
+    models = {"m": ServedModel("m", predictor)}
     texts = ("王小明在青石镇工作。" * 7, "", "昨天李芳和张伟到南湖开会", "今天 天气\t很好，" * 5)
     want = list(predictor.pipe(texts, candidates=4))
 
@@ -294,7 +312,9 @@ def test_pieces_give_what_the_library_gives(lattice_folder):
     assert [each.text for each in found] == list(texts)
     for left, right in zip(found, want, strict=True):
         assert left.spans == right.spans
-        assert [span.score for span in left.spans] == pytest.approx([span.score for span in right.spans], abs=1e-5)
+        assert [span.score for span in left.spans] == pytest.approx(
+            [span.score for span in right.spans], abs=1e-5
+        )
         best = [[(span.text, span.label) for span in each.candidates] for each in (left, right)]
         assert sorted(best[0]) == sorted(best[1])  # of equals in one text, rounding chooses
     assert answer(ask(texts[0], key=Key("documents", "m", n=4)), one)["text"] == texts[0]

@@ -28,7 +28,18 @@ from tests.helpers.running import Server, running, wait_for
 from tests.test_checks import HOSTILE
 
 TEXTS = [each.text for each in sentences(12, 5)]
-SMALL = ("--max-text", "2000", "--max-texts", "50", "--max-words", "5", "--max-explain", "40", "--max-body", "20000")
+SMALL = (
+    "--max-text",
+    "2000",
+    "--max-texts",
+    "50",
+    "--max-words",
+    "5",
+    "--max-explain",
+    "40",
+    "--max-body",
+    "20000",
+)
 IMPATIENT = ("--body-timeout", "1", "--idle-timeout", "1", "--stream-timeout", "3")
 
 
@@ -40,7 +51,9 @@ def server(lattice_folder: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def impatient(lattice_folder: Path) -> Iterator[Server]:
-    """A server that waits for nobody, for one test: what a test leaves in its queue is in no other's way."""
+    """A server that waits for nobody, for one test: what a test leaves in its queue is in no
+    other's way.
+    """
     with running("-m", lattice_folder, *SMALL, *IMPATIENT) as made:
         yield made
 
@@ -62,7 +75,11 @@ def test_it_answers_what_the_library_finds(server, library):
     assert server.ask("/v1/tag", {"texts": []})[1] == {"documents": []}
     assert server.ask("/v1/tag", {"text": ""})[1] == {"text": "", "spans": []}
     assert server.ask("/v1/tag", {"text": "\ud800王小明\x00"})[0] == 200
-    for word in ("\ud800王小", {"word": "\ud800王", "label": "PER"}, {"word": "王\udfff", "trust": "-inf"}):
+    for word in (
+        "\ud800王小",
+        {"word": "\ud800王", "label": "PER"},
+        {"word": "王\udfff", "trust": "-inf"},
+    ):
         asked = {"text": "\ud800王小明\x00", "dictionary": [word], "exclude": ["\ud800明"]}
         assert server.ask("/v1/tag", asked)[0] == 200
 
@@ -72,12 +89,15 @@ def test_options_are_those_of_the_library(server, library):
     candidates = server.ask("/v1/tag", {"text": text, "candidates": 3})[1]["candidates"]
     assert candidates == [span.as_dict() for span in library.candidates(text, 3)]
     readings = server.ask("/v1/tag", {"text": text, "readings": 3})[1]["readings"]
-    assert [each["score"] for each in readings] == pytest.approx([each.score for each in library.readings(text, 3)])
+    assert [each["score"] for each in readings] == pytest.approx(
+        [each.score for each in library.readings(text, 3)]
+    )
     (document,) = library.pipe([text], min_score=0.5)
     assert server.ask("/v1/tag", {"text": text, "min_score": 0.5})[1] == as_record(document)
     assert "score" not in server.ask("/v1/tag", {"text": text, "scores": False})[1]["spans"][0]
     explained = server.ask("/v1/explain", {"text": text, "without": True, "svg": True})[1]
-    svg, names = explained.pop("svg"), explained.pop("tag_names")
+    svg = explained.pop("svg")
+    names = explained.pop("tag_names")
     assert svg.startswith("<svg")
     assert names == list(library.explain(text).tag_names)
     assert explained == library.explain(text, True).to_dict()
@@ -86,7 +106,9 @@ def test_options_are_those_of_the_library(server, library):
 def test_words_come_from_a_segmenter(server):
     status, found, _ = server.ask("/v1/segment", {"text": "南京市长江大桥"})
     assert (status, "".join(found["words"])) == (200, "南京市长江大桥")
-    own = server.ask("/v1/segment", {"text": "南京市长江大桥", "dictionary": ["市长江大"], "trust": 50})[1]
+    own = server.ask(
+        "/v1/segment", {"text": "南京市长江大桥", "dictionary": ["市长江大"], "trust": 50}
+    )[1]
     assert own["words"] == ["南京", "市长江大", "桥"]
     assert server.ask("/v1/segment", {"text": "南京市长江大桥"})[1] == found
 
@@ -96,7 +118,9 @@ def test_a_request_says_what_its_words_are(server, library):
     plain = server.ask("/v1/tag", {"text": text})[1]
     own = [{"word": "工作", "label": "职业"}, {"word": "青石镇", "trust": "-inf"}, "小明在"]
     found = server.ask("/v1/tag", {"text": text, "dictionary": own})[1]
-    with library.lexicon.borrowed([Entry("工作", "职业"), Entry("青石镇", "", -math.inf), "小明在"]):
+    with library.lexicon.temporary_words(
+        [Entry("工作", "职业"), Entry("青石镇", "", -math.inf), "小明在"]
+    ):
         assert found == as_record(library(text))
     labels = {span["text"]: span["label"] for span in found["spans"]}
     assert (labels.get("工作"), labels.get("青石镇")) == ("职业", None)
@@ -115,13 +139,15 @@ def test_a_dictionary_is_seen_by_no_other_request(server, library):
     words = [(), ("王小明在",), ("去了",), ("天气很好",), ("在青石镇",)]
     want = {}
     for own in words:
-        with library.lexicon.borrowed(own):
+        with library.lexicon.temporary_words(own):
             want[own] = [as_record(each) for each in library(TEXTS)]
     assert len({json.dumps(each) for each in want.values()}) > 1
 
     def one(at: int) -> bool:
         own = words[at % len(words)]
-        return server.ask("/v1/tag", {"texts": TEXTS, "dictionary": own})[1]["documents"] == want[own]
+        return (
+            server.ask("/v1/tag", {"texts": TEXTS, "dictionary": own})[1]["documents"] == want[own]
+        )
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(one, range(40)))
@@ -157,13 +183,38 @@ def test_a_dictionary_is_seen_by_no_other_request(server, library):
         ("tag", {"text": "a", "min_score": 10**400}, 422, "min_score"),
         ("tag", {"text": "a", "candidates": 10**400}, 422, "candidates"),
         ("explain", {"text": "a", "width": 10**400}, 422, "width"),
-        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": 10**400}]}, 422, "dictionary"),
-        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "\ud800"}]}, 422, "dictionary"),
-        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "x" * 257}]}, 422, "dictionary"),
+        (
+            "tag",
+            {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": 10**400}]},
+            422,
+            "dictionary",
+        ),
+        (
+            "tag",
+            {"text": "a", "dictionary": [{"word": "工作", "label": "\ud800"}]},
+            422,
+            "dictionary",
+        ),
+        (
+            "tag",
+            {"text": "a", "dictionary": [{"word": "工作", "label": "x" * 257}]},
+            422,
+            "dictionary",
+        ),
         ("tag", {"text": "a", "dictionary": [{"label": "ORG"}]}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A B"}]}, 422, "dictionary"),
-        ("tag", {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": "much"}]}, 422, "dictionary"),
-        ("tag", {"text": "a", "dictionary": [{"word": "工" * 65, "label": "A"}]}, 413, "dictionary"),
+        (
+            "tag",
+            {"text": "a", "dictionary": [{"word": "工作", "label": "A", "trust": "much"}]},
+            422,
+            "dictionary",
+        ),
+        (
+            "tag",
+            {"text": "a", "dictionary": [{"word": "工" * 65, "label": "A"}]},
+            413,
+            "dictionary",
+        ),
         ("tag", {"text": "a", "dictionary": {"word": "工作"}}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": "词"}, 422, "dictionary"),
         ("tag", {"text": "a", "dictionary": ["一\t二"]}, 422, "dictionary"),
@@ -214,8 +265,13 @@ def test_metrics_count_requests_of_known_paths(server):
 
 
 def test_pages_elsewhere_may_use_it_only_if_asked(server):
-    assert server.ask("/v1/models", Origin="http://page.test")[2]["access-control-allow-origin"] == "http://page.test"
-    assert "access-control-allow-origin" not in server.ask("/v1/models", Origin="http://other.test")[2]
+    assert (
+        server.ask("/v1/models", Origin="http://page.test")[2]["access-control-allow-origin"]
+        == "http://page.test"
+    )
+    assert (
+        "access-control-allow-origin" not in server.ask("/v1/models", Origin="http://other.test")[2]
+    )
 
 
 def stream(server: Server, lines: bytes) -> list[Any]:
@@ -256,7 +312,9 @@ def push(sock: socket.socket, data: bytes) -> None:
 
 
 def test_a_stream_that_is_not_read_from_is_not_read(impatient):
-    """Back-pressure: after a bounded number of bytes nothing more can be sent; and others are answered."""
+    """Back-pressure: after a bounded number of bytes nothing more can be sent; and others are
+    answered.
+    """
     line = json.dumps({"text": "王小明在青石镇工作。" * 20, "candidates": 100}).encode() + b"\n"
     with impatient.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -307,7 +365,9 @@ def test_the_client_is_like_a_loaded_model(server, library):
     assert repr(client) == f"<Client: lattice at {server.url}>"
     assert client(TEXTS[0]) == library(TEXTS[0])
     assert client(TEXTS) == library(TEXTS)
-    assert list(client.pipe(iter(TEXTS), 5, candidates=2)) == list(library.pipe(TEXTS, candidates=2))
+    assert list(client.pipe(iter(TEXTS), 5, candidates=2)) == list(
+        library.pipe(TEXTS, candidates=2)
+    )
     assert client.candidates(TEXTS[0], 3) == library.candidates(TEXTS[0], 3)
     assert [each.spans for each in client.readings(TEXTS[0], 3)] == [
         each.spans for each in library.readings(TEXTS[0], 3)
@@ -318,11 +378,13 @@ def test_the_client_is_like_a_loaded_model(server, library):
     assert client.explain("").to_dict() == library.explain("").to_dict()
     client.lexicon.add("王小明在")
     client.lexicon.remove("工作")
-    with library.lexicon.borrowed(["王小明在"], ["工作"]):
+    with library.lexicon.temporary_words(["王小明在"], ["工作"]):
         assert client(TEXTS) == library(TEXTS)
     words = connect(server.url, "seg")
     assert "".join(span.text for span in words("南京市长江大桥").spans) == "南京市长江大桥"
-    with pytest.raises(ServerError, match="404: there is no model 'nothing': expected lattice, seg"):
+    with pytest.raises(
+        ServerError, match="404: there is no model 'nothing': expected lattice, seg"
+    ):
         connect(server.url, "nothing")
     with pytest.raises(ServerError, match=r"413: .* the limit is 2,000"):
         client("字" * 3000)
@@ -374,7 +436,16 @@ def test_an_answer_that_is_none(tmp_path):
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Page) as page, ThreadPoolExecutor(1) as pool:
-        bodies = [b"<html>", b"", b"[]", b"{}", b'{"models": 3}', b'{"models": []}', b"\xff", b"[" * 10**5]
+        bodies = [
+            b"<html>",
+            b"",
+            b"[]",
+            b"{}",
+            b'{"models": 3}',
+            b'{"models": []}',
+            b"\xff",
+            b"[" * 10**5,
+        ]
         for _ in range(len(bodies)):
             pool.submit(page.handle_request)
             with pytest.raises(ServerError, match="the answer is not one of hanlattice serve"):
@@ -382,8 +453,11 @@ def test_an_answer_that_is_none(tmp_path):
 
 
 def test_words_and_entities_together(server, library):
-    """What the library's `analyse` finds, also in a text of several pieces and with words of one's own."""
-    cutter, client = load("seg"), connect(server.url)
+    """What the library's `analyse` finds, also in a text of several pieces and with words of one's
+    own.
+    """
+    cutter = load("seg")
+    client = connect(server.url)
     long = "王小明在青石镇工作，天气很好。" * 60
     own = [Entry("工作", "职业"), "天气很好"]
     for whole in (False, True):
@@ -393,12 +467,15 @@ def test_words_and_entities_together(server, library):
             assert (found, found.words) == (want, want.words)
             assert found.to_dict() == want.to_dict()  # scores, as they are written
     client.lexicon.update(own)
-    with library.lexicon.borrowed(own), cutter.lexicon.borrowed(own):
+    with library.lexicon.temporary_words(own), cutter.lexicon.temporary_words(own):
         want = list(library.analyse_pipe(TEXTS, segmenter=cutter, min_score=0.5))
     found = list(client.analyse_pipe(iter(TEXTS), 5, "seg", min_score=0.5))
     assert (found, [each.words for each in found]) == (want, [each.words for each in want])
     status, record, _ = server.ask("/v1/analyse", {"text": TEXTS[0], "scores": False})
-    assert (status, record) == (200, next(library.analyse_pipe([TEXTS[0]], segmenter=cutter, scores=False)).to_dict())
+    assert (status, record) == (
+        200,
+        next(library.analyse_pipe([TEXTS[0]], segmenter=cutter, scores=False)).to_dict(),
+    )
     with pytest.raises(ServerError, match="seg is not a model that finds entities"):
         connect(server.url, "seg").analyse("一")
 
@@ -407,26 +484,41 @@ def test_pictures_of_both_views(server, library):
     from hanlattice.explain.svg import WIDTH, picture
 
     explanation = library.explain(TEXTS[0])
-    for view, want in (({}, None), ({"view": "shares"}, "shares"), ({"view": "changes"}, "changes")):
+    for view, want in (
+        ({}, None),
+        ({"view": "shares"}, "shares"),
+        ({"view": "changes"}, "changes"),
+    ):
         ask = {"text": TEXTS[0], "without": True, "svg": True, "legend": False, **view}
         drawn = picture(explanation, 1, WIDTH, with_style=False, view=want, legend=False)
         assert server.ask("/v1/explain", ask)[1]["svg"] == drawn
     assert (
-        "numbers and thickness" in server.ask("/v1/explain", {"text": TEXTS[0], "without": True, "svg": True})[1]["svg"]
+        "numbers and thickness"
+        in server.ask("/v1/explain", {"text": TEXTS[0], "without": True, "svg": True})[1]["svg"]
     )
 
 
 def test_openapi_is_what_the_server_does(server):
-    """By schemathesis: random requests, valid and not, and no answer that the description does not allow."""
+    """By schemathesis: random requests, valid and not, and no answer that the description does not
+    allow.
+    """
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     hypothesis = pytest.importorskip("hypothesis")
     own = pytest.importorskip("schemathesis.specs.openapi.checks")
-    checks = (own.status_code_conformance, own.content_type_conformance, own.response_schema_conformance)
+    checks = (
+        own.status_code_conformance,
+        own.content_type_conformance,
+        own.response_schema_conformance,
+    )
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json").exclude(path="/v1/stream")
 
-    @hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(
+        max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
     @hypothesis.given(
-        case=hypothesis.strategies.one_of(*(each.ok().as_strategy() for each in schema.get_all_operations()))
+        case=hypothesis.strategies.one_of(
+            *(each.ok().as_strategy() for each in schema.get_all_operations())
+        )
     )
     def check(case: Any) -> None:
         response = case.call()
@@ -441,11 +533,15 @@ def test_wrong_options_are_refused(tmp_path):
     hanlattice("serve", "-m", tmp_path / "no").refused("no")
     hanlattice("serve", "-m", "ner", "-m", "ner").refused("same name")
     (tmp_path / "token").write_text("\n")
-    hanlattice("serve", "--token-file", tmp_path / "token").refused("the first line must be the token")
+    hanlattice("serve", "--token-file", tmp_path / "token").refused(
+        "the first line must be the token"
+    )
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        hanlattice("serve", "-m", "ner", "--port", str(taken.getsockname()[1])).refused("cannot listen on 127.0.0.1")
+        hanlattice("serve", "-m", "ner", "--port", str(taken.getsockname()[1])).refused(
+            "cannot listen on 127.0.0.1"
+        )
 
 
 def test_every_limit_is_documented():

@@ -1,4 +1,5 @@
-"""Differential fuzzing: every backend against the reference, every door against the library, over one generator.
+"""Differential fuzzing: every backend against the reference, every door against the library, over
+one generator.
 
 `python -m tests.stress.fuzz SECONDS` (make fuzz) goes on until the time is over or something
 differs. What it finds is made small by hypothesis and added to tests/stress/found.jsonl, which
@@ -37,7 +38,7 @@ from hanlattice.checkpoint import find_model
 from hanlattice.checkpoint.folder import load_model
 from hanlattice.config import make_config
 from hanlattice.corpus.run import run as run_corpus
-from hanlattice.corpus.settings import Settings as CorpusSettings
+from hanlattice.corpus.settings import CorpusSettings as CorpusSettings
 from hanlattice.document import Document
 from hanlattice.lab.bench.equality import TOLERANCES, CRFCase, LSTMCase, largest_difference
 from hanlattice.ops import library
@@ -59,18 +60,26 @@ from tests.ops.test_crf_native import everything, make
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anybody imports triton
-DEVICE, FUSED = ("cuda", ("fp32", "tf32", "bf16")) if HAS_GPU else ("cpu", ("fp32",))  # where Triton runs, and how
+DEVICE, FUSED = (
+    ("cuda", ("fp32", "tf32", "bf16")) if HAS_GPU else ("cpu", ("fp32",))
+)  # where Triton runs, and how
 FOUND = Path(__file__).with_name("found.jsonl")
-TRYING = Path(tempfile.gettempdir(), f"hanlattice-fuzz-{os.getpid()}.json")  # the case that ended the process
+TRYING = Path(
+    tempfile.gettempdir(), f"hanlattice-fuzz-{os.getpid()}.json"
+)  # the case that ended the process
 Case = dict[str, Any]
 # Bytes that a text may take, and for each word that stands in it.
 COST_AT_MOST = 64 << 20
 COST_OF_A_WORD = 1 << 10
-NEAR, ROUNDED = 1e-4, 0.05  # how much emissions may differ, of the largest one; with factors in 8 bits, bf16 or tf32
+# how much emissions may differ, of the largest one; with factors in 8 bits, bf16 or tf32
+NEAR = 1e-4
+ROUNDED = 0.05
 counted: Counter[str] = Counter()
 
 _piece = st.one_of(
-    st.sampled_from([*WORDS, *PLACES, *SHAPES, "国家主席江泽民", "北京大学", "长江", "１２３", " ", "　", "\n"]),
+    st.sampled_from(
+        [*WORDS, *PLACES, *SHAPES, "国家主席江泽民", "北京大学", "长江", "１２３", " ", "　", "\n"]
+    ),
     st.text(any_character, max_size=4),
     st.text(st.characters(min_codepoint=0x4E00, max_codepoint=0x9FFF), max_size=6),
 )
@@ -78,7 +87,10 @@ texts = st.lists(st.lists(_piece, max_size=8).map("".join), min_size=1, max_size
 cases: st.SearchStrategy[Case] = st.fixed_dictionaries(
     {
         "texts": texts,
-        "words": st.lists(st.text(st.sampled_from("国家主席江泽民北京大学长a1"), min_size=2, max_size=5), max_size=5),
+        "words": st.lists(
+            st.text(st.sampled_from("国家主席江泽民北京大学长a1"), min_size=2, max_size=5),
+            max_size=5,
+        ),
         "without": st.lists(st.sampled_from([*WORDS, "北京", "国家"]), max_size=2),
         "seed": st.integers(0, 1 << 31),
         "size": st.integers(1, 12),
@@ -97,19 +109,35 @@ def draw(case: Case, longest: int) -> tuple[LSTMCase, CRFCase, int]:
     """A lattice LSTM over the texts, a CRF, and the characters in them."""
     lexicon = Lexicon(case["words"])
     parts = [fold("".join(text.split()))[:longest] for text in case["texts"][:3]]
-    words = [(b, start, end, at) for b, text in enumerate(parts) for start, end, at in lexicon.match_ids(text)]
+    words = [
+        (b, start, end, at)
+        for b, text in enumerate(parts)
+        for start, end, at in lexicon.match_ids(text)
+    ]
     lattice = Lattice.from_words([len(text) for text in parts], words)
-    drawn = LSTMCase.draw(lattice, case["size"], bool(case["seed"] % 2), D=3, E=2, seed=case["seed"])
-    emissions, lengths, scores = make(case["seed"], 1 + len(parts), 1 + max(map(len, parts)), 1 + case["size"] % 6)
-    tags = torch.arange(emissions.shape[0] * emissions.shape[1]).view(emissions.shape[:2]) % emissions.shape[2]
+    drawn = LSTMCase.draw(
+        lattice, case["size"], bool(case["seed"] % 2), D=3, E=2, seed=case["seed"]
+    )
+    emissions, lengths, scores = make(
+        case["seed"], 1 + len(parts), 1 + max(map(len, parts)), 1 + case["size"] % 6
+    )
+    tags = (
+        torch.arange(emissions.shape[0] * emissions.shape[1]).view(emissions.shape[:2])
+        % emissions.shape[2]
+    )
     return drawn, CRFCase(emissions, tags, lengths, scores), sum(map(len, parts))
 
 
 def check_cells(case: Case) -> None:
-    """The lattice LSTM with gradients, and the CRF: batched and C at every instruction set against the reference."""
+    """The lattice LSTM with gradients, and the CRF: batched and C at every instruction set against
+    the reference.
+    """
     drawn, crf, characters = draw(case, 20)
-    right, chain = drawn.values("reference"), (crf.emissions, crf.lengths, crf.scores)
-    chains = everything(batched, chain)  # the reference tries every tagging; tests/ops/test_crf.py compares these two
+    right = drawn.values("reference")
+    chain = (crf.emissions, crf.lengths, crf.scores)
+    chains = everything(
+        batched, chain
+    )  # the reference tries every tagging; tests/ops/test_crf.py compares these two
     same(drawn.values("batched"), right, 1e-9, "batched")
     for level in library.possible_levels():
         with at_level(level):
@@ -120,7 +148,8 @@ def check_cells(case: Case) -> None:
 
 
 def check_chains(case: Case) -> None:
-    """CRFs of any size, also of none, with and without arcs: C at every instruction set says what NumPy says.
+    """CRFs of any size, also of none, with and without arcs: C at every instruction set says what
+    NumPy says.
 
     So it does of copied lattices: nobody may change what C reads unchecked.
     """
@@ -144,9 +173,13 @@ def check_chains(case: Case) -> None:
                 found = chain_values(native, emissions, lengths, scores, n, arcs)
             assert found.keys() == right.keys(), (level, found.keys(), right.keys())
             for name, value in found.items():
-                np.testing.assert_allclose(value, right[name], rtol=1e-9, atol=1e-9, err_msg=f"{level}: {name}")
+                np.testing.assert_allclose(
+                    value, right[name], rtol=1e-9, atol=1e-9, err_msg=f"{level}: {name}"
+                )
     lattice = deepcopy(draw(case, 20)[0].lattice)
-    assert not any(getattr(lattice, each.name).flags.writeable for each in fields(lattice) if each.init)
+    assert not any(
+        getattr(lattice, each.name).flags.writeable for each in fields(lattice) if each.init
+    )
     counted["tags through chains"] += B * T * K * 3 * (1 + len(library.possible_levels()))
 
 
@@ -160,7 +193,9 @@ def chain_values(
     for name, do in {
         "viterbi": lambda: backend.viterbi(*given, **more),
         "nbest": lambda: backend.nbest(*given, n, **more),
-        "sums": lambda: backend.arc_marginals(*given, arcs) if arcs else (backend.marginals(*given),),
+        "sums": lambda: (
+            backend.arc_marginals(*given, arcs) if arcs else (backend.marginals(*given),)
+        ),
     }.items():
         try:
             found |= {f"{name} {at}": value for at, value in enumerate(do())}
@@ -179,45 +214,59 @@ def check_costs(case: Case) -> None:
     most = COST_AT_MOST + COST_OF_A_WORD * length * length // 2
     tracemalloc.start()
     try:
-        with tagger.lexicon.borrowed(entries):
+        with tagger.lexicon.temporary_words(entries):
             spans = tagger(text).spans
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert all(text[span.start : span.end] == span.text for span in spans)
-    assert peak <= most, f"{length} words inside each other, {case['labels']} labels: {peak >> 20} MiB"
+    assert peak <= most, (
+        f"{length} words inside each other, {case['labels']} labels: {peak >> 20} MiB"
+    )
     counted["labelled words inside each other"] += length * length // 2
 
 
 @cache
 def costly() -> Predictor:
-    """The bundled model, which composes vectors of new words, after everything that is read once was read."""
+    """The bundled model, which composes vectors of new words, after everything that is read once
+    was read.
+    """
     tagger = load("ner")
-    with tagger.lexicon.borrowed([Entry("长江大桥", "BRIDGE", 1.0)]):
+    with tagger.lexicon.temporary_words([Entry("长江大桥", "BRIDGE", 1.0)]):
         tagger("南京市长江大桥")
     return tagger
 
 
 def check_triton(case: Case) -> None:
-    """The Triton kernels, on a GPU in every precision, else interpreted: cell and CRF with gradients, a model."""
+    """The Triton kernels, on a GPU in every precision, else interpreted: cell and CRF with
+    gradients, a model.
+    """
     drawn, crf, characters = draw(case, 20 if HAS_GPU else 3)
     right = in_two(drawn.values("reference"))
-    for precision in FUSED:  # five times what whole layers are allowed: a few small numbers can cancel each other
+    for precision in (
+        FUSED
+    ):  # five times what whole layers are allowed: a few small numbers can cancel each other
         found = in_two(drawn.to(DEVICE, torch.float32).values(f"fused-{precision}"))
         same(found, right, 5 * TOLERANCES[precision], f"Triton, {precision}")
     chains = crf.values("batched", "cpu", torch.float64)
     for name, value in crf.values(
         "fused", DEVICE, torch.float64
     ).items():  # a forbidden step is a million: 1e-9 is rounding
-        torch.testing.assert_close(value.cpu(), chains[name], rtol=1e-6, atol=1e-8, msg=f"CRF, Triton: {name}")
+        torch.testing.assert_close(
+            value.cpu(), chains[name], rtol=1e-6, atol=1e-8, msg=f"CRF, Triton: {name}"
+        )
     counted["characters through Triton's cells"] += characters * len(FUSED)
     if texts := [text[: 24 if HAS_GPU else 3] for text in case["texts"] if text.strip()][:3]:
         near_in_triton(texts, emissions(small()["right"], texts))
 
 
 def in_two(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The output, and all gradients as one: a gradient of next to nothing has no relative precision in float32."""
-    gradients = [value.detach().double().flatten().cpu() for name, value in values.items() if name != "h"]
+    """The output, and all gradients as one: a gradient of next to nothing has no relative precision
+    in float32.
+    """
+    gradients = [
+        value.detach().double().flatten().cpu() for name, value in values.items() if name != "h"
+    ]
     return {"h": values["h"].detach().double().cpu(), "gradients": torch.cat(gradients)}
 
 
@@ -231,18 +280,24 @@ def near_in_triton(texts: list[str], right: torch.Tensor) -> None:
 
 
 def without_c() -> Any:
-    return mock.patch.object(library, "loaded", return_value=library.Loaded(None, "", "it is turned off"))
+    return mock.patch.object(
+        library, "loaded", return_value=library.Loaded(None, "", "it is turned off")
+    )
 
 
 @cache
 def small() -> dict[str, Predictor]:
-    """An untrained lattice model: as modules of torch with the reference or Triton, for the runtime, and in 8 bits."""
+    """An untrained lattice model: as modules of torch with the reference or Triton, for the
+    runtime, and in 8 bits.
+    """
     folder = Path(tempfile.mkdtemp())
     names = (*WORDS, *PLACES, "国家", "主席", "北京", "北京大学", "长江")
     rows = np.random.default_rng(0).normal(size=(len(names), 8)).astype(np.float32)
     write_vectors(folder / "words.vec", Vectors(names, rows), binary=False)
     tree = {"chars": {"dim": 8}, "words": {"vectors": str(folder / "words.vec")}}
-    write_untrained(folder / "m", make_config(tree | {"model": {"hidden": 6, "layers": 2}}), sentences(12, 0))
+    write_untrained(
+        folder / "m", make_config(tree | {"model": {"hidden": 6, "layers": 2}}), sentences(12, 0)
+    )
     with without_c():
         plain = load(folder / "m")
     made = {"right": with_backend(folder / "m", "reference"), "numpy": plain}
@@ -250,7 +305,10 @@ def small() -> dict[str, Predictor]:
         made[f"fused-{precision}"] = with_backend(folder / "m", f"fused-{precision}", DEVICE)
     for level in library.possible_levels():  # the weights are packed for the one that loads them
         with at_level(level):
-            made[level], made[f"{level}, 8 bits"] = load(folder / "m"), load(folder / "m", fast=True)
+            made[level], made[f"{level}, 8 bits"] = (
+                load(folder / "m"),
+                load(folder / "m", fast=True),
+            )
     return made
 
 
@@ -269,8 +327,11 @@ def emissions(predictor: Predictor, texts: list[str]) -> torch.Tensor:
 
 
 def check_models(case: Case) -> None:
-    """A whole model: the runtime with C at every instruction set, numpy alone, 8 bits, against the modules of torch."""
-    made, texts = small(), [text[:24] for text in case["texts"] if text.strip()][:3]
+    """A whole model: the runtime with C at every instruction set, numpy alone, 8 bits, against the
+    modules of torch.
+    """
+    made = small()
+    texts = [text[:24] for text in case["texts"] if text.strip()][:3]
     if not texts:
         return
     right = emissions(made["right"], texts)
@@ -282,14 +343,21 @@ def check_models(case: Case) -> None:
             assert (rounded - right).abs().max() <= ROUNDED * most, f"8 bits, {level}"
     with without_c():
         assert (emissions(made["numpy"], texts) - right).abs().max() <= NEAR * most, "numpy"
-    counted["characters through models"] += sum(map(len, texts)) * (2 + 2 * len(library.possible_levels()))
+    counted["characters through models"] += sum(map(len, texts)) * (
+        2 + 2 * len(library.possible_levels())
+    )
 
 
 def check_long(case: Case) -> None:
-    """Thousands of characters at once, from the same pieces: C at every instruction set and 8 bits against numpy."""
-    made, chance = small(), np.random.default_rng(case["seed"])
+    """Thousands of characters at once, from the same pieces: C at every instruction set and 8 bits
+    against numpy.
+    """
+    made = small()
+    chance = np.random.default_rng(case["seed"])
     parts = [text for text in case["texts"] if text.strip()]
-    texts = ["".join(chance.choice(parts, chance.integers(1, 9))) for _ in range(100 if parts else 0)]
+    texts = [
+        "".join(chance.choice(parts, chance.integers(1, 9))) for _ in range(100 if parts else 0)
+    ]
     texts = [text[:400] for text in texts if text.strip()]
     if not texts:
         return
@@ -303,7 +371,9 @@ def check_long(case: Case) -> None:
             assert (rounded - right).abs().max() <= ROUNDED * most, f"8 bits, {level}"
     if HAS_GPU:
         near_in_triton(texts, right)
-    counted["characters of long texts"] += sum(map(len, texts)) * (1 + 2 * len(library.possible_levels()))
+    counted["characters of long texts"] += sum(map(len, texts)) * (
+        1 + 2 * len(library.possible_levels())
+    )
 
 
 @cache
@@ -311,13 +381,20 @@ def shipped() -> Predictor:
     return load("ner")
 
 
-def check_doors(case: Case, server: Server | None = None, on_ray: Callable[[list[str]], Any] | None = None) -> None:
-    """Text by text, as a list, in batches, by the command line, as a corpus, by a server and Ray: one and the same."""
-    tagger, given = shipped(), case["texts"]
-    with tagger.lexicon.borrowed(case["words"], case["without"]):
+def check_doors(
+    case: Case, server: Server | None = None, on_ray: Callable[[list[str]], Any] | None = None
+) -> None:
+    """Text by text, as a list, in batches, by the command line, as a corpus, by a server and Ray:
+    one and the same.
+    """
+    tagger = shipped()
+    given = case["texts"]
+    with tagger.lexicon.temporary_words(case["words"], case["without"]):
         right = [tagger(text) for text in given]
         assert [each.spans for each in tagger(given)] == [each.spans for each in right], "a list"
-        assert [each.spans for each in tagger.pipe(given, case["size"])] == [each.spans for each in right], "pipe"
+        assert [each.spans for each in tagger.pipe(given, case["size"])] == [
+            each.spans for each in right
+        ], "pipe"
     for each in right:
         assert all(each.text[span.start : span.end] == span.text for span in each.spans), "offsets"
     plain = [tagger(text) for text in given]
@@ -330,18 +407,32 @@ def check_doors(case: Case, server: Server | None = None, on_ray: Callable[[list
             [(s["start"], s["end"], s["label"]) for s in json.loads(line)["spans"]]
             for line in done.text.split("\n")[:-1]
         ]
-        assert spans == [[(s.start, s.end, s.label) for s in tagger(line).spans] for line in lines], "the command line"
+        assert spans == [
+            [(s.start, s.end, s.label) for s in tagger(line).spans] for line in lines
+        ], "the command line"
     check_corpus(given, plain)
     if server is not None:
         status, answer, _ = server.ask("/v1/tag", {"texts": given})
         assert status == 200, answer
-        spans = [[(s["start"], s["end"], s["label"]) for s in each["spans"]] for each in answer["documents"]]
-        assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in plain], "the server"
+        spans = [
+            [(s["start"], s["end"], s["label"]) for s in each["spans"]]
+            for each in answer["documents"]
+        ]
+        assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in plain], (
+            "the server"
+        )
     if on_ray is not None:
-        whole = [each for each in plain if not any("\ud800" <= one <= "\udfff" for one in each.text)]  # Arrow is UTF-8
-        spans = [[(s["start"], s["end"], s["label"]) for s in each] for each in on_ray([each.text for each in whole])]
+        whole = [
+            each for each in plain if not any("\ud800" <= one <= "\udfff" for one in each.text)
+        ]  # Arrow is UTF-8
+        spans = [
+            [(s["start"], s["end"], s["label"]) for s in each]
+            for each in on_ray([each.text for each in whole])
+        ]
         assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in whole], "Ray"
-    counted["characters through doors"] += sum(map(len, given)) * (5 + (server is not None) + (on_ray is not None))
+    counted["characters through doors"] += sum(map(len, given)) * (
+        5 + (server is not None) + (on_ray is not None)
+    )
 
 
 def ray_actor() -> Callable[[list[str]], Any]:
@@ -352,15 +443,21 @@ def ray_actor() -> Callable[[list[str]], Any]:
     actor = ray.remote(Tagger).options(num_cpus=1).remote("ner")
 
     def ask(texts: list[str]) -> Any:
-        return ray.get(actor.__call__.remote({"text": np.array(texts, object)}))["spans"].to_pylist()
+        return ray.get(actor.__call__.remote({"text": np.array(texts, object)}))[
+            "spans"
+        ].to_pylist()
 
     return ask
 
 
 def check_corpus(texts: list[str], right: list[Document]) -> None:
-    """`hanlattice corpus tag` of these texts, as JSON lines; of lone surrogates it says that they are broken rows."""
+    """`hanlattice corpus tag` of these texts, as JSON lines; of lone surrogates it says that they
+    are broken rows.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
+        Path(folder, "in.jsonl").write_text(
+            "".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8"
+        )
         run_corpus([f"{folder}/in.jsonl"], f"{folder}/out", CorpusSettings(Path(find_model("ner"))))
         (out,) = Path(folder, "out").glob("in.jsonl.*")
         rows = [json.loads(line) for line in out.read_text("utf-8").split("\n")[:-1]]
@@ -397,7 +494,9 @@ def search(name: str, check: Callable[[Case], None], number: int, examples: int)
     failing: list[Case] = []
 
     @hypothesis.seed(number)
-    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=[*HealthCheck])
+    @settings(
+        max_examples=examples, deadline=None, database=None, suppress_health_check=[*HealthCheck]
+    )
     @hypothesis.given(cases)
     def attempt(case: Case) -> None:
         counted[f"cases of {name}"] += 1

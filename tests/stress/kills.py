@@ -1,4 +1,5 @@
-"""Kill -9 at random moments, of commands, of a corpus's workers and of a server's: in the end nothing shows it.
+"""Kill -9 at random moments, of commands, of a corpus's workers and of a server's: in the end
+nothing shows it.
 
 `python -m tests.stress.kills N [SEED [KIND …]]` (make kills): N kills in the shares of SHARES, or
 of these KINDs alone. A command is killed and goes on, again and again, until it ends by itself;
@@ -49,14 +50,21 @@ SHARES = {
 
 
 def same(found: Path, right: Path) -> None:
-    """Of a file, of a folder, or of the files that begin with this name: all bytes but those of TIMED."""
-    mine, theirs = ({path.name.replace(root.name, "", 1): path for path in made(root)} for root in (found, right))
+    """Of a file, of a folder, or of the files that begin with this name: all bytes but those of
+    TIMED.
+    """
+    mine, theirs = (
+        {path.name.replace(root.name, "", 1): path for path in made(root)}
+        for root in (found, right)
+    )
     assert mine.keys() == theirs.keys(), (mine, theirs)
     for name, path in mine.items():
         if path.is_dir():
-            one, other = content(path), content(theirs[name])
+            one = content(path)
+            other = content(theirs[name])
         else:
-            one, other = {path.name: path.read_bytes()}, {path.name: theirs[name].read_bytes()}
+            one = {path.name: path.read_bytes()}
+            other = {path.name: theirs[name].read_bytes()}
         assert one.keys() == other.keys(), one.keys() ^ other.keys()
         different = [each for each in one if not each.endswith(TIMED) and one[each] != other[each]]
         assert not different, f"{path}: {different}"
@@ -97,7 +105,9 @@ class Job:
 
     def disturb(self, folder: Path, kills: int, chance: random.Random) -> None:
         """Exactly so many kills; whatever was made is what an undisturbed run makes."""
-        calm, out, done = folder / "calm", folder / "run", 0
+        calm = folder / "calm"
+        out = folder / "run"
+        done = 0
         process = self.start(calm)
         self.wait(process, calm, 0)
         began = time.monotonic()
@@ -149,9 +159,12 @@ def end(process: Process, log: Path) -> bool:
 
 
 def disturb_server(model: Path, kills: int, chance: random.Random) -> None:
-    """While two clients ask, one worker after the other is killed: answers are right, and later ones come."""
+    """While two clients ask, one worker after the other is killed: answers are right, and later
+    ones come.
+    """
     texts = ["王小明在青石镇工作。", "李伟去了南湖！"]
-    stop, wrong = threading.Event(), list[object]()
+    stop = threading.Event()
+    wrong = list[object]()
     with running("-m", model, "--workers", "2") as server:
         assert server.process.stderr is not None
         threading.Thread(target=server.process.stderr.read, daemon=True).start()
@@ -173,9 +186,15 @@ def disturb_server(model: Path, kills: int, chance: random.Random) -> None:
         try:
             order = server.workers()
             for _ in range(kills):
-                time.sleep(chance.uniform(1.1, 1.6))  # five in a row that live less than two seconds end the server
+                time.sleep(
+                    chance.uniform(1.1, 1.6)
+                )  # five in a row that live less than two seconds end the server
                 os.kill(order[0], signal.SIGKILL)
-                wait_for(lambda before=order[0]: len(server.workers()) == 2 and before not in server.workers())
+                wait_for(
+                    lambda before=order[0]: (
+                        len(server.workers()) == 2 and before not in server.workers()
+                    )
+                )
                 order = [order[1], *(set(server.workers()) - set(order))]
         finally:
             stop.set()
@@ -189,13 +208,48 @@ def jobs(folder: Path) -> dict[str, Job]:
     """Small ones, of some seconds; the model that they use is in the folder."""
     write_made(folder, train=40)
     model = train(made_config(folder), folder / "model").folder
-    often = toml(folder, folder / "c.toml", train__epochs=10, train__checkpoint_minutes=1e-3, train__average=0.9)
+    often = toml(
+        folder,
+        folder / "c.toml",
+        train__epochs=10,
+        train__checkpoint_minutes=1e-3,
+        train__average=0.9,
+    )
     text = write_text(folder / "lm.txt")
     (folder / "raw.txt").write_text("".join(f"{each}\n" for each in texts(6000)), "utf-8")
     tiny = "--embedding 6 --hidden 8 --batch-size 4 --length 9 --epochs 3 --min-count 2 --held-out 0.1 --threads 1"
-    corpus = ("corpus", "tag", folder / "raw.txt", "-m", model, "--shard-size", "0.005", "--workers", "2")
-    lm = ("pretrain", "lm", text, *tiny.split(), "--direction", "forward", "--checkpoint-minutes", "0.0001")
-    vectors = ("pretrain", "vectors", folder / "raw.txt", "--unit", "char", "--dim", "5", "--epochs", "5")
+    corpus = (
+        "corpus",
+        "tag",
+        folder / "raw.txt",
+        "-m",
+        model,
+        "--shard-size",
+        "0.005",
+        "--workers",
+        "2",
+    )
+    lm = (
+        "pretrain",
+        "lm",
+        text,
+        *tiny.split(),
+        "--direction",
+        "forward",
+        "--checkpoint-minutes",
+        "0.0001",
+    )
+    vectors = (
+        "pretrain",
+        "vectors",
+        folder / "raw.txt",
+        "--unit",
+        "char",
+        "--dim",
+        "5",
+        "--epochs",
+        "5",
+    )
     return {
         "train": Job(("train", often), "--resume", assert_same_run),
         "pack": Job(("pack", model), left=none_or_whole),
@@ -208,23 +262,32 @@ def jobs(folder: Path) -> dict[str, Job]:
 
 
 def main(kills: int, seed: int, kinds: list[str]) -> None:
-    done, wanted = Counter[str](), {name: kills * share // sum(SHARES.values()) for name, share in SHARES.items()}
+    done = Counter[str]()
+    wanted = {name: kills * share // sum(SHARES.values()) for name, share in SHARES.items()}
     wanted["train"] += kills - sum(wanted.values())
-    preload("hanlattice.cli.train", "hanlattice.training.pack", "hanlattice.lab.pretrain.vectors", "gensim.models")
+    preload(
+        "hanlattice.cli.train",
+        "hanlattice.training.pack",
+        "hanlattice.lab.pretrain.vectors",
+        "gensim.models",
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = jobs(folder)
         for kind, count in wanted.items():
             if kinds and kind not in kinds:
                 continue
-            began, chance = time.monotonic(), random.Random(f"{kind} {seed}")
+            began = time.monotonic()
+            chance = random.Random(f"{kind} {seed}")
             if kind in found:
                 (folder / kind).mkdir()
                 found[kind].disturb(folder / kind, count, chance)
             else:
                 disturb_server(folder / "model", count, chance)
             done[kind] += count
-            print(json.dumps({"kind": kind, "kills": count, "seconds": round(time.monotonic() - began)}), flush=True)  # noqa: T201
+            seconds = round(time.monotonic() - began)
+            record = {"kind": kind, "kills": count, "seconds": seconds}
+            print(json.dumps(record), flush=True)  # noqa: T201
     print(json.dumps({"kills": done.total(), **done}))  # noqa: T201
 
 

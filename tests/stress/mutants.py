@@ -68,10 +68,14 @@ class Changed(SourceFileLoader):
     """Imports one module with other code, and all others as they are."""
 
     def __init__(self, path: Path, code: str) -> None:
-        super().__init__(".".join(("hanlattice", *path.relative_to(SOURCE).with_suffix("").parts)), str(path))
+        super().__init__(
+            ".".join(("hanlattice", *path.relative_to(SOURCE).with_suffix("").parts)), str(path)
+        )
         self.code = code
 
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target) if name == self.name else None
         if spec is not None:
             spec.loader = self
@@ -98,7 +102,8 @@ def meaning(code: str) -> str:
 def mutants(path: Path, share: float, chance: random.Random) -> Iterator[str]:
     """For a share of the places one change each."""
     code = path.read_text("utf-8")
-    original, nodes = meaning(code), list(ast_nodes(get_ast(code)))
+    original = meaning(code)
+    nodes = list(ast_nodes(get_ast(code)))
     places = defaultdict[Any, list[tuple[str, int]]](list)
     for name in plugins.operator_names():
         operator = plugins.get_operator(name)
@@ -116,7 +121,9 @@ def mutants(path: Path, share: float, chance: random.Random) -> Iterator[str]:
 
 
 def survives(path: Path, code: str, tests: str) -> bool:
-    """Whether these tests pass with this code; that it computes for two minutes or hangs for twenty is noticed, too."""
+    """Whether these tests pass with this code; that it computes for two minutes or hangs for twenty
+    is noticed, too.
+    """
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
@@ -135,15 +142,22 @@ def main(share: float, seed: int, parts: list[str]) -> None:
     for name, tests in TESTS.items():
         if parts and not any(part in name for part in parts):
             continue
-        path, chance, began = SOURCE / f"{name}.py", random.Random(f"{name} {seed}"), time.monotonic()
-        code, counts = path.read_text("utf-8"), Counter[bool]()
+        path = SOURCE / f"{name}.py"
+        chance = random.Random(f"{name} {seed}")
+        began = time.monotonic()
+        code = path.read_text("utf-8")
+        counts = Counter[bool]()
         for changed in mutants(path, share, chance):
             alive = survives(path, changed, tests)
             counts[alive] += 1
             if alive:
-                lines = difflib.unified_diff(code.splitlines(), changed.splitlines(), name, name, n=0, lineterm="")
+                lines = difflib.unified_diff(
+                    code.splitlines(), changed.splitlines(), name, name, n=0, lineterm=""
+                )
                 print("\n".join(list(lines)[2:]), flush=True)  # noqa: T201
-        assert counts[True] or survives(path, code, tests), f"the tests of {name} fail without a change"
+        assert counts[True] or survives(path, code, tests), (
+            f"the tests of {name} fail without a change"
+        )
         total += counts
         seconds = time.monotonic() - began
         print(f"{name}: {counts[False]} of {counts.total()} killed, {seconds:.0f} s", flush=True)  # noqa: T201

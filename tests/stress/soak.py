@@ -1,4 +1,5 @@
-"""Concurrency: models shared by 16 threads, an event loop, forked and spawned processes, while words come and go.
+"""Concurrency: models shared by 16 threads, an event loop, forked and spawned processes, while
+words come and go.
 
 `python -m tests.stress.soak SECONDS` (make soak). Every answer must be one that a process without
 threads gives with some of the CHANGING words; a thread, child or process that hangs ends it, and so
@@ -47,7 +48,9 @@ CHANGING = (
     Entry("长江大桥", "", -math.inf),
 )
 PLAIN = [each.word if isinstance(each, Entry) else each for each in CHANGING]
-BORROWED, WITHOUT = "没有去", "北京"  # of a request: other threads never see the one, and always the other
+# of a request: other threads never see the one, and always the other
+BORROWED = "没有去"
+WITHOUT = "北京"
 FILLERS = [f"{a}{b}{c}" for a in "甲乙丙丁" for b in "子丑寅卯" for c in "金木水火"]  # in no text
 READERS = 16
 Right = dict[str, list[list[tuple[Span, ...]]]]  # by model and text: the answers that are possible
@@ -55,9 +58,10 @@ Right = dict[str, list[list[tuple[Span, ...]]]]  # by model and text: the answer
 
 def serial(name: str) -> list[list[tuple[Span, ...]]]:
     """For each text what is found with each choice of the changing words, by one thread."""
-    tagger, found = load_without(name), [list[tuple[Span, ...]]() for _ in TEXTS]
+    tagger = load_without(name)
+    found = [list[tuple[Span, ...]]() for _ in TEXTS]
     for chosen in product((False, True), repeat=len(CHANGING)):
-        with tagger.lexicon.borrowed(compress(CHANGING, chosen)):
+        with tagger.lexicon.temporary_words(compress(CHANGING, chosen)):
             for row, text in zip(found, TEXTS, strict=True):
                 spans = tagger(text).spans
                 if not any(is_same(spans, each) for each in row):
@@ -74,15 +78,20 @@ def load_without(name: str) -> Predictor:
 
 
 def is_same(found: tuple[Span, ...], right: tuple[Span, ...]) -> bool:
-    near = all(abs((a.score or 0) - (b.score or 0)) < 1e-4 for a, b in zip(found, right, strict=False))
+    near = all(
+        abs((a.score or 0) - (b.score or 0)) < 1e-4 for a, b in zip(found, right, strict=False)
+    )
     return found == right and near
 
 
 class Soak:
     def __init__(self, right: Right, seconds: float) -> None:
         self.right, self.models = right, {name: load_without(name) for name in right}
-        self.plain = {name: [tagger(text).spans for text in TEXTS] for name, tagger in self.models.items()}
-        self.end, self.counts = time.monotonic() + seconds, Counter[str]()
+        self.plain = {
+            name: [tagger(text).spans for text in TEXTS] for name, tagger in self.models.items()
+        }
+        self.end = time.monotonic() + seconds
+        self.counts = Counter[str]()
         self.beats = dict[str, float]()
         self.wrong: list[str] = []
         self.memory: list[int] = []
@@ -93,7 +102,8 @@ class Soak:
 
     def working(self) -> Iterator[random.Random]:
         """Until the time is over, or something is wrong."""
-        chance, name = random.Random(threading.current_thread().name), threading.current_thread().name
+        chance = random.Random(threading.current_thread().name)
+        name = threading.current_thread().name
         while time.monotonic() < self.end and not self.wrong:
             self.beats[name] = time.monotonic()
             yield chance
@@ -101,14 +111,19 @@ class Soak:
 
     def read(self) -> None:
         for chance in self.working():
-            name, at = chance.choice(list(self.models)), chance.randrange(len(TEXTS))
+            name = chance.choice(list(self.models))
+            at = chance.randrange(len(TEXTS))
             tagger = self.models[name]
             if chance.random() < 0.5:
                 self.check(name, at, tagger(TEXTS[at]), "one text")
                 self.counts["answers"] += 1
                 continue
             order = chance.sample(range(len(TEXTS)), 4)
-            found = tagger.pipe([TEXTS[each] for each in order], chance.randint(1, 4), candidates=chance.choice((0, 2)))
+            found = tagger.pipe(
+                [TEXTS[each] for each in order],
+                chance.randint(1, 4),
+                candidates=chance.choice((0, 2)),
+            )
             for each, document in zip(order, found, strict=True):
                 self.check(name, each, document, "pipe")
                 self.counts["answers"] += 1
@@ -125,21 +140,25 @@ class Soak:
             time.sleep(0.002)
 
     def borrow(self) -> None:
-        """A request's own words, as the server has them: what it finds is exactly what one process finds."""
+        """A request's own words, as the server has them: what it finds is exactly what one process
+        finds.
+        """
         for chance in self.working():
-            name, at = chance.choice(list(self.models)), chance.randrange(len(TEXTS))
+            name = chance.choice(list(self.models))
+            at = chance.randrange(len(TEXTS))
             tagger = self.models[name]
-            with tagger.lexicon.borrowed((), PLAIN):
+            with tagger.lexicon.temporary_words((), PLAIN):
                 if not is_same(tagger(TEXTS[at]).spans, self.plain[name][at]):
                     self.wrong.append(f"{name}, borrowed: {TEXTS[at]!r}")
-            with tagger.lexicon.borrowed([BORROWED, Entry("小明", "GPE")], [WITHOUT]):
+            with tagger.lexicon.temporary_words([BORROWED, Entry("小明", "GPE")], [WITHOUT]):
                 tagger(TEXTS[at])
             self.counts["borrowed"] += 2
             time.sleep(0.005)
 
     def loop(self) -> None:
         async def ask(chance: random.Random) -> None:
-            name, order = chance.choice(list(self.models)), chance.choices(range(len(TEXTS)), k=8)
+            name = chance.choice(list(self.models))
+            order = chance.choices(range(len(TEXTS)), k=8)
             calls = (asyncio.to_thread(self.models[name], TEXTS[at]) for at in order)
             for at, document in zip(order, await asyncio.gather(*calls), strict=True):
                 self.check(name, at, document, "asyncio")
@@ -152,12 +171,19 @@ class Soak:
         asyncio.run(all_of_it())
 
     def fork(self) -> None:
-        """A child of the process with all these threads: whatever they hold, it tags, and adds a word."""
+        """A child of the process with all these threads: whatever they hold, it tags, and adds a
+        word.
+        """
         if child := os.fork():
-            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the kernel still knows how long it ran
-            computed, waited = (int(each) / 1e9 for each in Path(f"/proc/{child}/schedstat").read_text().split()[:2])
+            os.waitid(
+                os.P_PID, child, os.WEXITED | os.WNOWAIT
+            )  # the kernel still knows how long it ran
+            computed, waited = (
+                int(each) / 1e9 for each in Path(f"/proc/{child}/schedstat").read_text().split()[:2]
+            )
             if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-                was = f"after {computed:.1f} s on a core and {waited:.1f} s waiting for one"  # starved; else it hung
+                # Starved; else it hung.
+                was = f"after {computed:.1f} s on a core and {waited:.1f} s waiting for one"
                 self.wrong.append(f"a forked child ended with {code} {was}")
                 sys.stderr.write(f"{self.wrong[-1]}; its parent:\n")
                 sys.stderr.flush()
@@ -179,7 +205,9 @@ class Soak:
             os._exit(code)
 
     def spawn(self) -> None:
-        process = multiprocessing.get_context("spawn").Process(target=check_spawned, args=(self.right,))
+        process = multiprocessing.get_context("spawn").Process(
+            target=check_spawned, args=(self.right,)
+        )
         process.start()
         process.join(1.2 * PATIENCE)
         if process.exitcode != 0:
@@ -188,8 +216,16 @@ class Soak:
 
     def run(self) -> dict[str, float]:
         """What was done; an error if an answer was wrong, or memory grew."""
-        jobs: list[Callable[[], None]] = [*[self.read] * READERS, self.change, self.borrow, self.loop]
-        started = [threading.Thread(target=self.guarded, args=(job,), name=f"{n}") for n, job in enumerate(jobs)]
+        jobs: list[Callable[[], None]] = [
+            *[self.read] * READERS,
+            self.change,
+            self.borrow,
+            self.loop,
+        ]
+        started = [
+            threading.Thread(target=self.guarded, args=(job,), name=f"{n}")
+            for n, job in enumerate(jobs)
+        ]
         begin = time.monotonic()
         every = min(5.0, (self.end - begin) / 3)
         for thread in started:
@@ -200,7 +236,11 @@ class Soak:
             if self.counts["forked"] % 12 == 2:
                 self.spawn()
             self.memory.append(resident())
-            late = [name for name, beat in self.beats.copy().items() if time.monotonic() - beat > PATIENCE]
+            late = [
+                name
+                for name, beat in self.beats.copy().items()
+                if time.monotonic() - beat > PATIENCE
+            ]
             if late:
                 self.wrong.append(f"threads {', '.join(late)} do not go on")
                 faulthandler.dump_traceback()
@@ -210,10 +250,16 @@ class Soak:
             raise AssertionError("\n".join(self.wrong[:5]))
         fifth = max(1, len(self.memory) // 5)
         first, last = (
-            statistics.median(part) for part in (self.memory[fifth : 2 * fifth] or [0], self.memory[-fifth:])
+            statistics.median(part)
+            for part in (self.memory[fifth : 2 * fifth] or [0], self.memory[-fifth:])
         )
         seconds = time.monotonic() - begin
-        return {"seconds": round(seconds), **self.counts, "MiB in the second fifth": first, "in the last": last}
+        return {
+            "seconds": round(seconds),
+            **self.counts,
+            "MiB in the second fifth": first,
+            "in the last": last,
+        }
 
     def guarded(self, job: Callable[[], None]) -> None:
         try:

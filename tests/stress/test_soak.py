@@ -23,7 +23,7 @@ from hanlattice.text.lexicon import Lexicon
 lexicon, inside = Lexicon(["南京", "长江"]), threading.Event()
 
 def hold():
-    with lexicon.borrowed(["市长江"]):
+    with lexicon.temporary_words(["市长江"]):
         inside.set()
         time.sleep(0.5)
 
@@ -51,18 +51,21 @@ def test_some_seconds_of_threads_and_processes() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_fork_waits_for_a_thread_that_changes_a_lexicon() -> None:
-    """Else the child would wait without end for a thread that it does not have, and keep what was borrowed."""
+    """Else the child would wait without end for a thread that it does not have, and keep what was
+    borrowed.
+    """
     subprocess.run([sys.executable, "-c", HELD], check=True, timeout=PATIENCE)
 
 
 def test_a_text_is_read_with_the_words_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A word that is taken out while a text is read counts as before, or not at all."""
-    tagger, text = load("seg"), "云栖小镇的大会"
+    tagger = load("seg")
+    text = "云栖小镇的大会"
     without = tagger(text).spans
     tagger.lexicon.add("云栖小镇")
     whole = tagger(text).spans
     assert whole != without
-    asks = Lexicon.is_chosen
+    asks = Lexicon.is_user_word
 
     def remove_first(lexicon: Lexicon, words: object) -> object:
         lexicon.remove("云栖小镇")

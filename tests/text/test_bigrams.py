@@ -33,7 +33,9 @@ ODD_SYMBOLS = (
     "\ud800a",
     "--",
 )
-symbols = st.lists(st.sampled_from(ODD_SYMBOLS) | st.text(st.sampled_from(FEW), min_size=2, max_size=2), max_size=9)
+symbols = st.lists(
+    st.sampled_from(ODD_SYMBOLS) | st.text(st.sampled_from(FEW), min_size=2, max_size=2), max_size=9
+)
 
 
 def one_by_one(text: str) -> list[str | None]:
@@ -42,7 +44,9 @@ def one_by_one(text: str) -> list[str | None]:
     found: list[str | None] = []
     for at, character in enumerate(seen):
         after = seen[at + 1] if at + 1 < len(seen) else " "
-        found.append(None if character.isspace() else character + (END if after.isspace() else after))
+        found.append(
+            None if character.isspace() else character + (END if after.isspace() else after)
+        )
     return found
 
 
@@ -60,11 +64,17 @@ def test_bigrams_are_those_of_a_plain_loop_and_of_pretraining(text: str) -> None
 
 
 @given(texts, symbols, st.data())
-def test_a_table_gives_the_ids_of_the_bigrams(given_texts: list[str], others: list[str], data: st.DataObject) -> None:
+def test_a_table_gives_the_ids_of_the_bigrams(
+    given_texts: list[str], others: list[str], data: st.DataObject
+) -> None:
     there = [bigram for text in given_texts for bigram in bigrams(text)]
     known = data.draw(st.lists(st.sampled_from(there), max_size=6)) if there else []
     vocab = Vocab(data.draw(st.permutations([*known, *others])))
-    expected = [0 if bigram is None else vocab[bigram] for text in given_texts for bigram in one_by_one(text)]
+    expected = [
+        0 if bigram is None else vocab[bigram]
+        for text in given_texts
+        for bigram in one_by_one(text)
+    ]
     assert looked_up(vocab, given_texts) == expected
 
 
@@ -73,7 +83,9 @@ def test_texts_that_stand_side_by_side_do_not_touch(given_texts: list[str]) -> N
     vocab = Vocab(bigram for text in given_texts for bigram in bigrams(text))
     joined = looked_up(vocab, given_texts)
     assert joined == [number for text in given_texts for number in looked_up(vocab, [text])]
-    assert [number == 0 for number in joined] == [c.isspace() for text in given_texts for c in fold_digits(text)]
+    assert [number == 0 for number in joined] == [
+        c.isspace() for text in given_texts for c in fold_digits(text)
+    ]
 
 
 def test_full_width_forms_and_digits_are_seen_as_their_plain_forms() -> None:
@@ -84,7 +96,12 @@ def test_full_width_forms_and_digits_are_seen_as_their_plain_forms() -> None:
 
 def test_white_space_ends_a_run_and_has_no_bigram() -> None:
     assert bigrams("南\u3000京\t") == [f"南{END}", f"京{END}"]
-    assert looked_up(Vocab([f"南{END}", f"京{END}", "南 ", " 京"]), ["南\u3000京\t"]) == [1, 0, 2, 0]
+    assert looked_up(Vocab([f"南{END}", f"京{END}", "南 ", " 京"]), ["南\u3000京\t"]) == [
+        1,
+        0,
+        2,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("given_texts", [[], [""], ["", ""]])
@@ -111,6 +128,11 @@ def test_what_is_none(symbol: str) -> None:
 
 
 def test_a_table_that_was_used_can_be_pickled() -> None:
-    table, lengths = BigramTable(Vocab(["南京"])), np.array([2])
+    table = BigramTable(Vocab(["南京"]))
+    lengths = np.array([2])
     before = table(code_points("南京"), lengths)
-    assert pickle.loads(pickle.dumps(table))(code_points("南京"), lengths).tolist() == before.tolist() == [1, 0]
+    assert (
+        pickle.loads(pickle.dumps(table))(code_points("南京"), lengths).tolist()
+        == before.tolist()
+        == [1, 0]
+    )

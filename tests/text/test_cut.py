@@ -1,4 +1,6 @@
-"""Cutting: nothing is lost, nothing is too long, and a cut falls at a sentence end where there is one."""
+"""Cutting: nothing is lost, nothing is too long, and a cut falls at a sentence end where there is
+one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 from hanlattice.text.boundaries import JOIN, joints, pieces, sentences
 from tests.helpers.strategies import any_text
 
-ENDS, CLOSERS, BLANKS = "。！？!?；;…\n", "”’』」）)]】》", "，,、：: \t\r\u3000"
+ENDS = "。！？!?；;…\n"
+CLOSERS = "”’』」）)]】》"
+BLANKS = "，,、：: \t\r\u3000"
 limits = st.integers(1, 12)
 prose = st.text(st.sampled_from("甲乙丙丁。！\n”）， "), max_size=60)
 
@@ -47,11 +51,15 @@ def test_each_cut_is_the_last_good_one(text, limit):
     strong = sentence_ends(text)
     weak = [at + 1 for at, character in enumerate(text) if character in BLANKS + "\n"]
     for start, end in pieces(text, limit)[:-1]:
-        in_reach = [[at for at in places if start < at <= start + limit] for places in (strong, weak)]
+        in_reach = [
+            [at for at in places if start < at <= start + limit] for places in (strong, weak)
+        ]
         assert end == (in_reach[0] or in_reach[1] or [start + limit])[-1]
 
 
-@given(st.lists(st.text(st.sampled_from("甲乙丙，"), min_size=1, max_size=6), min_size=2, max_size=12))
+@given(
+    st.lists(st.text(st.sampled_from("甲乙丙，"), min_size=1, max_size=6), min_size=2, max_size=12)
+)
 def test_sentences_that_fit_are_never_broken(sentences):
     whole = [sentence + "。”" for sentence in sentences]
     text = "".join(whole)
@@ -70,7 +78,9 @@ def test_a_closing_mark_just_beyond_the_limit_stays_with_its_sentence():
     assert pieces("甲。乙丙。”丁", 5) == [(0, 2), (2, 7)]
 
 
-@pytest.mark.parametrize("text", ["字" * 100_000, "。" * 100_000, "，" * 100_000, "字。" * 50_000, "”" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["字" * 100_000, "。" * 100_000, "，" * 100_000, "字。" * 50_000, "”" * 100_000]
+)
 def test_a_hundred_thousand_characters(text):
     found = pieces(text, 512)
     assert all(end - start <= 512 for start, end in found)

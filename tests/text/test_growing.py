@@ -12,14 +12,18 @@ from hanlattice.text import trie as growing
 from hanlattice.text.trie import RATIO, SMALL, Parts, TableMatcher, extend, find
 from tests.text.test_trie import few, rows
 
-batches = st.lists(st.lists(st.text(few, min_size=1, max_size=4), max_size=6), min_size=1, max_size=6)
+batches = st.lists(
+    st.lists(st.text(few, min_size=1, max_size=4), max_size=6), min_size=1, max_size=6
+)
 
 
 def grow(parts: Parts, words: list[str]) -> Parts:
     return extend(parts, len(words), lambda count: words[len(words) - count :])
 
 
-@given(batches, st.lists(st.text(few, max_size=20), max_size=3), st.integers(0, 3), st.integers(1, 3))
+@given(
+    batches, st.lists(st.text(few, max_size=20), max_size=3), st.integers(0, 3), st.integers(1, 3)
+)
 def test_they_find_what_one_table_finds(given_batches, texts, small, ratio):
     words: list[str] = []
     parts: Parts = ()
@@ -29,7 +33,10 @@ def test_they_find_what_one_table_finds(given_batches, texts, small, ratio):
         for batch in given_batches:
             words = list(dict.fromkeys([*words, *batch]))
             parts = grow(parts, words)
-            assert [0, *(part.end for part in parts)] == [*(part.first for part in parts), len(words)]
+            assert [0, *(part.end for part in parts)] == [
+                *(part.first for part in parts),
+                len(words),
+            ]
             for text in texts:
                 assert rows(find(parts, text)) == rows(TableMatcher(words).find(text))
 

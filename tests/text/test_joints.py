@@ -1,4 +1,6 @@
-"""What a text says about its words: each rule by example, and against a plain loop; `|` a cut, `·` not known."""
+"""What a text says about its words: each rule by example, and against a plain loop; `|` a cut, `·`
+not known.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,44 @@ from hypothesis import strategies as st
 from hanlattice.text.boundaries import CUT, FREE, JOIN, SPACED, joints, name_gaps
 from tests.helpers.strategies import any_character, any_text
 
-FAMILY, THUMB, ENGLAND = "👨‍👩‍👧‍👦", "👍🏽", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
-PLAIN = [*"南京，：/@.,'’1３aＡé#", "3.14", "1,000", "http://", "www.", "a@b.cn", " ", "\u3000", "\t"]
-MARKED = [FAMILY, THUMB, ENGLAND, "🇨🇳", "🇨", "\u200d", "\ufe0f", "❤", "ᄒ", "ᅡ", "\u0301", "\u20e3", "\ud800"]
+FAMILY = "👨‍👩‍👧‍👦"
+THUMB = "👍🏽"
+ENGLAND = "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+PLAIN = [
+    *"南京，：/@.,'’1３aＡé#",
+    "3.14",
+    "1,000",
+    "http://",
+    "www.",
+    "a@b.cn",
+    " ",
+    "\u3000",
+    "\t",
+]
+MARKED = [
+    FAMILY,
+    THUMB,
+    ENGLAND,
+    "🇨🇳",
+    "🇨",
+    "\u200d",
+    "\ufe0f",
+    "❤",
+    "ᄒ",
+    "ᅡ",
+    "\u0301",
+    "\u20e3",
+    "\ud800",
+]
 PIECES = st.sampled_from(PLAIN + MARKED)
 ODD_TEXT = st.lists(PIECES | any_character, max_size=20).map("".join)
 
 
 def shown(text: str) -> str:
     marks = {CUT: "|", FREE: "·", JOIN: ""}
-    return "".join(marks[gap] + character for gap, character in zip(joints(text).tolist(), text, strict=True))
+    return "".join(
+        marks[gap] + character for gap, character in zip(joints(text).tolist(), text, strict=True)
+    )
 
 
 def bare(marked: str) -> str:
@@ -106,7 +136,9 @@ def test_texts_in_one_are_judged_as_each_alone(texts):
     assert joints("\n".join(texts)).tolist() == alone[1:]
 
 
-WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F) if chr(code) not in ",!?;:()"} | {0x20: 0x3000}
+WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F) if chr(code) not in ",!?;:()"} | {
+    0x20: 0x3000
+}
 
 
 @given(st.lists(st.sampled_from("aZ09.,@/'#-_ 南。") | PIECES, max_size=20).map("".join), st.data())
@@ -121,14 +153,17 @@ def kind(character: str) -> str:
         return "space"
     if character.isdecimal():
         return "digit"
-    return "letter" if "LATIN" in unicodedata.name(character, "") and character.isalpha() else "other"
+    return (
+        "letter" if "LATIN" in unicodedata.name(character, "") and character.isalpha() else "other"
+    )
 
 
 @given(st.text(st.sampled_from("aZéß0９٣Ａｚ \t\u3000\xa0南京，。—字"), max_size=20))
 def test_letters_digits_and_space_as_a_plain_loop_has_them(text):
     expected = [CUT] * len(text)
     for at in range(1, len(text)):
-        before, here = kind(text[at - 1]), kind(text[at])
+        before = kind(text[at - 1])
+        here = kind(text[at])
         if "space" not in (before, here):
             expected[at] = JOIN if before == here in ("letter", "digit") else FREE
     assert joints(text).tolist() == expected
@@ -138,9 +173,13 @@ def name_gaps_by_hand(text: str) -> list[int]:
     """Run by run of white space."""
     gaps = [FREE] * len(text)
     for found in re.finditer(r"(?<=\S)\s+(?=\S)", text):
-        before, after, run = text[found.start() - 1], text[found.end()], found.group()
+        before = text[found.start() - 1]
+        after = text[found.end()]
+        run = found.group()
         if not {kind(before), kind(after)} & {"letter", "digit"}:
-            few = len(run) <= 2 and all(unicodedata.category(character) == "Zs" for character in run)
+            few = len(run) <= 2 and all(
+                unicodedata.category(character) == "Zs" for character in run
+            )
             gaps[found.end()] = SPACED if few else CUT
     return gaps
 
@@ -167,13 +206,19 @@ def test_only_white_space_says_something_of_names(text):
 def test_a_mark_is_never_parted_from_its_base(text):
     gaps = joints(text)
     for at in range(1, len(text)):
-        mark = unicodedata.category(text[at]).startswith("M") or text[at] == "\u200d" or text[at] in "🏻🏼🏽🏾🏿"
+        mark = (
+            unicodedata.category(text[at]).startswith("M")
+            or text[at] == "\u200d"
+            or text[at] in "🏻🏼🏽🏾🏿"
+        )
         if mark and not text[at - 1].isspace():
             assert gaps[at] == JOIN
 
 
 def test_code_points_of_every_kind():
-    everything = "".join(map(chr, (*range(0x3400), *range(0xA000, 0xAC00), *range(0xD700, 0x11000), sys.maxunicode)))
+    everything = "".join(
+        map(chr, (*range(0x3400), *range(0xA000, 0xAC00), *range(0xD700, 0x11000), sys.maxunicode))
+    )
     gaps = joints(everything)
     assert len(gaps) == len(everything)
     assert gaps[ord("b")] == JOIN == gaps[ord("1")]

@@ -1,4 +1,6 @@
-"""Lattice: every kind of bad word is named, mirroring twice changes nothing, and nobody can change it afterwards."""
+"""Lattice: every kind of bad word is named, mirroring twice changes nothing, and nobody can change
+it afterwards.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,17 @@ def test_a_bad_word_is_named(word, says):
     assert f"word 1, (sentence, start, end, id) = {word}: " in str(caught.value)
 
 
-@pytest.mark.parametrize("words", [[(0, 2, 1)] * 4, [(0, 0, 2, 1, 1)], [(0, 0, 2, 1), (0, 1)], [()]])
+@pytest.mark.parametrize(
+    "words", [[(0, 2, 1)] * 4, [(0, 0, 2, 1, 1)], [(0, 0, 2, 1), (0, 1)], [()]]
+)
 def test_a_word_is_four_numbers(words):
     with pytest.raises(ValueError, match=r"a word is \(sentence, start, end, id\), not"):
         Lattice.from_words([4], words)
 
 
-@pytest.mark.parametrize("word", [(0, 0.5, 2, 1), (0, 0, 2.0, 1), (0, 0, 2, float("nan")), (0, "0", 2, 1)])
+@pytest.mark.parametrize(
+    "word", [(0, 0.5, 2, 1), (0, 0, 2.0, 1), (0, 0, 2, float("nan")), (0, "0", 2, 1)]
+)
 def test_only_whole_numbers(word):
     with pytest.raises(ValueError, match="must be whole numbers"):
         Lattice.from_words([4], [word])
@@ -63,7 +69,8 @@ def test_only_whole_numbers(word):
 
 
 def test_shapes_and_lengths():
-    one, two = np.zeros(1, np.int64), np.zeros(2, np.int64)
+    one = np.zeros(1, np.int64)
+    two = np.zeros(2, np.int64)
     with pytest.raises(ValueError, match="sentence, start, end and word must be equally long"):
         Lattice(one, two, two, two, one)
     with pytest.raises(ValueError, match="start must have one dimension, not 2"):
@@ -86,7 +93,9 @@ def test_nothing_at_all():
 def test_mirrored_word_by_word_and_twice_is_the_same(lattice):
     mirrored = lattice.reversed()
     lengths = lattice.lengths.tolist()
-    assert words_of(mirrored) == [(b, lengths[b] - e, lengths[b] - s, w) for b, s, e, w in words_of(lattice)]
+    assert words_of(mirrored) == [
+        (b, lengths[b] - e, lengths[b] - s, w) for b, s, e, w in words_of(lattice)
+    ]
     assert mirrored.lengths.tolist() == lengths
     assert mirrored.reversed() == lattice
 
@@ -104,7 +113,12 @@ def test_equal_if_every_array_is(lattice, data):
         assert lattice != Lattice.from_words(lattice.lengths.tolist(), words)
 
 
-COPIES = (copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value)), dataclasses.replace)
+COPIES = (
+    copy.copy,
+    copy.deepcopy,
+    lambda value: pickle.loads(pickle.dumps(value)),
+    dataclasses.replace,
+)
 
 
 @pytest.mark.parametrize("copied", COPIES)
@@ -125,7 +139,10 @@ def test_a_pickled_lattice_is_checked():
 
 
 def test_arrays_are_read_only_and_the_callers_are_left_alone():
-    mine = {name: np.array(values) for name, values in zip(NAMES, ([4], [0], [0], [2], [7]), strict=True)}
+    mine = {
+        name: np.array(values)
+        for name, values in zip(NAMES, ([4], [0], [0], [2], [7]), strict=True)
+    }
     lattice = Lattice(**mine)
     for name in NAMES:
         with pytest.raises(ValueError, match="read-only"):
@@ -140,7 +157,9 @@ def test_arrays_are_read_only_and_the_callers_are_left_alone():
 
 @given(lattices())
 def test_what_is_kept_with_a_lattice_is_no_part_of_it(lattice):
-    again = Lattice(*(getattr(lattice, name) for name in ("lengths", "sentence", "start", "end", "word")))
+    again = Lattice(
+        *(getattr(lattice, name) for name in ("lengths", "sentence", "start", "end", "word"))
+    )
     lattice.cache["cpu"] = lattice.end - 1
     assert again == lattice
     assert repr(again) == repr(lattice)
@@ -149,7 +168,9 @@ def test_what_is_kept_with_a_lattice_is_no_part_of_it(lattice):
 
 @given(lattices())
 def test_a_trusted_lattice_is_the_same_value_and_frozen(lattice):
-    arrays = [getattr(lattice, name).copy() for name in ("lengths", "sentence", "start", "end", "word")]
+    arrays = [
+        getattr(lattice, name).copy() for name in ("lengths", "sentence", "start", "end", "word")
+    ]
     trusted = Lattice.trusted(*arrays)
     assert trusted == lattice
     assert trusted.reversed().reversed() == lattice

@@ -1,4 +1,6 @@
-"""Lexicon: it finds what a scan finds, in one text and in many; ids stay; every kind of word and file is handled."""
+"""Lexicon: it finds what a scan finds, in one text and in many; ids stay; every kind of word and
+file is handled.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from tests.helpers.strategies import any_character, any_text, shares_folder
 from tests.text.test_trie import few, scan
 
 small_words = st.lists(st.text(few, max_size=4), max_size=10)
-carried = st.text(any_character, max_size=6).filter(lambda word: not set("\n\t") & set(word.strip()))
+carried = st.text(any_character, max_size=6).filter(
+    lambda word: not set("\n\t") & set(word.strip())
+)
 
 
 def bare(text: str) -> str:
@@ -37,7 +41,8 @@ def bare(text: str) -> str:
 
 
 def found_by_scan(lexicon: Lexicon, text: str) -> list[tuple[int, int, str]]:
-    words, read = list(lexicon), [at for at, character in enumerate(text) if not character.isspace()]
+    words = list(lexicon)
+    read = [at for at, character in enumerate(text) if not character.isspace()]
     found = scan([bare(word) for word in words], bare(text))
     return [(read[start], read[end - 1] + 1, words[at]) for start, end, at in found]
 
@@ -66,24 +71,27 @@ def split(matches: Matches) -> list[list[tuple[int, int, int]]]:
 
 @given(st.lists(carried, max_size=8), st.lists(any_text, max_size=5), st.data())
 def test_many_texts_at_once_or_one_by_one(words, texts, data):
-    """With words that were added and taken out since the table was made, and line ends in the texts."""
-    late, gone = (
-        data.draw(st.lists(carried, max_size=3)),
-        data.draw(st.lists(st.sampled_from(["", *words]), max_size=2)),
-    )
+    """With words that were added and taken out since the table was made, and line ends in the
+    texts.
+    """
+    late = data.draw(st.lists(carried, max_size=3))
+    gone = data.draw(st.lists(st.sampled_from(["", *words]), max_size=2))
     lexicon = Lexicon(words)
     lexicon.match("")
     lexicon.update(late)
     for word in gone:
         lexicon.remove(word)
-    folded = [fold(text + "".join(data.draw(st.permutations([*words, *late, "\n"])))) for text in texts]
+    folded = [
+        fold(text + "".join(data.draw(st.permutations([*words, *late, "\n"])))) for text in texts
+    ]
     assert split(lexicon.match_many(folded)) == [lexicon.match_ids(text) for text in folded]
 
 
 def test_many_long_texts_at_once():
     """Longer than what is walked through one by one."""
     words = ["南京", "南京市", "市长", "长江", "长江大桥", "大桥"]
-    lexicon, texts = Lexicon(words), ["南京市长江大桥" * 100, "", "江大", "市长" * 200]
+    lexicon = Lexicon(words)
+    texts = ["南京市长江大桥" * 100, "", "江大", "市长" * 200]
     assert split(lexicon.match_many(texts)) == [lexicon.match_ids(text) for text in texts]
     assert [len(row) for row in split(lexicon.match_many(texts))] == [600, 0, 0, 200]
 
@@ -97,7 +105,8 @@ def test_the_bridge():
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["add", "remove", "match"]), st.text(few, min_size=1, max_size=3)), max_size=25
+    st.tuples(st.sampled_from(["add", "remove", "match"]), st.text(few, min_size=1, max_size=3)),
+    max_size=25,
 )
 
 
@@ -126,9 +135,14 @@ def test_every_change_shows_in_the_next_match(words, changes):
             assert lexicon.remove(word) == (key in there)
             there.discard(key)
         else:
-            expected = [match for match in scan(list(ids), fold(word * 3)) if list(ids)[match[2]] in there]
+            expected = [
+                match for match in scan(list(ids), fold(word * 3)) if list(ids)[match[2]] in there
+            ]
             assert lexicon.match_ids(fold(word * 3)) == expected
-        assert (word in lexicon, lexicon.id(word)) == (key in there, ids.get(key) if key in there else None)
+        assert (word in lexicon, lexicon.id(word)) == (
+            key in there,
+            ids.get(key) if key in there else None,
+        )
         assert len(lexicon) == len(list(lexicon)) == len(there)
         assert [fold(each) for each in lexicon.words] == list(ids)
 
@@ -151,7 +165,9 @@ def test_many_additions_one_by_one():
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 40), max_size=5), st.booleans()), max_size=12))
 def test_marks_are_a_set(changes):
-    marks, there, every = Marks(), set(), np.arange(90)
+    marks = Marks()
+    there = set()
+    every = np.arange(90)
     for ids, marked in changes:
         marks.put(np.array(ids, dtype=np.int64), marked)
         there = there | set(ids) if marked else there - set(ids)
@@ -164,7 +180,14 @@ def test_marks_are_a_set(changes):
 def test_a_word_named_twice_comes_back_once():
     lexicon = Lexicon(["南京", "长江"])
     lexicon.remove("南京")
-    assert lexicon.add_many(["南京", "大桥", "南京", "大桥", "京", "长江"]) == [True, True, False, False, False, False]
+    assert lexicon.add_many(["南京", "大桥", "南京", "大桥", "京", "长江"]) == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert list(lexicon) == ["南京", "长江", "大桥"]
 
 
@@ -188,7 +211,12 @@ def test_white_space_inside_a_word_does_not_matter():
 def test_words_of_fewer_than_two_characters_are_passed_over(word):
     lexicon = Lexicon()
     assert not lexicon.add(word)
-    assert (len(lexicon), lexicon.words, word in lexicon, lexicon.match(word * 3)) == (0, [], False, [])
+    assert (len(lexicon), lexicon.words, word in lexicon, lexicon.match(word * 3)) == (
+        0,
+        [],
+        False,
+        [],
+    )
     assert lexicon.id(word) is None
     assert not lexicon.remove(word)
 
@@ -220,7 +248,8 @@ def test_one_wrong_word_leaves_all_out():
 
 @given(small_words, small_words)
 def test_many_at_once_or_one_by_one(words, more):
-    one, many = Lexicon(words), Lexicon(words)
+    one = Lexicon(words)
+    many = Lexicon(words)
     one.remove("ab")
     many.remove("ab")
     assert many.add_many(more) == [one.add(word) for word in more]
@@ -245,15 +274,25 @@ def test_words_of_up_to_so_many_characters():
 @pytest.mark.parametrize("word", [None, 3, b"ab", ["ab"]])
 def test_what_is_no_word_is_named(word):
     lexicon = Lexicon(["ok"])
-    for call in (lexicon.add, lexicon.remove, lexicon.id, lexicon.__contains__, lambda w: lexicon.update(["ab", w])):
-        with pytest.raises(TypeError, match=re.escape(f"a word must be a str, not {type(word).__name__}: {word!r}")):
+    for call in (
+        lexicon.add,
+        lexicon.remove,
+        lexicon.id,
+        lexicon.__contains__,
+        lambda w: lexicon.update(["ab", w]),
+    ):
+        with pytest.raises(
+            TypeError, match=re.escape(f"a word must be a str, not {type(word).__name__}: {word!r}")
+        ):
             call(word)
     assert lexicon.words == ["ok"]
 
 
 @pytest.mark.parametrize("text", [None, 3, b"ab", ["ab"]])
 def test_what_is_no_text_is_named(text):
-    with pytest.raises(TypeError, match=re.escape(f"a text must be a str, not {type(text).__name__}: {text!r}")):
+    with pytest.raises(
+        TypeError, match=re.escape(f"a text must be a str, not {type(text).__name__}: {text!r}")
+    ):
         Lexicon(["ok"]).match(text)
 
 
@@ -270,7 +309,9 @@ def test_it_shows_how_many_words_it_has():
 def test_one_text_is_no_list_of_words():
     lexicon = Lexicon()
     for call in (lexicon.update, lexicon.add_many, Lexicon):
-        with pytest.raises(TypeError, match=r"words must be a list of them, such as \['北京上海'\], not one str"):
+        with pytest.raises(
+            TypeError, match=r"words must be a list of them, such as \['北京上海'\], not one str"
+        ):
             call("北京上海")
     assert lexicon.words == []
 
@@ -280,7 +321,9 @@ def test_one_text_is_no_list_of_words():
 
 @pytest.mark.parametrize("first", [["基础"], [], [f"w{number}w" for number in range(1500)]])
 def test_a_word_that_joins_while_a_table_is_made_is_found_by_the_next_match(first, monkeypatch):
-    """In the first table, in one beside it, and in one that takes others in; words join while each is made."""
+    """In the first table, in one beside it, and in one that takes others in; words join while each
+    is made.
+    """
     joining = (f"词{number}" for number in itertools.count())
 
     class Slow(TableMatcher):
@@ -303,7 +346,8 @@ def test_a_word_that_joins_while_a_table_is_made_is_found_by_the_next_match(firs
 
 def test_threads_that_add_give_each_word_one_id():
     """Whatever the order: ids are those of `folded`, and each word is there."""
-    lexicon, lists = Lexicon(["基础"]), [[f"词{n}号{k}" for k in range(150)] for n in range(4)]
+    lexicon = Lexicon(["基础"])
+    lists = [[f"词{n}号{k}" for k in range(150)] for n in range(4)]
     start = threading.Barrier(4)
 
     def work(words: list[str]) -> None:
@@ -319,11 +363,13 @@ def test_threads_that_add_give_each_word_one_id():
     assert [lexicon.id(word) for word in lexicon.words] == list(range(601))
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda lexicon: pickle.loads(pickle.dumps(lexicon))])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda lexicon: pickle.loads(pickle.dumps(lexicon))]
+)
 def test_a_copy_goes_its_own_way(copied):
     lexicon = Lexicon(["南京", "长江"])
     lexicon.match("南京")
-    lexicon.settle()
+    lexicon.mark_baseline()
     lexicon.remove("长江")
     other = copied(lexicon)
     assert other.update(["大桥", "长江"]) == 2
@@ -342,7 +388,8 @@ def test_any_words_come_back_from_a_file(tmp_path, words):
 
 
 @pytest.mark.parametrize(
-    "word", ["\ufeffab", "\ufeff\ufeff", "a\ud800", "a 12", "a 12 n", "x\ry", "中\u2028文", "a\0b", "\\n"]
+    "word",
+    ["\ufeffab", "\ufeff\ufeff", "a\ud800", "a 12", "a 12 n", "x\ry", "中\u2028文", "a\0b", "\\n"],
 )
 def test_odd_words_come_back_from_a_file(tmp_path, word):
     lexicon = Lexicon([word])
@@ -398,7 +445,9 @@ def matches_of(rows: list[list[tuple[int, int, int]]]) -> Matches:
     return Matches(np.array([len(row) for row in rows], dtype=np.int64), *flat.T)
 
 
-some_matches = st.lists(st.tuples(st.integers(0, 3), st.integers(4, 6), st.integers(0, 9)), max_size=6)
+some_matches = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(4, 6), st.integers(0, 9)), max_size=6
+)
 in_order = some_matches.map(lambda row: sorted(row, key=lambda match: match[:2]))
 
 
@@ -413,7 +462,9 @@ def test_the_matches_of_two_lexicons_stand_in_order_and_the_left_ones_first(
             at = sum(other[:2] <= match[:2] for other in row)
             row.insert(at, match)
         expected.append(row)
-    merged = merged_matches(matches_of([left for left, _ in pairs]), matches_of([right for _, right in pairs]))
+    merged = merged_matches(
+        matches_of([left for left, _ in pairs]), matches_of([right for _, right in pairs])
+    )
     for found, plain in zip(merged, matches_of(expected), strict=True):
         assert found.tolist() == plain.tolist()
         assert found.dtype == np.int64
@@ -421,7 +472,8 @@ def test_the_matches_of_two_lexicons_stand_in_order_and_the_left_ones_first(
 
 @given(st.lists(in_order, max_size=4))
 def test_a_lexicon_without_matches_adds_none(rows: list[list[tuple[int, int, int]]]) -> None:
-    some, nothing = matches_of(rows), matches_of([[] for _ in rows])
+    some = matches_of(rows)
+    nothing = matches_of([[] for _ in rows])
     for merged in (merged_matches(some, nothing), merged_matches(nothing, some)):
         assert [array.tolist() for array in merged] == [array.tolist() for array in some]
 
@@ -430,8 +482,11 @@ short = st.text(few, max_size=6).map(fold)
 
 
 @given(st.lists(short, max_size=8), st.lists(short, max_size=8), st.lists(short, max_size=4))
-def test_two_lexicons_together_match_what_each_matches(some: list[str], more: list[str], texts: list[str]) -> None:
-    left, right = Lexicon(some), Lexicon(more)
+def test_two_lexicons_together_match_what_each_matches(
+    some: list[str], more: list[str], texts: list[str]
+) -> None:
+    left = Lexicon(some)
+    right = Lexicon(more)
     merged = merged_matches(left.match_many(texts), right.match_many(texts))
     rows = iter(zip(*(array.tolist() for array in merged[1:]), strict=True))
     for text, count in zip(texts, merged.counts.tolist(), strict=True):
@@ -450,14 +505,19 @@ def test_lines_that_end_with_cr_alone(tmp_path):
 
 @given(st.lists(st.text(alphabet="甲乙丙", max_size=4), max_size=12), st.booleans())
 def test_many_words_at_once_are_what_one_by_one_gives(words, settled):
-    together, alone = Lexicon(), Lexicon()
+    together = Lexicon()
+    alone = Lexicon()
     for lexicon in (together, alone) if settled else ():
-        lexicon.settle()
+        lexicon.mark_baseline()
     assert together.add_many(words) == [alone.add(word) for word in words]
     assert together.words == alone.words
     assert together.folded() == alone.folded()
     ids = np.arange(len(alone.words))
-    assert together.is_chosen(ids).tolist() == alone.is_chosen(ids).tolist() == [settled] * len(ids)
+    assert (
+        together.is_user_word(ids).tolist()
+        == alone.is_user_word(ids).tolist()
+        == [settled] * len(ids)
+    )
 
 
 def test_traditional_and_simplified_spellings_are_one_word():
@@ -487,7 +547,8 @@ def test_a_file_of_words_is_what_the_same_words_in_memory_are(tmp_path, words):
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_what_fails_as_it_grows_is_done_again(error: type[BaseException]) -> None:
     """Ctrl-C while vectors of new words are made: the next text asks for them once more."""
-    lexicon, asked = Lexicon(["南京"]), list[int]()
+    lexicon = Lexicon(["南京"])
+    asked = list[int]()
 
     def fail_once(grown: Lexicon) -> None:
         asked.append(len(grown))

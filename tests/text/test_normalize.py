@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from hanlattice.text.normalize import CodeTable, code_points, fold, fold_code_points, fold_digits, has_traditional
+from hanlattice.text.normalize import (
+    CodeTable,
+    code_points,
+    fold,
+    fold_code_points,
+    fold_digits,
+    has_traditional,
+)
 from tests.helpers.strategies import any_text
 
 
@@ -28,10 +35,13 @@ def test_one_code_point_for_one(text):
 
 def test_every_code_point_there_is():
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
-    folded, plain = fold(everything), fold_digits(everything)
+    folded = fold(everything)
+    plain = fold_digits(everything)
     assert len(folded) == len(plain) == len(everything)
     assert fold(folded) == folded
-    assert folded[:0x30000] == "".join(map(fold, everything[:0x30000]))  # beyond, next to nothing is assigned
+    assert folded[:0x30000] == "".join(
+        map(fold, everything[:0x30000])
+    )  # beyond, next to nothing is assigned
     assert set(re.findall(r"\d", plain)) == {"0"}
     assert folded.count("\n") == 1  # nothing becomes a line end, by which texts are joined
     for code in np.flatnonzero(code_points(folded) != np.arange(len(everything))).tolist():
@@ -50,8 +60,16 @@ def test_every_code_point_there_is():
         ("①٣๓", "1٣๓", "000"),
         ("\ud800x\udfff", "\ufffdx\ufffd", "\ufffdx\ufffd"),
         ("漢字𠀀😀", "汉字𠀀😀", "汉字𠀀😀"),
-        ("後天臺灣幹活乾杯，這個著名的麼", "后天台湾干活乾杯,这个著名的么", "后天台湾干活乾杯,这个著名的么"),
-        ("\uf900朗\uf92c", "岂朗郎", "岂朗郎"),  # a compatibility ideograph of a traditional character
+        (
+            "後天臺灣幹活乾杯，這個著名的麼",
+            "后天台湾干活乾杯,这个著名的么",
+            "后天台湾干活乾杯,这个著名的么",
+        ),
+        (
+            "\uf900朗\uf92c",
+            "岂朗郎",
+            "岂朗郎",
+        ),  # a compatibility ideograph of a traditional character
         ("\0\r\n\ufeff", "\0\r\n\ufeff", "\0\r\n\ufeff"),
     ],
 )
@@ -75,7 +93,9 @@ def test_a_table_asks_once_for_each_character():
 
     table = CodeTable(place)
     for text in ("", "aab", "b\ud800", "\U0010ffffaa", "ba"):
-        assert table(code_points(text)).tolist() == ["ab\ud800\U0010ffff".index(character) for character in text]
+        assert table(code_points(text)).tolist() == [
+            "ab\ud800\U0010ffff".index(character) for character in text
+        ]
     assert sorted(asked) == sorted("ab\ud800\U0010ffff")
 
 
@@ -97,7 +117,9 @@ def test_the_table_is_what_opencc_has():
 
 def test_simplified_text_is_seen_as_it_is():
     """The characters of GB2312, but for five that only traditional text has."""
-    common = b"".join(bytes((lead, trail)) for lead in range(0xB0, 0xF8) for trail in range(0xA1, 0xFF))
+    common = b"".join(
+        bytes((lead, trail)) for lead in range(0xB0, 0xF8) for trail in range(0xA1, 0xFF)
+    )
     characters = common.decode("gb2312", "ignore")
     assert len(characters) == 6763
     assert {a + b for a, b in zip(characters, fold(characters), strict=True) if a != b} == {

@@ -1,4 +1,6 @@
-"""Text as a transformer's pieces: as another library cuts it, and every character in exactly one piece."""
+"""Text as a transformer's pieces: as another library cuts it, and every character in exactly one
+piece.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ from hanlattice.text.pieces import Pieces
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 LETTERS = "abe39+"
-TOKENS = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), "ab", "##ab", "##3b", "39", "##339", *"王，,。+"]
+TOKENS = [
+    *SPECIAL,
+    *LETTERS,
+    *(f"##{letter}" for letter in LETTERS),
+    "ab",
+    "##ab",
+    "##3b",
+    "39",
+    "##339",
+    *"王，,。+",
+]
 VOCAB = list(dict.fromkeys(TOKENS))
 
 
@@ -31,7 +43,9 @@ def numbers(pieces: Pieces, texts: list[str]) -> list[list[int]]:
 
 
 def by_the_library(text: str) -> list[int]:
-    tokenizer = Tokenizer(models.WordPiece({token: at for at, token in enumerate(VOCAB)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordPiece({token: at for at, token in enumerate(VOCAB)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
@@ -41,11 +55,15 @@ def by_the_library(text: str) -> list[int]:
 @given(st.lists(st.text("abeABÉ39王，, \n。", max_size=12), min_size=1, max_size=4))
 def test_pieces_are_those_of_the_library(texts: list[str]) -> None:
     found = numbers(Pieces(VOCAB), texts)
-    assert [[number - 1 for number in row if number] for row in found] == [by_the_library(text) for text in texts]
+    assert [[number - 1 for number in row if number] for row in found] == [
+        by_the_library(text) for text in texts
+    ]
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=4))
-def test_every_character_is_in_one_piece_and_what_is_beside_a_text_changes_nothing(texts: list[str]) -> None:
+def test_every_character_is_in_one_piece_and_what_is_beside_a_text_changes_nothing(
+    texts: list[str],
+) -> None:
     pieces = Pieces(VOCAB)
     found = numbers(pieces, texts)
     for text, row in zip(texts, found, strict=True):
@@ -69,9 +87,13 @@ def test_what_is_no_ideograph_is_in_a_word(beyond: str) -> None:
 
 def test_widths_are_folded_in_words_and_marks_are_taken_as_they_are() -> None:
     ids = {token: at + 1 for at, token in enumerate(VOCAB)}
-    assert numbers(Pieces(VOCAB), ["ＡＢ３９，,！"]) == [[ids["ab"], 0, ids["##3"], ids["##9"], ids["，"], ids[","], 2]]
+    assert numbers(Pieces(VOCAB), ["ＡＢ３９，,！"]) == [
+        [ids["ab"], 0, ids["##3"], ids["##9"], ids["，"], ids[","], 2]
+    ]
     assert numbers(Pieces(VOCAB), ["e\u0301a", "\u0301"]) == [[ids["e"], 0, ids["##a"]], [2]]
-    assert numbers(Pieces(VOCAB), ["axb"]) == [[ids["a"], 2, ids["##b"]]]  # the rest of the word stays known
+    assert numbers(Pieces(VOCAB), ["axb"]) == [
+        [ids["a"], 2, ids["##b"]]
+    ]  # the rest of the word stays known
 
 
 def test_a_word_of_any_length_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,14 +124,24 @@ def test_a_vocabulary_without_capitals_reads_small_letters(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("vocab.txt", "a\nb\n", r"vocab\.txt.*not the vocabulary of a BERT: \[CLS\], \[SEP\], \[UNK\], \[PAD\]"),
-        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {}}}', "not a vocabulary of word pieces"),
+        (
+            "vocab.txt",
+            "a\nb\n",
+            r"vocab\.txt.*not the vocabulary of a BERT: \[CLS\], \[SEP\], \[UNK\], \[PAD\]",
+        ),
+        (
+            "tokenizer.json",
+            '{"model": {"type": "BPE", "vocab": {}}}',
+            "not a vocabulary of word pieces",
+        ),
         ("tokenizer.json", "{", "cannot be read as JSON"),
         ("tokenizer.json", "[]", "expected a JSON object"),
         ("other", "", r"it has no vocab\.txt, and no tokenizer\.json"),
     ],
 )
-def test_what_is_no_vocabulary_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_what_is_no_vocabulary_is_refused(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
     (tmp_path / name).write_text(content, "utf-8")
     with pytest.raises(InputError, match=message):
         Pieces.load(tmp_path)

@@ -1,4 +1,6 @@
-"""Cuts cover the texts, with a plain loop's positions; rjieba's words are rjieba's, and gold ones the given ones."""
+"""Cuts cover the texts, with a plain loop's positions; rjieba's words are rjieba's, and gold ones
+the given ones.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,18 @@ ORDINARY = [
     "Python 3.11  and C++\t你好\r\n再见",
     "小明硕士毕业于中国科学院计算所，后在日本京都大学深造",
 ]
-ODD = ["\0\0我们", "京\ud800\udfff市", "😀👨‍👩‍👧e\u0301", "\u3000\u3000 \n", "１９９８年ＡＢＣ", "\ufeff", "㌀½ﷺ"]
-mixed_text = st.text(any_character | st.sampled_from("我们南京市长江大桥的一二是12ab .%+-_"), max_size=30)
+ODD = [
+    "\0\0我们",
+    "京\ud800\udfff市",
+    "😀👨‍👩‍👧e\u0301",
+    "\u3000\u3000 \n",
+    "１９９８年ＡＢＣ",
+    "\ufeff",
+    "㌀½ﷺ",
+]
+mixed_text = st.text(
+    any_character | st.sampled_from("我们南京市长江大桥的一二是12ab .%+-_"), max_size=30
+)
 
 
 def ints(*values: int) -> np.ndarray:
@@ -37,7 +49,10 @@ def ints(*values: int) -> np.ndarray:
 def words_of(cuts: Cuts, texts: list[str]) -> list[list[str]]:
     """The words of each text, as text."""
     pairs = iter(zip(cuts.start.tolist(), cuts.end.tolist(), strict=True))
-    return [[text[slice(*next(pairs))] for _ in range(count)] for text, count in zip(texts, cuts.counts, strict=True)]
+    return [
+        [text[slice(*next(pairs))] for _ in range(count)]
+        for text, count in zip(texts, cuts.counts, strict=True)
+    ]
 
 
 def plain_positions(words: list[list[str]]) -> str:
@@ -95,7 +110,9 @@ def test_parts_of_speech_are_as_many_as_words():
 def test_on_ordinary_text_the_words_are_rjiebas():
     cuts = make_segmenter("rjieba")(ORDINARY)
     words = words_of(cuts, ORDINARY)
-    assert [[fold(word) for word in row] for row in words] == [rjieba.cut(fold(text)) for text in ORDINARY]
+    assert [[fold(word) for word in row] for row in words] == [
+        rjieba.cut(fold(text)) for text in ORDINARY
+    ]
     assert words[0] == ["南京市", "长江大桥"]
     assert cuts.pos is None
 
@@ -117,7 +134,10 @@ def test_words_join_to_any_text_and_parts_of_speech_do_not_move_them(texts):
 @given(any_text)
 def test_a_text_is_cut_the_same_alone_and_among_others(text):
     segment = make_segmenter("rjieba")
-    assert words_of(segment(["长江", text, "大桥"]), ["长江", text, "大桥"])[1] == words_of(segment([text]), [text])[0]
+    assert (
+        words_of(segment(["长江", text, "大桥"]), ["长江", text, "大桥"])[1]
+        == words_of(segment([text]), [text])[0]
+    )
 
 
 @pytest.mark.parametrize("text", ODD)
@@ -148,13 +168,17 @@ def test_a_very_long_text():
 def test_rjieba_is_looked_for_when_a_text_comes(monkeypatch):
     monkeypatch.setitem(sys.modules, "rjieba", None)
     segment = make_segmenter("rjieba")
-    with pytest.raises(HanlatticeError, match=r"rjieba is not installed.*pip install 'hanlattice\[segment\]'"):
+    with pytest.raises(
+        HanlatticeError, match=r"rjieba is not installed.*pip install 'hanlattice\[segment\]'"
+    ):
         segment(["南京"])
 
 
 def test_words_that_do_not_join_to_the_text_are_refused(monkeypatch):
     monkeypatch.setattr(rjieba, "cut", lambda text: [word for word in text if word != " "])
-    with pytest.raises(HanlatticeError, match="the words of text 1 have 2 characters, but the text has 3"):
+    with pytest.raises(
+        HanlatticeError, match="the words of text 1 have 2 characters, but the text has 3"
+    ):
         make_segmenter("rjieba")(["好", "南 京"])
 
 
@@ -172,7 +196,8 @@ def test_a_segmenter_that_was_used_can_be_pickled(name):
 
 @given(st.lists(segmented_sentences(), max_size=4))
 def test_gold_words_are_those_of_the_sentences(items):
-    texts, words = [item.text for item in items], [item.words for item in items]
+    texts = [item.text for item in items]
+    words = [item.words for item in items]
     cuts, tagged = (make_segmenter("gold", pos)(texts, words) for pos in (False, True))
     flat = [word for item in items for word in item.words or ()]
     assert cuts.start.tolist() == [word.start for word in flat]
@@ -192,7 +217,9 @@ def test_a_text_without_gold_words_says_what_to_do():
 
 
 def test_gold_words_of_another_text():
-    with pytest.raises(HanlatticeError, match="the words of text 1 have 1 characters, but the text has 2"):
+    with pytest.raises(
+        HanlatticeError, match="the words of text 1 have 1 characters, but the text has 2"
+    ):
         make_segmenter("gold")(["好", "南京"], [(Span(0, 1, "a"),), (Span(0, 1, "n"),)])
 
 

@@ -1,4 +1,6 @@
-"""Segments: words that do not cover their sentences exactly are named, and nobody can change them afterwards."""
+"""Segments: words that do not cover their sentences exactly are named, and nobody can change them
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ NAMES = ("lengths", "counts", "start", "end", "word")
 
 def make(**changes: Any) -> Segments:
     """Three sentences, the second of nothing; `changes` puts one array in another's place."""
-    arrays = {"lengths": [3, 0, 2], "counts": [2, 0, 1], "start": [0, 1, 0], "end": [1, 3, 2], "word": [7, 0, 7]}
+    arrays = {
+        "lengths": [3, 0, 2],
+        "counts": [2, 0, 1],
+        "start": [0, 1, 0],
+        "end": [1, 3, 2],
+        "word": [7, 0, 7],
+    }
     return Segments(**(arrays | changes))
 
 
@@ -29,7 +37,9 @@ def test_words_stand_in_their_sentences() -> None:
     assert len(segments) == 3
     assert segments.sentence.tolist() == [0, 0, 2]
     assert segments.first.tolist() == [0, 2, 2]
-    assert {getattr(segments, name).dtype for name in (*NAMES, "sentence", "first")} == {np.dtype(np.int64)}
+    assert {getattr(segments, name).dtype for name in (*NAMES, "sentence", "first")} == {
+        np.dtype(np.int64)
+    }
 
 
 def test_no_words_and_no_sentences() -> None:
@@ -39,12 +49,21 @@ def test_no_words_and_no_sentences() -> None:
 
 
 BAD = {
-    "a gap": ({"start": [0, 2, 0]}, r"word 1, .* = \(0, 2, 3, 0\): it does not begin where the one before it ends"),
+    "a gap": (
+        {"start": [0, 2, 0]},
+        r"word 1, .* = \(0, 2, 3, 0\): it does not begin where the one before it ends",
+    ),
     "an overlap": ({"end": [2, 3, 2]}, r"word 1, .* = \(0, 1, 3, 0\): it does not begin where"),
     "late": ({"start": [0, 1, 1]}, r"word 2, .* = \(2, 1, 2, 7\): it does not begin where"),
     "early": ({"start": [-1, 1, 0]}, r"word 0, .* = \(0, -1, 1, 7\): it does not begin where"),
-    "no character": ({"end": [0, 3, 2]}, r"word 0, .* = \(0, 0, 0, 7\): a word has one character or more"),
-    "backwards": ({"end": [1, 0, 2]}, r"word 1, .* = \(0, 1, 0, 0\): a word has one character or more"),
+    "no character": (
+        {"end": [0, 3, 2]},
+        r"word 0, .* = \(0, 0, 0, 7\): a word has one character or more",
+    ),
+    "backwards": (
+        {"end": [1, 0, 2]},
+        r"word 1, .* = \(0, 1, 0, 0\): a word has one character or more",
+    ),
     "negative id": ({"word": [7, -1, 7]}, r"word 1, .*: its id is negative"),
     "too short": ({"lengths": [4, 0, 2]}, "sentence 0 has 4 characters, but its words cover 3"),
     "too long": ({"lengths": [3, 0, 1]}, "sentence 2 has 1 characters, but its words cover 2"),
@@ -81,13 +100,17 @@ def test_it_is_made_exactly_if_words_cover_their_sentences(
 
 
 def covers(lengths: list[int], counts: list[int], start: list[int], end: list[int]) -> bool:
-    """The same question, sentence by sentence: do the words' characters, one after the other, count it through?"""
+    """The same question, sentence by sentence: do the words' characters, one after the other, count
+    it through?
+    """
     if len(lengths) != len(counts) or min(counts, default=0) < 0 or sum(counts) != len(start):
         return False
     first = 0
     for length, count in zip(lengths, counts, strict=True):
         words = list(zip(start[first : first + count], end[first : first + count], strict=True))
-        if any(s >= e for s, e in words) or [t for s, e in words for t in range(s, e)] != list(range(length)):
+        if any(s >= e for s, e in words) or [t for s, e in words for t in range(s, e)] != list(
+            range(length)
+        ):
             return False
         first += count
     return True
@@ -97,7 +120,15 @@ def covers(lengths: list[int], counts: list[int], start: list[int], end: list[in
 def test_sentence_is_that_of_counting(segments: Segments) -> None:
     expected = list(words_of(segments))
     assert (
-        list(zip(segments.sentence.tolist(), segments.start.tolist(), segments.end.tolist(), strict=True)) == expected
+        list(
+            zip(
+                segments.sentence.tolist(),
+                segments.start.tolist(),
+                segments.end.tolist(),
+                strict=True,
+            )
+        )
+        == expected
     )
 
 
@@ -112,7 +143,9 @@ def test_equal_if_every_array_is(segments: Segments, data: st.DataObject) -> Non
         assert segments != Segments(**arrays)
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
 def test_copies_are_equal_and_frozen_too(copied: Callable[[Segments], Segments]) -> None:
     segments = Segments(*map(np.array, ([3], [2], [0, 1], [1, 3], [5, 6])))
     again = copied(segments)
@@ -121,7 +154,10 @@ def test_copies_are_equal_and_frozen_too(copied: Callable[[Segments], Segments])
 
 
 def test_arrays_are_read_only_and_the_callers_are_left_alone() -> None:
-    mine = {name: np.array(values) for name, values in zip(NAMES, ([2], [1], [0], [2], [7]), strict=True)}
+    mine = {
+        name: np.array(values)
+        for name, values in zip(NAMES, ([2], [1], [0], [2], [7]), strict=True)
+    }
     segments = Segments(**mine)
     for name in (*NAMES, "sentence", "first"):
         with pytest.raises(ValueError, match="read-only"):

@@ -1,4 +1,6 @@
-"""Sentence: spans lie in the text, in order and apart; words cover it; what the model sees is as long as the text."""
+"""Sentence: spans lie in the text, in order and apart; words cover it; what the model sees is as
+long as the text.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice import Span
-from hanlattice.text.sentence import Doubt, Sentence
+from hanlattice.text.sentence import Sentence, SoftLabel
 from tests.helpers.strategies import any_text, sentences
 from tests.helpers.words import segmented_sentences
 
@@ -52,7 +54,10 @@ def test_spans_that_do_not_fit(spans, says):
 
 
 def test_side_by_side_is_not_overlap():
-    assert Sentence("南京市", (Span(2, 3, "A"), Span(0, 2, "A"))).spans == (Span(0, 2, "A"), Span(2, 3, "A"))
+    assert Sentence("南京市", (Span(2, 3, "A"), Span(0, 2, "A"))).spans == (
+        Span(0, 2, "A"),
+        Span(2, 3, "A"),
+    )
 
 
 @given(segmented_sentences(), st.data())
@@ -86,32 +91,50 @@ def test_words_that_do_not_cover_the_text(words, says):
 
 
 def test_doubts_come_in_order_and_are_about_a_character_each():
-    doubts = (Doubt(2, "O", 0.4), Doubt(0, "B-LOC", 1.0), Doubt(2, "B-LOC", 0.6))
-    assert Sentence("南 京", doubts=doubts).doubts == tuple(sorted(doubts))
+    soft_labels = (SoftLabel(2, "O", 0.4), SoftLabel(0, "B-LOC", 1.0), SoftLabel(2, "B-LOC", 0.6))
+    assert Sentence("南 京", soft_labels=soft_labels).soft_labels == tuple(sorted(soft_labels))
 
 
 @pytest.mark.parametrize("place", [-1, 1, 3])
 def test_a_doubt_about_nothing_is_refused(place):
-    with pytest.raises(ValueError, match=f"no doubt about character {place} of 3, or it is white space"):
-        Sentence("南 京", doubts=(Doubt(place, "O", 1.0),))
+    with pytest.raises(
+        ValueError, match=f"no doubt about character {place} of 3, or it is white space"
+    ):
+        Sentence("南 京", soft_labels=(SoftLabel(place, "O", 1.0),))
 
 
-NAN, INFINITY = float("nan"), float("inf")
+NAN = float("nan")
+INFINITY = float("inf")
 
 
 @pytest.mark.parametrize(
     "shares",
     [
         *((0.5, 0.4), (0.7, 0.5), (1.0, 0.0), (1.5, -0.5)),
-        *((NAN, 0.5), (0.5, NAN), (NAN, NAN), (INFINITY, 0.5), (INFINITY, -INFINITY), (10**400, 0.5)),
+        *(
+            (NAN, 0.5),
+            (0.5, NAN),
+            (NAN, NAN),
+            (INFINITY, 0.5),
+            (INFINITY, -INFINITY),
+            (10**400, 0.5),
+        ),
     ],
 )
 def test_shares_that_do_not_add_up_are_refused(shares):
     with pytest.raises(ValueError, match="must be above 0 and add up to 1"):
-        Sentence("南京", doubts=tuple(Doubt(0, tag, share) for tag, share in zip("OB", shares, strict=True)))
+        Sentence(
+            "南京",
+            soft_labels=tuple(
+                SoftLabel(0, tag, share) for tag, share in zip("OB", shares, strict=True)
+            ),
+        )
 
 
 def test_a_tag_has_one_share():
     """Three shares add up to more than 1, though two different ones do not."""
     with pytest.raises(ValueError, match="the tag 'O' comes twice at character 0"):
-        Sentence("南京", doubts=(Doubt(0, "O", 0.5), Doubt(0, "B", 0.5), Doubt(0, "O", 0.5)))
+        Sentence(
+            "南京",
+            soft_labels=(SoftLabel(0, "O", 0.5), SoftLabel(0, "B", 0.5), SoftLabel(0, "O", 0.5)),
+        )

@@ -1,4 +1,6 @@
-"""Texts without white space: what is left, where it stood and what is known of its gaps, as a plain loop has them."""
+"""Texts without white space: what is left, where it stood and what is known of its gaps, as a plain
+loop has them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ texts = st.lists(SPACED | any_text, max_size=6)
 def test_what_is_left_and_where_it_stood(given_texts: list[str]) -> None:
     solid = without_space(given_texts)
     assert list(solid.texts) == ["".join(text.split()) for text in given_texts]
-    places = [at for text in given_texts for at, character in enumerate(text) if not character.isspace()]
+    places = [
+        at for text in given_texts for at, character in enumerate(text) if not character.isspace()
+    ]
     if solid.offsets is None:
         assert not any(character.isspace() for text in given_texts for character in text)
     else:
@@ -72,13 +76,23 @@ def test_the_gaps_are_those_of_each_text_alone(given_texts: list[str]) -> None:
 @example(["a1 1.5", "南 ab"])
 def test_words_that_cut_nothing(given_texts: list[str]) -> None:
     """Every span of every text as a word, by a plain loop."""
-    solid, rows, expected = without_space(given_texts), [], []
+    solid = without_space(given_texts)
+    rows = []
+    expected = []
     for text in given_texts:
-        gaps = [gap for gap, one in zip(joints(text).tolist(), text, strict=True) if not one.isspace()] + [CUT]
-        rows.append([(start, end) for start in range(len(gaps) - 1) for end in range(start + 1, len(gaps))])
+        gaps = [
+            gap for gap, one in zip(joints(text).tolist(), text, strict=True) if not one.isspace()
+        ] + [CUT]
+        rows.append(
+            [(start, end) for start in range(len(gaps) - 1) for end in range(start + 1, len(gaps))]
+        )
         expected += [gaps[start] != JOIN != gaps[end] for start, end in rows[-1]]
     places = np.array([place for row in rows for place in row], dtype=np.int64).reshape(-1, 2)
-    matches = Matches(np.array([len(row) for row in rows], dtype=np.int64), *places.T, np.zeros(len(places), np.int64))
+    matches = Matches(
+        np.array([len(row) for row in rows], dtype=np.int64),
+        *places.T,
+        np.zeros(len(places), np.int64),
+    )
     lengths = np.array([len(text) for text in solid.texts], dtype=np.int64)
     assert cuts_nothing(given_texts, matches, lengths, solid.offsets).tolist() == expected
 
@@ -87,7 +101,8 @@ def test_words_that_cut_nothing(given_texts: list[str]) -> None:
 @example(["南京", "长江 大桥"])
 @example(["张", "\u3000三", "李四"])
 def test_for_names_the_same_is_left_with_gaps_of_its_own(given_texts: list[str]) -> None:
-    solid, other = names_without_space(given_texts), without_space(given_texts)
+    solid = names_without_space(given_texts)
+    other = without_space(given_texts)
     assert solid.texts == other.texts
     assert (solid.offsets is None) == (other.offsets is None) == (solid.gaps is None)
     if solid.offsets is not None and other.offsets is not None and solid.gaps is not None:
@@ -114,7 +129,9 @@ def test_white_space_cuts_what_would_be_one_word() -> None:
 def moved(text: str, span: Span) -> tuple[int, int]:
     """Its edges in the text without white space, found by counting."""
     before = sum(not character.isspace() for character in text[: span.start])
-    return before, before + sum(not character.isspace() for character in text[span.start : span.end])
+    return before, before + sum(
+        not character.isspace() for character in text[span.start : span.end]
+    )
 
 
 @given(

@@ -18,7 +18,8 @@ def test_a_span_has_a_place(start, end):
 
 
 def test_score_and_text_do_not_count_in_comparisons():
-    plain, scored = Span(0, 3, "LOC"), Span(0, 3, "LOC", 0.5, "南京市")
+    plain = Span(0, 3, "LOC")
+    scored = Span(0, 3, "LOC", 0.5, "南京市")
     assert plain == scored
     assert hash(plain) == hash(scored)
     assert plain not in (Span(0, 3, "PER"), Span(0, 2, "LOC"), Span(1, 3, "LOC"))
@@ -41,8 +42,19 @@ def test_shifting_there_and_back(start, length, by):
 
 
 def test_as_a_record():
-    assert Span(0, 3, "LOC", None, "南京市").as_dict() == {"start": 0, "end": 3, "label": "LOC", "text": "南京市"}
-    assert Span(0, 1, "LOC", 0.98765).as_dict() == {"start": 0, "end": 1, "label": "LOC", "text": "", "score": 0.9877}
+    assert Span(0, 3, "LOC", None, "南京市").as_dict() == {
+        "start": 0,
+        "end": 3,
+        "label": "LOC",
+        "text": "南京市",
+    }
+    assert Span(0, 1, "LOC", 0.98765).as_dict() == {
+        "start": 0,
+        "end": 1,
+        "label": "LOC",
+        "text": "",
+        "score": 0.9877,
+    }
     assert Span(0, 1, "LOC", 0.0).as_dict()["score"] == 0.0
 
 

@@ -1,4 +1,6 @@
-"""Tags as numbers: over many texts at once, what `tags_to_spans` and `spans_to_tags` do for one, legal tags or not."""
+"""Tags as numbers: over many texts at once, what `tags_to_spans` and `spans_to_tags` do for one,
+legal tags or not.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def read(ids: TagIds, tags: list[list[int]]) -> list[list[Span]]:
 def test_any_tags_legal_or_not(scheme: str, data: st.DataObject) -> None:
     names = data.draw(st.permutations(tag_set(LABELS, scheme)))
     tags = data.draw(st.lists(st.lists(st.integers(0, len(names) - 1), max_size=12), max_size=5))
-    assert read(TagIds(names, scheme), tags) == [tags_to_spans([names[tag] for tag in row], scheme) for row in tags]
+    assert read(TagIds(names, scheme), tags) == [
+        tags_to_spans([names[tag] for tag in row], scheme) for row in tags
+    ]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -49,7 +53,9 @@ def test_no_span_goes_on_in_the_next_text(scheme: str) -> None:
 
 
 @given(schemes, st.lists(sentences(), max_size=5), st.integers(0, 2))
-def test_spans_to_tags_and_back(scheme: str, given_sentences: list[Sentence], empty_at: int) -> None:
+def test_spans_to_tags_and_back(
+    scheme: str, given_sentences: list[Sentence], empty_at: int
+) -> None:
     rows = [(len(sentence), sentence.spans or ()) for sentence in given_sentences]
     rows.insert(min(empty_at, len(rows)), (0, ()))
     names = tag_set(LABELS, scheme)
@@ -104,8 +110,14 @@ def test_spans_that_cross_or_run_over_are_refused_like_those_of_one_text(
 
 
 WRONG = {
-    "after the end": ([(), (Span(1, 4, "LOC"),), ()], r"\[1, 4\) overlaps another, or the end of 3 characters"),
-    "after the last text's end": ([(), (), (Span(4, 6, "LOC"),)], r"\[4, 6\) .* the end of 5 characters"),
+    "after the end": (
+        [(), (Span(1, 4, "LOC"),), ()],
+        r"\[1, 4\) overlaps another, or the end of 3 characters",
+    ),
+    "after the last text's end": (
+        [(), (), (Span(4, 6, "LOC"),)],
+        r"\[4, 6\) .* the end of 5 characters",
+    ),
     "twice": ([(Span(0, 2, "LOC"), Span(0, 2, "LOC"))], r"\[0, 2\) overlaps another"),
     "inside another": ([(Span(0, 4, "LOC"), Span(1, 2, LABELS[1]))], r"\[1, 2\) overlaps another"),
     "from right to left": ([(Span(2, 4, "LOC"), Span(0, 3, "LOC"))], r"\[0, 3\) overlaps another"),
@@ -130,7 +142,8 @@ def test_a_span_that_is_left_out_is_in_nobodys_way():
 
 
 def test_nothing_in_nothing_out():
-    ids, nothing = TagIds(tag_set(LABELS, "BMES"), "BMES"), np.empty(0, dtype=np.int64)
+    ids = TagIds(tag_set(LABELS, "BMES"), "BMES")
+    nothing = np.empty(0, dtype=np.int64)
     assert [array.tolist() for array in ids.spans(nothing, nothing)] == [[], [], [], []]
     assert ids.tags([], nothing).tolist() == []
 
@@ -144,7 +157,9 @@ def test_tags_of_another_scheme_are_refused():
 def test_a_missing_tag_is_named(scheme: str) -> None:
     names = tag_set(LABELS, scheme)
     for gone in names[1:]:
-        with pytest.raises(TagError, match=f"the list of {scheme} tags lacks {gone}: expected all of every label"):
+        with pytest.raises(
+            TagError, match=f"the list of {scheme} tags lacks {gone}: expected all of every label"
+        ):
             TagIds([name for name in names if name != gone], scheme)
     with pytest.raises(TagError, match="lacks O:"):
         TagIds([], scheme)
@@ -156,6 +171,10 @@ def test_without_o_spans_cover_every_text(scheme: str) -> None:
     lengths = np.array([3, 0, 2])
     words = [[Span(0, 1, "WORD"), Span(1, 3, "WORD")], [], [Span(0, 2, "WORD")]]
     found = numbers.spans(numbers.tags(words, lengths), lengths)
-    assert list(zip(*(array.tolist() for array in found[:3]), strict=True)) == [(0, 0, 1), (0, 1, 3), (2, 0, 2)]
+    assert list(zip(*(array.tolist() for array in found[:3]), strict=True)) == [
+        (0, 0, 1),
+        (0, 1, 3),
+        (2, 0, 2),
+    ]
     with pytest.raises(ValueError, match="no span covers character 1 of text 2"):
         numbers.tags([*words[:2], [Span(0, 1, "WORD")]], lengths)

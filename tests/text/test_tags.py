@@ -28,7 +28,9 @@ from tests.helpers.strategies import label_character, spans
 
 schemes = st.sampled_from(SCHEMES)
 labels = st.sampled_from(["LOC", "PER"]) | st.text(label_character, min_size=1, max_size=3)
-some_spans = st.integers(0, 9).flatmap(lambda length: st.tuples(st.just(length), spans(length, labels)))
+some_spans = st.integers(0, 9).flatmap(
+    lambda length: st.tuples(st.just(length), spans(length, labels))
+)
 
 
 @given(some_spans, schemes)
@@ -41,17 +43,48 @@ def test_spans_come_back(drawn, scheme):
 
 def test_what_each_scheme_writes():
     given_spans = [Span(0, 1, "A"), Span(1, 3, "A"), Span(4, 7, "B")]
-    assert spans_to_tags(given_spans, 8, "BIO") == ["B-A", "B-A", "I-A", "O", "B-B", "I-B", "I-B", "O"]
-    assert spans_to_tags(given_spans, 8, "BMES") == ["S-A", "B-A", "E-A", "O", "B-B", "M-B", "E-B", "O"]
-    assert spans_to_tags(given_spans, 8, "BIOES") == ["S-A", "B-A", "E-A", "O", "B-B", "I-B", "E-B", "O"]
+    assert spans_to_tags(given_spans, 8, "BIO") == [
+        "B-A",
+        "B-A",
+        "I-A",
+        "O",
+        "B-B",
+        "I-B",
+        "I-B",
+        "O",
+    ]
+    assert spans_to_tags(given_spans, 8, "BMES") == [
+        "S-A",
+        "B-A",
+        "E-A",
+        "O",
+        "B-B",
+        "M-B",
+        "E-B",
+        "O",
+    ]
+    assert spans_to_tags(given_spans, 8, "BIOES") == [
+        "S-A",
+        "B-A",
+        "E-A",
+        "O",
+        "B-B",
+        "I-B",
+        "E-B",
+        "O",
+    ]
     assert spans_to_tags(reversed(given_spans), 8, "BIO") == spans_to_tags(given_spans, 8, "BIO")
     assert spans_to_tags([], 0, "BIO") == []
 
 
-@pytest.mark.parametrize("wrong", [[Span(1, 4, "A")], [Span(5, 6, "A")], [Span(0, 2, "A"), Span(1, 3, "B")]])
+@pytest.mark.parametrize(
+    "wrong", [[Span(1, 4, "A")], [Span(5, 6, "A")], [Span(0, 2, "A"), Span(1, 3, "B")]]
+)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_spans_that_no_tags_can_show(wrong, scheme):
-    with pytest.raises(ValueError, match=r"span \[\d, \d\) overlaps another, or the end of 3 characters"):
+    with pytest.raises(
+        ValueError, match=r"span \[\d, \d\) overlaps another, or the end of 3 characters"
+    ):
         spans_to_tags(wrong, 3, scheme)
 
 
@@ -84,7 +117,9 @@ def test_legal_is_what_comes_back(scheme):
 def test_legal_transitions_are_those_of_every_pair(scheme, without):
     tags = [tag for tag in tag_set(["X", "Y", "x", "y"], scheme) if tag not in without][::-1]
     start, between, end = legal_transitions(tags, scheme)
-    assert between.tolist() == [[may_follow(left, right, scheme) for right in tags] for left in tags]
+    assert between.tolist() == [
+        [may_follow(left, right, scheme) for right in tags] for left in tags
+    ]
     assert start.tolist() == [may_follow(None, tag, scheme) for tag in tags]
     assert end.tolist() == [may_follow(tag, None, scheme) for tag in tags]
 
@@ -92,7 +127,9 @@ def test_legal_transitions_are_those_of_every_pair(scheme, without):
 def test_of_thousands_of_tags_few_pairs_are_asked_about(monkeypatch):
     """A model of 4,096 tags took half a minute to load: every pair of names was taken apart."""
     asked = []
-    monkeypatch.setattr("hanlattice.text.tags.may_follow", lambda *pair: asked.append(pair) or may_follow(*pair))
+    monkeypatch.setattr(
+        "hanlattice.text.tags.may_follow", lambda *pair: asked.append(pair) or may_follow(*pair)
+    )
     tags = tag_set([f"L{n}" for n in range(1000)], "BMES")
     legal_transitions(tags, "BMES")
     assert len(asked) <= 2 * len(tags) + 2 * 5 * 5
@@ -145,7 +182,8 @@ def test_iob1(tags, found):
 
 def iob1_tags(given_spans: tuple[Span, ...], length: int) -> list[str]:
     """IOB1 as its definition says: B only where a span follows straight after another of its label."""
-    tags, last = ["O"] * length, Span(0, 1, "")
+    tags = ["O"] * length
+    last = Span(0, 1, "")
     for span in given_spans:
         tags[span.start : span.end] = [f"I-{span.label}"] * (span.end - span.start)
         if last.label == span.label and last.end == span.start:
@@ -167,7 +205,9 @@ def test_the_scheme_is_one_that_reads_the_same_spans(drawn, scheme):
     """Short spans fit several schemes; whichever is taken, it reads what was written."""
     sequences = [spans_to_tags(given_spans, length, scheme) for length, given_spans in drawn]
     found = detect_scheme(sequences)
-    assert [tags_to_spans(tags, found) for tags in sequences] == [list(given_spans) for _, given_spans in drawn]
+    assert [tags_to_spans(tags, found) for tags in sequences] == [
+        list(given_spans) for _, given_spans in drawn
+    ]
 
 
 DETECTED = [
@@ -194,9 +234,14 @@ def test_detect_scheme(corpus, scheme):
     assert detect_scheme(sentence.split() for sentence in corpus) == scheme
 
 
-@pytest.mark.parametrize(("corpus", "prefixes"), [("M-X I-X", "I, M"), ("B-X L-X", "B, L"), ("b-X", "b")])
+@pytest.mark.parametrize(
+    ("corpus", "prefixes"), [("M-X I-X", "I, M"), ("B-X L-X", "B, L"), ("b-X", "b")]
+)
 def test_tags_of_no_scheme(corpus, prefixes):
-    with pytest.raises(TagError, match=rf"the prefixes {prefixes} fit no scheme: expected one of BIO \(B I O\), BMES"):
+    with pytest.raises(
+        TagError,
+        match=rf"the prefixes {prefixes} fit no scheme: expected one of BIO \(B I O\), BMES",
+    ):
         detect_scheme([corpus.split()])
 
 
@@ -210,7 +255,11 @@ def test_schemes_with_prefixes():
 @pytest.mark.parametrize("label", ["\ud800", "A\udfff", "x" * 257, "地" * 10**6])
 def test_a_label_that_no_file_can_carry_is_refused(label):
     assert split_tag("B-" + "x" * 256) == ("B", "x" * 256)
-    for refuse in (split_tag, lambda tag: TagIds(["O", tag], "BIO"), lambda tag: may_follow(None, tag, "BIO")):
+    for refuse in (
+        split_tag,
+        lambda tag: TagIds(["O", tag], "BIO"),
+        lambda tag: may_follow(None, tag, "BIO"),
+    ):
         with pytest.raises(TagError, match="a label has") as caught:
             refuse(f"B-{label}")
         assert len(str(caught.value)) < 300
@@ -229,7 +278,9 @@ def test_labels_of_tags(labels, scheme):
 
 @pytest.mark.parametrize("tag", ["", "o", "B", "B-", "-X", "BX", "BB-X", "B_X", "O-", " O"])
 def test_what_is_not_a_tag(tag):
-    with pytest.raises(TagError, match="is not a tag: expected O, or a prefix, a hyphen and a label, such as B-LOC"):
+    with pytest.raises(
+        TagError, match="is not a tag: expected O, or a prefix, a hyphen and a label, such as B-LOC"
+    ):
         split_tag(tag)
     for scheme in SCHEMES:
         with pytest.raises(TagError):
@@ -248,5 +299,7 @@ def test_a_label_may_have_hyphens_and_an_error_of_tags_is_one_of_input():
     [("M-X", "BIO", "B, I"), ("I-X", "BMES", "B, M, E, S"), ("M-X", "BIOES", "B, I, E, S")],
 )
 def test_a_tag_of_another_scheme(tag, scheme, prefixes):
-    with pytest.raises(TagError, match=f"'{tag}' is not a tag of {scheme}, whose prefixes are {prefixes} and O"):
+    with pytest.raises(
+        TagError, match=f"'{tag}' is not a tag of {scheme}, whose prefixes are {prefixes} and O"
+    ):
         tags_to_spans(["O", tag], scheme)

@@ -1,4 +1,6 @@
-"""Matchers: the table, a plain scan and another library find the same words, whatever the words and the text."""
+"""Matchers: the table, a plain scan and another library find the same words, whatever the words and
+the text.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,21 @@ from tests.helpers.strategies import any_character
 
 few = st.sampled_from("ab中Ａ１ ")
 patterns = st.sampled_from([few, any_character.map(fold)]).flatmap(
-    lambda characters: st.lists(st.text(characters, min_size=1, max_size=4), min_size=1, max_size=10, unique=True)
+    lambda characters: st.lists(
+        st.text(characters, min_size=1, max_size=4), min_size=1, max_size=10, unique=True
+    )
 )
 
 
 def scan(words: list[str], text: str) -> list[tuple[int, int, int]]:
     """Where each word stands in the text, found by looking at every piece of it."""
     pieces = [(start, end) for start in range(len(text)) for end in range(start + 1, len(text) + 1)]
-    return sorted((start, end, at) for start, end in pieces for at, word in enumerate(words) if text[start:end] == word)
+    return sorted(
+        (start, end, at)
+        for start, end in pieces
+        for at, word in enumerate(words)
+        if text[start:end] == word
+    )
 
 
 def rows(found) -> list[tuple[int, int, int]]:
@@ -45,7 +54,11 @@ def test_in_a_text_of_other_characters(words, text):
     assert rows(table._walk(text)) == rows(table._sweep(text)) == scan(words, text)
 
 
-@given(st.sampled_from([9, 1 << 40, 1 << 62]).flatmap(lambda most: st.lists(st.integers(0, most), min_size=1)))
+@given(
+    st.sampled_from([9, 1 << 40, 1 << 62]).flatmap(
+        lambda most: st.lists(st.integers(0, most), min_size=1)
+    )
+)
 def test_unique(numbers):
     """Of small numbers and of such as leave no bits for their places."""
     array = np.array(numbers, dtype=np.int64)
@@ -54,10 +67,14 @@ def test_unique(numbers):
 
 
 def test_a_large_list_against_another_library():
-    daachorse = pytest.importorskip("daachorse", reason="daachorse, the other library, is not installed")
+    daachorse = pytest.importorskip(
+        "daachorse", reason="daachorse, the other library, is not installed"
+    )
     rng = np.random.default_rng(0)
     words = list(
-        dict.fromkeys("".join(map(chr, 0x4E00 + rng.integers(0, 40, rng.integers(1, 6)))) for _ in range(9999))
+        dict.fromkeys(
+            "".join(map(chr, 0x4E00 + rng.integers(0, 40, rng.integers(1, 6)))) for _ in range(9999)
+        )
     )
     text = "".join(map(chr, 0x4E00 + rng.integers(0, 50, 20_000)))
     expected = sorted(daachorse.CharwiseDoubleArrayAhoCorasick(words).find_overlapping(text))
@@ -86,7 +103,8 @@ def test_patterns_that_share_one_hash_value_are_told_apart():
     table._shift = 63
     values = table._hash(table._keys)
     order = np.argsort(values, kind="stable")
-    table._keys, table._child = table._keys[order], table._child[order]
+    table._keys = table._keys[order]
+    table._child = table._child[order]
     table._bucket = np.searchsorted(values[order], np.arange(3)).astype(np.int32)
     text = "aebfcgdhaabbee" * 3
     assert rows(table._walk(text)) == rows(table._sweep(text)) == scan(words, text)

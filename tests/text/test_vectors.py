@@ -1,4 +1,6 @@
-"""Word vectors: both formats against gensim, round trips of any word, and every way in which a file can be broken."""
+"""Word vectors: both formats against gensim, round trips of any word, and every way in which a file
+can be broken.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def binary_body(end: bytes, rows=ROWS, header: bytes | None = None) -> bytes:
 
 def check(vectors: Vectors, rows=ROWS) -> None:
     assert vectors.words == tuple(word for word, _ in rows)
-    np.testing.assert_array_equal(vectors.matrix, np.array([values for _, values in rows], np.float32))
+    np.testing.assert_array_equal(
+        vectors.matrix, np.array([values for _, values in rows], np.float32)
+    )
     assert vectors.matrix.dtype == np.float32
     assert vectors.matrix.flags.writeable, "torch warns about arrays that it could not write to"
 
@@ -65,7 +69,9 @@ def test_text_called_bin_is_still_text(tmp_path):
 
 
 def test_gensim_reads_what_we_write_and_we_read_what_it_writes(tmp_path):
-    models = pytest.importorskip("gensim.models", reason="gensim, the other implementation, is not installed")
+    models = pytest.importorskip(
+        "gensim.models", reason="gensim, the other implementation, is not installed"
+    )
     rng = np.random.default_rng(0)
     ours = Vectors(("中国", "a", "é", "𠀀"), rng.normal(size=(4, 5)).astype(np.float32))
     for binary in (False, True):
@@ -79,11 +85,17 @@ def test_gensim_reads_what_we_write_and_we_read_what_it_writes(tmp_path):
         np.testing.assert_allclose(again.matrix, ours.matrix, rtol=1e-6)
 
 
-WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f"), min_size=1, max_size=5)
+WORDS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f"),
+    min_size=1,
+    max_size=5,
+)
 
 
 @shares_folder
-@given(data=st.data(), words=st.lists(WORDS, min_size=1, max_size=6, unique=True), binary=st.booleans())
+@given(
+    data=st.data(), words=st.lists(WORDS, min_size=1, max_size=6, unique=True), binary=st.booleans()
+)
 def test_round_trip_of_any_words_and_values(tmp_path, data, words, binary):
     shape = (len(words), data.draw(st.integers(1, 4)))
     finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -182,7 +194,8 @@ def test_a_header_that_disagrees(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "body", ["", "\n\n", "\ufeff", "3 3\n", "0 3\n", "3 0\n", "3 99999999999\n", "word\n", "中 文\n"]
+    "body",
+    ["", "\n\n", "\ufeff", "3 3\n", "0 3\n", "3 0\n", "3 99999999999\n", "word\n", "中 文\n"],
 )
 def test_nothing_to_read_is_an_error(tmp_path, body):
     path = text_file(tmp_path, body)

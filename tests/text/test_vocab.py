@@ -1,4 +1,6 @@
-"""Vocab: ids in the order of arrival, any symbol at all survives the file, and a broken file names its line."""
+"""Vocab: ids in the order of arrival, any symbol at all survives the file, and a broken file names
+its line.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ def test_ids_are_places_and_the_first_of_two_counts(given_symbols):
     assert vocab.symbols[0] == UNKNOWN
     assert len(vocab.symbols) == len(set(vocab.symbols)) == len(vocab)
     assert list(vocab.symbols[1:]) == [
-        symbol for at, symbol in enumerate(given_symbols) if symbol not in given_symbols[:at] and symbol != UNKNOWN
+        symbol
+        for at, symbol in enumerate(given_symbols)
+        if symbol not in given_symbols[:at] and symbol != UNKNOWN
     ]
     assert vocab.ids(vocab.symbols) == list(range(len(vocab)))
-    assert all(symbol in vocab and vocab.symbols[vocab[symbol]] == symbol for symbol in given_symbols)
+    assert all(
+        symbol in vocab and vocab.symbols[vocab[symbol]] == symbol for symbol in given_symbols
+    )
 
 
 def test_what_is_not_in_it_is_unknown():
@@ -52,7 +58,9 @@ def test_any_symbols_come_back(tmp_path, given_symbols):
     assert Vocab.load(tmp_path / "v.txt") == vocab
 
 
-@pytest.mark.parametrize("symbol", [*ODD, "", "\r\n", "\\n", "\\u0041", "\\", "\\\\", "\ud83d\ude00", "\ufeff\ufeff"])
+@pytest.mark.parametrize(
+    "symbol", [*ODD, "", "\r\n", "\\n", "\\u0041", "\\", "\\\\", "\ud83d\ude00", "\ufeff\ufeff"]
+)
 def test_each_odd_symbol_is_one_line(tmp_path, symbol):
     vocab = Vocab([symbol])
     vocab.save(tmp_path / "v.txt")
@@ -106,7 +114,9 @@ def test_missing_file(tmp_path):
 @shares_folder
 @given(
     st.binary(max_size=20)
-    | st.lists(st.sampled_from([b"\xef\xbb\xbf", b"\r", b"\n", b"a", b"\xff"]), max_size=9).map(b"".join)
+    | st.lists(st.sampled_from([b"\xef\xbb\xbf", b"\r", b"\n", b"a", b"\xff"]), max_size=9).map(
+        b"".join
+    )
 )
 def test_lines_are_those_of_any_other_file(tmp_path, rest):
     path = tmp_path / "v.txt"

@@ -36,21 +36,37 @@ DEV = [Sentence("𠮷林市", (Span(0, 2, "GPE"),))]
 
 def write(path: Path, rows: dict[str, list[float]]) -> str:
     write_vectors(
-        path, Vectors(tuple(rows), np.array(list(rows.values()), dtype=np.float32)), binary=path.suffix == ".bin"
+        path,
+        Vectors(tuple(rows), np.array(list(rows.values()), dtype=np.float32)),
+        binary=path.suffix == ".bin",
     )
     return str(path)
 
 
 def make(tmp_path: Path, **sections: dict[str, Any]) -> Built:
-    words = {"大海": [9.0, 9.0], "南京": [1.0, 0.0], "长江": [0.0, 2.0], "沙漠": [8.0, 8.0], "市": [7.0, 7.0]}
-    tree: dict[str, Any] = {"model": {"hidden": 4}, "words": {"vectors": write(tmp_path / "words.bin", words)}}
+    words = {
+        "大海": [9.0, 9.0],
+        "南京": [1.0, 0.0],
+        "长江": [0.0, 2.0],
+        "沙漠": [8.0, 8.0],
+        "市": [7.0, 7.0],
+    }
+    tree: dict[str, Any] = {
+        "model": {"hidden": 4},
+        "words": {"vectors": write(tmp_path / "words.bin", words)},
+    }
     for name, values in sections.items():
         tree[name] = tree.get(name, {}) | values
     return build(make_config(tree), TRAIN, DEV)
 
 
 def test_characters_come_from_train_and_vectors_never_from_dev(tmp_path):
-    built = make(tmp_path, chars={"vectors": write(tmp_path / "c.vec", {"海": [1.0, 2.0, 3.0], "南": [4.0, 5.0, 6.0]})})
+    built = make(
+        tmp_path,
+        chars={
+            "vectors": write(tmp_path / "c.vec", {"海": [1.0, 2.0, 3.0], "南": [4.0, 5.0, 6.0]})
+        },
+    )
     assert set(built.indexer.vocab.symbols[1:]) == set("南京市长江住在0号海")
     assert not any("paper_vocab" in notice for notice in built.notices)
 
@@ -60,7 +76,10 @@ def test_paper_vocab_takes_dev_too_and_says_so(tmp_path):
     assert {"𠮷", "林"} <= set(built.indexer.vocab.symbols)
     assert any("paper_vocab: the characters of dev and test" in notice for notice in built.notices)
     built = make(tmp_path, model={"paper_vocab": True, "bichar": True})
-    assert any("paper_vocab: the characters and bigrams of dev and test" in notice for notice in built.notices)
+    assert any(
+        "paper_vocab: the characters and bigrams of dev and test" in notice
+        for notice in built.notices
+    )
     assert all("GPE" not in tag for tag in built.indexer.tags)
 
 
@@ -73,7 +92,8 @@ def test_each_character_has_the_vector_of_its_file(tmp_path):
         "南京": [0.0, 0.0, 0.0],
     }
     built = make(tmp_path, chars={"vectors": write(tmp_path / "c.vec", rows)})
-    vocab, table = built.indexer.vocab, built.tagger.chars.vectors.detach()
+    vocab = built.indexer.vocab
+    table = built.tagger.chars.vectors.detach()
     assert table[vocab["南"]].tolist() == rows["南"]
     assert table[vocab["海"]].tolist() == rows["海"]
     assert table[vocab["0"]].tolist() == rows["３"]  # the first digit of the file stands for all
@@ -106,14 +126,17 @@ def test_norm_scales_the_mean_and_keeps_the_ratios(tmp_path, section: str, norm:
 
 
 def test_vectors_that_are_all_zero_cannot_be_scaled_and_stay(tmp_path):
-    built = make(tmp_path, words={"vectors": write(tmp_path / "v.vec", {"南京": [0.0, 0.0]}), "norm": 2.0})
+    built = make(
+        tmp_path, words={"vectors": write(tmp_path / "v.vec", {"南京": [0.0, 0.0]}), "norm": 2.0}
+    )
     assert built.tagger.words is not None
     assert built.tagger.words.rows(torch.tensor([0])).tolist() == [[0.0, 0.0]]
 
 
 def test_words_that_training_met_come_first_and_alone_are_trained(tmp_path):
     built = make(tmp_path)
-    lexicon, words = built.indexer.lexicon, built.tagger.words
+    lexicon = built.indexer.lexicon
+    words = built.tagger.words
     assert lexicon is not None
     assert words is not None
     assert lexicon.words == ["南京", "长江", "大海", "沙漠"]  # one character is no word
@@ -126,7 +149,10 @@ def test_words_that_training_met_come_first_and_alone_are_trained(tmp_path):
 
 
 def test_words_of_dev_are_not_met(tmp_path):
-    with_dev = make(tmp_path, words={"vectors": write(tmp_path / "v.vec", {"𠮷林": [1.0, 1.0], "南京": [2.0, 2.0]})})
+    with_dev = make(
+        tmp_path,
+        words={"vectors": write(tmp_path / "v.vec", {"𠮷林": [1.0, 1.0], "南京": [2.0, 2.0]})},
+    )
     assert with_dev.indexer.lexicon is not None
     assert with_dev.indexer.lexicon.words == ["南京", "𠮷林"]
     assert with_dev.tagger.words is not None
@@ -140,7 +166,9 @@ def test_the_character_model_has_no_lexicon(tmp_path):
 
 
 def test_one_seed_one_model(tmp_path):
-    first, same, other = (make(tmp_path, train={"seed": seed}).tagger.state_dict() for seed in (1, 1, 2))
+    first, same, other = (
+        make(tmp_path, train={"seed": seed}).tagger.state_dict() for seed in (1, 1, 2)
+    )
     assert all(torch.equal(first[name], same[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
@@ -164,7 +192,9 @@ def test_a_row_of_the_wrong_width_is_skipped_and_told_once(tmp_path):
     built = make(tmp_path, chars={"vectors": str(path)}, words={"vectors": str(path)})
     told = [notice for notice in built.notices if "skipped" in notice]
     assert len(told) == 1
-    assert told[0].startswith(f"{path}: skipped 2 broken rows: line 3: expected a word and 2 numbers, found 3")
+    assert told[0].startswith(
+        f"{path}: skipped 2 broken rows: line 3: expected a word and 2 numbers, found 3"
+    )
     assert "line 5: expected a word and 2 numbers, found 1" in told[0]
     assert built.indexer.lexicon is not None
     assert built.indexer.lexicon.words == ["南京"]
@@ -173,13 +203,16 @@ def test_a_row_of_the_wrong_width_is_skipped_and_told_once(tmp_path):
 def test_a_dictionary_gives_words_with_random_vectors(tmp_path):
     (tmp_path / "words.txt").write_text("大海 30 n\n南京 7 ns\n长江\t5\n市 1 n\n", "utf-8")
     built = make(tmp_path, words={"vectors": "", "lexicon": str(tmp_path / "words.txt"), "dim": 6})
-    lexicon, words = built.indexer.lexicon, built.tagger.words
+    lexicon = built.indexer.lexicon
+    words = built.tagger.words
     assert lexicon is not None
     assert words is not None
     assert lexicon.words == ["南京", "长江", "大海"]
     assert (len(words.trained), words.dim, words.fixed.dtype) == (2, 6, torch.float16)
     assert len(set(words.rows(torch.arange(3)).flatten().tolist())) > 12
-    again = make(tmp_path, words={"vectors": "", "lexicon": str(tmp_path / "words.txt"), "dim": 6}).tagger.words
+    again = make(
+        tmp_path, words={"vectors": "", "lexicon": str(tmp_path / "words.txt"), "dim": 6}
+    ).tagger.words
     assert again is not None
     assert torch.equal(again.rows(torch.arange(3)), words.rows(torch.arange(3)))
 
@@ -193,15 +226,23 @@ def test_a_dictionary_without_a_word_is_refused(tmp_path):
 # ---- beside the characters, and words
 
 GOLD = [
-    Sentence("南京市长江", (Span(0, 3, "LOC"),), (Span(0, 2, "ns"), Span(2, 3, "n"), Span(3, 5, "ns"))),
     Sentence(
-        "住在南京7号", (Span(2, 4, "LOC"), Span(5, 6, "LOC")), (Span(0, 2, "v"), Span(2, 4, "ns"), Span(4, 6, "m"))
+        "南京市长江", (Span(0, 3, "LOC"),), (Span(0, 2, "ns"), Span(2, 3, "n"), Span(3, 5, "ns"))
+    ),
+    Sentence(
+        "住在南京7号",
+        (Span(2, 4, "LOC"), Span(5, 6, "LOC")),
+        (Span(0, 2, "v"), Span(2, 4, "ns"), Span(4, 6, "m")),
     ),
 ]
 
 
 def make_gold(**sections: dict[str, Any]) -> Built:
-    tree: dict[str, Any] = {"model": {"hidden": 4, "encoder": "word"}, "segment": {"by": "gold"}, "words": {"dim": 6}}
+    tree: dict[str, Any] = {
+        "model": {"hidden": 4, "encoder": "word"},
+        "segment": {"by": "gold"},
+        "words": {"dim": 6},
+    }
     for name, values in sections.items():
         tree[name] = tree.get(name, {}) | values
     return build(make_config(tree), GOLD, DEV)
@@ -213,21 +254,34 @@ def test_a_word_model_knows_its_words_and_counts_what_it_cannot_find():
     assert built.indexer.words.symbols[1:] == ("南京", "市", "长江", "住在", "7号")
     assert built.indexer.lexicon is None
     assert (built.tagger.chars, len(built.indexer.vocab)) == (None, 1)  # it sees no characters
-    assert built.notices == ("segmentation: 1 of the 3 spans begin or end inside a word: they count as missed",)
+    assert built.notices == (
+        "segmentation: 1 of the 3 spans begin or end inside a word: they count as missed",
+    )
     examples = built.indexer.examples(GOLD)
     assert examples.tags is not None
     found = built.indexer.tag_ids.spans(examples.tags, examples.units)
-    assert [array.tolist() for array in examples.in_characters(found)] == [[0, 1], [0, 2], [3, 4], [0, 0]]
+    assert [array.tolist() for array in examples.in_characters(found)] == [
+        [0, 1],
+        [0, 2],
+        [3, 4],
+        [0, 0],
+    ]
 
 
 @pytest.mark.parametrize("features", ["lstm", "sentence-lstm", "cnn"])
 def test_a_word_model_with_characters(features):
-    built = make_gold(model={"char_features": features, "char_width": 8, "bichar": True}, bichars={"dim": 5})
+    built = make_gold(
+        model={"char_features": features, "char_width": 8, "bichar": True}, bichars={"dim": 5}
+    )
     assert isinstance(built.tagger.encoder, WordLSTM)
     assert built.tagger.chars is not None
-    assert list(built.tagger.beside) == ["bichars"]
+    assert list(built.tagger.extra_embeddings) == ["bichars"]
     assert built.indexer.bichars is not None
-    assert built.tagger.emissions(built.indexer.examples(GOLD).batch([0, 1])).shape == (2, 3, len(built.indexer.tags))
+    assert built.tagger.emissions(built.indexer.examples(GOLD).batch([0, 1])).shape == (
+        2,
+        3,
+        len(built.indexer.tags),
+    )
 
 
 def test_what_stands_beside_a_character_widens_its_input():
@@ -253,7 +307,7 @@ def test_what_stands_beside_a_character_widens_its_input():
 
 def test_softwords_alone_ask_for_no_parts_of_speech():
     built = make_gold(model={"encoder": "char", "softword": True})
-    assert (built.indexer.pos, list(built.tagger.beside)) == (None, ["positions"])
+    assert (built.indexer.pos, list(built.tagger.extra_embeddings)) == (None, ["positions"])
 
 
 def test_layers_are_stacked(tmp_path):
@@ -268,8 +322,11 @@ def test_a_gold_segmentation_that_is_not_there_is_told(tmp_path):
 
 
 def test_a_tagger_says_what_its_batch_lacks():
-    soft, plain = make_gold(model={"encoder": "char", "softword": True}), make_gold(model={"encoder": "char"})
-    with pytest.raises(ValueError, match="this tagger has vectors for positions, and the batch has no positions"):
+    soft = make_gold(model={"encoder": "char", "softword": True})
+    plain = make_gold(model={"encoder": "char"})
+    with pytest.raises(
+        ValueError, match="this tagger has vectors for positions, and the batch has no positions"
+    ):
         soft.tagger.emissions(plain.indexer.examples(GOLD).batch([0]))
 
 
@@ -278,7 +335,13 @@ def test_a_tagger_says_what_its_batch_lacks():
 TEXTS = ("南京７", "大桥 南京")
 SENTENCES = [Sentence(text) for text in TEXTS]
 BIGRAMS = ["南京", "京0", f"0{END}", "大桥", f"桥{END}", f"京{END}"]  # of the texts, in their order
-ROWS = {"南京": [1.0, 2.0], f"京{END}": [3.0, 0.0], "长江": [5.0, 6.0], "京８": [7.0, 1.0], "京9": [0.0, 0.0]}
+ROWS = {
+    "南京": [1.0, 2.0],
+    f"京{END}": [3.0, 0.0],
+    "长江": [5.0, 6.0],
+    "京８": [7.0, 1.0],
+    "京9": [0.0, 0.0],
+}
 OTHERS = {"长": [9.0, 9.0], "长江大桥": [8.0, 8.0]}  # no bigrams
 
 
@@ -302,7 +365,12 @@ def test_bigrams_of_the_text_come_first_and_alone_are_trained(tmp_path):
     assert vocab.symbols[1:] == (*BIGRAMS, "长江")  # without what is no bigram; 京８ is 京0
     assert (len(table.trained), len(table.fixed), table.dim) == (7, 1, 2)
     rows = all_rows(table)
-    for symbol, place in (("南京", "南京"), (f"京{END}", f"京{END}"), ("长江", "长江"), ("京0", "京８")):
+    for symbol, place in (
+        ("南京", "南京"),
+        (f"京{END}", f"京{END}"),
+        ("长江", "长江"),
+        ("京0", "京８"),
+    ):
         assert rows[vocab[symbol]].tolist() == ROWS[place]  # the first of 京８ and 京9 counts
     torch.testing.assert_close(rows[0], rows[1:].mean(0), rtol=1e-3, atol=1e-3)
     assert rows.isfinite().all()
@@ -315,7 +383,10 @@ def test_without_training_a_bigram_without_a_vector_is_unknown(tmp_path):
     assert vocab.symbols[1:] == ("南京", "京0", f"京{END}", "长江")
     assert (vocab["大桥"], len(table.trained), len(table)) == (0, 0, 5)
     assert all_rows(table)[vocab["京0"]].tolist() == ROWS["京８"]
-    assert notices == ["bigrams: 3 of the text have no vector in the file, and get none", "bigrams: 4"]
+    assert notices == [
+        "bigrams: 3 of the text have no vector in the file, and get none",
+        "bigrams: 4",
+    ]
 
 
 def test_bigrams_without_a_file_are_random_and_trained(tmp_path):
@@ -332,13 +403,20 @@ def test_bigrams_without_a_file_are_random_and_trained(tmp_path):
 def test_random_bigrams_that_are_not_trained_keep_their_vectors():
     """There is no file that could leave them out: each has its own, drawn once."""
     vocab, table = bichar_table(EmbeddingConfig(dim=6, fine_tune=False), SENTENCES, [])
-    assert (len(vocab), len(table.trained), len(table.fixed), table.fixed.dtype) == (7, 0, 7, torch.float16)
+    assert (len(vocab), len(table.trained), len(table.fixed), table.fixed.dtype) == (
+        7,
+        0,
+        7,
+        torch.float16,
+    )
     assert len(set(map(tuple, all_rows(table).tolist()))) == 7
 
 
 @pytest.mark.parametrize("rows", [OTHERS, {"长": [1.0]}, {"南京市": [1.0], END: [2.0]}])
 def test_a_file_without_bigrams_is_refused(tmp_path, rows):
-    with pytest.raises(InputError, match=r"b\.vec: no vector of a bigram in it: expected two characters"):
+    with pytest.raises(
+        InputError, match=r"b\.vec: no vector of a bigram in it: expected two characters"
+    ):
         bichar_table(EmbeddingConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
 
 
@@ -360,7 +438,9 @@ def test_rows_that_are_never_trained_are_small_and_those_that_are_stay_exact(tmp
 
 def test_a_number_that_half_precision_cannot_hold_stays(tmp_path):
     rows = {"南京": [1.0, 2.0], "长江": [1e6, 0.1]}
-    vocab, table = bichar_table(EmbeddingConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, [])
+    vocab, table = bichar_table(
+        EmbeddingConfig(vectors=write(tmp_path / "b.vec", rows)), SENTENCES, []
+    )
     assert torch.equal(all_rows(table)[vocab["长江"]], torch.tensor([1e6, 0.1]))
 
 
@@ -378,13 +458,26 @@ def test_every_bigram_of_the_text_has_a_row_of_its_own():
 
 # ---- words
 
-WORD_ROWS = {"南京": [1.0, 2.0], "ＡＢ": [3.0, 4.0], "AB": [5.0, 5.0], "0000": [6.0, 1.0], "市": [2.0, 2.0]}
+WORD_ROWS = {
+    "南京": [1.0, 2.0],
+    "ＡＢ": [3.0, 4.0],
+    "AB": [5.0, 5.0],
+    "0000": [6.0, 1.0],
+    "市": [2.0, 2.0],
+}
 
 
 def test_words_of_the_text_come_first_and_alone_are_trained(tmp_path):
     config = WordsConfig(vectors=write(tmp_path / "w.vec", WORD_ROWS))
     vocab, table = word_table(config, *cut("南京", "1998", "年", "ＡＢ"), notices := [])
-    assert vocab.symbols[1:] == ("南京", "1998", "年", "AB", "0000", "市")  # one character is a word here
+    assert vocab.symbols[1:] == (
+        "南京",
+        "1998",
+        "年",
+        "AB",
+        "0000",
+        "市",
+    )  # one character is a word here
     assert (len(table.trained), len(table.fixed)) == (5, 2)
     rows = all_rows(table)
     assert rows[vocab["AB"]].tolist() == WORD_ROWS["ＡＢ"]  # the first of two for one word
@@ -441,7 +534,9 @@ def test_norm_scales_the_vectors_of_words(tmp_path):
 
 
 def test_characters_that_are_not_trained_keep_a_drawn_vector(tmp_path):
-    config = EmbeddingConfig(vectors=write(tmp_path / "c.vec", {"南": [1.0, 2.0], "江": [3.0, 4.0]}), fine_tune=False)
+    config = EmbeddingConfig(
+        vectors=write(tmp_path / "c.vec", {"南": [1.0, 2.0], "江": [3.0, 4.0]}), fine_tune=False
+    )
     vocab, table = character_table(config, SENTENCES, notices := [])
     assert set("南京0大桥 江") == set(vocab.symbols[1:])
     assert table.isfinite().all()
@@ -450,10 +545,16 @@ def test_characters_that_are_not_trained_keep_a_drawn_vector(tmp_path):
 
 def test_places_and_parts_of_speech_are_trained_and_dropped_as_set():
     soft = {"dim": 4, "pos": True, "dropout": 0.25}
-    tables = make_gold(model={"encoder": "char", "softword": True}, softwords=soft).tagger.beside
+    tables = make_gold(
+        model={"encoder": "char", "softword": True}, softwords=soft
+    ).tagger.extra_embeddings
     for name, symbols in (("positions", 4), ("pos", 1 + 4)):
         table = tables[name]
-        assert (table.vectors.shape, table.vectors.requires_grad, table.dropout.p) == ((symbols, 4), True, 0.25)
+        assert (table.vectors.shape, table.vectors.requires_grad, table.dropout.p) == (
+            (symbols, 4),
+            True,
+            0.25,
+        )
 
 
 def test_random_vectors_have_a_mean_square_length_of_1():

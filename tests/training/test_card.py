@@ -31,7 +31,10 @@ KINDS: list[tuple[dict[str, Any], str]] = [
         {"encoder": "word", "char_features": "cnn", "bichar": True},
         "word LSTM–CRF with characters by convolution, bigrams",
     ),
-    ({"encoder": "char", "bichar": True, "softword": True}, "character LSTM–CRF with bigrams, softwords"),
+    (
+        {"encoder": "char", "bichar": True, "softword": True},
+        "character LSTM–CRF with bigrams, softwords",
+    ),
     ({"coupled": False}, "lattice LSTM–CRF with a separate forget gate"),
     ({"encoder": "char", "coupled": False}, "character LSTM–CRF"),
     ({"encoder": "char", "coupled": True}, "character LSTM–CRF with coupled gates"),
@@ -40,8 +43,14 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"sources": "both"}, "lattice LSTM–CRF with words and subwords"),
     ({"encoder": "char", "sources": "both"}, "character LSTM–CRF"),
     ({"layers": 3}, "lattice LSTM–CRF with 3 layers"),
-    ({"pools": True, "layers": 2, "whole_words": True}, "lattice LSTM–CRF with pools of words, 2 layers, whole words"),
-    ({"layers": 2, "first_layer": "char"}, "lattice LSTM–CRF with 2 layers, the first of characters alone"),
+    (
+        {"pools": True, "layers": 2, "whole_words": True},
+        "lattice LSTM–CRF with pools of words, 2 layers, whole words",
+    ),
+    (
+        {"layers": 2, "first_layer": "char"},
+        "lattice LSTM–CRF with 2 layers, the first of characters alone",
+    ),
     (
         {"bichar": True, "layers": 2, "coupled": False},
         "lattice LSTM–CRF with bigrams, a separate forget gate, 2 layers",
@@ -56,16 +65,27 @@ def test_what_the_model_is(model, words):
 
 def test_what_other_sections_add():
     tree = {"model": {"softword": True}, "softwords": {"pos": True}, "lm": {"model": "runs/lm"}}
-    assert kind_of(make_config(tree)) == "lattice LSTM–CRF with softwords, parts of speech, a language model"
+    assert (
+        kind_of(make_config(tree))
+        == "lattice LSTM–CRF with softwords, parts of speech, a language model"
+    )
     del tree["model"]
-    assert kind_of(make_config(tree)) == "lattice LSTM–CRF with a language model"  # no softwords, so no parts of speech
+    assert (
+        kind_of(make_config(tree)) == "lattice LSTM–CRF with a language model"
+    )  # no softwords, so no parts of speech
 
 
 def test_different_models_are_called_differently():
     words = [("word", features) for features in ("none", "lstm", "sentence-lstm", "cnn")]
     switches = list(product([False, True], repeat=2))
     models = [
-        {"encoder": encoder, "char_features": features, "bichar": bichar, "softword": softword, "layers": layers}
+        {
+            "encoder": encoder,
+            "char_features": features,
+            "bichar": bichar,
+            "softword": softword,
+            "layers": layers,
+        }
         for encoder, features in [("lattice", "none"), ("char", "none"), *words]
         for bichar, softword in switches
         for layers in (1, 2)
@@ -75,10 +95,17 @@ def test_different_models_are_called_differently():
 
 def test_the_card_says_it(made, tmp_path):
     config = made_config(
-        made, train__epochs=1, data__limit=40, model__encoder="char", model__bichar=True, model__hidden=4
+        made,
+        train__epochs=1,
+        data__limit=40,
+        model__encoder="char",
+        model__bichar=True,
+        model__hidden=4,
     )
     card = (train(config, tmp_path / "run").folder / "README.md").read_text("utf-8")
-    assert card.startswith("# run\n\nA character LSTM–CRF with bigrams made with hanlattice. It finds LOC, PER.\n")
+    assert card.startswith(
+        "# run\n\nA character LSTM–CRF with bigrams made with hanlattice. It finds LOC, PER.\n"
+    )
     assert "Bigram vectors: random." in card
 
 
@@ -90,11 +117,15 @@ def test_the_card_of_a_segmenter(made, tmp_path):
     assert "counts words as the SIGHAN bakeoff does" in card
     for part in ("dev", "test"):
         scores = result.scores[part]["segmentation"]
-        oov, bakeoff = scores["oov"], scores["bakeoff"]
+        oov = scores["oov"]
+        bakeoff = scores["bakeoff"]
         ratios = " | ".join(f"{100 * bakeoff[key]:.2f}" for key in ("precision", "recall", "f1"))
         assert f"| {part} | precision" in card
         assert f"| bakeoff | {ratios} | {bakeoff['gold']} |" in card
-        assert f"| - OOV ({100 * oov['rate']:.2f} %) | – | {100 * oov['recall']:.2f} | – | {oov['gold']} |" in card
+        assert (
+            f"| - OOV ({100 * oov['rate']:.2f} %) | – | {100 * oov['recall']:.2f} | – | {oov['gold']} |"
+            in card
+        )
 
 
 @pytest.mark.parametrize("about", ["", "## Limits\n\n| a | b |\n|---|---|\n\n## Scores\n\nNews."])
@@ -111,7 +142,8 @@ def test_the_makers_own_text_comes_last(char_folder, tmp_path, about):
 def test_the_cards_of_the_bundled_models_are_what_would_be_written_now(name, tmp_path):
     """With the text of configs/NAME.md at the end, by which they were packed."""
     folder = find_model(name)
-    model, about = load_model(folder), (CONFIGS / f"{name}.md").read_text("utf-8").strip()
+    model = load_model(folder)
+    about = (CONFIGS / f"{name}.md").read_text("utf-8").strip()
     assert about.startswith("## How it was made\n")
     model = replace(model, data={**model.data, "packed": {**model.data["packed"], "about": about}})
     (tmp_path / name).mkdir()

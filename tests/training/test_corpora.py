@@ -67,7 +67,8 @@ def test_every_sentence_is_in_one_part_in_its_order_and_dev_is_spread(count, sha
 def test_a_share_below_one_sentence_is_refused(tmp_path, count):
     write_jsonl(tmp_path / "t.jsonl", numbered(count))
     with pytest.raises(
-        InputError, match=rf"t\.jsonl: data\.holdout = 0\.2 of {count} sentences is not one sentence; take"
+        InputError,
+        match=rf"t\.jsonl: data\.holdout = 0\.2 of {count} sentences is not one sentence; take",
     ):
         read_corpora(DataConfig(train=str(tmp_path / "t.jsonl"), holdout=0.2))
 
@@ -90,13 +91,17 @@ def test_the_end_by_the_configuration(tmp_path):
     write_jsonl(tmp_path / "t.jsonl", numbered(9))
     data = DataConfig(train=str(tmp_path / "t.jsonl"), holdout=0.25, holdout_from="end", limit=8)
     corpora = read_corpora(data)
-    assert [sentence.text for sentence in corpora.dev] == ["第6句", "第7句"]  # the last of those within the limit
+    assert [sentence.text for sentence in corpora.dev] == [
+        "第6句",
+        "第7句",
+    ]  # the last of those within the limit
     assert len(corpora.train) == 6
 
 
 def write_more(folder):
     write_jsonl(
-        folder / "more.jsonl", [Sentence("北京人", (Span(0, 2, "LOC"),)), Sentence("", ()), Sentence("上海", ())]
+        folder / "more.jsonl",
+        [Sentence("北京人", (Span(0, 2, "LOC"),)), Sentence("", ()), Sentence("上海", ())],
     )
     return str(folder / "more.jsonl")
 
@@ -105,7 +110,11 @@ def write_more(folder):
 def test_more_is_trained_on_and_never_dev(tmp_path, where):
     write_jsonl(tmp_path / "t.jsonl", numbered(8))
     data = DataConfig(
-        train=str(tmp_path / "t.jsonl"), more=write_more(tmp_path), holdout=0.5, holdout_from=where, limit=6
+        train=str(tmp_path / "t.jsonl"),
+        more=write_more(tmp_path),
+        holdout=0.5,
+        holdout_from=where,
+        limit=6,
     )
     corpora = read_corpora(data)
     assert (len(corpora.train), len(corpora.dev)) == (3, 3)  # neither counts more, nor does limit
@@ -138,7 +147,11 @@ def test_more_may_be_of_another_format(tmp_path, format):
 def test_more_may_have_another_scheme(tmp_path):
     (tmp_path / "t.bmes").write_text("南 B-LOC\n京 E-LOC\n", "utf-8")
     (tmp_path / "m.bio").write_text("南 B-LOC\n京 I-LOC\n", "utf-8")
-    named = {"train": str(tmp_path / "t.bmes"), "dev": str(tmp_path / "t.bmes"), "more": str(tmp_path / "m.bio")}
+    named = {
+        "train": str(tmp_path / "t.bmes"),
+        "dev": str(tmp_path / "t.bmes"),
+        "more": str(tmp_path / "m.bio"),
+    }
     corpora = read_corpora(DataConfig(**named, scheme="BMES"))
     assert corpora.more == corpora.train
 
@@ -146,7 +159,11 @@ def test_more_may_have_another_scheme(tmp_path):
 def test_more_that_is_missing_is_reported(tmp_path):
     write_jsonl(tmp_path / "t.jsonl", numbered(8))
     with pytest.raises(InputError, match=r"gone\.jsonl: cannot read: there is no such file"):
-        read_corpora(DataConfig(train=str(tmp_path / "t.jsonl"), more=str(tmp_path / "gone.jsonl"), holdout=0.5))
+        read_corpora(
+            DataConfig(
+                train=str(tmp_path / "t.jsonl"), more=str(tmp_path / "gone.jsonl"), holdout=0.5
+            )
+        )
 
 
 WORDS = {"words": {"vectors": "w.vec"}, "subwords": {"lexicon": "s.txt"}}
@@ -177,7 +194,9 @@ def model_of(folder: Path, made: Path, **changes: Any) -> Model:
     return load_model(write_untrained(folder, config, sentences(6, 1)))
 
 
-@pytest.mark.parametrize("changes", [{}, {"data__more": "m"}, {"data__limit": 7}, {"data__dev": "", "holdout": "end"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"data__more": "m"}, {"data__limit": 7}, {"data__dev": "", "holdout": "end"}]
+)
 def test_models_of_other_sentences_are_told_apart(made, tmp_path, changes):
     plain = {"data__dev": "", "data__holdout": 0.25}
     write_jsonl(tmp_path / "more.jsonl", sentences(3, 2))
@@ -186,7 +205,10 @@ def test_models_of_other_sentences_are_told_apart(made, tmp_path, changes):
         other["data__holdout_from"] = "end"
     if "data__more" in other:
         other["data__more"] = str(tmp_path / "more.jsonl")
-    models = {"A": model_of(tmp_path / "a", made, **plain), "B": model_of(tmp_path / "b", made, **other)}
+    models = {
+        "A": model_of(tmp_path / "a", made, **plain),
+        "B": model_of(tmp_path / "b", made, **other),
+    }
     found, what = own_training(models, notes := [])
     assert any("trained on different sentences" in note for note in notes) == bool(changes)
     whole = read_corpus(made / "train.bmes").sentences

@@ -1,4 +1,6 @@
-"""Every operation on the disk fails once, in training, packing and corpora: an OutputError, and all can go on."""
+"""Every operation on the disk fails once, in training, packing and corpora: an OutputError, and all
+can go on.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hanlattice.checkpoint.folder import load_model
-from hanlattice.corpus.run import Plan, run
-from hanlattice.corpus.settings import Settings
+from hanlattice.corpus.run import CorpusPlan, run
+from hanlattice.corpus.settings import CorpusSettings
 from hanlattice.corpus.worker import ShardWorker
 from hanlattice.errors import HanlatticeError, OutputError
 from hanlattice.events import Listener
@@ -61,7 +63,7 @@ def test_packing_leaves_no_model_or_a_whole_one(lattice_folder: Path, tmp_path: 
             load_model(tmp_path / str(at))
 
 
-def here(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+def here(plan: CorpusPlan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
     """An engine of corpora in this process, where files can be made to fail."""
     worker = ShardWorker(plan.settings, plan.out, plan.digest)
     try:
@@ -72,10 +74,12 @@ def here(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_corpus_goes_on_after_any_failure(lattice_folder: Path, tmp_path: Path, kind: str) -> None:
+def test_a_corpus_goes_on_after_any_failure(
+    lattice_folder: Path, tmp_path: Path, kind: str
+) -> None:
     source = tmp_path / "in.txt"
     source.write_text("".join(f"{text}\n" for text in texts(16)), "utf-8")
-    settings = Settings(lattice_folder, shard_size=200, format=kind)
+    settings = CorpusSettings(lattice_folder, shard_size=200, format=kind)
     with Failing(tmp_path) as whole:
         run([str(source)], tmp_path / "whole", settings, engine=here)
     assert whole.count > 20
@@ -88,12 +92,18 @@ def test_a_corpus_goes_on_after_any_failure(lattice_folder: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("step", [-1e9, -0.5])
-def test_nothing_relies_on_the_clock(tiny: Path, lattice_folder: Path, tmp_path: Path, step: float) -> None:  # noqa: F811
+def test_nothing_relies_on_the_clock(
+    tiny: Path,  # noqa: F811
+    lattice_folder: Path,
+    tmp_path: Path,
+    step: float,
+) -> None:
     """A clock that goes backwards while a model is trained, and a corpus tagged."""
     config = config_of(tiny, train__epochs=2, train__checkpoint_minutes=1e-3)
     source = tmp_path / "in.txt"
     source.write_text("".join(f"{text}\n" for text in texts(12)), "utf-8")
-    settings, ticks = Settings(lattice_folder, shard_size=200), count()
+    settings = CorpusSettings(lattice_folder, shard_size=200)
+    ticks = count()
     for name in ("calm", "backwards"):
         with pytest.MonkeyPatch.context() as patch:
             if name == "backwards":

@@ -1,4 +1,6 @@
-"""What training accepts, up to the edge of each limit, can be loaded; the rest is refused before the first step."""
+"""What training accepts, up to the edge of each limit, can be loaded; the rest is refused before
+the first step.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,16 @@ def test_tags_at_the_limit_can_be_loaded_and_more_are_refused(tmp_path: Path) ->
     config = make_config(SMALL)
     model = load_model(write_untrained(tmp_path / "model", config, with_labels(labels)))
     assert list(model.indexer.tag_ids.labels) == sorted(labels)
-    with pytest.raises(InputError, match=r"tags must be from 1 to 4,096 different ones, not 4,097: use fewer labels"):
+    with pytest.raises(
+        InputError,
+        match=r"tags must be from 1 to 4,096 different ones, not 4,097: use fewer labels",
+    ):
         build(config, with_labels([*labels, "more"]))
 
 
-def test_too_many_tags_end_a_training_before_its_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_tags_end_a_training_before_its_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They did so after every epoch, when nothing could be loaded."""
     write_made(tmp_path, train=20)
     steps = []
@@ -85,19 +92,26 @@ def test_labels_of_any_name_are_refused_or_come_back(labels: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("width", "fits"), [(WIDEST, True), (WIDEST + 1, False)])
-def test_vectors_of_any_width_are_refused_or_can_be_loaded(tmp_path: Path, width: int, fits: bool) -> None:
-    write_vectors(tmp_path / "v.bin", Vectors(("南",), np.ones((1, width), dtype=np.float32)), binary=True)
+def test_vectors_of_any_width_are_refused_or_can_be_loaded(
+    tmp_path: Path, width: int, fits: bool
+) -> None:
+    write_vectors(
+        tmp_path / "v.bin", Vectors(("南",), np.ones((1, width), dtype=np.float32)), binary=True
+    )
     config = make_config({**SMALL, "chars": {"vectors": str(tmp_path / "v.bin")}})
     if fits:
         load_model(write_untrained(tmp_path / "model", config, with_labels(["A"])))
     else:
         with pytest.raises(
-            InputError, match=r"could not be loaded again: chars\.vectors must be a table of 1 to 65,536"
+            InputError,
+            match=r"could not be loaded again: chars\.vectors must be a table of 1 to 65,536",
         ):
             build(config, with_labels(["A"]))
 
 
-@pytest.mark.parametrize("change", [{"model": {"layers": MOST_LAYERS}}, {"softwords": {"dim": WIDEST}}])
+@pytest.mark.parametrize(
+    "change", [{"model": {"layers": MOST_LAYERS}}, {"softwords": {"dim": WIDEST}}]
+)
 def test_settings_at_their_limits_can_be_loaded(tmp_path: Path, change: dict[str, Any]) -> None:
     tree = {**SMALL, "segment": {"by": "gold"}, **change}
     tree["model"] = {**SMALL["model"], **tree["model"], "softword": True}
@@ -105,7 +119,9 @@ def test_settings_at_their_limits_can_be_loaded(tmp_path: Path, change: dict[str
     load_model(write_untrained(tmp_path / "model", make_config(tree), [sentence]))
 
 
-@pytest.mark.parametrize("sizes", [{"embedding": WIDEST + 1}, {"hidden": WIDEST + 1}, {"layers": MOST_LAYERS + 1}])
+@pytest.mark.parametrize(
+    "sizes", [{"embedding": WIDEST + 1}, {"hidden": WIDEST + 1}, {"layers": MOST_LAYERS + 1}]
+)
 def test_a_language_model_that_could_not_be_loaded_is_not_trained(sizes: dict[str, int]) -> None:
     with pytest.raises(InputError, match=f"at most {next(iter(sizes.values())) - 1}"):
         Recipe(**sizes)
@@ -120,7 +136,9 @@ def test_a_language_model_that_could_not_be_loaded_is_not_trained(sizes: dict[st
         ({"format": 1, "tags": 3}, "config is missing"),
     ],
 )
-def test_a_record_that_could_not_be_read_is_not_written(tmp_path: Path, record: dict[str, Any], says: str) -> None:
+def test_a_record_that_could_not_be_read_is_not_written(
+    tmp_path: Path, record: dict[str, Any], says: str
+) -> None:
     from hanlattice.checkpoint.schema import ModelRecord
 
     with pytest.raises(InputError, match=f"could not be read again: .*{says}"):
@@ -129,17 +147,22 @@ def test_a_record_that_could_not_be_read_is_not_written(tmp_path: Path, record: 
 
 
 def test_a_model_may_stand_on_any_number_of_others(tmp_path: Path) -> None:
-    """Each has the facts of the one that it began with in its own, and a record is nested 32 deep at most."""
+    """Each has the facts of the one that it began with in its own, and a record is nested 32 deep
+    at most.
+    """
     write_jsonl(tmp_path / "t.jsonl", with_labels(["A"]))
     tree = {**SMALL, "data": {"train": str(tmp_path / "t.jsonl")}, "train": {"epochs": 1}}
     before = ""
     for n in range(GENERATIONS + 2):
-        train(make_config(tree | ({"start": {"model": before}} if before else {})), tmp_path / str(n))
+        train(
+            make_config(tree | ({"start": {"model": before}} if before else {})), tmp_path / str(n)
+        )
         before = str(tmp_path / str(n))
     start = json.loads((tmp_path / str(n) / "config.json").read_text("utf-8"))["data"]["start"]
     depth = 1
     while "before" in start:
-        start, depth = start["before"], depth + 1
+        start = start["before"]
+        depth = depth + 1
     assert depth == GENERATIONS + 1
 
 

@@ -1,4 +1,6 @@
-"""Cached states of a language model are those computed on the fly, and a tagger with them stands alone."""
+"""Cached states of a language model are those computed on the fly, and a tagger with them stands
+alone.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,16 @@ def make(made: Path, lm: Path, encoder: str = "lattice") -> tuple[Built, Example
     return built, built.indexer.examples(sentences)
 
 
-@pytest.mark.parametrize(("encoder", "chunk"), [("lattice", 50), ("lattice", 1 << 16), ("char", 1000)])
+@pytest.mark.parametrize(
+    ("encoder", "chunk"), [("lattice", 50), ("lattice", 1 << 16), ("char", 1000)]
+)
 def test_cached_states_are_those_computed_on_the_fly(
-    made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, encoder: str, chunk: int
+    made: Path,
+    lm_folder: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    encoder: str,
+    chunk: int,
 ) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
     built, examples = make(made, lm_folder, encoder)
@@ -61,7 +70,9 @@ def test_states_are_computed_once_for_these_texts_and_this_model(
     made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, examples = make(made, lm_folder)
-    first = np.array(with_states(examples, built.tagger.lm, "x").states)  # a copy: the file is to be damaged
+    first = np.array(
+        with_states(examples, built.tagger.lm, "x").states
+    )  # a copy: the file is to be damaged
     path = states_file(examples, built.tagger.lm, "x")
     assert states_file(examples, built.tagger.lm, "y") != path
     part = built.indexer.read(["南京"])
@@ -78,7 +89,9 @@ def test_runs_side_by_side_compute_them_once(
     made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, examples = make(made, lm_folder)
-    lm, computed, both = built.tagger.lm, [], threading.Barrier(2)
+    lm = built.tagger.lm
+    computed = []
+    both = threading.Barrier(2)
     assert lm is not None
     write = module._write
 
@@ -98,7 +111,9 @@ def test_runs_side_by_side_compute_them_once(
     np.testing.assert_array_equal(first.states, second.states)
 
 
-def test_a_full_disk_is_reported(made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(
+    made: Path, lm_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built, examples = make(made, lm_folder)
 
     def full(*_: object) -> None:
@@ -110,7 +125,9 @@ def test_a_full_disk_is_reported(made: Path, lm_folder: Path, cache: Path, monke
     assert not list(cache.rglob("*.npy*"))
 
 
-def test_a_cache_that_cannot_be_written_is_reported(made: Path, lm_folder: Path, cache: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(
+    made: Path, lm_folder: Path, cache: Path
+) -> None:
     built, examples = make(made, lm_folder)
     assert built.tagger.lm is not None
     cache.mkdir(exist_ok=True)
@@ -134,12 +151,16 @@ def test_a_tagger_with_a_language_model_trains_and_stands_alone(
         ("王建国", "PER"),
         ("青石镇", "LOC"),
     ]
-    shutil.copy(write_language_model(tmp_path / "other", seed=3) / "forward.safetensors", moved / "lm")
+    shutil.copy(
+        write_language_model(tmp_path / "other", seed=3) / "forward.safetensors", moved / "lm"
+    )
     with pytest.raises(ModelError, match="does not match its checksum"):
         load_model(moved)
 
 
-def test_a_run_resumes_to_the_same_weights(made: Path, lm_folder: Path, tmp_path: Path, cache: Path) -> None:
+def test_a_run_resumes_to_the_same_weights(
+    made: Path, lm_folder: Path, tmp_path: Path, cache: Path
+) -> None:
     config = made_config(made, lm__model=str(lm_folder), train__epochs=2, data__limit=60)
     train(config, tmp_path / "whole")
 
@@ -150,7 +171,9 @@ def test_a_run_resumes_to_the_same_weights(made: Path, lm_folder: Path, tmp_path
     with pytest.raises(KeyboardInterrupt):
         train(config, tmp_path / "stopped", listen=stop)
     train(config, tmp_path / "stopped", resume=True)
-    whole, stopped = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "stopped"))
+    whole, stopped = (
+        load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "stopped")
+    )
     assert whole.keys() == stopped.keys()
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
 
@@ -172,7 +195,11 @@ def test_a_run_is_not_resumed_with_another_language_model(
         train(config, tmp_path / "run", resume=True)
 
 
-def test_without_cache_nothing_is_written(made: Path, lm_folder: Path, tmp_path: Path, cache: Path) -> None:
-    config = made_config(made, lm__model=str(lm_folder), lm__cache=False, train__epochs=1, data__limit=60)
+def test_without_cache_nothing_is_written(
+    made: Path, lm_folder: Path, tmp_path: Path, cache: Path
+) -> None:
+    config = made_config(
+        made, lm__model=str(lm_folder), lm__cache=False, train__epochs=1, data__limit=60
+    )
     train(config, tmp_path / "run")
     assert not cache.exists()

@@ -1,4 +1,6 @@
-"""The training loop: it learns, stops when told, resumes after any death; and the scores of a finished segmenter."""
+"""The training loop: it learns, stops when told, resumes after any death; and the scores of a
+finished segmenter.
+"""
 
 from __future__ import annotations
 
@@ -76,11 +78,16 @@ def scores(folder: Path) -> Any:
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
     """The log's events of one kind, without what a clock wrote."""
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text("utf-8").splitlines()]
-    return [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines if line["event"] == kind]
+    return [
+        {k: v for k, v in line.items() if k not in CLOCKS}
+        for line in lines
+        if line["event"] == kind
+    ]
 
 
 def assert_same_run(folder: Path, expected: Path) -> None:
-    mine, theirs = weights(folder), weights(expected)
+    mine = weights(folder)
+    theirs = weights(expected)
     assert mine.keys() == theirs.keys()
     for name in theirs:
         assert torch.equal(mine[name], theirs[name]), name
@@ -118,7 +125,9 @@ def test_killed_in_mid_epoch_again_and_again(recipe, tiny, tmp_path):
 
 def test_killed_at_every_moment_that_touches_the_disk(tiny, tmp_path):
     config = config_of(tiny, train__average=0.9)
-    found = moments(lambda: train(config, tmp_path / "whole"), tmp_path / "whole", tmp_path / "copies")
+    found = moments(
+        lambda: train(config, tmp_path / "whole"), tmp_path / "whole", tmp_path / "copies"
+    )
     for stopped in found:
         train(config, stopped, resume=True)
         assert_same_run(stopped, tmp_path / "whole")
@@ -126,8 +135,10 @@ def test_killed_at_every_moment_that_touches_the_disk(tiny, tmp_path):
 
 
 def at_the_pace_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches come from a thread, and the loss is read once, after the first step, and at the end of an epoch."""
-    monkeypatch.setitem(loop.PACE, "cpu", (3, 1e9))
+    """Batches come from a thread, and the loss is read once, after the first step, and at the end
+    of an epoch.
+    """
+    monkeypatch.setitem(loop.PREFETCH, "cpu", (3, 1e9))
 
 
 def prefetching() -> list[str]:
@@ -137,7 +148,8 @@ def prefetching() -> list[str]:
 
 
 def test_batches_made_ahead_and_a_loss_seldom_read_change_nothing(tiny, tmp_path, monkeypatch):
-    config, heard = config_of(tiny, train__average=0.9), []
+    config = config_of(tiny, train__average=0.9)
+    heard = []
     threads: dict[str, list[str]] = {}
 
     def listen(event: dict[str, Any]) -> None:
@@ -151,7 +163,9 @@ def test_batches_made_ahead_and_a_loss_seldom_read_change_nothing(tiny, tmp_path
     train(config, tmp_path / "ahead", listen=listen)
     assert len(threads["step"]) == 1
     assert_same_run(tmp_path / "ahead", tmp_path / "plain")
-    assert [(event["epoch"], event["batch"]) for event in heard if event["event"] == "step"] == [(0, 1)]
+    assert [(event["epoch"], event["batch"]) for event in heard if event["event"] == "step"] == [
+        (0, 1)
+    ]
     assert not prefetching()
 
 
@@ -171,7 +185,9 @@ def test_each_step_of_each_epoch_misses_other_words(tiny, tmp_path, monkeypatch)
     seeds: list[tuple[int, ...]] = []
     real = loop.Examples.batch
 
-    def batch(self: Any, places: Any, missing: float = 0.0, seed: Any = (0,), rows: Any = None) -> Any:
+    def batch(
+        self: Any, places: Any, missing: float = 0.0, seed: Any = (0,), rows: Any = None
+    ) -> Any:
         seeds.extend([tuple(map(int, seed))] if missing else [])
         return real(self, places, missing, seed, rows)
 
@@ -183,7 +199,9 @@ def test_each_step_of_each_epoch_misses_other_words(tiny, tmp_path, monkeypatch)
 
 def test_more_sentences_are_trained_on_and_their_words_met(tiny, tmp_path):
     write_jsonl(tmp_path / "more.jsonl", [Sentence("大海与沙漠，沙漠", (Span(0, 2, "SEA"),))] * 3)
-    folder = train(config_of(tiny, train__epochs=1, data__more=str(tmp_path / "more.jsonl")), tmp_path / "run").folder
+    folder = train(
+        config_of(tiny, train__epochs=1, data__more=str(tmp_path / "more.jsonl")), tmp_path / "run"
+    ).folder
     model = load_model(folder)
     assert (model.data["train"]["sentences"], model.data["more"]["sentences"]) == (40, 3)
     assert "SEA" in " ".join(model.indexer.tags)
@@ -207,28 +225,34 @@ def test_the_loss_is_saved_though_nobody_looked(tiny, tmp_path, monkeypatch):
     config = config_of(tiny, train__checkpoint_minutes=1e-9)
     train(config, tmp_path / "whole")
     at_the_pace_of_a_gpu(monkeypatch)
-    real, left = loop.Run.save, 4
+    real = loop.TrainingRun.save
+    left = 4
 
-    def save(run: loop.Run) -> None:
+    def save(run: loop.TrainingRun) -> None:
         nonlocal left
         real(run)
         left -= 1
         if not left:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop.Run, "save", save)
+    monkeypatch.setattr(loop.TrainingRun, "save", save)
     with pytest.raises(KeyboardInterrupt):
         train(config, tmp_path / "stopped")
     assert not prefetching()
-    monkeypatch.setattr(loop.Run, "save", real)
+    monkeypatch.setattr(loop.TrainingRun, "save", real)
     train(config, tmp_path / "stopped", resume=True)
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
-def test_a_loss_that_diverges_unseen_is_reported_before_weights_are_kept(tiny, tmp_path, monkeypatch):
+def test_a_loss_that_diverges_unseen_is_reported_before_weights_are_kept(
+    tiny, tmp_path, monkeypatch
+):
     at_the_pace_of_a_gpu(monkeypatch)
     config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=0.0)
-    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 5: .*lower the learning rate"):
+    with pytest.raises(
+        HanlatticeError,
+        match=r"the loss is (nan|inf) by epoch 1, batch 5: .*lower the learning rate",
+    ):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
@@ -236,17 +260,18 @@ def test_a_loss_that_diverges_unseen_is_reported_before_weights_are_kept(tiny, t
 def test_a_batch_that_cannot_be_made_is_reported(tiny, tmp_path, monkeypatch):
     at_the_pace_of_a_gpu(monkeypatch)
 
-    def fail(run: loop.Run, places: Any) -> None:
+    def fail(run: loop.TrainingRun, places: Any) -> None:
         raise MemoryError("no room for a batch")
 
-    monkeypatch.setattr(loop.Run, "make_batch", fail)
+    monkeypatch.setattr(loop.TrainingRun, "make_batch", fail)
     with pytest.raises(MemoryError, match="no room for a batch"):
         train(config_of(tiny), tmp_path / "run")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_a_gpu_learns_and_goes_on_where_it_was_stopped(tiny, tmp_path):
-    config, heard = config_of(tiny, train__device="cuda", train__epochs=8, model__hidden=16), []
+    config = config_of(tiny, train__device="cuda", train__epochs=8, model__hidden=16)
+    heard = []
     assert killed_at_step(config, tmp_path / "run", 0)
     found = train(config, tmp_path / "run", resume=True, listen=heard.append).scores
     assert found["dev"]["overall"]["f1"] > 0.5
@@ -256,10 +281,8 @@ def test_a_gpu_learns_and_goes_on_where_it_was_stopped(tiny, tmp_path):
 
 def test_words_that_training_never_met_keep_their_vectors(tiny, tmp_path):
     folder = train(config_of(tiny, train__weight_decay=0.1), tmp_path / "run").folder
-    before, after = (
-        loop.build(config_of(tiny), loop.read_corpora(config_of(tiny).data).train),
-        load_model(folder, modules=True),
-    )
+    before = loop.build(config_of(tiny), loop.read_corpora(config_of(tiny).data).train)
+    after = load_model(folder, modules=True)
     assert before.indexer.lexicon is not None
     assert after.indexer.lexicon is not None
     assert before.tagger.words is not None
@@ -274,15 +297,21 @@ def test_one_seed_one_model_two_seeds_two(tiny, tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         train(config_of(tiny, train__seed=seed), tmp_path / name)
     assert_same_run(tmp_path / "a", tmp_path / "b")
-    assert not torch.equal(weights(tmp_path / "a")["output.weight"], weights(tmp_path / "c")["output.weight"])
+    assert not torch.equal(
+        weights(tmp_path / "a")["output.weight"], weights(tmp_path / "c")["output.weight"]
+    )
 
 
 @pytest.mark.parametrize("name", ["README.md", "thesis.tex", "sub", ".download.part"])
 def test_a_folder_that_holds_something_else_is_left_alone(tiny, tmp_path, name):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / name).mkdir() if name == "sub" else (tmp_path / "mine" / name).write_text("mine", "utf-8")
+    (tmp_path / "mine" / name).mkdir() if name == "sub" else (tmp_path / "mine" / name).write_text(
+        "mine", "utf-8"
+    )
     for resume in (False, True):
-        with pytest.raises(OutputError, match=f"holds {name}, which is not part of a run: choose a new"):
+        with pytest.raises(
+            OutputError, match=f"holds {name}, which is not part of a run: choose a new"
+        ):
             train(config_of(tiny), tmp_path / "mine", resume=resume)
     assert [file.name for file in (tmp_path / "mine").iterdir()] == [name]
 
@@ -342,7 +371,12 @@ def test_resume_of_a_finished_run_gives_its_scores_and_trains_nothing(tiny, tmp_
     first = train(config_of(tiny), tmp_path / "run")
     before = {file.name: file.read_bytes() for file in first.folder.iterdir()}
     heard: list[dict[str, Any]] = []
-    again = train(config_of(tiny, train__checkpoint_minutes=1.0), tmp_path / "run", resume=True, listen=heard.append)
+    again = train(
+        config_of(tiny, train__checkpoint_minutes=1.0),
+        tmp_path / "run",
+        resume=True,
+        listen=heard.append,
+    )
     assert again == first
     assert heard == []
     assert {file.name: file.read_bytes() for file in first.folder.iterdir()} == before
@@ -372,13 +406,16 @@ def test_a_log_that_was_deleted_is_begun_again(tiny, tmp_path):
 
 
 def test_patience_ends_a_run_that_gets_no_better(tiny, tmp_path):
-    result = train(config_of(tiny, train__epochs=30, train__patience=3, train__lr=1e-9), tmp_path / "run")
+    result = train(
+        config_of(tiny, train__epochs=30, train__patience=3, train__lr=1e-9), tmp_path / "run"
+    )
     assert result.scores["epoch"] == 1
     assert len(events(tmp_path / "run", "epoch")) == 4
 
 
 def test_the_best_epoch_is_kept_not_the_last(tiny, tmp_path, monkeypatch):
-    real, correct = loop.evaluate, iter([2, 9, 5])
+    real = loop.evaluate
+    correct = iter([2, 9, 5])
     seen: list[torch.Tensor] = []
 
     def evaluate(tagger: Any, *rest: Any) -> Any:
@@ -393,7 +430,9 @@ def test_the_best_epoch_is_kept_not_the_last(tiny, tmp_path, monkeypatch):
 
 
 def test_the_last_epoch_is_kept_if_asked_and_is_that_of_a_run_without_dev(tiny, tmp_path):
-    last = train(config_of(tiny, train__epochs=3, train__keep="last", train__lr=1e-5), tmp_path / "last")
+    last = train(
+        config_of(tiny, train__epochs=3, train__keep="last", train__lr=1e-5), tmp_path / "last"
+    )
     best = train(config_of(tiny, train__epochs=3, train__lr=1e-5), tmp_path / "best")
     train(config_of(tiny, train__epochs=3, data__dev="", train__lr=1e-5), tmp_path / "none")
     assert (last.scores["epoch"], best.scores["epoch"]) == (3, 1)
@@ -406,7 +445,10 @@ def test_the_last_epoch_is_kept_if_asked_and_is_that_of_a_run_without_dev(tiny, 
 @pytest.mark.parametrize("clip", [0.0, 5.0])
 def test_a_loss_that_diverges_is_reported(tiny, tmp_path, clip):
     config = config_of(tiny, train__optimizer="sgd", train__lr=1e38, train__clip=clip)
-    with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 1, batch 2: .*lower the learning rate"):
+    with pytest.raises(
+        HanlatticeError,
+        match=r"the loss is (nan|inf) by epoch 1, batch 2: .*lower the learning rate",
+    ):
         train(config, tmp_path / "run")
 
 
@@ -416,12 +458,17 @@ def test_the_gradient_is_clipped_before_the_step(tiny, tmp_path, monkeypatch):
     for clip, found in norms.items():
 
         def step(self: torch.optim.SGD, closure: None = None, found: list[float] = found) -> None:
-            gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+            gradients = [
+                p.grad for group in self.param_groups for p in group["params"] if p.grad is not None
+            ]
             found.append(float(torch.cat([gradient.flatten() for gradient in gradients]).norm()))
             real(self, closure)
 
         monkeypatch.setattr(torch.optim.SGD, "step", step)
-        train(config_of(tiny, train__optimizer="sgd", train__epochs=1, train__clip=clip), tmp_path / f"{clip}")
+        train(
+            config_of(tiny, train__optimizer="sgd", train__epochs=1, train__clip=clip),
+            tmp_path / f"{clip}",
+        )
     assert min(norms[0.0]) > 0.1
     assert max(norms[1e-3]) == pytest.approx(1e-3, rel=1e-2)
 
@@ -429,7 +476,10 @@ def test_the_gradient_is_clipped_before_the_step(tiny, tmp_path, monkeypatch):
 def test_labels_that_only_dev_and_test_have_are_counted_as_missed(tiny, tmp_path):
     data = Path(shutil.copytree(tiny, tmp_path / "data"))
     for part in ("dev", "test"):
-        write_columns(data / f"{part}.bmes", [Sentence("王小明去了月球！", (Span(0, 3, "PER"), Span(5, 7, "MOON")))])
+        write_columns(
+            data / f"{part}.bmes",
+            [Sentence("王小明去了月球！", (Span(0, 3, "PER"), Span(5, 7, "MOON")))],
+        )
     found = train(config_of(data, train__epochs=4), tmp_path / "run").scores
     for part in ("dev", "test"):
         assert found[part]["by_type"]["MOON"]["gold"] == 1
@@ -437,7 +487,9 @@ def test_labels_that_only_dev_and_test_have_are_counted_as_missed(tiny, tmp_path
 
 
 def test_dev_can_be_held_out_of_train(tiny, tmp_path):
-    folder = train(config_of(tiny, train__epochs=1, data__dev="", data__holdout=0.25), tmp_path / "run").folder
+    folder = train(
+        config_of(tiny, train__epochs=1, data__dev="", data__holdout=0.25), tmp_path / "run"
+    ).folder
     facts = load_model(folder).data
     assert (facts["train"]["sentences"], facts["dev"]["sentences"]) == (30, 10)
     assert "held out from train" in (folder / "README.md").read_text("utf-8")
@@ -451,7 +503,10 @@ def test_limit_takes_the_first_sentences(tiny, tmp_path):
 def test_everything_that_is_missing_is_reported_together_and_first(tmp_path):
     with pytest.raises(ConfigError) as caught:
         train(Config(), tmp_path / "run")
-    assert [problem.split()[0] for problem in caught.value.problems] == ["data.train", "words.vectors"]
+    assert [problem.split()[0] for problem in caught.value.problems] == [
+        "data.train",
+        "words.vectors",
+    ]
     assert not (tmp_path / "run").exists()
 
 
@@ -462,14 +517,22 @@ def test_a_device_that_is_not_here_is_refused_before_any_work(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("lacking", ["train", "dev", "test"])
-@pytest.mark.parametrize("changes", [{"model__encoder": "word"}, {"model__encoder": "char", "model__softword": True}])
+@pytest.mark.parametrize(
+    "changes", [{"model__encoder": "word"}, {"model__encoder": "char", "model__softword": True}]
+)
 def test_missing_gold_words_are_refused_with_their_file(tiny, tmp_path, lacking, changes):
     for part in ("train", "dev", "test"):
         found = read_corpus(tiny / f"{part}.bmes").sentences
-        write_columns(tmp_path / f"{part}.bmes", found if part == lacking else [in_twos(each) for each in found])
+        write_columns(
+            tmp_path / f"{part}.bmes",
+            found if part == lacking else [in_twos(each) for each in found],
+        )
     files = {f"data__{part}": str(tmp_path / f"{part}.bmes") for part in ("train", "dev", "test")}
     with pytest.raises(InputError, match=rf"{lacking}\.bmes: segment\.by=gold needs the words"):
-        train(config_of(tiny, segment__by="gold", words__vectors="", **files, **changes), tmp_path / "run")
+        train(
+            config_of(tiny, segment__by="gold", words__vectors="", **files, **changes),
+            tmp_path / "run",
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -483,7 +546,9 @@ def expected(folder: Path, sentences: Any, known: set[str]) -> dict[str, object]
     model = load_model(folder)
     found = decode(model.tagger, model.indexer, model.indexer.examples(sentences))
     gold = [sentence.spans or () for sentence in sentences]
-    return score_segmentation([sentence.text for sentence in sentences], gold, found, known).as_dict(words=0)
+    return score_segmentation(
+        [sentence.text for sentence in sentences], gold, found, known
+    ).as_dict(words=0)
 
 
 def test_dev_and_test_are_scored_against_what_was_not_held_out(made, tmp_path):
@@ -519,14 +584,18 @@ def test_a_corpus_that_is_not_cut_into_words_is_refused_before_training(made, tm
     bad = [in_words(sentences(1, 1)[0]), sentences(1, 1)[0]]
     write_columns(tmp_path / "bad.bmes", bad)
     tree = cutting_tree(made, tmp_path, **{f"data__{part}": str(tmp_path / "bad.bmes")})
-    with pytest.raises(InputError, match=rf"bad\.bmes: a segmenter .* sentence 2 of {part} .* no word covers"):
+    with pytest.raises(
+        InputError, match=rf"bad\.bmes: a segmenter .* sentence 2 of {part} .* no word covers"
+    ):
         train(make_config(tree), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def spaced(sentence: Sentence) -> Sentence:
     """With a blank before every second word, which is a gold word of its own."""
-    text, spans, words = "", [], []
+    text = ""
+    spans = []
+    words = []
     for at, span in enumerate(sentence.spans or ()):
         if at % 2:
             words.append(Span(len(text), len(text) + 1, "WORD"))
@@ -541,14 +610,26 @@ def test_white_space_in_the_corpus(made, tmp_path):
     path = tmp_path / "spaced.jsonl"
     blank = Sentence(" \u3000", (), (Span(0, 2, "WORD"),))
     write_jsonl(path, [blank, *(spaced(in_words(sentence)) for sentence in sentences(12, 3))])
-    changes = {"model__softword": True, "segment__by": "gold", "train__epochs": 1, "train__batch_size": 3}
-    tree = cutting_tree(made, tmp_path, **{f"data__{part}": str(path) for part in ("train", "dev", "test")}, **changes)
+    changes = {
+        "model__softword": True,
+        "segment__by": "gold",
+        "train__epochs": 1,
+        "train__batch_size": 3,
+    }
+    tree = cutting_tree(
+        made,
+        tmp_path,
+        **{f"data__{part}": str(path) for part in ("train", "dev", "test")},
+        **changes,
+    )
     scores = train(make_config(tree), tmp_path / "run").scores["test"]
     assert scores["overall"]["gold"] == scores["segmentation"]["bakeoff"]["gold"]
 
 
 def test_an_unused_section_may_name_missing_files(made, tmp_path):
-    tree = cutting_tree(made, tmp_path, train__epochs=1, words__vectors="no.bin", subwords__lexicon="no.txt")
+    tree = cutting_tree(
+        made, tmp_path, train__epochs=1, words__vectors="no.bin", subwords__lexicon="no.txt"
+    )
     assert train(make_config(tree), tmp_path / "run").scores["epoch"] == 1
 
 
@@ -556,21 +637,24 @@ def test_dev_and_test_are_decoded_as_the_model_is_to_be(tiny, tmp_path):
     config = config_of(tiny, model__decode="spans", train__epochs=3)
     result = train(config, tmp_path / "run")
     model = load_model(tmp_path / "run")
-    bar = result.scores["bar"]
-    assert 0.05 <= bar == model.bar() <= 0.5
+    threshold = result.scores["threshold"]
+    assert 0.05 <= threshold == model.threshold() <= 0.5
     plain = train(config_of(tiny, train__epochs=3), tmp_path / "plain").scores
-    assert "bar" not in plain
+    assert "threshold" not in plain
     for part in ("dev", "test"):
         sentences = read_corpus(tiny / f"{part}.bmes").sentences
-        gold, examples = [sentence.spans or () for sentence in sentences], model.indexer.examples(sentences)
-        found = decode(model.tagger, model.indexer, examples, bar=bar)
+        gold = [sentence.spans or () for sentence in sentences]
+        examples = model.indexer.examples(sentences)
+        found = decode(model.tagger, model.indexer, examples, threshold=threshold)
         assert score(gold, found).as_dict() == result.scores[part]
         if part == "dev" and plain["epoch"] == result.scores["epoch"]:
-            assert bar == max(0.05, plain["dev"]["overall"]["f1"] / 2)
+            assert threshold == max(0.05, plain["dev"]["overall"]["f1"] / 2)
     assert "decoding by span probability" in (tmp_path / "run" / "README.md").read_text("utf-8")
 
 
 def test_a_segmenter_is_not_decoded_by_spans(made, tmp_path):
-    with pytest.raises(ConfigError, match=r"model\.decode=spans is not for a segmenter, whose words cover the text"):
+    with pytest.raises(
+        ConfigError, match=r"model\.decode=spans is not for a segmenter, whose words cover the text"
+    ):
         train(make_config(cutting_tree(made, tmp_path, model__decode="spans")), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -22,7 +22,10 @@ def settings(**changes: Any) -> TrainConfig:
 
 
 def rates(config: TrainConfig, steps: int = 5) -> list[float]:
-    return [learning_rate(config, step, steps, config.lr, config.warmup) for step in range(steps * config.epochs)]
+    return [
+        learning_rate(config, step, steps, config.lr, config.warmup)
+        for step in range(steps * config.epochs)
+    ]
 
 
 def test_constant_stays():
@@ -35,7 +38,9 @@ def test_inverse_falls_once_an_epoch():
 
 
 def test_linear_falls_at_every_step_and_never_to_nothing():
-    assert rates(settings(schedule="linear")) == pytest.approx([(20 - step) / 20 for step in range(20)])
+    assert rates(settings(schedule="linear")) == pytest.approx(
+        [(20 - step) / 20 for step in range(20)]
+    )
 
 
 def test_warm_up_rises_then_the_schedule_takes_over():
@@ -58,7 +63,9 @@ def test_warmup_linear_rises_and_falls_to_nothing():
     epochs=st.integers(1, 6),
     steps=st.integers(1, 6),
 )
-def test_a_rate_is_above_0_and_at_most_lr(schedule: str, warmup: float, epochs: int, steps: int) -> None:
+def test_a_rate_is_above_0_and_at_most_lr(
+    schedule: str, warmup: float, epochs: int, steps: int
+) -> None:
     found = rates(settings(schedule=schedule, warmup=warmup, epochs=epochs), steps)
     assert all(0 < rate <= 1 + 1e-12 for rate in found)
 
@@ -74,21 +81,26 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("model", MODELS)
 def test_weight_decay_is_for_the_matrices_of_encoder_and_output(made, lm_folder, model, optimizer):
     """Not for vectors of any kind, not for the CRF; and what is fixed is in no group."""
-    tree = made_tree(made, lm__model=str(lm_folder), train__optimizer=optimizer, train__weight_decay=0.3)
+    tree = made_tree(
+        made, lm__model=str(lm_folder), train__optimizer=optimizer, train__weight_decay=0.3
+    )
     tree |= {"subwords": {"vectors": str(made / "subwords.vec")}, "softwords": {"pos": True}}
     config = make_config({**tree, "model": {**tree["model"], **MODELS[model]}})
     tagger = build(config, sentences(20, 1)).tagger
     names = {id(parameter): name for name, parameter in tagger.named_parameters()}
     decayed, others = (
-        [names[id(p)] for p in group["params"]] for group in make_optimizer(tagger, config.train).param_groups
+        [names[id(p)] for p in group["params"]]
+        for group in make_optimizer(tagger, config.train).param_groups
     )
     assert {"output.weight", "lm.project.weight"} <= set(decayed)
     assert {name.split(".")[0] for name in decayed} == {"encoder", "output", "lm"}
     assert any(name.startswith("encoder.") for name in decayed)
-    assert "beside.bichars.trained" in others
+    assert "extra_embeddings.bichars.trained" in others
     assert "crf.transitions" in others
     assert all(tagger.get_parameter(name).ndim == 2 for name in decayed)
-    assert not any(tagger.get_parameter(n).ndim == 2 and n.startswith(("encoder.", "output.")) for n in others)
+    assert not any(
+        tagger.get_parameter(n).ndim == 2 and n.startswith(("encoder.", "output.")) for n in others
+    )
     assert {*decayed, *others} == {name for name, p in tagger.named_parameters() if p.requires_grad}
 
 
@@ -146,13 +158,17 @@ def test_in_place_no_tensor_moves():
     with torch.no_grad():
         for weight in average.weights:
             weight.add_(1.0)
-    own, mean = ([tensor.detach().clone() for tensor in kind] for kind in (average.weights, average.mean))
+    own, mean = (
+        [tensor.detach().clone() for tensor in kind] for kind in (average.weights, average.mean)
+    )
     places = [tensor.data_ptr() for tensor in (*average.weights, *average.mean)]
 
     def check(weights: list[Tensor], means: list[Tensor]) -> None:
         assert [tensor.data_ptr() for tensor in (*average.weights, *average.mean)] == places
         assert [weight.data_ptr() for weight in net.parameters()] == places[: len(weights)]
-        for found, expected in zip((*average.weights, *average.mean), (*weights, *means), strict=True):
+        for found, expected in zip(
+            (*average.weights, *average.mean), (*weights, *means), strict=True
+        ):
             assert torch.equal(found, expected)
 
     with average.in_place():

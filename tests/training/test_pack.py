@@ -1,4 +1,6 @@
-"""Packing: the words that count stay, numbers get smaller, and the model finds what it found before."""
+"""Packing: the words that count stay, numbers get smaller, and the model finds what it found
+before.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,15 @@ TEXTS = [sentence.text for sentence in sentences(40, 11)]
 
 
 def found(model: Model) -> list[list[tuple[int, int, str]]]:
-    return [[(s.start, s.end, s.label) for s in document.spans] for document in Predictor(model)(TEXTS)]
+    return [
+        [(s.start, s.end, s.label) for s in document.spans] for document in Predictor(model)(TEXTS)
+    ]
 
 
 def emissions(model: Model) -> torch.Tensor:
-    return torch.as_tensor(model.tagger.emissions(model.indexer.read(TEXTS).batch(range(len(TEXTS))))).detach()
+    return torch.as_tensor(
+        model.tagger.emissions(model.indexer.read(TEXTS).batch(range(len(TEXTS))))
+    ).detach()
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -72,7 +78,8 @@ def test_smaller_is_smaller(lattice_folder, tmp_path, monkeypatch):
     for precision in ("small", "half", "full"):
         pack(lattice_folder, tmp_path / precision, precision=precision)
     assert size(tmp_path / "small") < size(tmp_path / "half") < size(tmp_path / "full")
-    full, small = tensors(tmp_path / "full"), tensors(tmp_path / "small")
+    full = tensors(tmp_path / "full")
+    small = tensors(tmp_path / "small")
     words = len(load_model(lattice_folder).indexer.lexicon)
     assert full["words.fixed"].dtype == torch.half  # as training left it
     assert {name: full[name].dtype for name in tensors(lattice_folder)} == {
@@ -102,7 +109,8 @@ def test_the_first_words_are_kept(lattice_folder, tmp_path):
 
 def test_new_words_get_the_vectors_that_all_words_say(lattice_folder, tmp_path, monkeypatch):
     """Also where few are kept: the file has what was learnt from all of them."""
-    few, whole = pack(lattice_folder, tmp_path / "few", words=5), pack(lattice_folder, tmp_path / "whole")
+    few = pack(lattice_folder, tmp_path / "few", words=5)
+    whole = pack(lattice_folder, tmp_path / "whole")
     for name, tensor in few.composer.tensors().items():
         assert np.array_equal(tensor, whole.composer.tensors()[name]), name
     monkeypatch.setattr("hanlattice.checkpoint.lexicon_vectors.learn_from", None)
@@ -137,16 +145,22 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_model(kind, made, tmp_path):
-    config = made_config(made, subwords__vectors=str(made / "subwords.vec"), model__hidden=6, **KINDS[kind])
+    config = made_config(
+        made, subwords__vectors=str(made / "subwords.vec"), model__hidden=6, **KINDS[kind]
+    )
     folder = write_untrained(tmp_path / "model", config, sentences(20, 1))
     model = load_model(folder)
-    assert torch.equal(emissions(pack(folder, tmp_path / "full", precision="full")), emissions(model))
+    assert torch.equal(
+        emissions(pack(folder, tmp_path / "full", precision="full")), emissions(model)
+    )
     small = pack(folder, tmp_path / "small")
     assert (emissions(small) - emissions(model)).abs().max() < 0.3
     assert (tmp_path / "small" / "README.md").exists()
     if model.indexer.lexicon is None:
         assert small.composer is None
-        with pytest.raises(InputError, match="this model has no lexicon, so there are no words to leave out"):
+        with pytest.raises(
+            InputError, match="this model has no lexicon, so there are no words to leave out"
+        ):
             pack(folder, tmp_path / "few", words=5)
         assert not (tmp_path / "few").exists()
         return
@@ -178,7 +192,9 @@ def test_the_card_has_the_scores_of_what_was_written(lattice_folder, tmp_path):
     packed = pack(lattice_folder, tmp_path / "out", words=3, test=str(tmp_path / "other.bmes"))
     corpus = read_corpus(tmp_path / "other.bmes").sentences
     documents = load(tmp_path / "out")([sentence.text for sentence in corpus])
-    report = score([sentence.spans for sentence in corpus], [document.spans for document in documents]).as_dict()
+    report = score(
+        [sentence.spans for sentence in corpus], [document.spans for document in documents]
+    ).as_dict()
     assert packed.scores["test"] == report
     assert packed.scores["before_packing"] == {"dev": load_model(lattice_folder).scores["dev"]}
     assert "dev" not in packed.scores
@@ -211,7 +227,9 @@ def test_without_a_test_no_score_is_its_own(lattice_folder, char_folder, tmp_pat
     assert "- packed: precision small\n" in (tmp_path / "char" / "README.md").read_text("utf-8")
 
 
-def test_what_a_packed_model_scored_is_not_what_it_scores_when_it_is_packed_again(lattice_folder, tmp_path):
+def test_what_a_packed_model_scored_is_not_what_it_scores_when_it_is_packed_again(
+    lattice_folder, tmp_path
+):
     """Nor is it a score from before packing: those are of the model as it was trained."""
     write_columns(tmp_path / "other.bmes", sentences(25, 12))
     trained = load_model(lattice_folder).scores
@@ -223,7 +241,11 @@ def test_what_a_packed_model_scored_is_not_what_it_scores_when_it_is_packed_agai
     assert "test" not in untold.data  # no score of it is left
     card = (tmp_path / "untold" / "README.md").read_text("utf-8")
     own, before = card.split("### Before packing")
-    assert ("precision | recall" in own, "| test |" in card, before.count("precision | recall")) == (False, False, 1)
+    assert (
+        "precision | recall" in own,
+        "| test |" in card,
+        before.count("precision | recall"),
+    ) == (False, False, 1)
     assert before.startswith("\n\nOf the trained model, before it was first packed.\n")
     told = pack(tmp_path / "untold", tmp_path / "told", test=str(tmp_path / "other.bmes"))
     documents = load(tmp_path / "told")([sentence.text for sentence in sentences(25, 12)])
@@ -253,19 +275,24 @@ def test_the_makers_text_is_kept_until_there_is_another(lattice_folder, tmp_path
         assert ("about" in packed.data["packed"]) == bool(expected)
         card = (out / "README.md").read_text("utf-8")
         assert (card.count("News."), card.count("Law")) == (expected == kept, expected == "../Law")
-    (tmp_path / "abb" / "README.md").unlink()  # the text is in the model's data, not read from its card
+    (
+        tmp_path / "abb" / "README.md"
+    ).unlink()  # the text is in the model's data, not read from its card
     assert about_of(pack(tmp_path / "abb", tmp_path / "without card")) == kept
 
 
 @pytest.fixture(scope="module")
 def cutter(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("cutter")
-    tree = cutting_tree(made, work, train__epochs=1, model__encoder="lattice", data__format="segmented")
+    tree = cutting_tree(
+        made, work, train__epochs=1, model__encoder="lattice", data__format="segmented"
+    )
     return train(make_config(tree), work / "model").folder
 
 
 def test_of_a_segmenter_words_that_train_lacks_are_counted_where_train_is_there(cutter, tmp_path):
-    test, gold = str(cutter.parent / "test.seg"), cutter.parent / "train.seg"
+    test = str(cutter.parent / "test.seg")
+    gold = cutter.parent / "train.seg"
     known = pack(cutter, tmp_path / "known", precision="full", test=test).scores["test"]
     assert known == load_model(cutter).scores["test"]
     assert known["segmentation"]["oov"]["gold"] > 0
@@ -287,11 +314,21 @@ def test_places_of_its_makers_machine_stay_there(lattice_folder, tmp_path):
     before = load_model(lattice_folder)
     assert Path(before.config.data.train).is_absolute()
     packed = pack(lattice_folder, tmp_path / "p")
-    assert packed.config.data.train == packed.data["train"]["file"] == Path(before.config.data.train).name
+    assert (
+        packed.config.data.train
+        == packed.data["train"]["file"]
+        == Path(before.config.data.train).name
+    )
     assert packed.config.model == before.config.model
     for name in ("config.json", "README.md"):
-        assert str(Path(before.config.data.train).parent) not in (tmp_path / "p" / name).read_text("utf-8")
-    record = {"a": {"b": "../x/y.txt", "c": "@pku/words.seg", "d": "runs/v.bin", "e": "/m/z"}, "f": 3, "g": "..."}
+        assert str(Path(before.config.data.train).parent) not in (tmp_path / "p" / name).read_text(
+            "utf-8"
+        )
+    record = {
+        "a": {"b": "../x/y.txt", "c": "@pku/words.seg", "d": "runs/v.bin", "e": "/m/z"},
+        "f": 3,
+        "g": "...",
+    }
     assert without_places(record) == {
         "a": {"b": "y.txt", "c": "@pku/words.seg", "d": "runs/v.bin", "e": "z"},
         "f": 3,
@@ -301,7 +338,9 @@ def test_places_of_its_makers_machine_stay_there(lattice_folder, tmp_path):
 
 def test_it_is_not_trained_on(lattice_folder, tmp_path):
     pack(lattice_folder, tmp_path / "p")
-    with pytest.raises(ModelError, match="it holds a packed model, which cannot be trained further"):
+    with pytest.raises(
+        ModelError, match="it holds a packed model, which cannot be trained further"
+    ):
         train(load_model(lattice_folder).config, tmp_path / "p", resume=True)
 
 
@@ -312,7 +351,9 @@ def test_out_is_new_or_empty(lattice_folder, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes").write_text("mine")
     for name in ("file", "full"):
-        with pytest.raises(OutputError, match=f"{name} is there already: choose a new or empty folder"):
+        with pytest.raises(
+            OutputError, match=f"{name} is there already: choose a new or empty folder"
+        ):
             pack(lattice_folder, tmp_path / name)
     with pytest.raises(OutputError, match="there already"):
         pack(lattice_folder, lattice_folder)
@@ -322,7 +363,10 @@ def test_out_is_new_or_empty(lattice_folder, tmp_path):
 
 def test_what_cannot_be_read_is_told_before_anything_is_written(lattice_folder, tmp_path):
     (tmp_path / "torn.bmes").write_text("王\n", "utf-8")
-    for test, says in (("gone.bmes", "there is no such file"), ("torn.bmes", "a column is missing")):
+    for test, says in (
+        ("gone.bmes", "there is no such file"),
+        ("torn.bmes", "a column is missing"),
+    ):
         with pytest.raises(InputError, match=says):
             pack(lattice_folder, tmp_path / "out", test=str(tmp_path / test))
     with pytest.raises(ModelError, match="no such model folder"):
@@ -337,25 +381,34 @@ def test_the_suffix_of_a_test_counts_before_the_models_own_format(cutter, tmp_pa
     (tmp_path / "test.txt").write_bytes((cutter.parent / "test.seg").read_bytes())
     expected = load_model(cutter).scores["test"]
     for name in ("test.jsonl", "test.txt"):
-        assert pack(cutter, tmp_path / f"{name}.out", 0, "full", str(tmp_path / name)).scores["test"] == expected
+        assert (
+            pack(cutter, tmp_path / f"{name}.out", 0, "full", str(tmp_path / name)).scores["test"]
+            == expected
+        )
     write_columns(tmp_path / "names.bmes", sentences(5, 12))
-    with pytest.raises(InputError, match=r"names\.bmes: .*sentence 1 of test is not cut into words"):
+    with pytest.raises(
+        InputError, match=r"names\.bmes: .*sentence 1 of test is not cut into words"
+    ):
         pack(cutter, tmp_path / "out", test=str(tmp_path / "names.bmes"))
     assert not (tmp_path / "out").exists()
 
 
 def test_gold_words_that_a_test_lacks_are_told_before_anything_is_written(made, tmp_path):
     config = made_config(made, model__encoder="word", segment__by="gold")
-    folder = write_untrained(tmp_path / "gold", config, [in_twos(sentence) for sentence in sentences(20, 1)])
+    folder = write_untrained(
+        tmp_path / "gold", config, [in_twos(sentence) for sentence in sentences(20, 1)]
+    )
     with pytest.raises(InputError, match="gold"):
         pack(folder, tmp_path / "out", test=str(made / "test.bmes"))
     assert not (tmp_path / "out").exists()
 
 
 def test_stopped_at_any_moment_it_is_whole_or_none(lattice_folder, tmp_path, monkeypatch):
-    real, expected = Path.replace, found(load_model(lattice_folder))
+    real = Path.replace
+    expected = found(load_model(lattice_folder))
     for moment in range(20):
-        out, left = tmp_path / str(moment), moment
+        out = tmp_path / str(moment)
+        left = moment
 
         def replace(self: Path, target: Path) -> Path:
             nonlocal left
@@ -382,8 +435,12 @@ def test_stopped_at_any_moment_it_is_whole_or_none(lattice_folder, tmp_path, mon
 
 
 def test_pools_forget_how_often_words_that_go_were_met_and_take_new_ones(made, tmp_path):
-    """A word that joins later has the number of one that went, not its weight, and reaches all its characters."""
-    model = load_model(train(made_config(made, train__epochs=1, model__pools=True), tmp_path / "run").folder)
+    """A word that joins later has the number of one that went, not its weight, and reaches all its
+    characters.
+    """
+    model = load_model(
+        train(made_config(made, train__epochs=1, model__pools=True), tmp_path / "run").folder
+    )
     met = len(model.tagger.pools.counts)
     assert 5 < met < len(model.indexer.lexicon)
     packed = pack(tmp_path / "run", tmp_path / "out", words=5)

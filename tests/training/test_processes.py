@@ -1,4 +1,6 @@
-"""Several processes that share every batch: the model of one process, whoever of them ends, and however it goes on."""
+"""Several processes that share every batch: the model of one process, whoever of them ends, and
+however it goes on.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ from hanlattice.training.build import build
 from hanlattice.training.corpora import read_corpora
 from hanlattice.training.loop import train
 from tests.helpers.crash import die_at_step
-from tests.helpers.made import made_config, made_tree, write_language_model, write_made, write_toml, write_transformer
+from tests.helpers.made import (
+    made_config,
+    made_tree,
+    write_language_model,
+    write_made,
+    write_toml,
+    write_transformer,
+)
 from tests.helpers.patience import PATIENCE
 
 SERVER: Any = multiprocessing.get_context("forkserver")
@@ -73,7 +82,9 @@ def tiny(tmp_path_factory) -> Path:
 
 def config_of(tiny: Path, **changes: Any) -> Config:
     changes |= {name: str(tiny / changes[name]) for name in IN_TINY if name in changes}
-    return made_config(tiny, **{"train__epochs": 2, "model__hidden": 4, "train__lr": 0.005, **changes})
+    return made_config(
+        tiny, **{"train__epochs": 2, "model__hidden": 4, "train__lr": 0.005, **changes}
+    )
 
 
 def together(size: int, do: Callable[..., Any], *arguments: Any) -> list[int]:
@@ -81,7 +92,10 @@ def together(size: int, do: Callable[..., Any], *arguments: Any) -> list[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    team = [SERVER.Process(target=_member, args=(rank, size, port, do, arguments)) for rank in range(size)]
+    team = [
+        SERVER.Process(target=_member, args=(rank, size, port, do, arguments))
+        for rank in range(size)
+    ]
     for member in team:
         member.start()
     for member in team:
@@ -91,11 +105,26 @@ def together(size: int, do: Callable[..., Any], *arguments: Any) -> list[int]:
     return [member.exitcode for member in team]
 
 
-def _member(rank: int, size: int, port: int, do: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _member(
+    rank: int, size: int, port: int, do: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
     torch.set_num_threads(1)
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    if torch.cuda.is_available():  # one GPU for all: each is a machine of its own, as far as NCCL knows
-        names |= {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "NCCL_HOSTID": rank, "NCCL_SOCKET_IFNAME": "lo"}
+    names = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": size,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    if (
+        torch.cuda.is_available()
+    ):  # one GPU for all: each is a machine of its own, as far as NCCL knows
+        names |= {
+            "LOCAL_RANK": 0,
+            "LOCAL_WORLD_SIZE": 1,
+            "NCCL_HOSTID": rank,
+            "NCCL_SOCKET_IFNAME": "lo",
+        }
     os.environ.update({name: str(value) for name, value in names.items()})
     try:
         do(rank, *arguments)
@@ -107,7 +136,7 @@ def curve(rank: int, config: Config, folder: Path, resume: bool = False) -> None
     """Train; the mean loss after every step goes to a file beside the folder."""
     heard: list[dict[str, Any]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(loop.PACE, "cuda", (3, 0.0))  # report every step on a GPU, too
+        patch.setitem(loop.PREFETCH, "cuda", (3, 0.0))  # report every step on a GPU, too
         result = train(config, folder, resume=resume, listen=heard.append)
     assert bool(heard) == bool(result.scores) == (rank == 0)
     if rank == 0:
@@ -135,7 +164,8 @@ def test_two_processes_make_the_model_of_one(recipe, tiny, tmp_path):
     config = config_of(tiny, train__epochs=9, **RECIPES[recipe])
     curve(0, config, tmp_path / "one")
     assert together(2, curve, config, tmp_path / "two") == [0, 0]
-    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    one = losses(tmp_path / "one")
+    two = losses(tmp_path / "two")
     assert len(one) == len(two) == 54
     assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < 1e-4
     assert_close(tmp_path / "two", tmp_path / "one")
@@ -148,7 +178,10 @@ def stopped(rank: int, config: Config, folder: Path, step: int) -> None:
 def test_a_run_of_two_is_resumed_by_one_and_a_run_of_one_by_two(tiny, tmp_path):
     config = config_of(tiny, train__average=0.9, train__checkpoint_minutes=1e-9)
     train(config, tmp_path / "whole")
-    assert together(2, stopped, config, tmp_path / "2-1", 3) == [-9, 2]  # the other one sees that the first has ended
+    assert together(2, stopped, config, tmp_path / "2-1", 3) == [
+        -9,
+        2,
+    ]  # the other one sees that the first has ended
     assert together(1, stopped, config, tmp_path / "1-2", 4) == [-9]
     train(config, tmp_path / "2-1", resume=True)
     assert together(2, curve, config, tmp_path / "1-2", True) == [0, 0]
@@ -158,7 +191,8 @@ def test_a_run_of_two_is_resumed_by_one_and_a_run_of_one_by_two(tiny, tmp_path):
 
 def broken(rank: int, config: Config, folder: Path) -> None:
     """The second process fails in its third batch."""
-    real, left = Examples.batch, 3
+    real = Examples.batch
+    left = 3
 
     def batch(self: Examples, *arguments: Any) -> Any:
         nonlocal left
@@ -184,14 +218,26 @@ def test_when_one_fails_all_end_and_the_run_can_be_resumed(tiny, tmp_path):
 
 
 def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     return subprocess.run(
-        [*command, "-m", "hanlattice", "train", *arguments], capture_output=True, text=True, check=False
+        [*command, "-m", "hanlattice", "train", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_torchrun_trains_and_one_of_its_processes_reports(tiny, tmp_path, monkeypatch):
-    """Also where a process aborts while it is taken down, which its connection to the others did now and then."""
+    """Also where a process aborts while it is taken down, which its connection to the others did
+    now and then.
+    """
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os\nif 'RANK' in os.environ:\n    atexit.register(os.abort)\n"
     )
@@ -223,8 +269,10 @@ def test_a_share_is_what_the_whole_batch_has_of_its_sentences(encoder, tiny):
     config = config_of(tiny, model__encoder=encoder)
     sentences = read_corpora(config.data).trained_on
     examples = build(config, sentences).indexer.examples(sentences)
-    places, seed = np.array([3, 17, 0, 40, 22]), (1, 2)
-    whole, words = examples.batch(places, 0.4, seed), 0
+    places = np.array([3, 17, 0, 40, 22])
+    seed = (1, 2)
+    whole = examples.batch(places, 0.4, seed)
+    words = 0
     for rows in (*share_out(examples.lengths[places], 2), np.empty(0, dtype=np.int64)):
         part = examples.batch(places, 0.4, seed, rows)
         assert part.share is not None
@@ -244,10 +292,18 @@ def test_a_share_drops_what_the_whole_batch_drops_beside_a_transformer(encoder, 
     """The transformer's own states, two longer than the text, are not taken for those of words."""
     folder = write_transformer(tmp_path / "t", hidden_dropout_prob=0.3)
     features = {"model__char_features": "lstm"} if encoder == "word" else {}
-    config = config_of(tiny, model__encoder=encoder, transformer__model=str(folder), transformer__overlap=4, **features)
+    config = config_of(
+        tiny,
+        model__encoder=encoder,
+        transformer__model=str(folder),
+        transformer__overlap=4,
+        **features,
+    )
     sentences = read_corpora(config.data).trained_on
     built = build(config, sentences)
-    examples, places, rows = built.indexer.examples(sentences), np.arange(5), np.array([1, 4])
+    examples = built.indexer.examples(sentences)
+    places = np.arange(5)
+    rows = np.array([1, 4])
     torch.manual_seed(1)
     whole = built.tagger.train().loss(examples.batch(places, 0.0, (1,)).to("cpu"))
     part = examples.batch(places, 0.0, (1,), rows).to("cpu")
@@ -263,5 +319,7 @@ def test_each_process_of_a_machine_needs_a_gpu_of_its_own(monkeypatch):
     with pytest.raises(InputError, match=r"set train\.device to cuda, not cuda:1"):
         processes._own_gpu("cuda:1", 0)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    with pytest.raises(InputError, match="3 processes on this machine need as many GPUs, and it has 2"):
+    with pytest.raises(
+        InputError, match="3 processes on this machine need as many GPUs, and it has 2"
+    ):
         processes._own_gpu("cuda", 0)

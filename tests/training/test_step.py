@@ -1,4 +1,6 @@
-"""One step is zero, loss, backward, clip, step, average; a state brings everything back, or is refused."""
+"""One step is zero, loss, backward, clip, step, average; a state brings everything back, or is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,19 @@ def take(training: Training, steps: int) -> None:
 
 def everything(training: Training) -> list[Tensor]:
     slots = [state[name] for state in training.optimizer.state.values() for name in sorted(state)]
-    return [*training.average.weights, *training.average.mean, *slots, training.loss, torch.get_rng_state()]
+    return [
+        *training.average.weights,
+        *training.average.mean,
+        *slots,
+        training.loss,
+        torch.get_rng_state(),
+    ]
 
 
 @pytest.mark.parametrize("clip", [0.0, 1e-3])
 def test_a_step_is_what_its_parts_are(clip):
-    training, twin = make(clip), make(clip)
+    training = make(clip)
+    twin = make(clip)
     weights = list(twin.model.parameters())
     torch.manual_seed(1)
     take(training, 3)
@@ -72,10 +81,12 @@ def test_a_state_brings_everything_back(tmp_path: Path, memory: float) -> None:
     stopped = make(memory=memory)
     take(stopped, 2)
     carried = {"h": torch.randn(2, 3)}
-    stopped.progress.best, stopped.progress.best_at = 0.25, 1
+    stopped.progress.best = 0.25
+    stopped.progress.best_at = 1
     rng = torch.get_rng_state()
     stopped.save(tmp_path / "state", "me", carried)
-    again, back = make(memory=memory, seed=9), {"h": torch.zeros(2, 3)}
+    again = make(memory=memory, seed=9)
+    back = {"h": torch.zeros(2, 3)}
     again.load(tmp_path / "state", "me", back)
     assert again.progress == stopped.progress
     assert torch.equal(back["h"], carried["h"])
@@ -92,17 +103,23 @@ def test_a_state_brings_everything_back(tmp_path: Path, memory: float) -> None:
 
 
 def test_a_state_of_another_version_or_run_is_refused_and_changes_nothing(tmp_path):
-    training, path = make(), tmp_path / "state"
+    training = make()
+    path = tmp_path / "state"
     take(training, 1)
     training.save(path, "me")
     tensors, metadata = load_tensors(path)
     other = make(seed=3)
     before = [tensor.detach().clone() for tensor in everything(other)]
-    with pytest.raises(ModelError, match="another configuration or other data; resume with the same ones"):
+    with pytest.raises(
+        ModelError, match="another configuration or other data; resume with the same ones"
+    ):
         other.load(path, "you")
     for version in ({}, {"format": "2"}):
         save_tensors(path, tensors, {"identity": "me", "progress": metadata["progress"], **version})
-        with pytest.raises(ModelError, match="another version of hanlattice wrote this state, and this version cannot"):
+        with pytest.raises(
+            ModelError,
+            match="another version of hanlattice wrote this state, and this version cannot",
+        ):
             other.load(path, "me")
     for mine, expected in zip(everything(other), before, strict=True):
         assert torch.equal(mine, expected)
@@ -126,7 +143,8 @@ ODD_STATES = {
 
 @pytest.mark.parametrize("tensors", ODD_STATES.values(), ids=ODD_STATES)
 def test_a_state_that_somebody_else_made_is_refused(tmp_path, tensors):
-    training, path = make(), tmp_path / "state"
+    training = make()
+    path = tmp_path / "state"
     take(training, 1)
     training.save(path, "me")
     there, metadata = load_tensors(path)
@@ -144,7 +162,8 @@ def test_a_state_without_one_slot_of_the_optimizer_is_refused(tmp_path, kind):
             training.optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
         return training
 
-    training, path = fresh(), tmp_path / "state"
+    training = fresh()
+    path = tmp_path / "state"
     take(training, 1)
     training.save(path, "me")
     tensors, metadata = load_tensors(path)
@@ -157,20 +176,28 @@ def test_a_state_without_one_slot_of_the_optimizer_is_refused(tmp_path, kind):
             fresh().load(path, "me")
 
 
-@pytest.mark.parametrize("field", ["epoch", "batch", "step", "counted", "characters", "best_at", "seconds", "log_size"])
+@pytest.mark.parametrize(
+    "field", ["epoch", "batch", "step", "counted", "characters", "best_at", "seconds", "log_size"]
+)
 def test_progress_is_never_negative(tmp_path, field):
-    training, path = make(), tmp_path / "state"
+    training = make()
+    path = tmp_path / "state"
     training.save(path, "me")
     tensors, metadata = load_tensors(path)
     progress = json.loads(metadata["progress"]) | {field: -1}
     save_tensors(path, tensors, {**metadata, "progress": json.dumps(progress)})
-    with pytest.raises(ModelError, match=f"not a state of this run .*{field} must be 0 or more, not -1"):
+    with pytest.raises(
+        ModelError, match=f"not a state of this run .*{field} must be 0 or more, not -1"
+    ):
         training.load(path, "me")
 
 
-@pytest.mark.parametrize("progress", ["", "[]", "null", '{"epoch": "1"}', '{"colour": 1}', '{"loss": NaN}', "[" * 5000])
+@pytest.mark.parametrize(
+    "progress", ["", "[]", "null", '{"epoch": "1"}', '{"colour": 1}', '{"loss": NaN}', "[" * 5000]
+)
 def test_progress_that_is_none_is_refused(tmp_path, progress):
-    training, path = make(), tmp_path / "state"
+    training = make()
+    path = tmp_path / "state"
     training.save(path, "me")
     tensors, metadata = load_tensors(path)
     save_tensors(path, tensors, {**metadata, "progress": progress})
@@ -181,10 +208,14 @@ def test_progress_that_is_none_is_refused(tmp_path, progress):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_ends_the_training(tmp_path, value):
     training = make()
-    training.progress.epoch, training.progress.batch = 2, 7
+    training.progress.epoch = 2
+    training.progress.batch = 7
     training.loss += value
     for use in (training.record_loss, lambda: training.save(tmp_path / "state", "me")):
-        with pytest.raises(HanlatticeError, match=r"the loss is (nan|inf) by epoch 3, batch 7: training has diverged"):
+        with pytest.raises(
+            HanlatticeError,
+            match=r"the loss is (nan|inf) by epoch 3, batch 7: training has diverged",
+        ):
             use()
     assert not (tmp_path / "state").exists()
 
@@ -196,5 +227,9 @@ def test_losses_are_summed_until_they_are_reset():
     assert training.progress.loss == float(training.loss) > 0
     assert (training.progress.counted, training.progress.characters) == (10, 30)
     training.reset_loss()
-    assert (float(training.loss), training.progress.loss, training.progress.counted) == (0.0, 0.0, 0)
+    assert (float(training.loss), training.progress.loss, training.progress.counted) == (
+        0.0,
+        0.0,
+        0,
+    )
     assert training.progress.mean_loss == 0.0

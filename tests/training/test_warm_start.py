@@ -1,4 +1,6 @@
-"""Begun with another model: before the first step, what it finds is found again, and what is new begins sensibly."""
+"""Begun with another model: before the first step, what it finds is found again, and what is new
+begins sensibly.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ NEW = [Sentence("鹭岛的王小明去了沙漠", (Span(0, 2, "LOC"), Span(3, 6,
 MODELS: dict[str, dict[str, Any]] = {
     "characters, bigrams, softwords": {"encoder": "char", "bichar": True, "softword": True},
     "two layers of whole words, pools": {"layers": 2, "whole_words": True, "pools": True},
-    "words and subwords, pools, a language model": {"sources": "both", "bichar": True, "pools": True},
+    "words and subwords, pools, a language model": {
+        "sources": "both",
+        "bichar": True,
+        "pools": True,
+    },
     "words": {"encoder": "word", "char_features": "lstm", "bichar": True},
     "a transformer": {"encoder": "none"},
 }
@@ -51,7 +57,9 @@ def write_source(folder: Path, config: Config, train: Sequence[Sentence], seed: 
     return folder
 
 
-def begun(folder: str | Path, train: Sequence[Sentence], learn: str = "spans", **start: Any) -> Built:
+def begun(
+    folder: str | Path, train: Sequence[Sentence], learn: str = "spans", **start: Any
+) -> Built:
     """With the settings that the model carries over, and no others."""
     fixed, usual = carried_settings(str(folder))
     tree = {name: {**usual.get(name, {}), **fixed.get(name, {})} for name in {*fixed, *usual}}
@@ -63,19 +71,25 @@ def begun(folder: str | Path, train: Sequence[Sentence], learn: str = "spans", *
 
 def emissions(tagger: Any, indexer: Any, texts: Sequence[Sentence]) -> Tensor:
     with torch.no_grad():
-        found: Tensor = tagger.emissions(tagger.batch(indexer.examples(texts), np.arange(len(texts))))
+        found: Tensor = tagger.emissions(
+            tagger.batch(indexer.examples(texts), np.arange(len(texts)))
+        )
     return found
 
 
 @pytest.fixture(scope="module")
 def source(made, tmp_path_factory) -> Path:
     """A random lattice of LOC and PER."""
-    return write_source(tmp_path_factory.mktemp("source"), make_config(made_tree(made)), sentences(20, 1))
+    return write_source(
+        tmp_path_factory.mktemp("source"), make_config(made_tree(made)), sentences(20, 1)
+    )
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_same_labels_have_the_same_scores(kind, packed, made, lm_folder, transformer_folder, tmp_path):
+def test_the_same_labels_have_the_same_scores(
+    kind, packed, made, lm_folder, transformer_folder, tmp_path
+):
     tree = made_tree(made, **({"lm__model": str(lm_folder)} if "language" in kind else {}))
     if "transformer" in kind:
         tree["transformer"] = {"model": str(transformer_folder), "overlap": 8}
@@ -86,17 +100,22 @@ def test_the_same_labels_have_the_same_scores(kind, packed, made, lm_folder, tra
     if packed:
         pack(folder, tmp_path / "packed")
         folder = tmp_path / "packed"
-    old, built = load_model(folder, modules=True), begun(folder, new)
+    old = load_model(folder, modules=True)
+    built = begun(folder, new)
     texts = [*new, *train]
     torch.testing.assert_close(
-        emissions(built.tagger, built.indexer, texts), emissions(old.tagger, old.indexer, texts), atol=1e-5, rtol=1e-5
+        emissions(built.tagger, built.indexer, texts),
+        emissions(old.tagger, old.indexer, texts),
+        atol=1e-5,
+        rtol=1e-5,
     )
     for mine, theirs in zip(built.tagger.crf.scores, old.tagger.crf.scores, strict=True):
         assert torch.equal(mine, theirs)
 
 
 def test_what_is_new_begins_as_unknown_and_words_of_the_text_are_trained(source):
-    built, old = begun(source, NEW), load_model(source, modules=True)
+    built = begun(source, NEW)
+    old = load_model(source, modules=True)
     vocab, before = built.indexer.vocab, old.indexer.vocab
     assert vocab.symbols[: len(before)] == before.symbols
     assert set(vocab.symbols) - set(before.symbols) == set("鹭岛的")
@@ -117,7 +136,8 @@ def with_others(texts: Sequence[Sentence]) -> list[Sentence]:
 @pytest.mark.parametrize("seed", range(4))
 def test_beside_new_labels_the_same_spans_are_found(seed, made, tmp_path):
     folder = write_source(tmp_path / "source", make_config(made_tree(made)), sentences(20, 1), seed)
-    built, old = begun(folder, with_others(NEW)), load_model(folder)
+    built = begun(folder, with_others(NEW))
+    old = load_model(folder)
     texts = sentences(40, 5)
     found = decode(built.tagger, built.indexer, built.indexer.examples(texts))
     assert found == decode(old.tagger, old.indexer, old.indexer.examples(texts))
@@ -128,22 +148,37 @@ def test_beside_new_labels_the_same_spans_are_found(seed, made, tmp_path):
 def score_of(crf: CRF, emitted: Tensor, spans: Sequence[Span]) -> float:
     """The score of one tagging, by a plain loop."""
     tags = [crf.tags.index(tag) for tag in spans_to_tags(spans, len(emitted), crf.scheme)]
-    total = crf.start[tags[0]] + crf.end[tags[-1]] + sum(emitted[at, tag] for at, tag in enumerate(tags))
+    total = (
+        crf.start[tags[0]]
+        + crf.end[tags[-1]]
+        + sum(emitted[at, tag] for at, tag in enumerate(tags))
+    )
     return float(total + sum(crf.transitions[a, b] for a, b in pairwise(tags)))
 
 
 @pytest.mark.parametrize("scheme", ["BMES", "BIO"])
 def test_a_new_label_scores_as_the_mean_over_what_it_could_be(scheme, made, tmp_path):
-    """Over every choice of the model's labels for its spans, also for neighbours; and LOWER for each."""
+    """Over every choice of the model's labels for its spans, also for neighbours; and LOWER for
+    each.
+    """
     config = make_config(made_tree(made, model__scheme=scheme))
     folder = write_source(tmp_path / "source", config, sentences(20, 1))
-    old, built = load_model(folder, modules=True), begun(folder, with_others(NEW))
+    old = load_model(folder, modules=True)
+    built = begun(folder, with_others(NEW))
     text = [Sentence("王小明在南湖工作")]
     before, after = (emissions(model.tagger, model.indexer, text)[0] for model in (old, built))
     places = [(0, 3), (3, 4), (4, 6)]
-    spans = [Span(*places[0], "TIME"), Span(*places[1], "EVENT"), Span(*places[2], "TIME"), Span(6, 8, "PER")]
+    spans = [
+        Span(*places[0], "TIME"),
+        Span(*places[1], "EVENT"),
+        Span(*places[2], "TIME"),
+        Span(6, 8, "PER"),
+    ]
     choices = [
-        [*(Span(*place, label) for place, label in zip(places, labels, strict=True)), Span(6, 8, "PER")]
+        [
+            *(Span(*place, label) for place, label in zip(places, labels, strict=True)),
+            Span(6, 8, "PER"),
+        ]
         for labels in product(("LOC", "PER"), repeat=3)
     ]
     expected = np.mean([score_of(old.tagger.crf, before, choice) for choice in choices]) - 3 * LOWER
@@ -152,17 +187,23 @@ def test_a_new_label_scores_as_the_mean_over_what_it_could_be(scheme, made, tmp_
 
 def renamed(names: dict[str, str]) -> list[Sentence]:
     return [
-        Sentence(text.text, tuple(Span(span.start, span.end, names[span.label]) for span in text.spans)) for text in NEW
+        Sentence(
+            text.text, tuple(Span(span.start, span.end, names[span.label]) for span in text.spans)
+        )
+        for text in NEW
     ]
 
 
 def test_a_label_begins_as_the_one_that_is_named_or_that_its_name_begins_with(source):
-    built, old = begun(source, renamed({"PER": "PER.NAM", "LOC": "地名"}), labels={"地名": "LOC"}), load_model(source)
+    built = begun(source, renamed({"PER": "PER.NAM", "LOC": "地名"}), labels={"地名": "LOC"})
+    old = load_model(source)
     texts = sentences(20, 5)
     found = decode(built.tagger, built.indexer, built.indexer.examples(texts))
     names = {"PER.NAM": "PER", "地名": "LOC"}
     back = [[Span(span.start, span.end, names[span.label]) for span in spans] for spans in found]
-    assert [list(spans) for spans in decode(old.tagger, old.indexer, old.indexer.examples(texts))] == back
+    assert [
+        list(spans) for spans in decode(old.tagger, old.indexer, old.indexer.examples(texts))
+    ] == back
     assert "labels: PER.NAM begins as PER; 地名 begins as LOC" in built.notices
 
 
@@ -180,10 +221,14 @@ def found_in(model: Model | Built, texts: Sequence[str]) -> list[Any]:
 
 @pytest.mark.parametrize(("name", "cut"), [("ner", False), ("seg", True)])
 def test_the_shipped_models(name, cut):
-    texts = ["南京市长江大桥位于江苏省，任正非在深圳创办了华为公司。", "国家主席江泽民访问了俄罗斯。"]
+    texts = [
+        "南京市长江大桥位于江苏省，任正非在深圳创办了华为公司。",
+        "国家主席江泽民访问了俄罗斯。",
+    ]
     train = [in_words(sentence) for sentence in NEW] if cut else with_others(NEW)
     train += [] if cut else [Sentence("新华社", (Span(0, 3, "ORG"),))]
-    old, built = load_model(find_model(name)), begun(name, train)
+    old = load_model(find_model(name))
+    built = begun(name, train)
     assert found_in(built, texts) == found_in(old, texts)
     words, before = set(built.indexer.lexicon.words), set(old.indexer.lexicon.words)
     assert words <= before  # of a word in two scripts one is found
@@ -194,24 +239,40 @@ def test_the_shipped_models(name, cut):
 def test_words_of_a_segmenter_become_labelled_words(made, tmp_path):
     """Each label begins as WORD, so that the text is cut as before."""
     config = make_config(made_tree(made, model__encoder="char"))
-    folder = write_source(tmp_path / "source", config, [in_words(sentence) for sentence in sentences(20, 1)])
+    folder = write_source(
+        tmp_path / "source", config, [in_words(sentence) for sentence in sentences(20, 1)]
+    )
     tagged = [
-        Sentence(text.text, tuple(Span(span.start, span.end, "nv"[at % 2]) for at, span in enumerate(text.spans)))
+        Sentence(
+            text.text,
+            tuple(Span(span.start, span.end, "nv"[at % 2]) for at, span in enumerate(text.spans)),
+        )
         for text in map(in_words, NEW)
     ]
-    built, old = begun(folder, tagged, learn="words"), load_model(folder)
+    built = begun(folder, tagged, learn="words")
+    old = load_model(folder)
     texts = [sentence.text for sentence in sentences(10, 5)]
     after, before = (
-        [[(span.start, span.end) for span in spans] for spans in found_in(model, texts)] for model in (built, old)
+        [[(span.start, span.end) for span in spans] for spans in found_in(model, texts)]
+        for model in (built, old)
     )
     assert after == before
 
 
 def test_settings_come_from_the_model_and_others_contradict_it(made, source, tmp_path):
-    data = {"data": {"train": str(made / "train.bmes")}, "words": {"vectors": "another"}, "train": {"epochs": 3}}
+    data = {
+        "data": {"train": str(made / "train.bmes")},
+        "words": {"vectors": "another"},
+        "train": {"epochs": 3},
+    }
     path = write_toml(tmp_path / "c.toml", {**data, "start": {"model": str(source)}})
     config = read_config(path, complete=True, carried=carried_settings)
-    assert (config.model.hidden, config.words.dropout, config.train.epochs, config.train.lr) == (16, 0.2, 3, 1.5e-3)
+    assert (config.model.hidden, config.words.dropout, config.train.epochs, config.train.lr) == (
+        16,
+        0.2,
+        3,
+        1.5e-3,
+    )
     chosen = read_config(path, ["model.hidden=16", "model.dropout=0.4"], carried=carried_settings)
     assert (chosen.model.hidden, chosen.model.dropout) == (16, 0.4)
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,6 @@
-"""Training without dev: all epochs, the last weights or their average, and what else comes from dev has a default."""
+"""Training without dev: all epochs, the last weights or their average, and what else comes from dev
+has a default.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import USUAL_BAR, load_model
+from hanlattice.checkpoint.folder import USUAL_THRESHOLD, load_model
 from hanlattice.config import Config
 from hanlattice.training import loop
 from hanlattice.training.corpora import NO_DEV, read_corpora
@@ -35,7 +37,9 @@ def config_of(tiny: Path, **changes: Any) -> Config:
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_the_last_weights_or_their_average_are_kept(average, tiny, tmp_path):
     config = config_of(tiny, train__average=average)
-    run = loop.prepare(config, tmp_path / "run", read_corpora(config.data), False, lambda event: None)
+    run = loop.prepare(
+        config, tmp_path / "run", read_corpora(config.data), False, lambda event: None
+    )
     loop._epochs(run)
     kept = load_tensors(tmp_path / "run" / "model.safetensors")[0]
     with run.training.average.in_place():
@@ -55,7 +59,9 @@ def test_it_is_said_and_only_test_is_scored(tiny, tmp_path):
     assert "test, weights of epoch 3" in outcome.text
     model = load_model(tmp_path / "run")
     assert set(model.scores) == {"epoch", "test"}
-    assert "Last epoch; there was no dev to choose by: 3." in (tmp_path / "run" / "README.md").read_text("utf-8")
+    assert "Last epoch; there was no dev to choose by: 3." in (
+        tmp_path / "run" / "README.md"
+    ).read_text("utf-8")
     assert hanlattice("info", tmp_path / "run").code == 0
 
 
@@ -64,12 +70,19 @@ def test_a_stopped_run_goes_on(tiny, tmp_path):
     whole = loop.train(config, tmp_path / "whole").scores
     assert killed_at_step(config, tmp_path / "run", 5)
     assert loop.train(config, tmp_path / "run", resume=True).scores == whole
-    kept, expected = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("run", "whole"))
+    kept, expected = (
+        load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("run", "whole")
+    )
     assert all(torch.equal(kept[name], weight) for name, weight in expected.items())
-    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    log = [
+        json.loads(line)
+        for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()
+    ]
     assert [event["best_epoch"] for event in log if event["event"] == "epoch"] == [1, 2, 3]
 
 
 def test_the_bar_of_spans_is_the_usual_one(tiny, tmp_path):
-    folder = loop.train(config_of(tiny, model__decode="spans", data__test="", train__epochs=1), tmp_path / "run").folder
-    assert load_model(folder).bar() == USUAL_BAR
+    folder = loop.train(
+        config_of(tiny, model__decode="spans", data__test="", train__epochs=1), tmp_path / "run"
+    ).folder
+    assert load_model(folder).threshold() == USUAL_THRESHOLD

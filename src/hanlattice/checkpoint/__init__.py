@@ -1,4 +1,6 @@
-"""Whole models, and where they are: the bundled ones by name, others by folder. This file does without torch."""
+"""Whole models, and where they are: the bundled ones by name, others by folder. This file does
+without torch.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +12,36 @@ from hanlattice.errors import InputError, ModelError
 from hanlattice.files import read_small
 
 SHIPPED = ("ner", "seg")
-LEAST_BAR = 0.05
-Bar = float | None  # what the score of a span must exceed to be found; None: the best tagging is decoded
+LEAST_THRESHOLD = 0.05
+Threshold = (
+    float | None
+)  # what the score of a span must exceed to be found; None: the best tagging is decoded
 _LONGEST = 4096  # characters of a path
 _FOLDER = Path(__file__).resolve().parents[1] / "shipped"
-_EXPECTED = f"{' and '.join(SHIPPED)} are bundled with the package; name any other model by its folder"
+_EXPECTED = (
+    f"{' and '.join(SHIPPED)} are bundled with the package; name any other model by its folder"
+)
 
 
 def find_model(name: str | Path) -> Path:
-    """The folder of a bundled model, or the folder that is named; your own folder called `ner` is `./ner`.
+    """The folder of a bundled model, or the folder that is named; your own folder called `ner` is
+    `./ner`.
 
     A Path is always a folder, since Path("./ner") and Path("ner") are equal.
     """
     if isinstance(name, str) and name in SHIPPED:
         return _FOLDER / name
     if not isinstance(name, (str, Path)):
-        raise TypeError(f"a model must be a str or a Path, not {type(name).__name__}: {brief(name)}; {_EXPECTED}")
+        raise TypeError(
+            f"a model must be a str or a Path, not {type(name).__name__}: {brief(name)}; {_EXPECTED}"
+        )
     if name == "":
         raise ModelError(f"the model's name is empty: {_EXPECTED}")
     folder = Path(name)
     if len(str(name)) > _LONGEST:
-        raise ModelError(f"{brief(str(name))}: no folder has a name of {len(str(name)):,} characters; {_EXPECTED}")
+        raise ModelError(
+            f"{brief(str(name))}: no folder has a name of {len(str(name)):,} characters; {_EXPECTED}"
+        )
     if folder.name == name and not _is_folder(folder):
         raise ModelError(f"{name}: there is no such model folder; {_EXPECTED}")
     return folder
@@ -48,9 +59,11 @@ def check_decode(value: str | float) -> str | float:
     if isinstance(value, str) and value in ("path", "spans"):
         return value
     try:
-        return check_number(float(value) if isinstance(value, str) else value, "decode", LEAST_BAR)
+        return check_number(
+            float(value) if isinstance(value, str) else value, "decode", LEAST_THRESHOLD
+        )
     except (TypeError, ValueError):
-        expected = f"path, spans, or a bar from {LEAST_BAR} to 1"
+        expected = f"path, spans, or a bar from {LEAST_THRESHOLD} to 1"
         raise InputError(f"decode must be {expected}, not {brief(value)}") from None
 
 
@@ -59,6 +72,15 @@ def model_files(folder: Path) -> list[Path]:
     try:
         files = json.loads(read_small(folder / "config.json", 1 << 24))["files"]
         listed = [name for name in files if isinstance(name, str)]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # loading the model reports what is wrong
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        RecursionError,
+    ):  # loading the model reports what is wrong
         listed = []
-    return [folder / name for name in ("config.json", "model.safetensors", "README.md", "log.jsonl", *listed)]
+    return [
+        folder / name
+        for name in ("config.json", "model.safetensors", "README.md", "log.jsonl", *listed)
+    ]

@@ -1,4 +1,6 @@
-"""From a configuration and the arrays of a file to the runtime's tagger. `modules.py` is its twin for torch."""
+"""From a configuration and the arrays of a file to the runtime's tagger. `modules.py` is its twin
+for torch.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,17 @@ from hanlattice.checkpoint.quantize import COUNTS, check_values, expand, table
 from hanlattice.config import Config
 from hanlattice.features import Indexer
 from hanlattice.features.indexer import BICHARS, POS, POSITIONS
-from hanlattice.inference.crf import CRF
-from hanlattice.inference.encoders import LSTM, LatticeLSTM, Stack, packed, plain_lstm, without_words
-from hanlattice.inference.tables import Table, TwoSources, WordPools, WordTable
-from hanlattice.inference.tagger import ArrayTagger
+from hanlattice.inference.crf import NumpyCRF
+from hanlattice.inference.encoders import (
+    NumpyLatticeLSTM,
+    NumpyLSTM,
+    NumpyStack,
+    packed,
+    plain_lstm,
+    without_words,
+)
+from hanlattice.inference.tables import NumpyTwoSources, NumpyWordPools, VectorTable, WordTable
+from hanlattice.inference.tagger import NumpyTagger
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights
 
 Array = npt.NDArray[Any]
@@ -35,7 +44,7 @@ class Weights:
         self.parameters += found.size
         return np.ascontiguousarray(found, dtype=np.float32)
 
-    def table(self, name: str, counts: bool = True) -> Table:
+    def table(self, name: str, counts: bool = True) -> VectorTable:
         """As it is stored."""
         found = table(self._arrays, name)
         self.parameters += len(found) * found.dim if counts else 0
@@ -58,33 +67,47 @@ def runs_in_numpy(config: Config) -> bool:
     return has_encoder and not (config.lm.model or config.transformer.model)
 
 
-def restore_arrays(config: Config, indexer: Indexer, arrays: Mapping[str, Array], fast: bool = False) -> ArrayTagger:
-    """The tagger of a folder's weights, for the CPU; with `fast` in 8 bits. A LookupError says what does not fit."""
+def restore_arrays(
+    config: Config, indexer: Indexer, arrays: Mapping[str, Array], fast: bool = False
+) -> NumpyTagger:
+    """The tagger of a folder's weights, for the CPU; with `fast` in 8 bits. A LookupError says what
+    does not fit.
+    """
     check_arrays(config, indexer, arrays)
     check_values(arrays)
-    model, weights = config.model, Weights(arrays)
+    model = config.model
+    weights = Weights(arrays)
     chars = weights.table("chars.vectors")
-    words: WordTable | TwoSources | None = None
+    words: WordTable | NumpyTwoSources | None = None
     if indexer.subwords is not None:
-        words = TwoSources(weights.words("words.words"), weights.words("words.subwords"))
+        words = NumpyTwoSources(weights.words("words.words"), weights.words("words.subwords"))
     elif indexer.lexicon is not None:
         words = weights.words("words")
-    beside: dict[str, Table | WordTable] = {}
+    extra_embeddings: dict[str, VectorTable | WordTable] = {}
     if indexer.bichars is not None:
-        beside[BICHARS] = weights.words(f"beside.{BICHARS}")
+        extra_embeddings[BICHARS] = weights.words(f"extra_embeddings.{BICHARS}")
     for name, is_read in ((POSITIONS, model.softword), (POS, indexer.pos is not None)):
         if is_read:
-            beside[name] = weights.table(f"beside.{name}.vectors")
-    pools = WordPools(weights.plain(COUNTS), weights.full("pools.maps")) if model.pools else None
+            extra_embeddings[name] = weights.table(f"extra_embeddings.{name}.vectors")
+    pools = (
+        NumpyWordPools(weights.plain(COUNTS), weights.full("pools.maps")) if model.pools else None
+    )
     encoder = packed(_encoder(config, weights), fast)
-    crf = CRF(indexer.tags, indexer.scheme, *(weights.full(f"crf.{name}") for name in ("start", "transitions", "end")))
-    weight, bias = weights.full("output.weight"), weights.full("output.bias")
-    return ArrayTagger(chars, words, encoder, crf, weight, bias, beside, pools, weights.parameters)
+    crf = NumpyCRF(
+        indexer.tags,
+        indexer.scheme,
+        *(weights.full(f"crf.{name}") for name in ("start", "transitions", "end")),
+    )
+    weight = weights.full("output.weight")
+    bias = weights.full("output.bias")
+    return NumpyTagger(
+        chars, words, encoder, crf, weight, bias, extra_embeddings, pools, weights.parameters
+    )
 
 
-def _encoder(config: Config, weights: Weights) -> LatticeLSTM | Stack:
+def _encoder(config: Config, weights: Weights) -> NumpyLatticeLSTM | NumpyStack:
     model = config.model
-    stack: list[LatticeLSTM] = []
+    stack: list[NumpyLatticeLSTM] = []
     for n in range(model.layers):
         name = f"encoder.layers.{n}" if model.layers > 1 else "encoder"
         if model.encoder == "char" or (n == 0 and model.first_layer == "char"):
@@ -92,14 +115,16 @@ def _encoder(config: Config, weights: Weights) -> LatticeLSTM | Stack:
         else:
             parts = LatticeLSTMWeights._fields
             ahead, back = (
-                LatticeLSTMWeights(*(weights.full(f"{name}.{way}_weights.{part}") for part in parts))
+                LatticeLSTMWeights(
+                    *(weights.full(f"{name}.{way}_weights.{part}") for part in parts)
+                )
                 for way in ("forward", "backward")
             )
-            stack.append(LatticeLSTM(ahead, back, model.coupled))
-    return stack[0] if len(stack) == 1 else Stack(stack, model.whole_words)
+            stack.append(NumpyLatticeLSTM(ahead, back, model.coupled))
+    return stack[0] if len(stack) == 1 else NumpyStack(stack, model.whole_words)
 
 
-def _char_layer(config: Config, weights: Weights, name: str) -> LSTM:
+def _char_layer(config: Config, weights: Weights, name: str) -> NumpyLSTM:
     if config.model.coupled:
         ahead, back = (
             without_words(
@@ -110,7 +135,7 @@ def _char_layer(config: Config, weights: Weights, name: str) -> LSTM:
             )
             for way in ("forward", "backward")
         )
-        return LSTM(ahead, back, True)
+        return NumpyLSTM(ahead, back, True)
     parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     forward = [weights.full(f"{name}.lstm.{part}_l0") for part in parts]
     backward = [weights.full(f"{name}.lstm.{part}_l0_reverse") for part in parts]

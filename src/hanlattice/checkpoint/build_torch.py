@@ -1,4 +1,5 @@
-"""From a configuration and tables of vectors to a Tagger of torch, fresh or with the weights of a file.
+"""From a configuration and tables of vectors to a Tagger of torch, fresh or with the weights of a
+file.
 
 `arrays.py` is its twin for the runtime.
 """
@@ -26,7 +27,7 @@ from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import CoupledLSTM, LatticeLSTM, Layer, Stack
-from hanlattice.nn.tagger import Encoder, Tagger
+from hanlattice.nn.tagger import Encoder, TorchTagger
 from hanlattice.nn.transformer import TransformerStates
 
 
@@ -37,8 +38,10 @@ class Tables:
     chars: Tensor | None = None
     words: WordEmbedding | None = None
     subwords: WordEmbedding | None = None
-    beside: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
-    counts: Tensor | None = None  # how often training met the lattice's first words, for their pools
+    extra_embeddings: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
+    counts: Tensor | None = (
+        None  # how often training met the lattice's first words, for their pools
+    )
 
 
 def assemble(
@@ -49,10 +52,13 @@ def assemble(
     backend: str = "auto",
     fresh: bool = True,
     transformer: Transformer | None = None,
-) -> Tagger:
-    """The modules around existing tables and pre-trained models; not `fresh` where weights are loaded afterwards."""
-    model, chars = config.model, None
-    dim = sum(table.dim for table in tables.beside.values())
+) -> TorchTagger:
+    """The modules around existing tables and pre-trained models; not `fresh` where weights are
+    loaded afterwards.
+    """
+    model = config.model
+    chars = None
+    dim = sum(table.dim for table in tables.extra_embeddings.values())
     if tables.chars is not None:
         chars = CharEmbedding(tables.chars, config.chars.fine_tune, config.chars.dropout)
         dim += chars.dim
@@ -70,7 +76,17 @@ def assemble(
     encoder = _encoder(config, dim, words, backend, fresh)
     crf = CRF(indexer.tags, indexer.scheme)
     lm_states, transformer_states = pretrained
-    return Tagger(chars, words, encoder, crf, model.dropout, lm_states, tables.beside, pools, transformer_states)
+    return TorchTagger(
+        chars,
+        words,
+        encoder,
+        crf,
+        model.dropout,
+        lm_states,
+        tables.extra_embeddings,
+        pools,
+        transformer_states,
+    )
 
 
 class _Pretrained(NamedTuple):
@@ -96,15 +112,21 @@ class _Pretrained(NamedTuple):
         }
 
 
-def _pretrained(config: Config, lm: LanguageModel | None, transformer: Transformer | None) -> _Pretrained:
+def _pretrained(
+    config: Config, lm: LanguageModel | None, transformer: Transformer | None
+) -> _Pretrained:
     states = None
     if lm is not None:
         ahead, back = (lm.directions[direction] for direction in DIRECTIONS)
-        states = LanguageModelStates(ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK])
-    return _Pretrained(states, None if transformer is None else transformer.states(config.transformer))
+        states = LanguageModelStates(
+            ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK]
+        )
+    return _Pretrained(
+        states, None if transformer is None else transformer.states(config.transformer)
+    )
 
 
-def check_tagger(config: Config, indexer: Indexer, tagger: Tagger) -> None:
+def check_tagger(config: Config, indexer: Indexer, tagger: TorchTagger) -> None:
     """Raise a LookupError unless a folder with the weights of this tagger can be loaded."""
     pretrained = _Pretrained(tagger.lm, tagger.transformer)
     check_arrays(config, indexer, tagger.state_dict(), pretrained.shapes, pretrained.width)
@@ -113,18 +135,30 @@ def check_tagger(config: Config, indexer: Indexer, tagger: Tagger) -> None:
 def check_transformer(arrays: Mapping[str, Array], outline: nn.Module) -> None:
     """Raise a LookupError unless the arrays of a tagger have the weights of this transformer."""
     check_shapes(
-        {f"transformer.model.{name}": tuple(each.shape) for name, each in outline.state_dict().items()}, arrays
+        {
+            f"transformer.model.{name}": tuple(each.shape)
+            for name, each in outline.state_dict().items()
+        },
+        arrays,
     )
 
 
-def _encoder(config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool) -> Encoder:
+def _encoder(
+    config: Config, dim: int, words: WordEmbedding | TwoSources | None, backend: str, fresh: bool
+) -> Encoder:
     model = config.model
     if model.encoder == "none":
         return NoEncoder(dim)
     if model.encoder == "word":
         assert words is not None
-        features = FEATURES[model.char_features](dim, model.char_width) if model.char_features in FEATURES else None
-        return WordLSTM(words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout)
+        features = (
+            FEATURES[model.char_features](dim, model.char_width)
+            if model.char_features in FEATURES
+            else None
+        )
+        return WordLSTM(
+            words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout
+        )
     layers: list[Layer] = []
     for n in range(model.layers):
         width = 2 * model.hidden if n else dim
@@ -149,17 +183,23 @@ def restore(
     lm: LanguageModel | None,
     backend: str,
     transformer: Transformer | None = None,
-) -> Tagger:
+) -> TorchTagger:
     """The tagger of a folder's weights. A LookupError or RuntimeError says what does not fit."""
-    with torch.random.fork_rng(devices=[]):  # the random numbers of a training do not depend on when this happens
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # the random numbers of a training do not depend on when this happens
         with torch.device("meta"):
             pretrained = _pretrained(config, lm, transformer)
         check_arrays(config, indexer, arrays, pretrained.shapes, pretrained.width)
         check_values(arrays)
         weights = {name: array for name, array in arrays.items() if not name.startswith(COMPOSER)}
-        tensors = {name: torch.from_numpy(np.array(array)) for name, array in expanded(weights).items()}
+        tensors = {
+            name: torch.from_numpy(np.array(array)) for name, array in expanded(weights).items()
+        }
         tables = _tables(config, indexer, tensors)
-        tagger = assemble(config, indexer, tables, lm, backend, fresh=False, transformer=transformer)
+        tagger = assemble(
+            config, indexer, tables, lm, backend, fresh=False, transformer=transformer
+        )
     tagger.load_state_dict(tensors)
     return tagger
 
@@ -174,11 +214,15 @@ def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> 
         source = config.lattice_sources[0] if indexer.words is None else config.words
         tables.words = _word_embedding(tensors, "words", source.dropout)
     if indexer.bichars is not None:
-        tables.beside[BICHARS] = _word_embedding(tensors, f"beside.{BICHARS}", config.bichars.dropout)
+        tables.extra_embeddings[BICHARS] = _word_embedding(
+            tensors, f"extra_embeddings.{BICHARS}", config.bichars.dropout
+        )
     tables.counts = tensors[COUNTS] if config.model.pools else None
     for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
         if there:
-            tables.beside[name] = CharEmbedding(tensors[f"beside.{name}.vectors"], dropout=config.softwords.dropout)
+            tables.extra_embeddings[name] = CharEmbedding(
+                tensors[f"extra_embeddings.{name}.vectors"], dropout=config.softwords.dropout
+            )
     return tables
 
 

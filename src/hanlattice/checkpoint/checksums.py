@@ -20,21 +20,33 @@ import numpy.typing as npt
 from hanlattice.checkpoint.schema import load_json
 from hanlattice.checks import check_value
 from hanlattice.errors import InputError, ModelError
-from hanlattice.files import dump_json, read_small, reason, sha256, writing
+from hanlattice.files import atomic_write, dump_json, read_small, reason, sha256
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Array = npt.NDArray[Any]
-_AT_ONCE, _FLOAT = 1 << 20, float(np.finfo(np.float32).max)
+_AT_ONCE = 1 << 20
+_FLOAT = float(np.finfo(np.float32).max)
 # The types of numbers by their names in a safetensors file.
-_KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
+_KINDS = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+}
 _KINDS |= {"BOOL": "?", "U16": "<u2", "U32": "<u4", "U64": "<u8"}
 _NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
 MOST = 1 << 24  # bytes of a record, and of the header of a safetensors file
 
 
-def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str], kind: type | None = None) -> None:
+def write_record(
+    path: Path, record: Mapping[str, Any], files: Iterable[str], kind: type | None = None
+) -> None:
     """Write a JSON record with the checksums of these files of its folder and of itself.
 
     What `read_record` would refuse, of records of this kind, is an InputError.
@@ -49,13 +61,16 @@ def write_record(path: Path, record: Mapping[str, Any], files: Iterable[str], ki
             check_value(record, kind)
     except ValueError as error:
         raise InputError(f"this record could not be read again: {error}", path) from None
-    with writing(path) as file:
+    with atomic_write(path) as file:
         file.write(text + "\n")
 
 
 def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, Any]:
-    """Read a record of `write_record`, once it is of this kind, and its checksum and those of its files are right."""
-    folder, name = path.parent, path.name
+    """Read a record of `write_record`, once it is of this kind, and its checksum and those of its
+    files are right.
+    """
+    folder = path.parent
+    name = path.name
     if not folder.is_dir():
         raise ModelError(f"{folder}: there is no such {what} folder")
     try:
@@ -68,9 +83,13 @@ def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, An
         raise ModelError(f"{path}: cannot be read as JSON: {error}") from None
     found = record.get("format") if isinstance(record, dict) else None
     if found != version:
-        raise ModelError(f"{folder}: its format version is {found}, and this hanlattice reads {version}")
+        raise ModelError(
+            f"{folder}: its format version is {found}, and this hanlattice reads {version}"
+        )
     if record.pop("sha256", None) != record_digest(record):
-        raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
+        raise ModelError(
+            f"{path}: its content does not match its checksum, so it was changed; copy it again"
+        )
     try:
         check_value(record, kind)
     except ValueError as error:
@@ -81,7 +100,9 @@ def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, An
         if not (folder / listed).is_file():
             raise ModelError(f"{folder}: {listed} is missing; copy the folder again")
         if sha256(folder / listed) != digest:
-            raise ModelError(f"{folder / listed}: its content does not match its checksum in {name}; copy it again")
+            raise ModelError(
+                f"{folder / listed}: its content does not match its checksum in {name}; copy it again"
+            )
     return dict(record)
 
 
@@ -89,7 +110,10 @@ def is_inside(name: str) -> bool:
     """Whether a name is one of a file in the folder, or in a folder of it."""
     parts = PurePosixPath(name).parts
     return (
-        bool(re.fullmatch(r"[^\\\0:]{1,200}", name)) and not name.startswith("/") and ".." not in parts and bool(parts)
+        bool(re.fullmatch(r"[^\\\0:]{1,200}", name))
+        and not name.startswith("/")
+        and ".." not in parts
+        and bool(parts)
     )
 
 
@@ -98,10 +122,11 @@ def record_digest(record: Mapping[str, Any]) -> str:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-    """Write arrays, or tensors, as a safetensors file, which is the same bytes for the same content.
+    """Write arrays, or tensors, as a safetensors file, which is the same bytes for the same
+    content.
 
-    Its metadata has a checksum over names, shapes, values and all other metadata. The library of safetensors would
-    write metadata in an order that is random in each process.
+    Its metadata has a checksum over names, shapes, values and all other metadata. The library of
+    safetensors would write metadata in an order that is random in each process.
     """
     plain = {name: _array(tensor) for name, tensor in tensors.items()}
     facts = {**metadata, "sha256": _digest(plain, metadata)}
@@ -110,31 +135,38 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
     order = sorted(plain, key=lambda name: (-plain[name].itemsize, name))
     end = 0
     for name in order:
-        array, start = plain[name], end
+        array = plain[name]
+        start = end
         end = start + array.nbytes
         kind = _NAMES[array.dtype]
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > MOST:
-        raise InputError(f"this file could not be read again: its header would have more than {MOST:,} bytes", path)
-    with writing(path, binary=True) as file:
+        raise InputError(
+            f"this file could not be read again: its header would have more than {MOST:,} bytes",
+            path,
+        )
+    with atomic_write(path, binary=True) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             file.write(plain[name].reshape(-1).view(np.uint8).data)
 
 
 def _array(tensor: Any) -> Array:
-    array = np.asarray(tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy(), order="C")
+    array = np.asarray(
+        tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy(), order="C"
+    )
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays and metadata of a file of `save_tensors`; one that is missing, cut short or changed is a ModelError.
+    """The arrays and metadata of a file of `save_tensors`; one that is missing, cut short or
+    changed is a ModelError.
 
-    The arrays cannot be written to. They are this process's own: of a file that is mapped, weights would change while
-    they are used if somebody overwrites it, and a page that is no longer there ends a process. A server forks its
-    workers after loading, so they share these arrays too.
+    The arrays cannot be written to. They are this process's own: of a file that is mapped, weights
+    would change while they are used if somebody overwrites it, and a page that is no longer there
+    ends a process. A server forks its workers after loading, so they share these arrays too.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for when it is opened
@@ -153,10 +185,14 @@ def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     try:
         arrays, metadata = _parse(content)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{path}: cut short or not a safetensors file ({error}); copy it again") from None
+        raise ModelError(
+            f"{path}: cut short or not a safetensors file ({error}); copy it again"
+        ) from None
     expected = metadata.pop("sha256", None)
     if expected != _digest(arrays, metadata):
-        raise ModelError(f"{path}: its content does not match its checksum, so it was changed; copy it again")
+        raise ModelError(
+            f"{path}: its content does not match its checksum, so it was changed; copy it again"
+        )
     return arrays, metadata
 
 
@@ -175,9 +211,13 @@ def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
         raise ValueError("its header is not whole")
     header = load_json(content[8 : 8 + size].tobytes())
     metadata = {str(key): str(value) for key, value in header.pop("__metadata__", {}).items()}
-    data, end, arrays = content[8 + size :], 0, {}
+    data = content[8 + size :]
+    end = 0
+    arrays = {}
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        kind, shape, (low, high) = np.dtype(_KINDS[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+        kind = np.dtype(_KINDS[entry["dtype"]])
+        shape = entry["shape"]
+        low, high = entry["data_offsets"]
         if (
             low != end
             or high > len(data)
@@ -208,7 +248,9 @@ def _parts(array: Array) -> Iterator[Array]:
 
 
 def _are_finite(part: Array) -> bool:
-    """Also as float32. The smallest and largest number decide: NaN is both of them where there is one."""
+    """Also as float32. The smallest and largest number decide: NaN is both of them where there is
+    one.
+    """
     return float(part.min()) >= -_FLOAT and float(part.max()) <= _FLOAT
 
 

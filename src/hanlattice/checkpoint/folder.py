@@ -12,36 +12,51 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hanlattice.checkpoint import LEAST_BAR, Bar, check_decode
+from hanlattice.checkpoint import LEAST_THRESHOLD, Threshold, check_decode
 from hanlattice.checkpoint.build_numpy import Array, restore_arrays, runs_in_numpy
-from hanlattice.checkpoint.checksums import check_numbers, load_arrays, read_record, save_tensors, write_record
+from hanlattice.checkpoint.checksums import (
+    check_numbers,
+    load_arrays,
+    read_record,
+    save_tensors,
+    write_record,
+)
 from hanlattice.checkpoint.compose import Composer
 from hanlattice.checkpoint.lexicon_vectors import Vocabulary
 from hanlattice.checkpoint.plan import check_tags
 from hanlattice.checkpoint.quantize import COMPOSER
-from hanlattice.checkpoint.schema import ModelRecord, Scores, parse
+from hanlattice.checkpoint.schema import ModelRecord, ScoresRecord, parse
 from hanlattice.checkpoint.segmenter import segmenter_version
 from hanlattice.checkpoint.symbols import Vocabs, make_indexer
 from hanlattice.config import Config, make_config
 from hanlattice.errors import ConfigError, InputError, ModelError
 from hanlattice.evaluation.platt import AS_IT_IS, Curve, Curves
 from hanlattice.features import Indexer
-from hanlattice.files import dump_json, opening, writing
+from hanlattice.files import atomic_write, dump_json, opening
 from hanlattice.inference.decode import AnyTagger
 from hanlattice.inference.device import device_kind, find_device, load_torch
-from hanlattice.inference.tagger import ArrayTagger
+from hanlattice.inference.tagger import NumpyTagger
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
-EXACT, FAST = "auto-fp32", "auto"  # how a loaded model computes its lattice LSTM
-CONFIG, CHARS, LEXICON, WEIGHTS, LM = "config.json", "chars.txt", "lexicon.txt", "model.safetensors", "lm"
+# how a loaded model computes its lattice LSTM
+EXACT = "auto-fp32"
+FAST = "auto"
+CONFIG = "config.json"
+CHARS = "chars.txt"
+LEXICON = "lexicon.txt"
+WEIGHTS = "model.safetensors"
+LM = "lm"
 TRANSFORMER = "transformer"
-WORDS, BIGRAMS, SPEECH, SUBWORDS = "words.txt", "bichars.txt", "pos.txt", "subwords.txt"
+WORDS = "words.txt"
+BIGRAMS = "bichars.txt"
+SPEECH = "pos.txt"
+SUBWORDS = "subwords.txt"
 BEFORE = "before_packing"  # among a packed model's scores, those of the model as trained
-USUAL_BAR = 0.4  # of a model without scores
+USUAL_THRESHOLD = 0.4  # of a model without scores
 # What does not change while the model trains.
-FRAME = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM, TRANSFORMER)
+STATIC_FILES = (CONFIG, CHARS, LEXICON, SUBWORDS, WORDS, BIGRAMS, SPEECH, LM, TRANSFORMER)
 
 
 @dataclass(frozen=True)
@@ -54,25 +69,36 @@ class Model:
     tagger: AnyTagger
     indexer: Indexer
     config: Config
-    data: Mapping[str, Any] = field(default_factory=dict)  # where training data and vectors came from
+    data: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # where training data and vectors came from
     scores: Mapping[str, Any] = field(default_factory=dict)
-    segmenter: Mapping[str, Any] = field(default_factory=dict)  # name and version of what cut the training text
-    composer: Composer | None = None  # makes the vectors of new words; None in a model that was not packed
+    segmenter: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # name and version of what cut the training text
+    composer: Composer | None = (
+        None  # makes the vectors of new words; None in a model that was not packed
+    )
 
     def __post_init__(self) -> None:
         if self.indexer.lexicon is not None and self.tagger.lexicon is not None:
-            Vocabulary(self.indexer.lexicon, self.tagger.lexicon, self.composer)  # the lexicon keeps it
+            Vocabulary(
+                self.indexer.lexicon, self.tagger.lexicon, self.composer
+            )  # the lexicon keeps it
 
     @property
     def device(self) -> str:
         """Where it computes."""
-        return "cpu" if isinstance(self.tagger, ArrayTagger) else str(self.tagger.output.weight.device)
+        return (
+            "cpu" if isinstance(self.tagger, NumpyTagger) else str(self.tagger.output.weight.device)
+        )
 
-    def bar(self, decode: str | float | None = None) -> Bar:
+    def threshold(self, decode: str | float | None = None) -> Threshold:
         """What the score of a span must exceed to be found; None where the best tagging is decoded.
 
-        `decode` is "path", "spans" or the bar itself; without it, the model's own way. With "spans" the bar is half of
-        the F1 that the best tagging has on dev: see `runtime.span_search.best_spans`.
+        `decode` is "path", "spans" or the bar itself; without it, the model's own way. With "spans"
+        the bar is half of the F1 that the best tagging has on dev: see
+        `runtime.span_search.best_spans`.
         """
         way = self.config.model.decode if decode is None else check_decode(decode)
         if way == "path":
@@ -84,21 +110,28 @@ class Model:
         if isinstance(way, float):
             return way
         dev = self.scores.get("dev") or self.scores.get(BEFORE, {}).get("dev")
-        bar: float = self.scores.get("bar") or (bar_for(dev["overall"]["f1"]) if dev else USUAL_BAR)
-        return bar
+        threshold: float = self.scores.get("threshold") or (
+            threshold_for(dev["overall"]["f1"]) if dev else USUAL_THRESHOLD
+        )
+        return threshold
 
     def other_segmenter(self) -> str:
-        """A notice that another segmenter of this name cut the training text; "" if it did not, or is unknown."""
-        name, then = self.segmenter.get("name", ""), self.segmenter.get("version")
+        """A notice that another segmenter of this name cut the training text; "" if it did not, or
+        is unknown.
+        """
+        name = self.segmenter.get("name", "")
+        then = self.segmenter.get("version")
         now = segmenter_version(name)
         if not then or not now or then == now:
             return ""
-        return f"the model was trained with words by {name} {then}, and {name} {now} may cut otherwise"
+        return (
+            f"the model was trained with words by {name} {then}, and {name} {now} may cut otherwise"
+        )
 
 
-def bar_for(f1: float) -> float:
+def threshold_for(f1: float) -> float:
     """The bar of a model whose best taggings have this F1."""
-    return max(LEAST_BAR, f1 / 2)
+    return max(LEAST_THRESHOLD, f1 / 2)
 
 
 def save_frame(
@@ -111,11 +144,17 @@ def save_frame(
 ) -> None:
     """Write everything but the weights: what does not change while the model trains.
 
-    Language model and transformer are copied from where the configuration says, or from the model in `source`, so that
-    the folder can be moved. The transformer's weights are with the others.
-    `segmenter` is what cut the training text; without it, the one that the configuration names, as it is now.
+    Language model and transformer are copied from where the configuration says, or from the model
+    in `source`, so that the folder can be moved. The transformer's weights are with the others.
+    `segmenter` is what cut the training text; without it, the one that the configuration names, as
+    it is now.
     """
-    vocabs = {CHARS: indexer.vocab, WORDS: indexer.words, BIGRAMS: indexer.bichars, SPEECH: indexer.pos}
+    vocabs = {
+        CHARS: indexer.vocab,
+        WORDS: indexer.words,
+        BIGRAMS: indexer.bichars,
+        SPEECH: indexer.pos,
+    }
     names = []
     for name, vocab in vocabs.items():
         if vocab is not None:
@@ -131,10 +170,14 @@ def save_frame(
         names += [f"{LM}/{name}" for name in language_model_files()]
         for name in language_model_files():
             lm = source / LM if source else Path(config.lm.model)
-            with opening(lm / name) as file, writing(folder / LM / name, binary=True) as copy:
+            with opening(lm / name) as file, atomic_write(folder / LM / name, binary=True) as copy:
                 shutil.copyfileobj(file, copy)
     if config.transformer.model:
-        from hanlattice.checkpoint.transformer import FILES, find_transformer, save_transformer_frame
+        from hanlattice.checkpoint.transformer import (
+            FILES,
+            find_transformer,
+            save_transformer_frame,
+        )
 
         names += [f"{TRANSFORMER}/{name}" for name in FILES]
         there = source / TRANSFORMER if source else find_transformer(config.transformer.model)
@@ -153,31 +196,49 @@ def save_frame(
 
 
 def save_weights(
-    folder: Path, tensors: Mapping[str, Any], scores: Mapping[str, Any], composer: Composer | None = None
+    folder: Path,
+    tensors: Mapping[str, Any],
+    scores: Mapping[str, Any],
+    composer: Composer | None = None,
 ) -> None:
-    """Write the weights, their scores and, if given, the composer of vectors for new words into one file."""
-    more = {} if composer is None else {COMPOSER + name: tensor for name, tensor in composer.tensors().items()}
+    """Write the weights, their scores and, if given, the composer of vectors for new words into one
+    file.
+    """
+    more = (
+        {}
+        if composer is None
+        else {COMPOSER + name: tensor for name, tensor in composer.tensors().items()}
+    )
     save_tensors(folder / WEIGHTS, {**tensors, **more}, {"scores": dump_json(scores)})
 
 
 def save_scores(folder: Path, scores: Mapping[str, Any], out: Path | None = None) -> None:
-    """Write other scores beside the weights that are there; with `out`, the weights of `folder` into that folder."""
-    save_tensors((out or folder) / WEIGHTS, load_arrays(folder / WEIGHTS)[0], {"scores": dump_json(scores)})
+    """Write other scores beside the weights that are there; with `out`, the weights of `folder`
+    into that folder.
+    """
+    save_tensors(
+        (out or folder) / WEIGHTS, load_arrays(folder / WEIGHTS)[0], {"scores": dump_json(scores)}
+    )
 
 
-def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modules: bool = False) -> Model:
+def load_model(
+    folder: str | Path, device: str = "cpu", fast: bool = False, modules: bool = False
+) -> Model:
     """Read a model folder, check all of it, and return the model, ready to tag.
 
-    On a GPU it finds what it finds on a CPU, since it multiplies in float32 there too. `fast` rounds the factors of
-    the lattice LSTM's products, and of a transformer's: on a GPU to bf16, as training does, on a CPU to 8 bits, where
-    it is not for transformers. With `modules` it has the modules of torch on a CPU too.
+    On a GPU it finds what it finds on a CPU, since it multiplies in float32 there too. `fast`
+    rounds the factors of the lattice LSTM's products, and of a transformer's: on a GPU to bf16, as
+    training does, on a CPU to 8 bits, where it is not for transformers. With `modules` it has the
+    modules of torch on a CPU too.
     """
-    folder, kind = Path(folder), device_kind(device)
+    folder = Path(folder)
+    kind = device_kind(device)
     place = None if kind == "cpu" else find_device(device)
     record = read_record(folder / CONFIG, FORMAT, ModelRecord, "model")
     try:
         config = make_config(record["config"], CONFIG)
-        tags, scheme = tuple(record["tags"]), record["scheme"]
+        tags = tuple(record["tags"])
+        scheme = record["scheme"]
         check_tags(tags, scheme)
         in_numpy = place is None and not modules and runs_in_numpy(config)
         if not in_numpy:
@@ -200,9 +261,13 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     except (ConfigError, InputError) as error:
         raise ModelError(f"{folder}: {error}") from None
     except LookupError as error:
-        raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {TRANSFORMER}/{CONFIG}: {error}") from None
+        raise ModelError(
+            f"{folder / WEIGHTS}: its tensors do not fit {TRANSFORMER}/{CONFIG}: {error}"
+        ) from None
     if fast and not (config.runs_lattice or (transformer is not None and place is not None)):
-        raise InputError("fast is for lattice models, and for transformers on a GPU, and this is neither", folder)
+        raise InputError(
+            "fast is for lattice models, and for transformers on a GPU, and this is neither", folder
+        )
     indexer = make_indexer(config, vocabs, tags, scheme, lm, device)
     tagger: AnyTagger
     try:
@@ -219,7 +284,7 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
     except (LookupError, RuntimeError, ValueError) as error:
         raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
     try:
-        scores = parse(metadata.get("scores", "{}"), Scores, "scores")
+        scores = parse(metadata.get("scores", "{}"), ScoresRecord, "scores")
         tagger.curves = _curves(scores, indexer.tag_ids.labels)
     except ValueError as error:
         raise ModelError(f"{folder / WEIGHTS}: {error}") from None
@@ -228,22 +293,34 @@ def load_model(folder: str | Path, device: str = "cpu", fast: bool = False, modu
 
 
 def _curves(scores: Mapping[str, Any], labels: Sequence[str]) -> Curves | None:
-    """Of a model's scores, by the numbers of its labels; a ValueError names a label that it has not."""
+    """Of a model's scores, by the numbers of its labels; a ValueError names a label that it has
+    not.
+    """
     if not (given := scores.get("calibration", {}).get("curves")):
         return None
     for label in given.keys() - {*labels}:
-        raise ValueError(f"scores.calibration has the label {label!r}, and the model finds {', '.join(labels)}")
+        raise ValueError(
+            f"scores.calibration has the label {label!r}, and the model finds {', '.join(labels)}"
+        )
     return Curves([Curve(**given[label]) if label in given else AS_IT_IS for label in labels])
 
 
 def _composer(arrays: Mapping[str, Array]) -> Composer | None:
-    """The composer among the arrays of a file, if there is one; a ValueError says what is wrong with it."""
-    parts = {name.removeprefix(COMPOSER): array for name, array in arrays.items() if name.startswith(COMPOSER)}
+    """The composer among the arrays of a file, if there is one; a ValueError says what is wrong
+    with it.
+    """
+    parts = {
+        name.removeprefix(COMPOSER): array
+        for name, array in arrays.items()
+        if name.startswith(COMPOSER)
+    }
     return Composer.from_tensors(parts) if parts else None
 
 
 def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
-    """Whether the vocabularies that a model with this configuration needs are listed, and no others."""
+    """Whether the vocabularies that a model with this configuration needs are listed, and no
+    others.
+    """
     model = config.model
     wanted = {
         CHARS: True,
@@ -256,20 +333,27 @@ def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
     }
     for name, is_wanted in wanted.items():
         if is_wanted and name not in names:
-            raise ModelError(f"{folder / CONFIG}: a model by its configuration has {name}, and its files lack it")
+            raise ModelError(
+                f"{folder / CONFIG}: a model by its configuration has {name}, and its files lack it"
+            )
         if name in names and not is_wanted:
-            raise ModelError(f"{folder / CONFIG}: its files have {name}, which a model by its configuration has not")
+            raise ModelError(
+                f"{folder / CONFIG}: its files have {name}, which a model by its configuration has not"
+            )
 
 
 def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
     """The vocabularies of the listed files."""
     chars, words, bichars, pos = (
-        Vocab.load(folder / name) if name in names else None for name in (CHARS, WORDS, BIGRAMS, SPEECH)
+        Vocab.load(folder / name) if name in names else None
+        for name in (CHARS, WORDS, BIGRAMS, SPEECH)
     )
     lexicons: dict[str, Lexicon] = {}
     for name in (LEXICON, SUBWORDS):
         if name in names:
             lexicons[name] = Lexicon()
             lexicons[name].load(folder / name, "utf-8")
-            lexicons[name].settle()
-    return Vocabs(chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos)
+            lexicons[name].mark_baseline()
+    return Vocabs(
+        chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos
+    )

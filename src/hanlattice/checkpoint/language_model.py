@@ -1,4 +1,5 @@
-"""A language model of characters or words and its folder of plain files, which docs/formats.md describes.
+"""A language model of characters or words and its folder of plain files, which docs/formats.md
+describes.
 
 Each direction is trained on its own and may be missing.
 """
@@ -16,23 +17,32 @@ from typing import Any, NotRequired, TypedDict
 import torch
 from torch import Tensor
 
-from hanlattice.checkpoint.checksums import check_numbers, load_tensors, read_record, save_tensors, write_record
+from hanlattice.checkpoint.checksums import (
+    check_numbers,
+    load_tensors,
+    read_record,
+    save_tensors,
+    write_record,
+)
 from hanlattice.checkpoint.plan import check_names, check_shapes
 from hanlattice.checkpoint.schema import parse
 from hanlattice.errors import InputError, ModelError
-from hanlattice.files import dump_json, opening, sha256, shown, writing
+from hanlattice.files import atomic_write, dump_json, opening, printable_path, sha256
 from hanlattice.inference.device import find_device
 from hanlattice.nn.language_model import CharLanguageModel
 from hanlattice.text.vocab import Vocab
 
 FORMAT = 1
-RECORD, CHARS, WORDS, LEXICON = "lm.json", "chars.txt", "words.txt", "lexicon.txt"
+RECORD = "lm.json"
+CHARS = "chars.txt"
+WORDS = "words.txt"
+LEXICON = "lexicon.txt"
 DIRECTIONS = ("forward", "backward")
 BREAK = "\n"  # stands before the first symbol of a paragraph and after its last; its id is 1
 
 
 @dataclass(frozen=True)
-class Settings:
+class LanguageModelSettings:
     """The sizes of a language model: they determine the shapes of its weights."""
 
     embedding: int = field(metadata={"check": "size"})
@@ -48,14 +58,16 @@ class Cutter:
     by: str = "rjieba"  # or lexicon, or model
     version: str = ""  # of rjieba or the model; the SHA-256 of the lexicon
     path: str = field(default="", compare=False)  # of the lexicon; of a model its name or folder
-    alphabet: int = field(default=0, compare=False)  # different characters of the text, which spell an unknown word
+    alphabet: int = field(
+        default=0, compare=False
+    )  # different characters of the text, which spell an unknown word
 
 
 class Record(TypedDict):
     """lm.json."""
 
     format: int
-    settings: Settings
+    settings: LanguageModelSettings
     files: dict[str, str]
     unit: NotRequired[str]
     cutter: NotRequired[Cutter]
@@ -66,7 +78,7 @@ class LanguageModel:
     """One or both directions, in evaluation mode, with the facts recorded about each."""
 
     vocab: Vocab
-    settings: Settings
+    settings: LanguageModelSettings
     directions: Mapping[str, CharLanguageModel]
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     cutter: Cutter | None = None  # of a model of words; None: it reads characters
@@ -81,22 +93,29 @@ def weights_file(direction: str) -> str:
     return f"{direction}.safetensors"
 
 
-def save_language_model_frame(folder: Path, vocab: Vocab, settings: Settings, cutter: Cutter | None = None) -> None:
+def save_language_model_frame(
+    folder: Path, vocab: Vocab, settings: LanguageModelSettings, cutter: Cutter | None = None
+) -> None:
     """Write what both directions share. Two trainings may do so at once, since they write the same."""
     names: list[str] = [CHARS if cutter is None else WORDS]
     record: dict[str, Any] = {"format": FORMAT, "settings": dataclasses.asdict(settings)}
     vocab.save(folder / names[0])
     if cutter is not None:
-        record |= {"unit": "word", "cutter": dataclasses.asdict(cutter) | {"path": shown(cutter.path)}}
+        record |= {
+            "unit": "word",
+            "cutter": dataclasses.asdict(cutter) | {"path": printable_path(cutter.path)},
+        }
         if cutter.by == "lexicon":
-            with opening(cutter.path) as file, writing(folder / LEXICON, binary=True) as copy:
+            with opening(cutter.path) as file, atomic_write(folder / LEXICON, binary=True) as copy:
                 shutil.copyfileobj(file, copy)
             names.append(LEXICON)
             record["cutter"]["path"] = LEXICON
     write_record(folder / RECORD, record, names, Record)
 
 
-def save_direction(folder: Path, direction: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+def save_direction(
+    folder: Path, direction: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
+) -> None:
     """Write the weights of one direction, in half precision."""
     half = {name: tensor.detach().to(torch.float16) for name, tensor in tensors.items()}
     save_tensors(folder / weights_file(direction), half, {"facts": dump_json(facts)})
@@ -106,26 +125,33 @@ def load_language_model(
     folder: str | Path, device: str = "cpu", directions: Iterable[str] = DIRECTIONS
 ) -> LanguageModel:
     """Read a folder, check all of it, and return these directions in evaluation mode."""
-    folder, place = Path(folder), find_device(device)
+    folder = Path(folder)
+    place = find_device(device)
     record = read_record(folder / RECORD, FORMAT, Record, "language model")
     if (record.get("unit", "char") == "word") != ("cutter" in record):
         raise ModelError(f"{folder / RECORD}: cutter must be there if unit is word, and only then")
     cutter = Cutter(**record["cutter"]) if "cutter" in record else None
     if cutter is not None and cutter.by == "lexicon":
         cutter = dataclasses.replace(cutter, path=str(folder / LEXICON))
-    name, settings = WORDS if cutter else CHARS, Settings(**record["settings"])
+    name = WORDS if cutter else CHARS
+    settings = LanguageModelSettings(**record["settings"])
     if name not in record["files"]:
         raise ModelError(f"{folder / RECORD}: files.{name} is missing")
     try:
         vocab = Vocab.load(folder / name)
     except InputError as error:
         raise ModelError(str(error)) from None
-    models, facts = {}, {}
+    models = {}
+    facts = {}
     for direction in directions:
         if not (folder / weights_file(direction)).is_file():
-            raise ModelError(f"{folder}: the {direction} direction is not there; train it by --direction {direction}")
+            raise ModelError(
+                f"{folder}: the {direction} direction is not there; train it by --direction {direction}"
+            )
         tensors, metadata = load_tensors(folder / weights_file(direction))
-        models[direction] = _with_weights(folder / weights_file(direction), len(vocab), settings, tensors).to(place)
+        models[direction] = _with_weights(
+            folder / weights_file(direction), len(vocab), settings, tensors
+        ).to(place)
         try:
             facts[direction] = parse(metadata.get("facts", "{}"), dict[str, Any], "facts")
         except ValueError as error:
@@ -146,7 +172,9 @@ def language_model_digest(folder: str | Path) -> str:
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
-def _with_weights(path: Path, symbols: int, settings: Settings, tensors: Mapping[str, Tensor]) -> CharLanguageModel:
+def _with_weights(
+    path: Path, symbols: int, settings: LanguageModelSettings, tensors: Mapping[str, Tensor]
+) -> CharLanguageModel:
     def make() -> CharLanguageModel:
         return CharLanguageModel(symbols, **dataclasses.asdict(settings))
 

@@ -6,30 +6,37 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.checkpoint.compose import Composer, Vectors, compose, learn_from
+from hanlattice.checkpoint.compose import Composer, GrowingVectors, compose, learn_from
 from hanlattice.text.contents import Contents
 from hanlattice.text.lattice import Ints
 from hanlattice.text.lexicon import Lexicon
 
 
 class Vocabulary:
-    """A lexicon whose every word has a vector, also those that a user adds: `lexicon.add(word)` is all it takes.
+    """A lexicon whose every word has a vector, also those that a user adds: `lexicon.add(word)` is
+    all it takes.
 
-    The lexicon calls `grow` when it makes the matcher for new words, before that matcher finds anything. So no text
-    can contain a word without a vector, whichever thread added it; and however the words came, one at a time or as a
-    dictionary, their vectors are composed all at once, which is some seventy times faster than one at a time.
+    The lexicon calls `grow` when it makes the matcher for new words, before that matcher finds
+    anything. So no text can contain a word without a vector, whichever thread added it; and however
+    the words came, one at a time or as a dictionary, their vectors are composed all at once, which
+    is some seventy times faster than one at a time.
 
-    It keeps no reference to the lexicon, which refers to it: in a cycle, the tables of a model that is no longer used
-    would stay in memory until the next garbage collection.
+    It keeps no reference to the lexicon, which refers to it: in a cycle, the tables of a model that
+    is no longer used would stay in memory until the next garbage collection.
     """
 
-    def __init__(self, lexicon: Lexicon, vectors: Vectors, composer: Composer | None = None) -> None:
-        self.vectors, self.composer = vectors, composer
+    def __init__(
+        self, lexicon: Lexicon, vectors: GrowingVectors, composer: Composer | None = None
+    ) -> None:
+        self.vectors = vectors
+        self.composer = composer
         lexicon.contents.fixed = max(lexicon.contents.fixed, vectors.known)
         lexicon.vocabulary = self
 
     def grow(self, lexicon: Lexicon) -> None:
-        """Compose vectors for the words that have none. How to compose is learnt first if the model does not say."""
+        """Compose vectors for the words that have none. How to compose is learnt first if the model
+        does not say.
+        """
         contents = lexicon.contents
         new = lexicon.folded(self._count(contents))
         if not new:
@@ -46,15 +53,23 @@ class Vocabulary:
         """Forget the vectors of words that have left. Tables that somebody reads stay as they are."""
         has_vector = kept[kept < self._count(before)]
         if before.below is None:
-            self.vectors.keep(np.concatenate([np.arange(self.vectors.known, before.fixed), has_vector]))
+            self.vectors.keep(
+                np.concatenate([np.arange(self.vectors.known, before.fixed), has_vector])
+            )
         elif before.vectors is not None:
             after.vectors = before.vectors[has_vector - before.first]
 
     def of(self, contents: Contents) -> tuple[Any, ...]:
-        """The vectors of words that joined, as tables in the order of ids: everybody's, then those of blocks."""
+        """The vectors of words that joined, as tables in the order of ids: everybody's, then those
+        of blocks.
+        """
         if contents.below is None:
             return (self.vectors.added,)
-        return contents.vectors_below if contents.vectors is None else (*contents.vectors_below, contents.vectors)
+        return (
+            contents.vectors_below
+            if contents.vectors is None
+            else (*contents.vectors_below, contents.vectors)
+        )
 
     def _count(self, contents: Contents) -> int:
         """How many words have a vector."""

@@ -1,7 +1,9 @@
-"""Which arrays a model has, and the shape of each: what loading asks before it reads, and training before it starts.
+"""Which arrays a model has, and the shape of each: what loading asks before it reads, and training
+before it starts.
 
-The settings give most sizes, and the vocabularies the rows of the tables of vectors. Only two things are taken from the
-arrays: the width of a table whose vectors came from a file, and how many of its rows were trained.
+The settings give most sizes, and the vocabularies the rows of the tables of vectors. Only two
+things are taken from the arrays: the width of a table whose vectors came from a file, and how many
+of its rows were trained.
 """
 
 from __future__ import annotations
@@ -10,7 +12,15 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from hanlattice.checkpoint.quantize import COMPOSER, COUNTS, SCALE, Shape, Typed, is_small, stored_shape
+from hanlattice.checkpoint.quantize import (
+    COMPOSER,
+    COUNTS,
+    SCALE,
+    Shape,
+    Typed,
+    is_small,
+    stored_shape,
+)
 from hanlattice.checks import WIDEST
 from hanlattice.config import Config, EmbeddingConfig, WordsConfig
 from hanlattice.errors import InputError
@@ -20,7 +30,8 @@ from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, weight_shape
 from hanlattice.text.segment import PLACES
 from hanlattice.text.tags import SCHEMES, TagIds
 
-TAGS = 4096  # of a model; their transitions are a square, 64 MiB, and each character costs as many additions
+# Of a model; their transitions are a square, 64 MiB, and each character costs as many additions.
+TAGS = 4096
 
 
 def check_tags(tags: Sequence[str], scheme: str) -> None:
@@ -28,7 +39,9 @@ def check_tags(tags: Sequence[str], scheme: str) -> None:
     if scheme not in SCHEMES:
         raise InputError(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
     if not 0 < len(tags) <= TAGS or len({*tags}) < len(tags):
-        raise InputError(f"tags must be from 1 to {TAGS:,} different ones, not {len(tags):,}: use fewer labels")
+        raise InputError(
+            f"tags must be from 1 to {TAGS:,} different ones, not {len(tags):,}: use fewer labels"
+        )
     TagIds(tuple(tags), scheme)  # which checks the labels
 
 
@@ -42,7 +55,8 @@ def check_arrays(
     """Raise a LookupError unless these are the arrays of the model, each of its type and shape.
 
     Args:
-        arrays: weights as a file has them, in floats or in bytes with scales. Only types and shapes are looked at.
+        arrays: weights as a file has them, in floats or in bytes with scales. Only types and shapes
+            are looked at.
         pretrained: the shapes of the arrays around a language model and a transformer.
         width: how many numbers those two add to each character.
     """
@@ -62,7 +76,9 @@ def check_shapes(wanted: Mapping[str, Shape], arrays: Mapping[str, Typed]) -> No
 def check_names(known: Collection[str], arrays: Iterable[str]) -> None:
     """Raise a LookupError if there are arrays with other names."""
     if unknown := sorted({*arrays} - {*known}):
-        raise LookupError(f"unexpected {', '.join(unknown[:3])}" + (" and more" if len(unknown) > 3 else ""))
+        raise LookupError(
+            f"unexpected {', '.join(unknown[:3])}" + (" and more" if len(unknown) > 3 else "")
+        )
 
 
 class _Layout:
@@ -74,14 +90,19 @@ class _Layout:
 
     def of(self, config: Config, indexer: Indexer, width: int) -> dict[str, Shape]:
         model = config.model
-        is_fresh = not config.start.model  # else every table is as wide as that of the model it began with
+        is_fresh = (
+            not config.start.model
+        )  # else every table is as wide as that of the model it began with
 
         def own_width(section: EmbeddingConfig) -> int:
             return section.dim if is_fresh and not section.vectors else 0
 
         if config.reads_characters:
-            width += self._table("chars.vectors", len(indexer.vocab), "characters", own_width(config.chars))
-        word_width, words = 0, 0
+            width += self._table(
+                "chars.vectors", len(indexer.vocab), "characters", own_width(config.chars)
+            )
+        word_width = 0
+        words = 0
         if indexer.words is not None:
             word_width = self._words("words", len(indexer.words), "words", own_width(config.words))
         elif indexer.lexicon is not None:
@@ -93,26 +114,42 @@ class _Layout:
             if indexer.subwords is not None:
                 words += len(indexer.subwords)
                 second = own_width(sources[1])
-                word_width += self._words("words.subwords", len(indexer.subwords), "subwords", second)
+                word_width += self._words(
+                    "words.subwords", len(indexer.subwords), "subwords", second
+                )
         if indexer.bichars is not None:
-            width += self._words(f"beside.{BICHARS}", len(indexer.bichars), "bigrams", own_width(config.bichars))
+            width += self._words(
+                f"extra_embeddings.{BICHARS}",
+                len(indexer.bichars),
+                "bigrams",
+                own_width(config.bichars),
+            )
         if model.softword:
             dim = config.softwords.dim
-            width += self._table(f"beside.{POSITIONS}.vectors", len(PLACES), "places in a word", dim)
+            width += self._table(
+                f"extra_embeddings.{POSITIONS}.vectors", len(PLACES), "places in a word", dim
+            )
             if indexer.pos is not None:
-                width += self._table(f"beside.{POS}.vectors", len(indexer.pos), "parts of speech", dim)
+                width += self._table(
+                    f"extra_embeddings.{POS}.vectors", len(indexer.pos), "parts of speech", dim
+                )
         if model.pools:
             if indexer.lexicon is None:
                 raise LookupError("model.pools needs the words of a lattice")
             counts = tuple(self._found(COUNTS).shape)
             if len(counts) != 1 or counts[0] > words:
-                raise LookupError(f"{COUNTS} must be a row of at most {words:,} numbers, not {list(counts)}")
+                raise LookupError(
+                    f"{COUNTS} must be a row of at most {words:,} numbers, not {list(counts)}"
+                )
             self.shapes[COUNTS] = counts
             self.shapes["pools.maps"] = (word_width, 3 * config.pools.dim)
             width += config.pools.dim
         tags = len(indexer.tags)
         self.shapes |= {"crf.start": (tags,), "crf.transitions": (tags, tags), "crf.end": (tags,)}
-        self.shapes |= {"output.weight": (tags, self._encoder(config, width, word_width)), "output.bias": (tags,)}
+        self.shapes |= {
+            "output.weight": (tags, self._encoder(config, width, word_width)),
+            "output.bias": (tags,),
+        }
         return self.shapes
 
     def _found(self, name: str) -> Typed:
@@ -141,7 +178,9 @@ class _Layout:
     def _rows_and_columns(self, name: str) -> tuple[int, int]:
         shape = stored_shape(self._arrays, name)
         if len(shape) != 2 or not 0 < shape[1] <= WIDEST:
-            raise LookupError(f"{name} must be a table of 1 to {WIDEST:,} columns, not {list(shape)}")
+            raise LookupError(
+                f"{name} must be a table of 1 to {WIDEST:,} columns, not {list(shape)}"
+            )
         return shape[0], shape[1]
 
     def _composer(self, width: int) -> None:
@@ -149,7 +188,9 @@ class _Layout:
         if not any(name.startswith(COMPOSER) for name in self._arrays):
             return
         characters = math.prod(self._found(f"{COMPOSER}characters").shape)
-        rows = 3 * (characters + 1)  # each character at the beginning, in the middle and at the end of a word
+        rows = 3 * (
+            characters + 1
+        )  # each character at the beginning, in the middle and at the end of a word
         self.shapes |= {
             f"{COMPOSER}characters": (characters,),
             f"{COMPOSER}table": (rows, width),
@@ -158,7 +199,9 @@ class _Layout:
         }
 
     def _encoder(self, config: Config, width: int, word_width: int) -> int:
-        """Add the encoder's weights; `width` is what it reads of a character. Return the width of its states."""
+        """Add the encoder's weights; `width` is what it reads of a character. Return the width of
+        its states.
+        """
         model, hidden = config.model, config.model.hidden
         if not width and model.encoder != "word":
             raise LookupError("there is nothing that the encoder could read")
@@ -173,10 +216,14 @@ class _Layout:
         for layer in range(model.layers):
             name = f"encoder.layers.{layer}" if model.layers > 1 else "encoder"
             reads = 2 * hidden if layer else width
-            has_words = model.encoder == "lattice" and not (layer == 0 and model.first_layer == "char")
-            beside = word_width + (reads if layer and model.whole_words else 0)
+            has_words = model.encoder == "lattice" and not (
+                layer == 0 and model.first_layer == "char"
+            )
+            extra_embeddings = word_width + (reads if layer and model.whole_words else 0)
             if has_words or model.coupled:
-                shapes = weight_shapes(reads, beside if has_words else 0, hidden, model.coupled)
+                shapes = weight_shapes(
+                    reads, extra_embeddings if has_words else 0, hidden, model.coupled
+                )
                 named = dict(zip(LatticeLSTMWeights._fields, shapes, strict=True))
                 for way in ("forward", "backward"):
                     for part, shape in named.items():
@@ -188,9 +235,14 @@ class _Layout:
 
     def _features(self, config: Config, width: int) -> int:
         """Add what reads the characters of a word, and return the width of what it says."""
-        kind, wide, name = config.model.char_features, config.model.char_width, "encoder.features"
+        kind = config.model.char_features
+        wide = config.model.char_width
+        name = "encoder.features"
         if kind == "cnn":
-            self.shapes |= {f"{name}.filter.weight": (wide, 3 * width), f"{name}.filter.bias": (wide,)}
+            self.shapes |= {
+                f"{name}.filter.weight": (wide, 3 * width),
+                f"{name}.filter.bias": (wide,),
+            }
             return wide
         if kind == "sentence-lstm":
             self.shapes[f"{name}.boundary"] = (width,)
@@ -200,6 +252,11 @@ class _Layout:
     def _torch_cells(self, name: str, reads: int, hidden: int, gates: int, layer: int = 0) -> None:
         """Add a layer of a bidirectional nn.LSTM or nn.RNN, by torch's names."""
         wide = gates * hidden
-        parts = {"weight_ih": (wide, reads), "weight_hh": (wide, hidden), "bias_ih": (wide,), "bias_hh": (wide,)}
+        parts = {
+            "weight_ih": (wide, reads),
+            "weight_hh": (wide, hidden),
+            "bias_ih": (wide,),
+            "bias_hh": (wide,),
+        }
         for way in ("", "_reverse"):
             self.shapes |= {f"{name}.{part}_l{layer}{way}": shape for part, shape in parts.items()}

@@ -1,7 +1,9 @@
-"""Weights in fewer bytes on disk: a byte for each number, and half a byte for those of fixed vectors.
+"""Weights in fewer bytes on disk: a byte for each number, and half a byte for those of fixed
+vectors.
 
-Numbers are rounded to integers, from −127 to 127 or from −7 to 7, times a scale: one for each row of a table of
-vectors, one for each column of a matrix. The scales are stored under the tensor's name with `.scale`.
+Numbers are rounded to integers, from −127 to 127 or from −7 to 7, times a scale: one for each row
+of a table of vectors, one for each column of a matrix. The scales are stored under the tensor's
+name with `.scale`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.inference.tables import Table
+from hanlattice.inference.tables import VectorTable
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -20,15 +22,32 @@ Shape = tuple[int, ...]
 PRECISIONS = ("small", "half", "full")
 SCALE = ".scale"
 _FIXED = ".fixed"
-_TABLES = (".vectors", ".trained", _FIXED, "_embeddings.weight")  # the endings of the names of tables of vectors
+_TABLES = (
+    ".vectors",
+    ".trained",
+    _FIXED,
+    "_embeddings.weight",
+)  # the endings of the names of tables of vectors
 COMPOSER = "composer."  # begins the names of the arrays that give new words their vectors
 COUNTS = "pools.counts"
 # Arrays that are not weights, with the types that they may have.
-_KINDS = {COUNTS: ("int32", "int64"), f"{COMPOSER}characters": ("int32",), f"{COMPOSER}table": ("int8",)}
+_KINDS = {
+    COUNTS: ("int32", "int64"),
+    f"{COMPOSER}characters": ("int32",),
+    f"{COMPOSER}table": ("int8",),
+}
 _FLOATS = ("float16", "float32")
-_BYTE, _NIBBLE = 127, 7
-_LARGEST = 2.0**15  # a tensor with larger numbers, or NaN, is not compressed: half precision might not hold it
-_TRIES = (1.0, 0.9, 0.8, 0.7)  # shares of the largest number: clipping a few numbers can reduce the total error
+_BYTE = 127
+_NIBBLE = 7
+_LARGEST = (
+    2.0**15
+)  # a tensor with larger numbers, or NaN, is not compressed: half precision might not hold it
+_TRIES = (
+    1.0,
+    0.9,
+    0.8,
+    0.7,
+)  # shares of the largest number: clipping a few numbers can reduce the total error
 
 
 def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]:
@@ -40,7 +59,9 @@ def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]
         elif precision == "half":
             small[name] = tensor.astype(np.float16)
         elif not name.endswith(_TABLES):
-            small[name], small[name + SCALE] = (np.ascontiguousarray(part.T) for part in _rounded(tensor.T, _BYTE))
+            small[name], small[name + SCALE] = (
+                np.ascontiguousarray(part.T) for part in _rounded(tensor.T, _BYTE)
+            )
         elif name.endswith(_FIXED) and tensor.shape[1] % 2 == 0:
             rows, small[name + SCALE] = _rounded(tensor, _NIBBLE)
             small[name] = _in_pairs(rows)
@@ -50,8 +71,14 @@ def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]
 
 
 def expanded(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors that `compressed` was given, up to rounding. Fixed vectors stay in half precision."""
-    names = [name for name in tensors if not (name.endswith(SCALE) and name.removesuffix(SCALE) in tensors)]
+    """The tensors that `compressed` was given, up to rounding. Fixed vectors stay in half
+    precision.
+    """
+    names = [
+        name
+        for name in tensors
+        if not (name.endswith(SCALE) and name.removesuffix(SCALE) in tensors)
+    ]
     return {name: expand(tensors, name) for name in names}
 
 
@@ -77,12 +104,13 @@ def is_small(tensors: Mapping[str, Typed], name: str) -> bool:
 def stored_shape(tensors: Mapping[str, Typed], name: str) -> Shape:
     """The shape that a tensor has once it is expanded. A LookupError says why it cannot be.
 
-    Only types and shapes are looked at: numbers and scales that do not belong together could grow to any size when
-    they are multiplied.
+    Only types and shapes are looked at: numbers and scales that do not belong together could grow
+    to any size when they are multiplied.
     """
     if name not in tensors:
         raise LookupError(f"missing {name}")
-    shape, kind = tuple(tensors[name].shape), _kind(tensors[name])
+    shape = tuple(tensors[name].shape)
+    kind = _kind(tensors[name])
     if not is_small(tensors, name):
         wanted = _KINDS.get(name, _FLOATS)
         if kind not in wanted:
@@ -90,7 +118,9 @@ def stored_shape(tensors: Mapping[str, Typed], name: str) -> Shape:
         return shape
     is_paired = kind == "uint8"
     if name.startswith("crf.") or len(shape) != 2 or (is_paired and not name.endswith(_FIXED)):
-        raise LookupError(f"{name} must be of {' or '.join(_FLOATS)}, not {kind} of shape {list(shape)}")
+        raise LookupError(
+            f"{name} must be of {' or '.join(_FLOATS)}, not {kind} of shape {list(shape)}"
+        )
     if name + SCALE not in tensors:
         raise LookupError(f"missing {name}{SCALE}")
     scale = tensors[name + SCALE]
@@ -107,20 +137,24 @@ def _kind(tensor: Typed) -> str:
 
 
 def check_values(tensors: Mapping[str, Array]) -> None:
-    """A LookupError unless counts are counts, and half precision can hold the products of bytes and scales."""
+    """A LookupError unless counts are counts, and half precision can hold the products of bytes and
+    scales.
+    """
     for name, tensor in tensors.items():
         if name == COUNTS and tensor.min(initial=0) < 0:
             raise LookupError(f"{name} must be 0 or more")
         if name + SCALE in tensors:
             scale = tensors[name + SCALE]
-            most = _LARGEST / (_NIBBLE if tensor.dtype == np.uint8 else _BYTE) * 1.01  # with room for rounding
+            most = (
+                _LARGEST / (_NIBBLE if tensor.dtype == np.uint8 else _BYTE) * 1.01
+            )  # with room for rounding
             if scale.size and float(np.abs(scale).max()) > most:
                 raise LookupError(f"{name}{SCALE} has numbers above {most:,.0f}")
 
 
-def table(tensors: Mapping[str, Array], name: str) -> Table:
+def table(tensors: Mapping[str, Array], name: str) -> VectorTable:
     """The table of this name as it is, to be expanded row by row."""
-    return Table(tensors[name], tensors.get(name + SCALE), name.endswith(_FIXED))
+    return VectorTable(tensors[name], tensors.get(name + SCALE), name.endswith(_FIXED))
 
 
 def _can_be_small(tensor: Array) -> bool:
@@ -129,25 +163,30 @@ def _can_be_small(tensor: Array) -> bool:
 
 
 def _rounded(table: Array, most: int) -> tuple[Array, Array]:
-    """[R, E] → integers [R, E], int8, and each row's scale, [R, 1], in half precision: the best of a few."""
+    """[R, E] → integers [R, E], int8, and each row's scale, [R, 1], in half precision: the best of
+    a few.
+    """
     table = table.astype(np.float32)
     largest = np.abs(table).max(1, keepdims=True, initial=0)
-    best, error, kept = (
-        np.zeros(table.shape, dtype=np.int8),
-        np.full(largest.shape, np.inf, dtype=np.float32),
-        largest.astype(np.float16),
-    )
+    best = np.zeros(table.shape, dtype=np.int8)
+    error = np.full(largest.shape, np.inf, dtype=np.float32)
+    kept = largest.astype(np.float16)
     for share in _TRIES:
-        scale = (largest * np.float32(share) / np.float32(most)).clip(2**-24, 2**15).astype(np.float16)
+        scale = (
+            (largest * np.float32(share) / np.float32(most)).clip(2**-24, 2**15).astype(np.float16)
+        )
         rows = np.rint(table / scale.astype(np.float32)).clip(-most, most)
         off = np.square(rows * scale.astype(np.float32) - table).sum(1, keepdims=True)
         nearer = off < error
         best = np.where(nearer, rows.astype(np.int8), best)
-        error, kept = np.where(nearer, off, error), np.where(nearer, scale, kept)
+        error = np.where(nearer, off, error)
+        kept = np.where(nearer, scale, kept)
     return best, kept
 
 
 def _in_pairs(rows: Array) -> Array:
-    """[R, E] from −7 to 7 → [R, E / 2], uint8: a row's left half in the low bits, its right half in the high ones."""
+    """[R, E] from −7 to 7 → [R, E / 2], uint8: a row's left half in the low bits, its right half in
+    the high ones.
+    """
     left, right = np.split((rows + 8).astype(np.uint8), 2, axis=1)
     return left | (right << 4)

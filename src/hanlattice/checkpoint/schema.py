@@ -1,4 +1,5 @@
-"""What the records of a folder may hold, whoever wrote them: values of types; all else is refused by its name.
+"""What the records of a folder may hold, whoever wrote them: values of types; all else is refused
+by its name.
 
 The settings in a record are those of `config.py`, which says what each may be.
 """
@@ -12,10 +13,11 @@ from typing import Any, NotRequired, TypedDict
 from hanlattice.checks import check_value
 from hanlattice.evaluation.platt import Curve
 
-DEEPEST, LARGEST = 32, 1 << 63
+DEEPEST = 32
+LARGEST = 1 << 63
 
 
-class Part(TypedDict):
+class CorpusRecord(TypedDict):
     """A corpus that a model was trained or scored on."""
 
     file: str
@@ -25,33 +27,33 @@ class Part(TypedDict):
     spans: int
 
 
-class Packed(TypedDict):
+class PackingRecord(TypedDict):
     precision: str
     before: NotRequired[list[str]]
     about: NotRequired[str]
 
 
-class Start(TypedDict):
+class StartRecord(TypedDict):
     """The model that a training began with."""
 
     model: str
     version: str | None
-    before: NotRequired[Start]
+    before: NotRequired[StartRecord]
 
 
-class Data(TypedDict, total=False):
+class DataRecord(TypedDict, total=False):
     """Where a model came from; further facts may stand beside."""
 
-    train: Part
-    more: Part
-    dev: Part
-    test: Part
+    train: CorpusRecord
+    more: CorpusRecord
+    dev: CorpusRecord
+    test: CorpusRecord
     vectors: dict[str, str]
-    packed: Packed
-    start: Start
+    packed: PackingRecord
+    start: StartRecord
 
 
-class Score(TypedDict):
+class ScoreRecord(TypedDict):
     precision: float
     recall: float
     f1: float
@@ -60,54 +62,54 @@ class Score(TypedDict):
     correct: int
 
 
-class Recall(TypedDict):
+class RecallRecord(TypedDict):
     recall: float | None
     gold: int
     correct: int
     rate: NotRequired[float]
 
 
-class Words(TypedDict):
+class WordScoresRecord(TypedDict):
     """The scores of a segmenter."""
 
-    bakeoff: Score
-    oov: Recall | None
-    iv: Recall | None
-    spans: Score
-    boundaries: Score
-    by_length: dict[str, Score]
+    bakeoff: ScoreRecord
+    oov: RecallRecord | None
+    iv: RecallRecord | None
+    spans: ScoreRecord
+    boundaries: ScoreRecord
+    by_length: dict[str, ScoreRecord]
     worst: NotRequired[list[Any]]
 
 
-class Report(TypedDict):
-    overall: Score
-    by_type: dict[str, Score]
-    groups: NotRequired[dict[str, Score]]
-    segmentation: NotRequired[Words]
+class ReportRecord(TypedDict):
+    overall: ScoreRecord
+    by_type: dict[str, ScoreRecord]
+    groups: NotRequired[dict[str, ScoreRecord]]
+    segmentation: NotRequired[WordScoresRecord]
 
 
-class Reports(TypedDict):
-    dev: NotRequired[Report]
-    test: NotRequired[Report]
+class ReportsRecord(TypedDict):
+    dev: NotRequired[ReportRecord]
+    test: NotRequired[ReportRecord]
 
 
-class Calibration(TypedDict):
+class CalibrationRecord(TypedDict):
     """What makes a score as often right as it says, and the text on which that was found."""
 
     curves: dict[str, Curve]
-    fitted: list[Part]
+    fitted: list[CorpusRecord]
 
 
-class Scores(Reports, total=False):
+class ScoresRecord(ReportsRecord, total=False):
     """In the metadata of the weights; further facts may stand beside."""
 
     epoch: int
-    bar: float
-    calibration: Calibration
-    before_packing: Reports
+    threshold: float
+    calibration: CalibrationRecord
+    before_packing: ReportsRecord
 
 
-class Segmenter(TypedDict):
+class SegmenterRecord(TypedDict):
     name: str
     version: str | None
 
@@ -119,9 +121,9 @@ class ModelRecord(TypedDict):
     config: dict[str, dict[str, Any]]  # which `make_config` checks
     tags: list[str]
     scheme: str
-    data: Data
+    data: DataRecord
     files: dict[str, str]
-    segmenter: NotRequired[Segmenter]
+    segmenter: NotRequired[SegmenterRecord]
 
 
 def parse(text: str | bytes, kind: Any, place: str = "") -> Any:
@@ -132,7 +134,9 @@ def parse(text: str | bytes, kind: Any, place: str = "") -> Any:
 
 
 def load_json(text: str | bytes) -> Any:
-    """A value of JSON without numbers that are none, too large or too deeply nested; else a ValueError."""
+    """A value of JSON without numbers that are none, too large or too deeply nested; else a
+    ValueError.
+    """
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -142,10 +146,14 @@ def load_json(text: str | bytes) -> Any:
         each, depth = rest.pop()
         if depth > DEEPEST:
             raise ValueError(f"it is nested more than {DEEPEST} deep")
-        if isinstance(each, int | float) and not abs(each) < (LARGEST if isinstance(each, int) else math.inf):
+        if isinstance(each, int | float) and not abs(each) < (
+            LARGEST if isinstance(each, int) else math.inf
+        ):
             raise ValueError("it has a number that is too large")
         if isinstance(each, dict | list):
-            rest += [(part, depth + 1) for part in (each.values() if isinstance(each, dict) else each)]
+            rest += [
+                (part, depth + 1) for part in (each.values() if isinstance(each, dict) else each)
+            ]
     return value
 
 

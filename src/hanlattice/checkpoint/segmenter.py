@@ -1,4 +1,6 @@
-"""Words for softwords and word models: those of text.segmenter, or cut by a segmentation model of our own."""
+"""Words for softwords and word models: those of text.segmenter, or cut by a segmentation model of
+our own.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,23 @@ from hanlattice.text.tags import FlatSpans
 if TYPE_CHECKING:
     from hanlattice.checkpoint.folder import Model
 
-_FILES = ("config.json", "model.safetensors")  # of the folder; the first has the checksums of the others
+_FILES = (
+    "config.json",
+    "model.safetensors",
+)  # of the folder; the first has the checksums of the others
 _DIGITS = 12  # of a checksum that stands for a version
 
 
 class ModelSegmenter:
     """Cuts text as a segmentation model does: a bundled one, or that of a folder.
 
-    The model is loaded when the first text comes, and several segmenters share it. A character outside of its words,
-    such as white space, is a word of its own.
+    The model is loaded when the first text comes, and several segmenters share it. A character
+    outside of its words, such as white space, is a word of its own.
     """
 
     def __init__(self, name: str | Path, device: str = "cpu") -> None:
-        self.name, self.device = name, device
+        self.name = name
+        self.device = device
 
     def __reduce__(self) -> tuple[object, ...]:
         return ModelSegmenter, (self.name, self.device)
@@ -48,12 +54,19 @@ class ModelSegmenter:
         weights = folder / _FILES[1]
         return _load(folder, self.device, weights.stat().st_mtime_ns if weights.is_file() else 0)
 
-    def __call__(self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None) -> Cuts:
+    def __call__(
+        self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None
+    ) -> Cuts:
         try:
-            tagger, indexer = self.model.tagger, self.model.indexer
+            tagger = self.model.tagger
+            indexer = self.model.indexer
         except HanlatticeError as error:
-            raise ModelError(f"the segmenter {self.name}, by which this model cuts text, fails: {error}") from None
-        parts = [(at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, LIMIT)]
+            raise ModelError(
+                f"the segmenter {self.name}, by which this model cuts text, fails: {error}"
+            ) from None
+        parts = [
+            (at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, LIMIT)
+        ]
         examples = indexer.read([texts[at][start:end] for at, start, end in parts])
         text, by, _ = np.array(parts, dtype=np.int64).reshape(-1, 3).T
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
@@ -67,7 +80,9 @@ def _load(folder: Path, device: str, changed: int) -> Model:
     model = load_model(folder, device)
     if not model.indexer.cuts:
         found = f"its spans are {', '.join(model.indexer.tag_ids.labels)}"
-        raise InputError(f"{found}: expected a segmentation model, whose words cover the text", folder)
+        raise InputError(
+            f"{found}: expected a segmentation model, whose words cover the text", folder
+        )
     if model.config.reads_segments and model.config.segment.by != "rjieba":
         message = f"it reads words itself, by {model.config.segment.by}: expected a segmentation model that reads text"
         raise InputError(message, folder)
@@ -90,13 +105,19 @@ def _covering(spans: FlatSpans, lengths: Ints) -> Cuts:
 
 
 def make_segmenter(name: str, pos: bool = False, device: str = "cpu") -> Segmenter:
-    """What segment.by names: one of SEGMENTERS, whose words can have parts of speech, a bundled model or a folder."""
+    """What segment.by names: one of SEGMENTERS, whose words can have parts of speech, a bundled
+    model or a folder.
+    """
     return segment.make_segmenter(name, pos) if name in SEGMENTERS else ModelSegmenter(name, device)
 
 
 def segmenter_version(name: str) -> str | None:
-    """The version of the package behind a segmenter, or a model's checksum; None where there is none."""
-    return segment.segmenter_version(name) if name in SEGMENTERS or not name else model_version(name)
+    """The version of the package behind a segmenter, or a model's checksum; None where there is
+    none.
+    """
+    return (
+        segment.segmenter_version(name) if name in SEGMENTERS or not name else model_version(name)
+    )
 
 
 def model_version(name: str) -> str | None:

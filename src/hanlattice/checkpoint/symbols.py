@@ -1,4 +1,6 @@
-"""The symbols that a model knows, and the indexer that reads text for it. This file does without torch."""
+"""The symbols that a model knows, and the indexer that reads text for it. This file does without
+torch.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ class Vocabs:
 
 
 def make_indexer(
-    config: Config, vocabs: Vocabs, tags: tuple[str, ...], scheme: str, lm: LanguageModel | None, device: str = "cpu"
+    config: Config,
+    vocabs: Vocabs,
+    tags: tuple[str, ...],
+    scheme: str,
+    lm: LanguageModel | None,
+    device: str = "cpu",
 ) -> Indexer:
     """The indexer that reads text for this model. A segmenter that is a model runs on `device`."""
     segmenter = None
@@ -58,8 +65,8 @@ def make_indexer(
 
 
 def met_first(lexicon: Lexicon, train: Sequence[Sentence]) -> tuple[Ints, Ints]:
-    """The ids of a lexicon with those first that occur in the training text, the most frequent first of all; and how
-    often these occur."""
+    """The ids of a lexicon with those first that occur in the training text, the most frequent
+    first of all; and how often these occur."""
     counts = np.zeros(len(lexicon), dtype=np.int64)
     for low, high in runs([sentence.text for sentence in train], PART):
         for found in lexicon.by_length("\n".join(sentence.folded for sentence in train[low:high])):

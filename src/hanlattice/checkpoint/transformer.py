@@ -18,19 +18,32 @@ from hanlattice.checkpoint.checksums import save_tensors
 from hanlattice.config import TransformerConfig
 from hanlattice.data.download import cache_folder
 from hanlattice.errors import ConfigError, InputError, ModelError
-from hanlattice.files import opening, sha256, writing
+from hanlattice.files import atomic_write, opening, sha256
 from hanlattice.nn.transformer import TransformerStates
-from hanlattice.optional import extra, quiet
+from hanlattice.optional import quiet, require
 from hanlattice.text.pieces import SETTINGS, TOKENIZER, VOCAB, Pieces
 
-KINDS = ("bert", "electra", "ernie")  # `model_type`: RoBERTa and MacBERT in Chinese are BERT by their layout
-CONFIG, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
-FILES = (CONFIG, VOCAB, SETTINGS)  # in a model's folder; the weights are with all others of the model
+KINDS = (
+    "bert",
+    "electra",
+    "ernie",
+)  # `model_type`: RoBERTa and MacBERT in Chinese are BERT by their layout
+CONFIG = "config.json"
+SAFE = "model.safetensors"
+PICKLED = "pytorch_model.bin"
+FILES = (
+    CONFIG,
+    VOCAB,
+    SETTINGS,
+)  # in a model's folder; the weights are with all others of the model
 # The largest sizes that are believed: a folder may be made by somebody else.
 _LARGEST = {"num_hidden_layers": 64, "max_position_embeddings": 1 << 16, "vocab_size": 1 << 20}
-_LARGEST |= dict.fromkeys(("hidden_size", "embedding_size", "intermediate_size", "type_vocab_size"), 1 << 14)
+_LARGEST |= dict.fromkeys(
+    ("hidden_size", "embedding_size", "intermediate_size", "type_vocab_size"), 1 << 14
+)
 _LARGEST["task_type_vocab_size"] = 1 << 14
-# All that the library is told of a folder's settings: others (`num_labels`) can make it take any memory.
+# All that the library is told of a folder's settings: others (`num_labels`) can make it take any
+# memory.
 _SETTINGS = (
     *_LARGEST,
     "num_attention_heads",
@@ -60,25 +73,37 @@ class Transformer:
         most = settings.max_position_embeddings - 2  # [CLS] and [SEP] have positions too
         window = config.window or most
         if window > most:
-            raise ConfigError([f"transformer.window must be at most {most}, for so many characters it has positions"])
+            raise ConfigError(
+                [
+                    f"transformer.window must be at most {most}, for so many characters it has positions"
+                ]
+            )
         if config.overlap >= window:
-            raise ConfigError([f"transformer.overlap must be smaller than the window of {window} characters"])
+            raise ConfigError(
+                [f"transformer.overlap must be smaller than the window of {window} characters"]
+            )
         special = (self.pieces.cls, self.pieces.sep, self.pieces.pad)
-        states = TransformerStates(self.model, special, window, config.overlap, config.frozen, config.dropout)
+        states = TransformerStates(
+            self.model, special, window, config.overlap, config.frozen, config.dropout
+        )
         states.bf16 = config.bf16
-        knows = int(extra("transformers").__version__.partition(".")[0]) >= 5
-        states.square_mask = knows and settings._attn_implementation == "sdpa"  # else a GPU would be waited for
+        knows = int(require("transformers").__version__.partition(".")[0]) >= 5
+        states.square_mask = (
+            knows and settings._attn_implementation == "sdpa"
+        )  # else a GPU would be waited for
         return states
 
 
 def find_transformer(name: str) -> Path:
-    """The folder of this name or, where there is none, that of the hub's files, which are downloaded once."""
+    """The folder of this name or, where there is none, that of the hub's files, which are
+    downloaded once.
+    """
     if Path(name).is_dir():
         return Path(name)
     expected = "expected a folder in Hugging Face's layout, or a name on its hub"
     if not _HUB_NAME.fullmatch(name):
         raise InputError(f"transformer.model: there is no such folder; {expected}", name)
-    hub = extra("huggingface_hub")
+    hub = require("huggingface_hub")
     try:
         with quiet("huggingface_hub"):
             names = [CONFIG, VOCAB, TOKENIZER, SETTINGS]
@@ -109,9 +134,11 @@ def read_transformer(folder: Path) -> Transformer:
 def make_transformer(folder: Path, check: Callable[[nn.Module], None] | None = None) -> Transformer:
     """The transformer that a folder describes, without its weights.
 
-    `check` is called with the same one without memory, and raises an error if its shapes are not those of the weights.
+    `check` is called with the same one without memory, and raises an error if its shapes are not
+    those of the weights.
     """
-    record, pieces = _read_config(folder / CONFIG), Pieces.load(folder)
+    record = _read_config(folder / CONFIG)
+    pieces = Pieces.load(folder)
     kind = record.pop("model_type", None)
     if kind not in KINDS:
         raise ModelError(f"{folder / CONFIG}: model_type is {kind!r}; expected {', '.join(KINDS)}")
@@ -126,16 +153,20 @@ def make_transformer(folder: Path, check: Callable[[nn.Module], None] | None = N
     model = _from_settings(kind, record, folder)
     settings: Any = model.config
     if len(pieces) > settings.vocab_size:
-        raise ModelError(f"{folder}: {len(pieces)} pieces in its vocabulary, and vectors for {settings.vocab_size}")
+        raise ModelError(
+            f"{folder}: {len(pieces)} pieces in its vocabulary, and vectors for {settings.vocab_size}"
+        )
     return Transformer(model, pieces)
 
 
 def _from_settings(kind: str, record: Mapping[str, Any], folder: Path) -> nn.Module:
     """The library's model of these settings, without its layer for whole texts."""
-    library = extra("transformers")
+    library = require("transformers")
     try:
         with quiet("transformers"):
-            settings = library.AutoConfig.for_model(kind, **{key: record[key] for key in _SETTINGS if key in record})
+            settings = library.AutoConfig.for_model(
+                kind, **{key: record[key] for key in _SETTINGS if key in record}
+            )
             model: Any = library.AutoModel.from_config(settings).float()
     except Exception as error:  # whatever the library says of settings that contradict each other
         raise ModelError(f"{folder / CONFIG}: no {kind} can be made by it: {error}") from None
@@ -147,15 +178,20 @@ def _from_settings(kind: str, record: Mapping[str, Any], folder: Path) -> nn.Mod
 
 def _read_tensors(path: Path) -> Mapping[str, Tensor]:
     try:
-        tensors: Mapping[str, Tensor] = extra("safetensors", "torch").load_file(path)
-    except (OSError, extra("safetensors").SafetensorError) as error:
-        raise ModelError(f"{path}: cut short or not a safetensors file ({error}); copy it again") from None
+        tensors: Mapping[str, Tensor] = require("safetensors", "torch").load_file(path)
+    except (OSError, require("safetensors").SafetensorError) as error:
+        raise ModelError(
+            f"{path}: cut short or not a safetensors file ({error}); copy it again"
+        ) from None
     return tensors
 
 
 def _fitting(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The model's weights among the tensors of a file; what there is beside, such as heads, is passed over."""
-    prefix, wanted = f"{model.base_model_prefix}.", model.state_dict()
+    """The model's weights among the tensors of a file; what there is beside, such as heads, is
+    passed over.
+    """
+    prefix = f"{model.base_model_prefix}."
+    wanted = model.state_dict()
     found = {_modern(name.removeprefix(prefix)): tensor.float() for name, tensor in tensors.items()}
     if missing := sorted(wanted.keys() - found.keys()):
         raise ModelError(f"{path}: {len(missing)} tensors are missing, the first is {missing[0]}")
@@ -172,7 +208,9 @@ def _modern(name: str) -> str:
 
 
 def _safe_weights(folder: Path) -> Path:
-    """The safetensors file of a folder. A pickled one is read once, weights only, and its tensors go to the cache."""
+    """The safetensors file of a folder. A pickled one is read once, weights only, and its tensors
+    go to the cache.
+    """
     if (folder / SAFE).is_file():
         return folder / SAFE
     pickled = folder / PICKLED
@@ -182,10 +220,14 @@ def _safe_weights(folder: Path) -> Path:
     if not converted.is_file():
         try:
             tensors = torch.load(pickled, map_location="cpu", weights_only=True)
-            kept = {name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()}
+            kept = {
+                name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()
+            }
         except Exception as error:  # whatever a file that is no such thing leads to
             first = str(error).partition("\n")[0]
-            raise ModelError(f"{pickled}: not a file of weights and nothing else: {first}") from None
+            raise ModelError(
+                f"{pickled}: not a file of weights and nothing else: {first}"
+            ) from None
         save_tensors(converted, kept, {})
     return converted
 
@@ -205,12 +247,18 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def save_transformer_frame(source: Path, folder: Path) -> None:
     """Write what a model's folder needs of a transformer beside its weights."""
-    with opening(source / CONFIG) as file, writing(folder / CONFIG, binary=True) as copy:
+    with opening(source / CONFIG) as file, atomic_write(folder / CONFIG, binary=True) as copy:
         shutil.copyfileobj(file, copy)
     Pieces.load(source).save(folder)
 
 
 def transformer_digest(folder: Path) -> str:
     """A checksum over all files of a transformer that a training depends on."""
-    names = [name for name in (CONFIG, VOCAB, TOKENIZER, SETTINGS, SAFE, PICKLED) if (folder / name).is_file()]
-    return hashlib.sha256(" ".join(f"{name} {sha256(folder / name)}" for name in names).encode()).hexdigest()
+    names = [
+        name
+        for name in (CONFIG, VOCAB, TOKENIZER, SETTINGS, SAFE, PICKLED)
+        if (folder / name).is_file()
+    ]
+    return hashlib.sha256(
+        " ".join(f"{name} {sha256(folder / name)}" for name in names).encode()
+    ).hexdigest()

@@ -1,4 +1,6 @@
-"""The command line: one file a verb. Mistakes of the user end with exit code 2 and one line, never a traceback."""
+"""The command line: one file a verb. Mistakes of the user end with exit code 2 and one line, never
+a traceback.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ VERBS = (
     *("gazetteer", "bench", "compare", "mistakes", "score"),
 )
 
-_USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)  # typer has no public name for it
+_USAGE_ERROR = cast(
+    type[typer.BadParameter], typer.BadParameter.__base__
+)  # typer has no public name for it
 
 
 def _version(asked: bool) -> None:
@@ -46,14 +50,19 @@ def _version(asked: bool) -> None:
 
 def root_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Options before the verb."""
 
 
 def make_app(only: str = "") -> typer.Typer:
-    """The command line; of `only` one verb or group if it is named, since others take time to import."""
+    """The command line; of `only` one verb or group if it is named, since others take time to
+    import.
+    """
     app = typer.Typer(
         help="Chinese named entities and words with the lattice LSTM.",
         no_args_is_help=True,
@@ -71,7 +80,8 @@ def make_app(only: str = "") -> typer.Typer:
 
 
 def check_numbers(command: Any) -> None:
-    """Make every option of a command, and of those below it, refuse NaN, infinities and huge numbers.
+    """Make every option of a command, and of those below it, refuse NaN, infinities and huge
+    numbers.
 
     Typer takes them where an option has no bounds, and older ones take NaN within bounds too.
     """
@@ -104,8 +114,8 @@ def __getattr__(name: str) -> Any:
 def main() -> None:
     """The entry point: runs a verb, and turns an error into one line and an exit code.
 
-    0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader has gone;
-    143 SIGTERM, 129 SIGHUP.
+    0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader
+    has gone; 143 SIGTERM, 129 SIGHUP.
     """
     _open_streams()
     got = list[int]()
@@ -136,9 +146,11 @@ def main() -> None:
 
 @contextmanager
 def _stopped_by(got: list[int]) -> Iterator[None]:
-    """SIGTERM and SIGHUP end what is done as Ctrl-C does, so that nothing half is left; the next one ends it at once.
+    """SIGTERM and SIGHUP end what is done as Ctrl-C does, so that nothing half is left; the next
+    one ends it at once.
 
-    Who ignores one, as nohup does, goes on to do so. A thread that is not the first hears no signals.
+    Who ignores one, as nohup does, goes on to do so. A thread that is not the first hears no
+    signals.
     """
 
     def stop(number: int, _: object) -> None:
@@ -147,7 +159,11 @@ def _stopped_by(got: list[int]) -> Iterator[None]:
         raise KeyboardInterrupt
 
     is_first = threading.current_thread() is threading.main_thread()
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if is_first and hasattr(signal, name)]
+    known = [
+        getattr(signal, name)
+        for name in ("SIGTERM", "SIGHUP")
+        if is_first and hasattr(signal, name)
+    ]
     ours = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
     for number in ours:
         signal.signal(number, stop)
@@ -162,7 +178,9 @@ def _open_streams() -> None:
     """Make the program work without standard streams, and with an encoding that lacks Chinese."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # it stays open while the program runs
-            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -173,7 +191,8 @@ def _noted_warnings() -> Iterator[None]:
     """What is noticed in a file is printed as a note, once."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", InputWarning)
-        show, seen = warnings.showwarning, set[str]()
+        show = warnings.showwarning
+        seen = set[str]()
 
         def shown(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if not issubclass(category, InputWarning):
@@ -187,7 +206,9 @@ def _noted_warnings() -> Iterator[None]:
 
 
 def _run() -> int:
-    """The exit code of the verb. A broken pipe, which rich and typer turn into exit code 1, is raised again."""
+    """The exit code of the verb. A broken pipe, which rich and typer turn into exit code 1, is
+    raised again.
+    """
     try:
         first = sys.argv[1] if len(sys.argv) > 1 else ""
         command = get_command(make_app(first if first in (*GROUPS, *VERBS) else ""))
@@ -208,5 +229,7 @@ def _report(message: str) -> int:
 
 
 def _mute() -> None:
-    """Send standard output to nowhere: Python would otherwise try to write its buffer again at the end."""
+    """Send standard output to nowhere: Python would otherwise try to write its buffer again at the
+    end.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

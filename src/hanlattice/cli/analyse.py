@@ -1,4 +1,6 @@
-"""`hanlattice analyse`: text, files or standard input → words and entities together, in the formats of `tag`."""
+"""`hanlattice analyse`: text, files or standard input → words and entities together, in the formats
+of `tag`.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,13 @@ def analyse(
     tagger = load(folder, options.device, options.fast, options.decode)
     cutter = load(cutting, options.device, options.fast)
     if tagger.model.indexer.cuts:
-        raise InputError("this model cuts text into words; --model needs one that finds entities", folder)
+        raise InputError(
+            "this model cuts text into words; --model needs one that finds entities", folder
+        )
     if not cutter.model.indexer.cuts:
-        raise InputError("this model finds entities; --segmenter needs one that cuts text into words", cutting)
+        raise InputError(
+            "this model finds entities; --segmenter needs one that cuts text into words", cutting
+        )
     add_words(tagger, options)
     add_words(cutter, options, notes=False)  # they are the same words
     documents = tagger.analyse_pipe(

@@ -36,24 +36,36 @@ def bench(
         ),
     ] = None,
     only: Annotated[
-        str, typer.Option(help="One table, after the check of equality: encoder, training, tagging, lengths or models.")
+        str,
+        typer.Option(
+            help="One table, after the check of equality: encoder, training, tagging, lengths or models."
+        ),
     ] = "",
-    seconds: Annotated[float, typer.Option(help="The least time to measure for each figure.")] = 0.5,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for all figures.")] = None,
+    seconds: Annotated[
+        float, typer.Option(help="The least time to measure for each figure.")
+    ] = 0.5,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A JSON file for all figures.")
+    ] = None,
     plot: Plot = None,
 ) -> None:
-    """What the lattice costs beside a plain LSTM: equality with the reference first, then times in one process."""
-    from hanlattice.lab.bench import Settings, measure
+    """What the lattice costs beside a plain LSTM: equality with the reference first, then times in
+    one process.
+    """
+    from hanlattice.lab.bench import BenchSettings, measure
     from hanlattice.lab.bench.report import table, write_files
     from hanlattice.lab.bench.timing import busy
     from hanlattice.theme import check_plot
 
-    batches, widths = tuple(batch or Settings.batches), tuple(hidden or Settings.hidden)
-    lengths = tuple(length or Settings.lengths)
-    settings = Settings(device, threads, batches, widths, seconds, lengths=lengths)
+    batches = tuple(batch or BenchSettings.batches)
+    widths = tuple(hidden or BenchSettings.hidden)
+    lengths = tuple(length or BenchSettings.lengths)
+    settings = BenchSettings(device, threads, batches, widths, seconds, lengths=lengths)
     if plot is not None:
         if only in ("tagging", "models"):
-            raise InputError(f"--plot shows encoder, training and lengths: --only {only} has nothing to plot")
+            raise InputError(
+                f"--plot shows encoder, training and lengths: --only {only} has nothing to plot"
+            )
         check_plot(plot)
     with Console(stderr=True).status("") as status:
         for nth, (section, record) in enumerate(measure(settings, status.update, only)):
@@ -66,4 +78,6 @@ def bench(
 def note_busy(load: float, cores: int) -> None:
     """Say so if others want the cores too: a quarter of them is enough to be seen in the times."""
     if load > cores / 4:
-        note(f"the machine is busy, a load of {load:.1f} on {cores} cores: times are longer, and vary from run to run")
+        note(
+            f"the machine is busy, a load of {load:.1f} on {cores} cores: times are longer, and vary from run to run"
+        )

@@ -14,16 +14,23 @@ from hanlattice.text.display import visible
 
 
 def compare(
-    configs: Annotated[list[Path], typer.Argument(help="TOML files, such as those in configs/; each is a row.")],
+    configs: Annotated[
+        list[Path], typer.Argument(help="TOML files, such as those in configs/; each is a row.")
+    ],
     variants: Annotated[
-        str, typer.Option(help="Each file in these variants instead, one row each: a list of names, or all.")
+        str,
+        typer.Option(
+            help="Each file in these variants instead, one row each: a list of names, or all."
+        ),
     ] = "",
     seeds: Annotated[str, typer.Option(help="How many (5 is 1 to 5), or which: 1,4,7.")] = "5",
     changes: Changes = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of runs, records and outputs.")] = Path(
-        "runs/compare"
-    ),
-    devices: Annotated[str, typer.Option(help="auto (every GPU, else the CPU), or a list: cuda:0,cuda:1.")] = "auto",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder of runs, records and outputs.")
+    ] = Path("runs/compare"),
+    devices: Annotated[
+        str, typer.Option(help="auto (every GPU, else the CPU), or a list: cuda:0,cuda:1.")
+    ] = "auto",
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -34,19 +41,25 @@ def compare(
     engine: Engine = Engines.local,
     address: Address = "",
     against: Annotated[
-        str, typer.Option(help="The row that the others are compared with: its name, variant or file's stem.")
+        str,
+        typer.Option(
+            help="The row that the others are compared with: its name, variant or file's stem."
+        ),
     ] = "",
     rates: Annotated[
-        bool, typer.Option("--rates/--no-rates", help="Measure how fast each row trains and decodes.")
+        bool,
+        typer.Option("--rates/--no-rates", help="Measure how fast each row trains and decodes."),
     ] = True,
 ) -> None:
-    """Train every configuration with every seed and compare them. The same command continues where it was stopped."""
+    """Train every configuration with every seed and compare them. The same command continues where
+    it was stopped.
+    """
     from hanlattice.lab.compare.matrix import read_seeds
     from hanlattice.lab.compare.run import compare as run
     from hanlattice.lab.compare.run import raise_failures
 
     numbers = read_seeds(seeds)
-    with Meter() as meter:
+    with CompareMeter() as meter:
         comparison = run(
             configs,
             numbers,
@@ -66,8 +79,10 @@ def compare(
     raise_failures(comparison)
 
 
-class Meter(EventMeter):
-    """Listens to the comparison: one line a finished run, and on a terminal a bar for each that is running."""
+class CompareMeter(EventMeter):
+    """Listens to the comparison: one line a finished run, and on a terminal a bar for each that is
+    running.
+    """
 
     stopped = "stopped; the same command continues"
 
@@ -95,7 +110,9 @@ class Meter(EventMeter):
 
     def _on_begin(self, event: dict[str, Any]) -> None:
         name = event["run"]
-        self.tasks[name] = self.progress.add_task(f"  {name} on {event['device']}", total=None, best="")
+        self.tasks[name] = self.progress.add_task(
+            f"  {name} on {event['device']}", total=None, best=""
+        )
 
     def _on_start(self, event: dict[str, Any]) -> None:
         self._on_resume(event)
@@ -109,7 +126,9 @@ class Meter(EventMeter):
         total = self.epochs.get(event["run"], 0) * event["batches"]
         done = event["epoch"] * event["batches"] + event["batch"]
         best = f"best dev F1 {100 * event['best']:.2f}"
-        self.progress.update(self.tasks[event["run"]], total=total or None, completed=done, best=best)
+        self.progress.update(
+            self.tasks[event["run"]], total=total or None, completed=done, best=best
+        )
 
     def _on_notice(self, event: dict[str, Any]) -> None:
         if event["text"] not in self.noted:  # the seeds of a row have the same to report

@@ -1,4 +1,6 @@
-"""What the verbs share on a terminal: notes, tables without a frame, moving lines, and the model that a name means."""
+"""What the verbs share on a terminal: notes, tables without a frame, moving lines, and the model
+that a name means.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,13 @@ def make_console(stderr: bool = True) -> Console:
 
 
 def find_named(model: str) -> Path:
-    """The folder of a model; a note if a bundled model is taken though a model's folder here has the same name."""
+    """The folder of a model; a note if a bundled model is taken though a model's folder here has
+    the same name.
+    """
     from hanlattice.checkpoint import find_model
 
-    folder, here = find_model(model), Path(model)
+    folder = find_model(model)
+    here = Path(model)
     if folder != here and (here / "config.json").is_file() and not here.samefile(folder):
         note(f"{model} is the bundled model; the folder here is ./{model}")
     return folder
@@ -49,7 +54,9 @@ def show_tables(console: Console, tables: Iterable[Table], *, fold: bool = True)
 
 
 class EventMeter:
-    """A listener: an event goes to the method `_on_NAME`, if there is one. Bars move inside a `with`, on a terminal."""
+    """A listener: an event goes to the method `_on_NAME`, if there is one. Bars move inside a
+    `with`, on a terminal.
+    """
 
     stopped = ""  # printed after Ctrl-C: how to go on
 
@@ -57,7 +64,9 @@ class EventMeter:
         from rich.progress import Progress
 
         self.console = console
-        self.progress = Progress(*columns, console=console, disable=not console.is_terminal, **options)
+        self.progress = Progress(
+            *columns, console=console, disable=not console.is_terminal, **options
+        )
 
     def __enter__(self) -> Self:
         self.progress.start()

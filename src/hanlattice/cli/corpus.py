@@ -1,4 +1,6 @@
-"""`hanlattice corpus`: files of any size and number, tagged or cut into words, each line exactly once."""
+"""`hanlattice corpus`: files of any size and number, tagged or cut into words, each line exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,11 @@ if TYPE_CHECKING:
 
     from hanlattice.corpus.run import Engine as CorpusEngine
     from hanlattice.corpus.run import Summary
-    from hanlattice.corpus.statistics import Tally
+    from hanlattice.corpus.statistics import SpanTally
 
 app = typer.Typer(
-    help="Corpora of any size: tag them, cut them into words, count what was found.", no_args_is_help=True
+    help="Corpora of any size: tag them, cut them into words, count what was found.",
+    no_args_is_help=True,
 )
 EVERY = 60.0  # seconds between two lines of progress where there is no terminal
 MB = 1_000_000
@@ -53,7 +56,7 @@ class InputFormat(StrEnum):
     parquet = "parquet"
 
 
-class Format(StrEnum):
+class CorpusFormat(StrEnum):
     jsonl = "jsonl"
     parquet = "parquet"
 
@@ -93,9 +96,9 @@ class CorpusOptions(DictionaryOptions):
     engine: Engine = Engines.local
     address: Address = ""
     format: Annotated[
-        Format,
+        CorpusFormat,
         typer.Option("--format", "-f", help="Output format."),
-    ] = Format.jsonl
+    ] = CorpusFormat.jsonl
     input_format: Annotated[
         InputFormat | None,
         typer.Option(help="Format of all inputs. Default: decided by each file's suffix."),
@@ -126,7 +129,7 @@ class CorpusOptions(DictionaryOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentOptions(CorpusOptions):
+class CorpusSegmentOptions(CorpusOptions):
     """The options of `corpus segment`."""
 
     model: ModelFolder = "seg"
@@ -143,7 +146,7 @@ def tag(options: CorpusOptions, min_score: MinScore = 0.0, decode: Decode = None
 
 @app.command()
 @with_options
-def segment(options: SegmentOptions) -> None:
+def segment(options: CorpusSegmentOptions) -> None:
     """Cut files of any size and number into words. Run the same command again to resume."""
     _run(options, task="segment")
 
@@ -166,17 +169,19 @@ def count(
     ] = None,
     workers: Workers = 1,
 ) -> None:
-    """Count what was found by label: the most frequent strings, their mean probability, and examples."""
+    """Count what was found by label: the most frequent strings, their mean probability, and
+    examples.
+    """
     from hanlattice.cli.console import show_tables
     from hanlattice.corpus.statistics import files_of, tables
     from hanlattice.data.formats.jsonl import to_json
-    from hanlattice.files import check_output, writing
+    from hanlattice.files import atomic_write, check_output
 
     check_output(out, files_of(folder))
     tally = _count(folder, workers)
     found = tally.ranked(least)
     if out is not None:
-        with writing(out) as file:
+        with atomic_write(out) as file:
             file.writelines(to_json(row.as_dict()) + "\n" for row in found)
     show_tables(make_console(stderr=False), tables(tally, found, number))
 
@@ -196,7 +201,8 @@ def words(
 ) -> None:
     """New words: what the segmenter found often, and neither its lexicon nor --lexicon has.
 
-    One a line, the likeliest first: word, count, mean probability, an example, with TABs between. --lexicon reads it.
+    One a line, the likeliest first: word, count, mean probability, an example, with TABs between.
+    --lexicon reads it.
     """
     from hanlattice.checkpoint import model_files
     from hanlattice.checkpoint.folder import load_model
@@ -211,7 +217,10 @@ def words(
     for path in lexicon or ():
         known.load(path)
     found = new_words(_count(folder, workers), known.__contains__, least, min_score)
-    lines = (f"{row.text}\t{row.count}\t{_score(row.score)}\t{visible(row.examples[0])}\n" for row in found)
+    lines = (
+        f"{row.text}\t{row.count}\t{_score(row.score)}\t{visible(row.examples[0])}\n"
+        for row in found
+    )
     write_results(for_screen(lines, out), out)
 
 
@@ -219,7 +228,7 @@ def _score(score: float | None) -> str:
     return "" if score is None else f"{score:.4f}"
 
 
-def _count(folder: Path, workers: int) -> Tally:
+def _count(folder: Path, workers: int) -> SpanTally:
     from hanlattice.corpus.statistics import count as count_all
 
     with _Meter(make_console()) as meter:
@@ -244,10 +253,10 @@ def _engine(options: CorpusOptions) -> CorpusEngine:
 
 def _run(options: CorpusOptions, **task: Any) -> None:
     from hanlattice.corpus.run import raise_failures, run
-    from hanlattice.corpus.settings import Settings
+    from hanlattice.corpus.settings import CorpusSettings
 
     engine = _engine(options)
-    settings = Settings(
+    settings = CorpusSettings(
         find_named(options.model),
         lexicons=tuple(options.lexicon or ()),
         trust=options.trust,
@@ -274,11 +283,15 @@ def _show(console: Console, summary: Summary) -> None:
     broken = f", {summary.broken:,} of them broken and kept as they are" if summary.broken else ""
     rows = f"{counted(summary.rows, 'row')}{broken}"
     counts = f"{counted(summary.characters, 'character')}, {counted(summary.spans, 'span')}"
-    console.print(f"{counted(summary.shards, 'shard')}, {summary.made:,} of them new: {rows}, {counts}")
+    console.print(
+        f"{counted(summary.shards, 'shard')}, {summary.made:,} of them new: {rows}, {counts}"
+    )
 
 
 class _Meter(EventMeter):
-    """Shows the progress of a run: a bar on a terminal, elsewhere a line a minute. No thread: processes are forked."""
+    """Shows the progress of a run: a bar on a terminal, elsewhere a line a minute. No thread:
+    processes are forked.
+    """
 
     stopped = "stopped; the same command goes on from here"
 
@@ -286,7 +299,7 @@ class _Meter(EventMeter):
         from rich.progress import BarColumn, TextColumn
 
         super().__init__(console, BarColumn(), TextColumn("{task.description}"), auto_refresh=False)
-        self.bar = self.progress.add_task("reading", total=None)
+        self.threshold = self.progress.add_task("reading", total=None)
         self._last = time.monotonic()
 
     def _print(self, line: str) -> None:
@@ -297,7 +310,9 @@ class _Meter(EventMeter):
 
     def _on_plan(self, event: dict[str, Any]) -> None:
         kept = f", {event['kept']:,} of them there already" if event["kept"] else ""
-        self._print(f"{counted(event['shards'], 'shard')}{kept}; {event['bytes'] / MB:,.1f} MB to do")
+        self._print(
+            f"{counted(event['shards'], 'shard')}{kept}; {event['bytes'] / MB:,.1f} MB to do"
+        )
 
     def _on_broken(self, event: dict[str, Any]) -> None:
         self._print(f"{event['path']}:{event['line']}: {event['error']}")
@@ -310,15 +325,27 @@ class _Meter(EventMeter):
 
     def _on_counted(self, event: dict[str, Any]) -> None:
         line = f"{event['shards']:,} of {event['of']:,} shards"
-        self.progress.update(self.bar, total=event["of"], completed=event["shards"], description=line, refresh=True)
+        self.progress.update(
+            self.threshold,
+            total=event["of"],
+            completed=event["shards"],
+            description=line,
+            refresh=True,
+        )
 
     def _on_progress(self, event: dict[str, Any]) -> None:
-        left = "?" if event["remaining"] is None else str(timedelta(seconds=round(event["remaining"])))
-        counts = (
-            f"{event['shards']:,} of {event['of']:,} shards, {event['failed']:,} failed, {event['broken']:,} broken"
+        left = (
+            "?" if event["remaining"] is None else str(timedelta(seconds=round(event["remaining"])))
         )
+        counts = f"{event['shards']:,} of {event['of']:,} shards, {event['failed']:,} failed, {event['broken']:,} broken"
         line = f"{event['rate']:,.0f} characters/s, {left} left; {counts}"
-        self.progress.update(self.bar, total=event["total"], completed=event["bytes"], description=line, refresh=True)
+        self.progress.update(
+            self.threshold,
+            total=event["total"],
+            completed=event["bytes"],
+            description=line,
+            refresh=True,
+        )
         if not self.console.is_terminal and time.monotonic() - self._last > EVERY:
             self._last = time.monotonic()
             self._print(f"{event['bytes'] / max(1, event['total']):.1%}, {line}")

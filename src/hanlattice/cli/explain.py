@@ -1,4 +1,6 @@
-"""`hanlattice explain`: which words of the lexicon a text has, what changes without each, and their shares."""
+"""`hanlattice explain`: which words of the lexicon a text has, what changes without each, and their
+shares.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 _PIPE = 100  # columns of a file, and of a pipe where COLUMNS does not say how many
 
 
-class Format(StrEnum):
+class ExplainFormat(StrEnum):
     terminal = "terminal"
     json = "json"
     svg = "svg"
@@ -35,9 +37,9 @@ class Format(StrEnum):
 def explain(
     options: TextOptions,
     format: Annotated[
-        Format,
+        ExplainFormat,
         typer.Option("--format", "-f", help="Output format."),
-    ] = Format.terminal,
+    ] = ExplainFormat.terminal,
     decode: Decode = None,
     shares: Annotated[
         bool,
@@ -70,19 +72,23 @@ def explain(
     changes = without or not shares
     explanations = (tagger.explain(text, changes) for text in texts if text is not PAUSE)
     results = _written(explanations, format, layer, view, options.out is None)
-    if format is Format.json:
+    if format is ExplainFormat.json:
         results = texts.placed(results)
     write_results(results, options.out, texts)
 
 
 def _written(
-    explanations: Iterator[Explanation], format: Format, layer: int, view: str | None, to_screen: bool
+    explanations: Iterator[Explanation],
+    format: ExplainFormat,
+    layer: int,
+    view: str | None,
+    to_screen: bool,
 ) -> Iterable[str]:
-    if format is Format.json:
+    if format is ExplainFormat.json:
         return (to_json(explanation.to_dict()) + "\n" for explanation in explanations)
-    if format is Format.svg:
+    if format is ExplainFormat.svg:
         return _svg(explanations, layer, view)
-    if format is Format.html:
+    if format is ExplainFormat.html:
         from hanlattice.explain.html import page
 
         return page(explanations, layer, view=view)
@@ -95,17 +101,25 @@ def _svg(explanations: Iterator[Explanation], layer: int, view: str | None) -> l
     first = list(islice(explanations, 2))
     if len(first) != 1:
         many = "there are more" if first else "there is none"
-        raise InputError(f"a picture in SVG is of one text, and {many}: --format html takes any number")
+        raise InputError(
+            f"a picture in SVG is of one text, and {many}: --format html takes any number"
+        )
     if not first[0].text:
         raise InputError("the text is empty: there is nothing to draw")
     return [picture(first[0], layer, view=view)]
 
 
-def _terminal(explanations: Iterator[Explanation], layer: int, view: str | None, to_screen: bool) -> Iterator[str]:
+def _terminal(
+    explanations: Iterator[Explanation], layer: int, view: str | None, to_screen: bool
+) -> Iterator[str]:
     """The lines, with colours at a terminal, plain in a file or a pipe."""
     from hanlattice.explain.terminal import lines
 
-    screen = Console(file=sys.stdout) if to_screen else Console(file=None, force_terminal=False, width=_PIPE)
+    screen = (
+        Console(file=sys.stdout)
+        if to_screen
+        else Console(file=None, force_terminal=False, width=_PIPE)
+    )
     width = shutil.get_terminal_size((_PIPE, 0)).columns if to_screen else _PIPE
     for nth, explanation in enumerate(explanations):
         with screen.capture() as caught:

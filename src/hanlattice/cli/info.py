@@ -14,7 +14,7 @@ from hanlattice.cli.options import AsJson, ModelArgument
 from hanlattice.data.formats.jsonl import to_json
 from hanlattice.evaluation.report import Table
 from hanlattice.evaluation.segmentation import score_table
-from hanlattice.files import shown
+from hanlattice.files import printable_path
 from hanlattice.text.display import counted, visible
 from hanlattice.text.tags import labels_of
 
@@ -38,8 +38,14 @@ def info(
         typer.echo(to_json(facts, indent=2))
         return
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(visible(shown(folder)), soft_wrap=True)  # as the table's title it would be wrapped to its width
-    console.print(Table("", ("fact", "value"), tuple(_rows(facts)), words=2).rich(fold=False, show_header=False))
+    console.print(
+        visible(printable_path(folder)), soft_wrap=True
+    )  # as the table's title it would be wrapped to its width
+    console.print(
+        Table("", ("fact", "value"), tuple(_rows(facts)), words=2).rich(
+            fold=False, show_header=False
+        )
+    )
     scores = facts["scores"]
     for when, parts in (("", scores), (" before packing", scores.get(BEFORE, {}))):
         for part in ("dev", "test"):
@@ -49,7 +55,9 @@ def info(
 
 
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The facts as pairs of short texts; scores have tables of their own, and the configuration is in --json only."""
+    """The facts as pairs of short texts; scores have tables of their own, and the configuration is
+    in --json only.
+    """
     for name, value in facts.items():
         if name == "encoder":  # part of "model"
             continue
@@ -62,14 +70,18 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for part, corpus in facts["data"].items():
         if "sentences" in corpus:  # the entries of vectors and of packing have none
             file = corpus["file"] or "held out from train"
-            counts = ", ".join(counted(corpus[f"{what}s"], what) for what in ("sentence", "character", "span"))
+            counts = ", ".join(
+                counted(corpus[f"{what}s"], what) for what in ("sentence", "character", "span")
+            )
             yield part, f"{file}: {counts}"
 
 
 def _facts(folder: Path, model: Model) -> dict[str, Any]:
     from hanlattice.training.card import kind_of
 
-    indexer, vectors, known = model.indexer, model.data.get("vectors", {}), _known(model)
+    indexer = model.indexer
+    vectors = model.data.get("vectors", {})
+    known = _known(model)
     return {
         "model": kind_of(model.config),
         "encoder": model.config.model.encoder,
@@ -89,8 +101,16 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
         "subword vectors": vectors.get("subwords") or "random" if known["subwords"] else "none",
         "language model": vectors.get("lm") or "none",
         "transformer": vectors.get("transformer") or "none",
-        **({"begun with": f"{start['model']} ({start['version']})"} if (start := model.data.get("start")) else {}),
-        **({"calibration": _calibration(found)} if (found := model.scores.get("calibration")) else {}),
+        **(
+            {"begun with": f"{start['model']} ({start['version']})"}
+            if (start := model.data.get("start"))
+            else {}
+        ),
+        **(
+            {"calibration": _calibration(found)}
+            if (found := model.scores.get("calibration"))
+            else {}
+        ),
         "data": dict(model.data),
         "scores": dict(model.scores),
         "config": model.config.as_dict(),
@@ -99,8 +119,13 @@ def _facts(folder: Path, model: Model) -> dict[str, Any]:
 
 def _calibration(found: Mapping[str, Any]) -> str:
     """Where the curves of scores were fitted, and what they are."""
-    files = ", ".join(f"{part['file']} ({counted(part['spans'], 'span')})" for part in found["fitted"])
-    curves = (f"{label} × {each['slope']:.2f} {each['offset']:+.2f}" for label, each in found["curves"].items())
+    files = ", ".join(
+        f"{part['file']} ({counted(part['spans'], 'span')})" for part in found["fitted"]
+    )
+    curves = (
+        f"{label} × {each['slope']:.2f} {each['offset']:+.2f}"
+        for label, each in found["curves"].items()
+    )
     return f"{files}: logits of {', '.join(curves).replace('-', '−')}"
 
 
@@ -109,4 +134,7 @@ def _known(model: Model) -> dict[str, int]:
     indexer = model.indexer
     counts = {"words": 0 if indexer.words is None else len(indexer.words) - 1, "subwords": 0}
     lexicons = [lexicon for lexicon in (indexer.lexicon, indexer.subwords) if lexicon is not None]
-    return counts | {s.called: len(lexicon) for s, lexicon in zip(model.config.lattice_sources, lexicons, strict=True)}
+    return counts | {
+        s.called: len(lexicon)
+        for s, lexicon in zip(model.config.lattice_sources, lexicons, strict=True)
+    }

@@ -16,7 +16,10 @@ from hanlattice.files import reason
 
 NAME = "train.toml"
 FORMATS = {
-    "ner": (".bmes", "a character and its tag a line, a blank line between sentences; or JSONL with spans"),
+    "ner": (
+        ".bmes",
+        "a character and its tag a line, a blank line between sentences; or JSONL with spans",
+    ),
     "words": (".seg", "a sentence a line, with spaces between words"),
 }
 POOLS = "pools = true # each character hears of all words over it; false for tens of thousands of sentences\n"
@@ -64,36 +67,59 @@ device = "cpu" # "cuda" for a GPU
 """
 
 
-class Task(StrEnum):
+class LabellingTask(StrEnum):
     ner = "ner"
     words = "words"
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder of your corpus, old or new; the file is written there.")],
-    task: Annotated[Task, typer.Option(help="Named entities, or word segmentation.")] = Task.ner,
+    folder: Annotated[
+        Path,
+        typer.Argument(help="The folder of your corpus, old or new; the file is written there."),
+    ],
+    task: Annotated[
+        LabellingTask, typer.Option(help="Named entities, or word segmentation.")
+    ] = LabellingTask.ner,
     start: Annotated[
-        str, typer.Option("--from", help="For a training that begins with a model: ner, seg or a model's folder.")
+        str,
+        typer.Option(
+            "--from", help="For a training that begins with a model: ner, seg or a model's folder."
+        ),
     ] = "",
 ) -> None:
     """Write a commented configuration for your own corpus, train.toml, and say what to do next."""
-    file, (suffix, form) = folder / NAME, FORMATS[task]
+    file = folder / NAME
+    suffix, form = FORMATS[task]
     train, test = (str(folder / f"{part}{suffix}") for part in ("train", "test"))
-    command = shlex.join(["hanlattice", "train", str(file), "--out", str(Path("runs", folder.resolve().name))])
-    strings = [json.dumps(path, ensure_ascii=False) for path in (train, test)]  # TOML has the escapes of JSON
+    command = shlex.join(
+        ["hanlattice", "train", str(file), "--out", str(Path("runs", folder.resolve().name))]
+    )
+    strings = [
+        json.dumps(path, ensure_ascii=False) for path in (train, test)
+    ]  # TOML has the escapes of JSON
     if start:
         find_named(start)
-    pools = POOLS if task == Task.ner else ""  # for words it was never tried
-    sections = BEGUN.format(start=json.dumps(start, ensure_ascii=False)) if start else FRESH.format(pools=pools)
-    text = TEMPLATE.format(command=command, train=strings[0], test=strings[1], format=form, sections=sections)
+    pools = POOLS if task == LabellingTask.ner else ""  # for words it was never tried
+    sections = (
+        BEGUN.format(start=json.dumps(start, ensure_ascii=False))
+        if start
+        else FRESH.format(pools=pools)
+    )
+    text = TEMPLATE.format(
+        command=command, train=strings[0], test=strings[1], format=form, sections=sections
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as out:
             out.write(text.encode())
     except FileExistsError:
-        raise OutputError(f"{file if file.exists() else folder} exists already, and nothing is overwritten") from None
+        raise OutputError(
+            f"{file if file.exists() else folder} exists already, and nothing is overwritten"
+        ) from None
     except OSError as error:
         raise OutputError(f"cannot write {file}: {reason(error)}") from None
     console = make_console(stderr=False)
-    console.print(f"wrote {file}; put your corpus into {train} and {test}, or change these names in it. Then:")
+    console.print(
+        f"wrote {file}; put your corpus into {train} and {test}, or change these names in it. Then:"
+    )
     console.print(f"  {command}" if start else f"  hanlattice data get simplechinese\n  {command}")

@@ -34,7 +34,7 @@ Model = Annotated[Path, typer.Option("--model", "-m", help="The language model's
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the choice to torch.")]
 
 
-class Direction(StrEnum):
+class DirectionOption(StrEnum):
     forward = "forward"
     backward = "backward"
 
@@ -42,14 +42,22 @@ class Direction(StrEnum):
 @app.command("score")
 def score(
     model: Model,
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts, or - for standard input.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Texts, or - for standard input.")
+    ] = None,
     file: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", help="Raw text: plain, gz or xz. May be repeated.")
+        list[Path] | None,
+        typer.Option("--file", "-f", help="Raw text: plain, gz or xz. May be repeated."),
     ] = None,
     encoding: Encoding = "auto",
-    direction: Annotated[Direction | None, typer.Option(help="Without it, every direction in the folder.")] = None,
+    direction: Annotated[
+        DirectionOption | None, typer.Option(help="Without it, every direction in the folder.")
+    ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line of text, and one for all of them at the end.")
+        bool,
+        typer.Option(
+            "--json", help="One JSON object a line of text, and one for all of them at the end."
+        ),
     ] = False,
     device: Device = "cpu",
     threads: Threads = 1,
@@ -67,7 +75,8 @@ def score(
     use_threads(threads)
     found = load_language_model(model, device, _directions(model, direction))
     cut = text_cutter(found, device)
-    bits, counts = dict.fromkeys(found.directions, 0.0), list[Any]()
+    bits = dict.fromkeys(found.directions, 0.0)
+    counts = list[Any]()
     for block in _blocks(lines):
         pieces = cut(block)
         read = text_lines(found, pieces)
@@ -80,7 +89,9 @@ def score(
         elif counts[0] <= _SHOWN:
             _show_lines(block, pieces, each)
     if not counts:
-        raise InputError("there is no text to score: give a text, --file FILE, or - for standard input")
+        raise InputError(
+            "there is no text to score: give a text, --file FILE, or - for standard input"
+        )
     totals = {name: mean_score(total, *counts).as_dict() for name, total in bits.items()}
     if as_json:
         typer.echo(to_json({"total": totals}))
@@ -96,7 +107,9 @@ def score(
 
 
 def by_character(found: Mapping[str, Any]) -> str:
-    """What a score of words says of characters, to compare it with a model of those; nothing of other scores."""
+    """What a score of words says of characters, to compare it with a model of those; nothing of
+    other scores.
+    """
     if "unknown" not in found:
         return ""
     return (
@@ -109,15 +122,24 @@ def by_character(found: Mapping[str, Any]) -> str:
 @app.command("sample")
 def sample(
     model: Model,
-    prompt: Annotated[str, typer.Option(help="What the text begins with; backward: what it ends with.")] = "",
+    prompt: Annotated[
+        str, typer.Option(help="What the text begins with; backward: what it ends with.")
+    ] = "",
     length: Annotated[int, typer.Option(help="At most so many new characters or words.")] = 100,
-    temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder; 0 takes the most probable.")] = 0.8,
+    temperature: Annotated[
+        float, typer.Option(help="Below 1 safer, above 1 wilder; 0 takes the most probable.")
+    ] = 0.8,
     top: Annotated[
-        int, typer.Option(help="Choose among so many of the most probable characters or words; 0: among all.")
+        int,
+        typer.Option(
+            help="Choose among so many of the most probable characters or words; 0: among all."
+        ),
     ] = 0,
     seed: Seed = 1,
     count: Annotated[int, typer.Option("-n", help="How many texts.")] = 1,
-    direction: Annotated[Direction, typer.Option(help="Which way the text is written.")] = Direction.forward,
+    direction: Annotated[
+        DirectionOption, typer.Option(help="Which way the text is written.")
+    ] = DirectionOption.forward,
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
@@ -130,7 +152,9 @@ def sample(
     sampling = Sampling(length, temperature, top, seed)
     use_threads(threads)
     found = load_language_model(model, device, [direction.value])
-    for text in write(found, LONE_SURROGATE.sub("\ufffd", prompt), sampling, count, direction.value):
+    for text in write(
+        found, LONE_SURROGATE.sub("\ufffd", prompt), sampling, count, direction.value
+    ):
         typer.echo(text)
 
 
@@ -139,16 +163,20 @@ def _texts(given: Sequence[str]) -> Iterator[str]:
         if text == "-":
             yield from (line for _, line in decode_lines(sys.stdin.buffer, "standard input"))
         else:
-            yield from LONE_SURROGATE.sub("\ufffd", text).split("\n")  # an argument need not be UTF-8
+            yield from LONE_SURROGATE.sub("\ufffd", text).split(
+                "\n"
+            )  # an argument need not be UTF-8
 
 
-def _directions(folder: Path, asked: Direction | None) -> list[str]:
+def _directions(folder: Path, asked: DirectionOption | None) -> list[str]:
     """The one asked for, or those in the folder; loading refuses a folder without any."""
     from hanlattice.checkpoint.language_model import DIRECTIONS, weights_file
 
     if asked is not None:
         return [asked.value]
-    return [name for name in DIRECTIONS if (folder / weights_file(name)).exists()] or list(DIRECTIONS)
+    return [name for name in DIRECTIONS if (folder / weights_file(name)).exists()] or list(
+        DIRECTIONS
+    )
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -161,12 +189,15 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
             size += len(line)
         if size >= _BLOCK:
             yield block
-            block, size = [], 0
+            block = []
+            size = 0
     if block:
         yield block
 
 
-def _write_lines(texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]) -> None:
+def _write_lines(
+    texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]
+) -> None:
     for at, (text, symbols) in enumerate(zip(texts, pieces, strict=True)):
         record: dict[str, Any] = {"text": text} | ({} if symbols is text else {"words": symbols})
         for name, surprises in each.items():
@@ -175,20 +206,34 @@ def _write_lines(texts: Sequence[str], pieces: Sequence[Sequence[str]], each: di
         typer.echo(to_json(record))
 
 
-def _show_lines(texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]) -> None:
+def _show_lines(
+    texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]
+) -> None:
     for at, (text, symbols) in enumerate(zip(texts, pieces, strict=True)):
         table = Table(title=escape(text), title_justify="left")
         for heading in ("", *each):
             table.add_column(heading, justify="right")
-        found = {name: [_cell(bits) for bits in surprises[at].tolist()] for name, surprises in each.items()}
+        found = {
+            name: [_cell(bits) for bits in surprises[at].tolist()]
+            for name, surprises in each.items()
+        }
         if "backward" in found:
-            table.add_row("beginning", *(cells[-1] if name == "backward" else "" for name, cells in found.items()))
+            table.add_row(
+                "beginning",
+                *(cells[-1] if name == "backward" else "" for name, cells in found.items()),
+            )
         for place, symbol in enumerate(symbols):
             shows = symbol.isprintable() and not symbol.isspace()
-            heading = escape(symbol) if shows else " ".join(f"U+{ord(character):04X}" for character in symbol)
+            heading = (
+                escape(symbol)
+                if shows
+                else " ".join(f"U+{ord(character):04X}" for character in symbol)
+            )
             table.add_row(heading, *(cells[place] for cells in found.values()))
         if "forward" in found:
-            table.add_row("end", *(cells[-1] if name == "forward" else "" for name, cells in found.items()))
+            table.add_row(
+                "end", *(cells[-1] if name == "forward" else "" for name, cells in found.items())
+            )
         Console().print(table)
 
 

@@ -23,8 +23,16 @@ from hanlattice.cli.options import (
 from hanlattice.data.download import resolve
 from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
-from hanlattice.files import BOM, check_output, opening, reason, shown, writing
-from hanlattice.lab.mistakes import Mistakes, compare, markdown, sentence_lines, sentence_title, summary, tables
+from hanlattice.files import BOM, atomic_write, check_output, opening, printable_path, reason
+from hanlattice.lab.mistakes import (
+    Mistakes,
+    compare,
+    markdown,
+    sentence_lines,
+    sentence_title,
+    summary,
+    tables,
+)
 from hanlattice.text.dictionary import read_words
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lexicon import Lexicon
@@ -42,23 +50,36 @@ _NUMBERS = 3  # at the end of a row of vectors; a dictionary's line has one, a f
 
 
 def mistakes(
-    model_a: Annotated[str, typer.Argument(help="Model A, the one to compare with: ner, seg or a folder.")],
+    model_a: Annotated[
+        str, typer.Argument(help="Model A, the one to compare with: ner, seg or a folder.")
+    ],
     model_b: Annotated[str, typer.Argument(help="Model B: ner, seg or a folder.")],
     file: LabelledFile,
     train: Annotated[
-        str | None, typer.Option(help="The labelled file the models were trained on; without it, the one they name.")
+        str | None,
+        typer.Option(
+            help="The labelled file the models were trained on; without it, the one they name."
+        ),
     ] = None,
     lexicon: Annotated[
-        str | None, typer.Option(help="A dictionary or a vector file; without it, the lexicon of B, or else of A.")
+        str | None,
+        typer.Option(
+            help="A dictionary or a vector file; without it, the lexicon of B, or else of A."
+        ),
     ] = None,
     format: CorpusFormat = "auto",
     scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a report in Markdown too.")] = None,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", help="Write everything, with all sentences, to this file too.")
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write a report in Markdown too.")
     ] = None,
-    sentences: Annotated[int, typer.Option(min=0, help="How many sentences to show in terminal and report.")] = 20,
+    as_json: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write everything, with all sentences, to this file too."),
+    ] = None,
+    sentences: Annotated[
+        int, typer.Option(min=0, help="How many sentences to show in terminal and report.")
+    ] = 20,
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
@@ -70,7 +91,11 @@ def mistakes(
 
     use_threads(threads)
     notes: list[str] = []
-    about = [("A", shown(model_a)), ("B", shown(model_b)), ("file", shown(file))]
+    about = [
+        ("A", printable_path(model_a)),
+        ("B", printable_path(model_b)),
+        ("file", printable_path(file)),
+    ]
     folders = {"A": find_named(model_a), "B": find_named(model_b)}
     models = {name: load_model(folder, device) for name, folder in folders.items()}
     gold = _read(models, file, format, scheme, notes)
@@ -87,7 +112,7 @@ def mistakes(
     else:
         words, notices = read_lexicon(resolve(lexicon))
         notes += notices
-        what = shown(lexicon)
+        what = printable_path(lexicon)
     if words is not None:
         about.append(("lexicon", f"{what}, {counted(len(words), 'word')}"))
     if train is None:
@@ -95,14 +120,19 @@ def mistakes(
         about += [("train", what)] if what else []
     else:
         trained = _read(models, train, format, scheme, notes)
-        about.append(("train", f"{shown(train)}, {counted(len(trained), 'sentence')}"))
-    a, b = (decode(each.tagger, each.indexer, each.indexer.examples(gold), bar=each.bar()) for each in models.values())
+        about.append(("train", f"{printable_path(train)}, {counted(len(trained), 'sentence')}"))
+    a, b = (
+        decode(each.tagger, each.indexer, each.indexer.examples(gold), threshold=each.threshold())
+        for each in models.values()
+    )
     result = compare(gold, a, b, words, trained)
     _write(result, about, notes, out, as_json, sentences)
     _show(result, about, notes, sentences)
 
 
-def _read(models: Mapping[str, Model], file: str, format: str, scheme: str, notes: list[str]) -> tuple[Sentence, ...]:
+def _read(
+    models: Mapping[str, Model], file: str, format: str, scheme: str, notes: list[str]
+) -> tuple[Sentence, ...]:
     from hanlattice.training.corpora import read_for
 
     corpus = read_for(models.values(), file, format, scheme)
@@ -128,16 +158,22 @@ def _own_lexicon(models: Mapping[str, Model], notes: list[str]) -> tuple[Lexicon
 
 
 def read_lexicon(path: Path) -> tuple[Lexicon, tuple[str, ...]]:
-    """The words of two characters or more of a dictionary or a vector file, and the notices of reading it."""
+    """The words of two characters or more of a dictionary or a vector file, and the notices of
+    reading it.
+    """
     vectors = read_vectors(path) if _has_vectors(path) else None
     lexicon = Lexicon(read_words(path) if vectors is None else vectors.words)
     if not len(lexicon):
-        raise InputError("no word of two characters or more in it: expected a dictionary or word vectors", path)
+        raise InputError(
+            "no word of two characters or more in it: expected a dictionary or word vectors", path
+        )
     return lexicon, () if vectors is None else vectors.notices
 
 
 def _has_vectors(path: Path) -> bool:
-    """Whether the first lines are those of word2vec: its header before a row of numbers or bytes, or a row alone."""
+    """Whether the first lines are those of word2vec: its header before a row of numbers or bytes,
+    or a row alone.
+    """
     with opening(path) as file:
         try:
             first, second = (file.readline(_LONGEST).removeprefix(BOM) for _ in range(2))
@@ -163,14 +199,18 @@ def _write(
     sentences: int,
 ) -> None:
     if out is not None:
-        with writing(out) as file:
+        with atomic_write(out) as file:
             file.write(markdown(result, about, notes, sentences))
     if as_json is not None:
-        with writing(as_json) as file:
-            file.write(to_json({**dict(about), "notes": list(notes), **result.as_dict()}, indent=1) + "\n")
+        with atomic_write(as_json) as file:
+            file.write(
+                to_json({**dict(about), "notes": list(notes), **result.as_dict()}, indent=1) + "\n"
+            )
 
 
-def _show(result: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[str], sentences: int) -> None:
+def _show(
+    result: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[str], sentences: int
+) -> None:
     note(*notes)
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
@@ -181,5 +221,7 @@ def _show(result: Mistakes, about: Sequence[tuple[str, str]], notes: Sequence[st
     for sentence in result.most_different(sentences):
         console.print(f"\n{sentence_title(sentence)}", style="bold")
         for who, pieces in sentence_lines(sentence):
-            marked = Text(f"{who:<5}").append_tokens((piece.text, _COLOURS[piece.mark]) for piece in pieces)
+            marked = Text(f"{who:<5}").append_tokens(
+                (piece.text, _COLOURS[piece.mark]) for piece in pieces
+            )
             console.print(marked, soft_wrap=True)

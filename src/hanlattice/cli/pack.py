@@ -10,7 +10,7 @@ import typer
 
 from hanlattice.cli.console import find_named
 from hanlattice.cli.options import ModelArgument
-from hanlattice.files import read_text, shown
+from hanlattice.files import printable_path, read_text
 from hanlattice.text.display import counted
 
 
@@ -24,12 +24,20 @@ def pack(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write: new or empty.")],
     words: Annotated[
-        int, typer.Option(min=0, help="Keep so many words, those that training met most first; 0 keeps all.")
+        int,
+        typer.Option(
+            min=0, help="Keep so many words, those that training met most first; 0 keeps all."
+        ),
     ] = 0,
     precision: Annotated[
-        Precision, typer.Option(help="Bytes of a number: small 1, and ½ after 40,000 words; half 2; full as trained.")
+        Precision,
+        typer.Option(
+            help="Bytes of a number: small 1, and ½ after 40,000 words; half 2; full as trained."
+        ),
     ] = Precision.small,
-    test: Annotated[str, typer.Option(help="A corpus; the scores of the packed model on it go into its card.")] = "",
+    test: Annotated[
+        str, typer.Option(help="A corpus; the scores of the packed model on it go into its card.")
+    ] = "",
     about: Annotated[
         Path | None,
         typer.Option(
@@ -38,18 +46,22 @@ def pack(
         ),
     ] = None,
 ) -> None:
-    """Write a model with fewer words and smaller numbers, to be sent or shipped. It is used like any other.
+    """Write a model with fewer words and smaller numbers, to be sent or shipped. It is used like
+    any other.
 
-    Its card has its own scores only with --test; other scores there are of the trained model, also when packed again.
+    Its card has its own scores only with --test; other scores there are of the trained model, also
+    when packed again.
     """
     from hanlattice.inference.device import use_threads
     from hanlattice.training.pack import pack as run
 
     use_threads(1)
-    packed = run(find_named(model), out, words, precision.value, test, read_text(about) if about else None)
+    packed = run(
+        find_named(model), out, words, precision.value, test, read_text(about) if about else None
+    )
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     lexicon = packed.indexer.lexicon
     kept = "" if lexicon is None else f", {counted(len(lexicon), 'word')}"
-    typer.echo(f"{shown(out)}: {size / 1e6:.2f} MB{kept}")
+    typer.echo(f"{printable_path(out)}: {size / 1e6:.2f} MB{kept}")
     if test:
         typer.echo(f"test F1 {100 * packed.scores['test']['overall']['f1']:.2f}")

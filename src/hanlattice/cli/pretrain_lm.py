@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hanlattice.cli.console import EventMeter, make_console
-from hanlattice.cli.lm import Direction, by_character
+from hanlattice.cli.lm import DirectionOption, by_character
 from hanlattice.cli.options import Device, Encoding, RawFiles, Resume, Seed
 from hanlattice.data.download import resolve
 from hanlattice.lab.pretrain.lm.recipe import HELP, Recipe
@@ -29,7 +29,7 @@ def pretrain_lm(
     files: RawFiles,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the language model.")],
     direction: Annotated[
-        Direction | None,
+        DirectionOption | None,
         typer.Option(
             help="Without it both, one after the other. Two processes may train one each, into the same folder."
         ),
@@ -61,18 +61,24 @@ def pretrain_lm(
     threads: Annotated[int, _option("threads")] = Recipe.threads,
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:
-    """Train a language model of characters or words. It can be stopped at any time: --resume continues it."""
+    """Train a language model of characters or words. It can be stopped at any time: --resume
+    continues it.
+    """
     given = locals()
-    given |= {name: resolve(given[name]) for name in ("vectors", "lexicon") if given[name] is not None}
+    given |= {
+        name: resolve(given[name]) for name in ("vectors", "lexicon") if given[name] is not None
+    }
     recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
     from hanlattice.lab.pretrain.lm.train import BOTH, train_language_model
 
-    with Meter() as meter:
-        train_language_model(recipe, files, out, direction.value if direction else BOTH, resume=resume, listen=meter)
+    with LanguageModelMeter() as meter:
+        train_language_model(
+            recipe, files, out, direction.value if direction else BOTH, resume=resume, listen=meter
+        )
     meter.console.print(f"the language model is in {out}")
 
 
-class Meter(EventMeter):
+class LanguageModelMeter(EventMeter):
     """Listens to the training: one moving line on a terminal, one line for each scoring anywhere."""
 
     def __init__(self) -> None:
@@ -99,10 +105,16 @@ class Meter(EventMeter):
         )
 
     def _on_start(self, event: dict[str, Any]) -> None:
-        self.progress.reset(self.task, total=event["steps"])  # or the time left would count the reading
-        train, held, before = event["data"]["train"], event["data"]["held_out"], event["before"]
+        self.progress.reset(
+            self.task, total=event["steps"]
+        )  # or the time left would count the reading
+        train = event["data"]["train"]
+        held = event["data"]["held_out"]
+        before = event["before"]
         unit = _unit(train)
-        first = "" if before is None else f"; held-out perplexity at first {before['perplexity']:.3f}"
+        first = (
+            "" if before is None else f"; held-out perplexity at first {before['perplexity']:.3f}"
+        )
         self.console.print(
             f"{event['direction']}: {train[unit]:,} {unit} in {train['lines']:,} lines to "
             f"train on, {held[unit]:,} in {held['lines']:,} held out; "
@@ -117,7 +129,9 @@ class Meter(EventMeter):
 
     def _on_resume(self, event: dict[str, Any]) -> None:
         self.progress.reset(self.task, total=event["steps"])
-        self.console.print(f"{event['direction']}: continuing at step {event['step'] + 1:,} of {event['steps']:,}")
+        self.console.print(
+            f"{event['direction']}: continuing at step {event['step'] + 1:,} of {event['steps']:,}"
+        )
 
     def _on_step(self, event: dict[str, Any]) -> None:
         best = "" if event["best"] is None else f" · held-out perplexity {event['best']:.1f}"
@@ -126,7 +140,9 @@ class Meter(EventMeter):
 
     def _on_evaluate(self, event: dict[str, Any]) -> None:
         mark = " (best)" if event["step"] == event["best_step"] else ""
-        spelt = f", {event['bits_a_character']:.4f} a character" if "bits_a_character" in event else ""
+        spelt = (
+            f", {event['bits_a_character']:.4f} a character" if "bits_a_character" in event else ""
+        )
         self.console.print(
             f"{event['direction']}, epoch {event['epoch'] + 1}, step {event['step']:,}: loss {event['loss']:.4f} nats, "
             f"held-out perplexity {event['perplexity']:.3f} ({event['bits']:.4f} bits{spelt}){mark}, "
@@ -135,7 +151,9 @@ class Meter(EventMeter):
 
     def _on_done(self, event: dict[str, Any]) -> None:
         found = event["held_out"]
-        curve = event["curve"] or "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
+        curve = (
+            event["curve"] or "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
+        )
         unit = "word" if "unknown" in found else "character"
         self.console.print(
             f"{event['direction']}: perplexity {found['perplexity']:.3f}, {found['bits']:.4f} bits a {unit}, on "

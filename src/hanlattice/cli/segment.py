@@ -1,4 +1,6 @@
-"""`hanlattice segment`: text, files or standard input → the same text with a space between words, or JSONL."""
+"""`hanlattice segment`: text, files or standard input → the same text with a space between words,
+or JSONL.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from hanlattice.data.formats.segmented import segmented_line
 from hanlattice.errors import InputError
 
 
-class Format(StrEnum):
+class SegmentFormat(StrEnum):
     text = "text"
     tagged = "tagged"
     jsonl = "jsonl"
@@ -27,14 +29,14 @@ class SegmentOptions(BatchOptions):
 
     model: ModelFolder = "seg"
     format: Annotated[
-        Format,
+        SegmentFormat,
         typer.Option(
             "--format",
             "-f",
             help="Output format. `text`: words with spaces. `tagged`: `word/label`. "
             "`jsonl`: words with their offsets and scores.",
         ),
-    ] = Format.text
+    ] = SegmentFormat.text
     threads: Threads = 2
 
 
@@ -49,18 +51,22 @@ def segment(options: SegmentOptions) -> None:
     use_threads(1)
     segmenter = load(folder, options.device, options.fast)
     if not segmenter.model.indexer.cuts:
-        raise InputError("this model does not cut text into words; use `hanlattice tag` with it", folder)
+        raise InputError(
+            "this model does not cut text into words; use `hanlattice tag` with it", folder
+        )
     add_words(segmenter, options)
     # What the segmenter builds on first use must be complete before threads share it.
     segmenter("一")
-    as_json = options.format is Format.jsonl
+    as_json = options.format is SegmentFormat.jsonl
 
     def work(share: list[str]) -> list[str]:
         documents = segmenter.pipe(share, len(share), scores=as_json)
         if as_json:
             return [as_jsonl(document) for document in documents]
-        marks = options.format is Format.tagged
-        return [segmented_line(document.text, document.spans, marks) + "\n" for document in documents]
+        marks = options.format is SegmentFormat.tagged
+        return [
+            segmented_line(document.text, document.spans, marks) + "\n" for document in documents
+        ]
 
     size = texts.group_size(options.batch_size) or TEXTS[segmenter.model.tagger.device_kind]
     threads = options.threads if options.device == "cpu" else 1

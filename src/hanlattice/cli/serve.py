@@ -13,7 +13,7 @@ from hanlattice.cli.options import DictionaryOptions, Lexicons, with_options
 from hanlattice.cli.texts import add_words
 from hanlattice.errors import InputError
 from hanlattice.files import read_lines
-from hanlattice.optional import extra
+from hanlattice.optional import require
 from hanlattice.server.limits import Limits
 
 
@@ -32,29 +32,37 @@ def serve(
         str,
         typer.Option(help="Address to listen on. `0.0.0.0` is every address."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; a core each is of use.")] = 1,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")
+    ] = 8000,
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Processes; a core each is of use.")
+    ] = 1,
     lexicon: Lexicons = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file whose first line is the token that every request must bear.")
+        Path | None,
+        typer.Option(help="A file whose first line is the token that every request must bear."),
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(help="The origin of a page elsewhere that may use this; may be repeated.")
+        list[str] | None,
+        typer.Option(help="The origin of a page elsewhere that may use this; may be repeated."),
     ] = None,
     limits: Limits,
 ) -> None:
     """Serve models over HTTP, with a page that shows the lattice as one types."""
     if not hasattr(os, "fork"):
-        raise InputError("hanlattice serve forks its workers, which this system cannot do: use Linux or macOS")
+        raise InputError(
+            "hanlattice serve forks its workers, which this system cannot do: use Linux or macOS"
+        )
     token = "" if token_file is None else _token(token_file)
     folders = {Path(name).name: find_named(name) for name in model or ["ner", "seg"]}
     if len(folders) < len(model or folders):
         raise InputError("two models have the same name, which is that of their folder")
     for package in ("starlette", "uvicorn", "prometheus_client", "httptools", "msgspec"):
-        extra(package)
+        require(package)
     from hanlattice.inference.device import use_threads
     from hanlattice.predict import load
-    from hanlattice.server.process import Settings
+    from hanlattice.server.process import ServerSettings
     from hanlattice.server.process import serve as run
 
     use_threads(1)  # before anything is computed: threads do not survive a fork
@@ -62,7 +70,7 @@ def serve(
     for tagger in models.values():
         if tagger.model.indexer.lexicon is not None:
             add_words(tagger, DictionaryOptions(lexicon=lexicon))
-    settings = Settings(host, port, workers, token, tuple(cors or ()), limits)
+    settings = ServerSettings(host, port, workers, token, tuple(cors or ()), limits)
     raise typer.Exit(run(models, settings, note))
 
 

@@ -1,4 +1,6 @@
-"""The texts of a call as they come: counted, with their places, and with a pause where standard input has one."""
+"""The texts of a call as they come: counted, with their places, and with a pause where standard
+input has one.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,21 @@ WAIT = 0.15  # seconds without input after which the lines that have come are an
 _AHEAD = 4096  # lines that are read before they are wanted
 
 Place = tuple[str, int]  # file and line
-Source = tuple[str | None, Callable[[], Iterator[str]]]  # the name of a file, or None for a text, and its lines
+Source = tuple[
+    str | None, Callable[[], Iterator[str]]
+]  # the name of a file, or None for a text, and its lines
 
 
 class Texts:
-    """The texts of all sources; `places`, once `placed` is called, are those that were read and not written yet."""
+    """The texts of all sources; `places`, once `placed` is called, are those that were read and not
+    written yet.
+    """
 
     def __init__(self, sources: Iterable[Source], is_typed: bool = False) -> None:
         self.sources = list(sources)
         self.is_typed = is_typed  # by a person, who waits for each result
-        self.count, self.characters = 0, 0
+        self.count = 0
+        self.characters = 0
         self.places: deque[Place | None] | None = None
         self.progress: Callable[[int], None] = lambda count: None
         self._texts = self._read()
@@ -64,7 +71,9 @@ class Texts:
 
 
 def _placed(line: str, place: Place | None) -> str:
-    return line if place is None else f'{{"file": {to_json(place[0])}, "line": {place[1]}, {line[1:]}'
+    return (
+        line if place is None else f'{{"file": {to_json(place[0])}, "line": {place[1]}, {line[1:]}'
+    )
 
 
 def is_pipe(file: BinaryIO) -> bool:
@@ -74,10 +83,14 @@ def is_pipe(file: BinaryIO) -> bool:
     return False
 
 
-def arriving(read: Callable[[BinaryIO], Iterator[str]], file: BinaryIO, wait: float) -> Iterator[str]:
-    """The lines of a pipe, and PAUSE where none comes for `wait` seconds; what has been written is sent then.
+def arriving(
+    read: Callable[[BinaryIO], Iterator[str]], file: BinaryIO, wait: float
+) -> Iterator[str]:
+    """The lines of a pipe, and PAUSE where none comes for `wait` seconds; what has been written is
+    sent then.
 
-    A thread reads, on a descriptor of its own: one that is stuck in reading standard input cannot be left at the end.
+    A thread reads, on a descriptor of its own: one that is stuck in reading standard input cannot
+    be left at the end.
     """
     from hanlattice.predict import PAUSE
 
@@ -99,7 +112,9 @@ def arriving(read: Callable[[BinaryIO], Iterator[str]], file: BinaryIO, wait: fl
             raise item
 
 
-def _fill(lines: queue.Queue[Any], read: Callable[[BinaryIO], Iterator[str]], stream: BinaryIO) -> None:
+def _fill(
+    lines: queue.Queue[Any], read: Callable[[BinaryIO], Iterator[str]], stream: BinaryIO
+) -> None:
     """Lines, then None, or the error that ended them."""
     try:
         for line in read(stream):
@@ -119,8 +134,14 @@ def shown_progress(texts: Texts) -> Iterator[None]:
     from hanlattice.cli.console import make_console
 
     console = make_console()
-    columns = SpinnerColumn(), TextColumn("{task.completed:,} texts, {task.speed:,.0f} a second"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.completed:,} texts, {task.speed:,.0f} a second"),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task("", total=None)
         texts.progress = lambda count: progress.update(task, completed=count)
         yield

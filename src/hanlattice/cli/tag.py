@@ -1,4 +1,6 @@
-"""`hanlattice tag`: text, files or standard input → JSONL, CoNLL columns, marks, colours, or a page."""
+"""`hanlattice tag`: text, files or standard input → JSONL, CoNLL columns, marks, colours, or a
+page.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from hanlattice.document import Document
 
 
-class Format(StrEnum):
+class TagFormat(StrEnum):
     jsonl = "jsonl"
     conll = "conll"
     inline = "inline"
@@ -39,7 +41,7 @@ class TagOptions(BatchOptions):
     """The options of `tag` and `analyse`, which write documents."""
 
     format: Annotated[
-        Format | None,
+        TagFormat | None,
         typer.Option(
             "--format",
             "-f",
@@ -82,49 +84,57 @@ def tag(
     write_documents(documents, texts, format, tagger.model.indexer.labels, options)
 
 
-def needs_scores(format: Format, min_score: float) -> bool:
+def needs_scores(format: TagFormat, min_score: float) -> bool:
     """Probabilities take time, and only these formats show them."""
-    return format in (Format.jsonl, Format.html) or min_score > 0
+    return format in (TagFormat.jsonl, TagFormat.html) or min_score > 0
 
 
-def choose_format(options: TagOptions, nbest: int | None = None) -> Format:
+def choose_format(options: TagOptions, nbest: int | None = None) -> TagFormat:
     """Return the format asked for; by default colours at a terminal, otherwise JSON lines."""
     asked = options.format
-    if nbest is not None and asked not in (None, Format.jsonl):
-        raise InputError(f"--nbest is for --format jsonl, which has a place for candidates, not for {asked}")
+    if nbest is not None and asked not in (None, TagFormat.jsonl):
+        raise InputError(
+            f"--nbest is for --format jsonl, which has a place for candidates, not for {asked}"
+        )
     if asked is not None:
         return asked
-    return Format.terminal if nbest is None and is_screen(options.out) else Format.jsonl
+    return TagFormat.terminal if nbest is None and is_screen(options.out) else TagFormat.jsonl
 
 
 def write_documents(
     documents: Iterable[Document],
     texts: Texts,
-    format: Format,
+    format: TagFormat,
     labels: tuple[str, ...],
     options: TagOptions,
 ) -> None:
     """Write documents in a format, to a file or to standard output."""
     results = written(documents, format, options.scheme.value, labels, options.out)
-    if format is Format.jsonl:
+    if format is TagFormat.jsonl:
         results = texts.placed(results)
     write_results(results, options.out, texts)
 
 
 def written(
-    documents: Iterable[Document], format: Format, scheme: str, labels: tuple[str, ...], out: Path | None
+    documents: Iterable[Document],
+    format: TagFormat,
+    scheme: str,
+    labels: tuple[str, ...],
+    out: Path | None,
 ) -> Iterable[str]:
     """The documents as this format writes them."""
     from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
 
-    if format is Format.html:
+    if format is TagFormat.html:
         return html_page(documents, labels)
-    if format is Format.terminal:
+    if format is TagFormat.terminal:
         return terminal_lines(documents, labels, is_screen(out) and _has_colours())
-    if format is Format.jsonl:
+    if format is TagFormat.jsonl:
         return map(as_jsonl, documents)
-    as_columns = format is Format.conll
-    return for_screen((as_conll(each, scheme) if as_columns else as_inline(each) for each in documents), out)
+    as_columns = format is TagFormat.conll
+    return for_screen(
+        (as_conll(each, scheme) if as_columns else as_inline(each) for each in documents), out
+    )
 
 
 def _has_colours() -> bool:

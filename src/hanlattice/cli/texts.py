@@ -21,7 +21,7 @@ from hanlattice.cli.console import find_named, note
 from hanlattice.cli.options import DictionaryOptions, TextOptions, resolve_paths
 from hanlattice.cli.stream import WAIT, Source, Texts, arriving, is_pipe, shown_progress
 from hanlattice.errors import InputError
-from hanlattice.files import check_output, decode_lines, opening, shown, writing
+from hanlattice.files import atomic_write, check_output, decode_lines, opening, printable_path
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.dictionary import LONGEST_LABELLED, Entry, read_dictionary
 from hanlattice.text.display import counted, visible
@@ -67,12 +67,15 @@ def add_words(predictor: Predictor, options: DictionaryOptions, notes: bool = Tr
         predictor.trust = options.trust
     indexer = predictor.model.indexer
     for path in options.lexicon or ():
-        lexicon, words = predictor.lexicon, list(read_dictionary(path))
+        lexicon = predictor.lexicon
+        words = list(read_dictionary(path))
         lexicon.update(words)
         if not notes:
             continue
         _note_passed_over(path, words)
-        labels = {each.label for each in words if isinstance(each, Entry) and not each.is_split} - {""}
+        labels = {each.label for each in words if isinstance(each, Entry) and not each.is_split} - {
+            ""
+        }
         if new := sorted(labels.difference(indexer.tag_ids.labels)):
             how = (
                 "are words alone"
@@ -80,20 +83,27 @@ def add_words(predictor: Predictor, options: DictionaryOptions, notes: bool = Tr
                 else "are found where the dictionary says so, and nowhere else"
             )
             note(
-                f"{shown(path)}: the model has not learnt {', '.join(map(visible, new))}: words with such labels {how}"
+                f"{printable_path(path)}: the model has not learnt {', '.join(map(visible, new))}: words with such labels {how}"
             )
 
 
 def _note_passed_over(path: Path, words: Sequence[str | Entry]) -> None:
-    lengths = [(each, len(remove_space(each if isinstance(each, str) else each.word))) for each in words]
+    lengths = [
+        (each, len(remove_space(each if isinstance(each, str) else each.word))) for each in words
+    ]
     labelled = [length for each, length in lengths if isinstance(each, Entry)]
     plain = [length for each, length in lengths if isinstance(each, str)]
-    for kind, those, least, most in (("", plain, 2, LONGEST), (" with labels", labelled, 1, LONGEST_LABELLED)):
+    for kind, those, least, most in (
+        ("", plain, 2, LONGEST),
+        (" with labels", labelled, 1, LONGEST_LABELLED),
+    ):
         if idle := sum(not least <= length <= most for length in those):
             what = f"more than {most}" if least == 1 else "one character"
             what += f" or more than {most}" if least > 1 and max(those) > most else ""
             has, is_ = ("has", "is") if idle == 1 else ("have", "are")
-            note(f"{shown(path)}: {idle:,} of {len(those):,} words{kind} {has} {what}, and {is_} passed over")
+            note(
+                f"{printable_path(path)}: {idle:,} of {len(those):,} words{kind} {has} {what}, and {is_} passed over"
+            )
 
 
 def write_results(results: Iterable[str], out: Path | None, texts: Texts | None = None) -> None:
@@ -105,15 +115,20 @@ def write_results(results: Iterable[str], out: Path | None, texts: Texts | None 
         _write(sys.stdout.buffer, results, texts is not None and texts.is_typed)
         return
     begun = time.monotonic()
-    with writing(out, binary=True) as file, shown_progress(texts) if texts else contextlib.nullcontext():
+    with (
+        atomic_write(out, binary=True) as file,
+        shown_progress(texts) if texts else contextlib.nullcontext(),
+    ):
         _write(file, results, False)
     if texts:
         done = f"{counted(texts.count, 'text')}, {counted(texts.characters, 'character')}"
-        note(f"{shown(out)}: {done} in {time.monotonic() - begun:,.1f} s")
+        note(f"{printable_path(out)}: {done} in {time.monotonic() - begun:,.1f} s")
 
 
 def for_screen(results: Iterable[str], out: Path | None) -> Iterable[str]:
-    """Control characters as escapes if a terminal shows the results; files and pipes get every character as it is."""
+    """Control characters as escapes if a terminal shows the results; files and pipes get every
+    character as it is.
+    """
     return (visible(result, "\n\t") for result in results) if is_screen(out) else results
 
 
@@ -129,13 +144,15 @@ def share_out(
     threads: int,
     ahead: bool = True,
 ) -> Iterator[str]:
-    """The results of `work` for all texts, in their order, computed by this many threads, each with texts of its own.
+    """The results of `work` for all texts, in their order, computed by this many threads, each with
+    texts of its own.
 
-    Most of the time is spent in C, which lets other threads run, so these threads hardly wait for each other. Threads
-    inside an operation wait busily at the end of each one, and other programs on the same cores slow them down more.
+    Most of the time is spent in C, which lets other threads run, so these threads hardly wait for
+    each other. Threads inside an operation wait busily at the end of each one, and other programs
+    on the same cores slow them down more.
 
-    With `ahead` the next group is read while threads are busy. Without it the results of a group come before the next
-    is waited for: somebody who answers line by line needs that.
+    With `ahead` the next group is read while threads are busy. Without it the results of a group
+    come before the next is waited for: somebody who answers line by line needs that.
     """
     from hanlattice.predict import chunks
 
@@ -175,16 +192,19 @@ def _source(given: str, is_text: bool, unbuffered: bool) -> Source:
     if not is_text and _is_file(given):
         if Path(given).is_dir():
             raise InputError("it is a folder; give the files in it", given)
-        return shown(given), lambda: _file_lines(given)
+        return printable_path(given), lambda: _file_lines(given)
     if not is_text and _looks_like_a_path(given):
         raise InputError("there is no such file; if it is a text, add --text", given)
-    if LONE_SURROGATE.search(given):  # bytes of an argument that are not in the encoding of the terminal
+    if LONE_SURROGATE.search(
+        given
+    ):  # bytes of an argument that are not in the encoding of the terminal
         return None, lambda: _lines(io.BytesIO(os.fsencode(given)), "the text")
     return None, lambda: iter(given.split("\n"))
 
 
 def _standard_input(unbuffered: bool) -> Iterator[str]:
-    read, file = partial(_lines, name="standard input"), sys.stdin.buffer
+    read = partial(_lines, name="standard input")
+    file = sys.stdin.buffer
     return arriving(read, file, 0.0 if unbuffered else WAIT) if is_pipe(file) else read(file)
 
 

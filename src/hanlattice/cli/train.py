@@ -19,29 +19,48 @@ from hanlattice.cli.options import Changes, Resume
 from hanlattice.errors import HanlatticeError
 from hanlattice.text.display import visible
 
-PATIENCE = 60  # seconds that a process leaves to the first of its machine, to report what both have met
+PATIENCE = (
+    60  # seconds that a process leaves to the first of its machine, to report what both have met
+)
 
 
 def train(
     config: Annotated[
-        Path, typer.Argument(help="A TOML file, or the name of a bundled one: resume, weibo, msra, pku, weibo-words, …")
+        Path,
+        typer.Argument(
+            help="A TOML file, or the name of a bundled one: resume, weibo, msra, pku, weibo-words, …"
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run, which becomes the model's folder.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The folder of the run, which becomes the model's folder."
+        ),
+    ],
     variant: Annotated[
-        str, typer.Option(help="A variant of the file, such as lattice-bichar; without it, the default one.")
+        str,
+        typer.Option(
+            help="A variant of the file, such as lattice-bichar; without it, the default one."
+        ),
     ] = "",
     start: Annotated[
-        str, typer.Option("--from", help="Begin with a model: ner, seg or a model's folder. The same as start.model.")
+        str,
+        typer.Option(
+            "--from",
+            help="Begin with a model: ner, seg or a model's folder. The same as start.model.",
+        ),
     ] = "",
     changes: Changes = None,
     resume: Resume = False,
 ) -> None:
-    """Train a model. It can be stopped at any time: --resume continues and ends with the same weights.
+    """Train a model. It can be stopped at any time: --resume continues and ends with the same
+    weights.
 
-    Several processes share each batch with `torchrun --nproc-per-node N -m hanlattice train …`; the first one reports.
+    Several processes share each batch with `torchrun --nproc-per-node N -m hanlattice train …`; the
+    first one reports.
 
-    The configurations of the repository's configs/ are bundled: `hanlattice train weibo --variant char` finds one by
-    its name where there is no such file.
+    The configurations of the repository's configs/ are bundled: `hanlattice train weibo --variant
+    char` finds one by its name where there is no such file.
     """
     is_alone = int(os.environ.get("WORLD_SIZE", 1)) == 1
     try:
@@ -50,7 +69,9 @@ def train(
         if is_alone:
             raise
         if int(os.environ.get("LOCAL_RANK", 0)):
-            time.sleep(PATIENCE)  # the first of this machine reports the same, and its end ends this one
+            time.sleep(
+                PATIENCE
+            )  # the first of this machine reports the same, and its end ends this one
         typer.echo("error: " + visible(str(error), "\n"), err=True)
         _leave(2)
     if not is_alone:
@@ -58,13 +79,17 @@ def train(
 
 
 def _leave(code: int) -> NoReturn:
-    """Without taking down what connects the processes: it may wait for one that has ended, or abort."""
+    """Without taking down what connects the processes: it may wait for one that has ended, or
+    abort.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _train(config: Path, out: Path, variant: str, changes: list[str], start: str, resume: bool) -> None:
+def _train(
+    config: Path, out: Path, variant: str, changes: list[str], start: str, resume: bool
+) -> None:
     from hanlattice.config import read_config
     from hanlattice.evaluation.segmentation import score_table
     from hanlattice.training.loop import train as run
@@ -79,7 +104,7 @@ def _train(config: Path, out: Path, variant: str, changes: list[str], start: str
     ]
     again = ["hanlattice", "train", str(config), "--out", str(out), *options, "--resume"]
     first = not int(os.environ.get("RANK", 0))
-    with Meter(f"stopped; go on with: {shlex.join(again)}" if first else "") as meter:
+    with TrainingMeter(f"stopped; go on with: {shlex.join(again)}" if first else "") as meter:
         result = run(settings, out, resume=resume, listen=meter)
     if not first:
         return
@@ -90,7 +115,7 @@ def _train(config: Path, out: Path, variant: str, changes: list[str], start: str
     meter.console.print(f"the model is in {out}")
 
 
-class Meter(EventMeter):
+class TrainingMeter(EventMeter):
     """Listens to the training: one moving line on a terminal, one line an epoch anywhere."""
 
     def __init__(self, stopped: str) -> None:
@@ -99,11 +124,17 @@ class Meter(EventMeter):
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}{task.fields[best]} · {task.fields[rate]:,.0f} characters/s"),
+            TextColumn(
+                "loss {task.fields[loss]:.3f}{task.fields[best]} · {task.fields[rate]:,.0f} characters/s"
+            ),
             TimeRemainingColumn(compact=True),
         )
-        self.task = self.progress.add_task("train", total=None, epoch=1, loss=0.0, best="", rate=0.0)
-        self.stopped, self.epochs, self.start = stopped, 0, (0, 0.0)
+        self.task = self.progress.add_task(
+            "train", total=None, epoch=1, loss=0.0, best="", rate=0.0
+        )
+        self.stopped = stopped
+        self.epochs = 0
+        self.start = (0, 0.0)
 
     def _on_start(self, event: dict[str, Any]) -> None:
         self.epochs = event["epochs"]
@@ -135,7 +166,9 @@ class Meter(EventMeter):
         self.start = 0, event["seconds"]
         mark = " (best)" if event["epoch"] == event["best_epoch"] else ""
         dev = f"dev F1 {100 * event['dev']['f1']:.2f}{mark}, " if "dev" in event else ""
-        self.console.print(f"epoch {event['epoch']}: loss {event['loss']:.3f}, {dev}{rate:,.0f} characters/s")
+        self.console.print(
+            f"epoch {event['epoch']}: loss {event['loss']:.3f}, {dev}{rate:,.0f} characters/s"
+        )
 
     def _rate(self, event: dict[str, Any]) -> float:
         """Characters a second, since this epoch began here."""

@@ -17,8 +17,14 @@ from hanlattice.data.formats.jsonl import to_json
 from hanlattice.data.formats.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.evaluation.report import Table
-from hanlattice.files import shown
-from hanlattice.lab.pretrain.inspection import Neighbour, Neighbours, check_vectors, cover, read_queries
+from hanlattice.files import printable_path
+from hanlattice.lab.pretrain.inspection import (
+    Neighbour,
+    Neighbours,
+    check_vectors,
+    cover,
+    read_queries,
+)
 from hanlattice.lab.pretrain.outputs import check_readable
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import read_vectors
@@ -31,13 +37,21 @@ _RAW = (".txt", ".text", ".gz", ".xz")
 def neighbours(
     words: Annotated[
         list[str],
-        typer.Argument(help="Words or characters that have a vector in the file; + and - between two join them."),
+        typer.Argument(
+            help="Words or characters that have a vector in the file; + and - between two join them."
+        ),
     ],
-    vectors: Annotated[str, typer.Option("--vectors", "-v", help="A word2vec file, or @name/file.")],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each query.")] = 10,
+    vectors: Annotated[
+        str, typer.Option("--vectors", "-v", help="A word2vec file, or @name/file.")
+    ],
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="How many for each query.")
+    ] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """The nearest words of each word, or of a sum such as 国王 - 男人 + 女人, by the cosine of their vectors."""
+    """The nearest words of each word, or of a sum such as 国王 - 男人 + 女人, by the cosine of their
+    vectors.
+    """
     queries = read_queries(words)
     near = Neighbours(read_vectors(resolve(vectors)))
     found: dict[str, list[Neighbour]] = {}
@@ -63,29 +77,42 @@ def check(
     file: Annotated[str, typer.Argument(help="A word2vec file, text or binary, or @name/file.")],
     corpora: Annotated[
         list[str] | None,
-        typer.Option("--corpus", "-c", help="A corpus to cover, labelled or raw. May be given several times."),
+        typer.Option(
+            "--corpus", "-c", help="A corpus to cover, labelled or raw. May be given several times."
+        ),
     ] = None,
     format: Annotated[
-        str, typer.Option(help="Of the corpora: auto (.txt, .gz and .xz are raw), raw, columns, segmented or jsonl.")
+        str,
+        typer.Option(
+            help="Of the corpora: auto (.txt, .gz and .xz are raw), raw, columns, segmented or jsonl."
+        ),
     ] = "auto",
     encoding: Encoding = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Check a vector file: whether it is sound, what it contains, and how much of a corpus it covers.
+    """Check a vector file: whether it is sound, what it contains, and how much of a corpus it
+    covers.
 
     The exit code is 0 if the file can be used, without its broken rows, and 2 if it cannot.
     """
-    named = [(shown(name), resolve(name)) for name in corpora or ()]
+    named = [(printable_path(name), resolve(name)) for name in corpora or ()]
     check_readable(path for _, path in named)
     report, vectors = check_vectors(resolve(file))
-    facts = {**report, "corpora": [cover(vectors, name, _sentences(path, format)) for name, path in named]}
+    facts = {
+        **report,
+        "corpora": [cover(vectors, name, _sentences(path, format)) for name, path in named],
+    }
     if as_json:
         typer.echo(to_json(facts, indent=2))
         return
-    _show(_report_rows(facts), shown(file))
+    _show(_report_rows(facts), printable_path(file))
     for coverage in facts["corpora"]:
         _show(_coverage_rows(coverage), coverage["name"])
-    typer.echo("the file is sound" if report["sound"] else "the file can be used, but it is not sound: see above")
+    typer.echo(
+        "the file is sound"
+        if report["sound"]
+        else "the file can be used, but it is not sound: see above"
+    )
 
 
 def _sentences(path: Path, format: str) -> Iterable[Sentence]:
@@ -98,7 +125,11 @@ def _report_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     header = facts["header"]
     promised = "none" if header is None else f"{header[0]:,} rows of width {header[1]}"
     yield "form", facts["form"]
-    yield "header", promised + ("" if facts["header_is_right"] else f": wrong, there are {facts['rows']:,} rows")
+    yield (
+        "header",
+        promised
+        + ("" if facts["header_is_right"] else f": wrong, there are {facts['rows']:,} rows"),
+    )
     yield "words", f"{facts['words']:,}, of which {facts['single_characters']:,} single characters"
     yield "width", f"{facts['width']:,}"
     yield "norm", "mean {mean:.4g}, from {min:.4g} to {max:.4g}".format(**facts["norms"])
@@ -108,7 +139,10 @@ def _report_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for problem, count in facts["problems"].items():
         places = [str(place) for place, wrong in facts["broken"] if wrong == problem]
         what = "line" if facts["form"] == "text" else "row"
-        yield "", f"{problem}: {count:,}, {what} {', '.join(places[:20])}{' …' if len(places) > 20 else ''}"
+        yield (
+            "",
+            f"{problem}: {count:,}, {what} {', '.join(places[:20])}{' …' if len(places) > 20 else ''}",
+        )
     if facts["form"] == "binary":  # its notices say at which byte a row begins
         yield from (("", notice) for notice in facts["notices"] if "skipped" in notice)
 
@@ -126,8 +160,14 @@ def _coverage_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "places of words", f"{words['positions']:,} ({words['per_character']:.2f} a character)"
     yield "characters in a word", _of(words["covered"], words["characters"])
     if words["entities"]:
-        yield "gold spans that are words", _of(words["entities"]["tokens_in"], words["entities"]["tokens"])
-        yield "different ones of them", _of(words["entities"]["types_in"], words["entities"]["types"])
+        yield (
+            "gold spans that are words",
+            _of(words["entities"]["tokens_in"], words["entities"]["tokens"]),
+        )
+        yield (
+            "different ones of them",
+            _of(words["entities"]["types_in"], words["entities"]["types"]),
+        )
 
 
 def _of(part: int, whole: int) -> str:
@@ -135,4 +175,6 @@ def _of(part: int, whole: int) -> str:
 
 
 def _show(rows: Iterable[tuple[str, str]], title: str) -> None:
-    Console().print(Table(title, ("", ""), tuple(rows), words=2).rich(no_wrap=(0,), show_header=False))
+    Console().print(
+        Table(title, ("", ""), tuple(rows), words=2).rich(no_wrap=(0,), show_header=False)
+    )

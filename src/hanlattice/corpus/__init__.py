@@ -1,1 +1,3 @@
-"""Corpora of any size: files in, a file out for each shard of them, each exactly once (docs/scale.md)."""
+"""Corpora of any size: files in, a file out for each shard of them, each exactly once
+(docs/scale.md).
+"""

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 from hanlattice.corpus.manifest import is_own
-from hanlattice.corpus.walk import ANY_DEPTH, Entry, Kind, look, match, walk
+from hanlattice.corpus.walk import ANY_DEPTH, FoundPath, Kind, look, match, walk
 from hanlattice.data.formats.raw import DAMAGE, unpacked
 from hanlattice.encodings import AUTO, MARKS, UTF8, called, guess, is_wide
 from hanlattice.errors import InputError, one_line
 from hanlattice.files import BOM, reason
-from hanlattice.optional import extra
+from hanlattice.optional import require
 
 FORMATS = {
     **dict.fromkeys((".txt", ".text"), "txt"),
@@ -32,12 +32,14 @@ FORMATS = {
 PACKED = (".gz", ".xz", ".zst")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 BLOCK = 1 << 20  # bytes read at a time
-LONGEST_RECORD = 1 << 26  # bytes of a record of CSV with several lines, in case a quote is not closed
+LONGEST_RECORD = (
+    1 << 26
+)  # bytes of a record of CSV with several lines, in case a quote is not closed
 NO_FILE = "it is a pipe or a device; a corpus is read several times, so give a file"
 
 
 @dataclass(frozen=True)
-class Source:
+class InputFile:
     """An input file. `name` is its path below what was given, the same wherever the corpus lies."""
 
     name: str
@@ -48,7 +50,7 @@ class Source:
 
 
 class Found(NamedTuple):
-    sources: list[Source]  # by their names
+    sources: list[InputFile]  # by their names
     passed_over: list[Path]  # files of folders that have no format known here
     failures: dict[str, str]  # by the names of files and folders that cannot be read: why
     unlisted: list[Path]  # the inputs among these: which files they have nobody knows
@@ -69,7 +71,8 @@ def find_sources(
     CSV and Parquet have a column `field`, and none of `added`, which the output has beside theirs.
     Of the files for which `is_in_out` says yes, outputs of a run are not read, and others refused.
     """
-    found, paths = Found([], [], {}, [], [], []), dict[str, Path]()
+    found = Found([], [], {}, [], [], [])
+    paths = dict[str, Path]()
     for given in inputs:
         for name, entry in sorted(_entries(given), key=itemgetter(0)):
             path = entry.path
@@ -79,7 +82,9 @@ def find_sources(
                 continue
             if entry.kind is Kind.file and is_in_out(path):
                 if path == Path(given) or not is_own(path.resolve().name):
-                    raise InputError("it lies in --out: choose another folder for the outputs", path)
+                    raise InputError(
+                        "it lies in --out: choose another folder for the outputs", path
+                    )
                 found.outputs.append(path)
                 continue
             if name in paths:
@@ -96,7 +101,7 @@ def find_sources(
             try:
                 if entry.kind is not Kind.file:
                     raise InputError(entry.message or NO_FILE, path)
-                source = Source(name, path, kind or "txt")
+                source = InputFile(name, path, kind or "txt")
                 if source.format != "parquet":
                     source = replace(source, encoding=_encoding(path, encoding))
                 found.sources.append(_with_columns(source, field, added))
@@ -106,19 +111,25 @@ def find_sources(
                     found.unlisted.append(path)
     if not found.sources and not found.failures:
         if found.outputs:
-            raise InputError(f"only the outputs in --out fit {', '.join(map(one_line, inputs))}: name other inputs")
+            raise InputError(
+                f"only the outputs in --out fit {', '.join(map(one_line, inputs))}: name other inputs"
+            )
         known = f"{', '.join(FORMATS)}, plain or packed as {', '.join(PACKED)}"
-        raise InputError(f"there is no file to read in {', '.join(map(one_line, inputs))}: expected {known}")
+        raise InputError(
+            f"there is no file to read in {', '.join(map(one_line, inputs))}: expected {known}"
+        )
     found.sources.sort(key=lambda source: source.name)
     return found
 
 
-def _entries(given: str) -> Iterator[tuple[str, Entry]]:
+def _entries(given: str) -> Iterator[tuple[str, FoundPath]]:
     """Yield (name, entry) of the files that an argument stands for, and of what cannot be read.
 
-    Hidden files of a folder are left out. Folders are among the entries where their message says something.
+    Hidden files of a folder are left out. Folders are among the entries where their message says
+    something.
     """
-    path, entry = Path(given), look(Path(given))
+    path = Path(given)
+    entry = look(Path(given))
     if entry.kind is Kind.folder:
         yield from _named(path, walk(path))
     elif entry.kind is Kind.special:
@@ -138,15 +149,19 @@ def _entries(given: str) -> Iterator[tuple[str, Entry]]:
         raise InputError(entry.message.removeprefix("cannot read: "), given)
 
 
-def _named(top: Path, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+def _named(top: Path, entries: Iterable[FoundPath]) -> Iterator[tuple[str, FoundPath]]:
     """Yield entries with their paths below `top`; of what cannot be listed, the path itself."""
     for entry in entries:
         name = entry.path.relative_to(top).as_posix()
         yield (str(top) if entry.path == top else name), entry
 
 
-def _with_folders_named(entries: Mapping[str, Entry], is_deep: bool) -> Iterator[tuple[str, Entry]]:
-    """Yield what fits a pattern; a folder that fits one without `**` has a message instead of its files."""
+def _with_folders_named(
+    entries: Mapping[str, FoundPath], is_deep: bool
+) -> Iterator[tuple[str, FoundPath]]:
+    """Yield what fits a pattern; a folder that fits one without `**` has a message instead of its
+    files.
+    """
     message = "it is a folder, and its files are not read; a pattern ending in /**/* has them"
     for name, entry in entries.items():
         if entry.kind is not Kind.folder:
@@ -161,8 +176,10 @@ def _format(path: Path) -> str | None:
 
 
 def _encoding(path: Path, asked: str) -> str:
-    """What a byte order mark says, or else what was asked for, or what the file's first Chinese looks like."""
-    with Stream(path) as stream:
+    """What a byte order mark says, or else what was asked for, or what the file's first Chinese
+    looks like.
+    """
+    with InputStream(path) as stream:
         head = stream.read(BLOCK)
     marked = next((codec for mark, codec in MARKS if head.startswith(mark)), asked)
     return guess(head) if marked == AUTO else marked
@@ -173,7 +190,7 @@ def byte_order_mark(codec: str) -> bytes:
     return next((mark for mark, found in MARKS if found == codec and not is_wide(codec)), BOM)
 
 
-def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
+def _with_columns(source: InputFile, field: str, added: Sequence[str]) -> InputFile:
     if source.format in ("txt", "jsonl"):
         return source
     if source.format == "parquet":
@@ -184,16 +201,21 @@ def _with_columns(source: Source, field: str, added: Sequence[str]) -> Source:
     if twins := [name for name, count in Counter(columns).items() if count > 1]:
         raise InputError(f"two columns are called {twins[0]!r}: rename one", source.path)
     if field not in columns:
-        raise InputError(f"no column is called {field!r}; --field may be {', '.join(columns)}", source.path)
+        raise InputError(
+            f"no column is called {field!r}; --field may be {', '.join(columns)}", source.path
+        )
     if there := [name for name in added if name in columns]:
-        raise InputError(f"it has a column {there[0]!r} already, which the output adds: rename it", source.path)
+        raise InputError(
+            f"it has a column {there[0]!r} already, which the output adds: rename it", source.path
+        )
     return replace(source, columns=columns)
 
 
 @contextlib.contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
     """Open a ParquetFile of pyarrow; what it raises inside a `with` is an InputError."""
-    arrow, parquet = extra("pyarrow"), extra("pyarrow", "parquet")
+    arrow = require("pyarrow")
+    parquet = require("pyarrow", "parquet")
     try:
         # A path as a string must be UTF-8 for pyarrow; as bytes it may be anything.
         with arrow.OSFile(os.fsencode(path)) as file, parquet.ParquetFile(file) as opened:
@@ -202,8 +224,8 @@ def open_parquet(path: Path) -> Iterator[Any]:
         raise InputError(f"cannot be read as Parquet: {error}", path) from None
 
 
-def _header(source: Source) -> tuple[str, ...]:
-    with Stream(source.path, source.encoding) as stream:
+def _header(source: InputFile) -> tuple[str, ...]:
+    with InputStream(source.path, source.encoding) as stream:
         lines = csv_lines(iter(stream.readline, b""), source.encoding)
         header = next(csv_records(lines, DELIMITERS[source.format]), None)
     if header is None or not (header.cells or header.error):
@@ -251,11 +273,13 @@ def csv_records(lines: Iterator[tuple[int, bytes]], delimiter: str) -> Iterator[
         taken.clear()
         length = 0
         try:
-            cells, error = next(reader), ""
+            cells = next(reader)
+            error = ""
         except StopIteration:
             return
         except csv.Error as problem:
-            cells, error = [], f"not CSV: {problem}"
+            cells = []
+            error = f"not CSV: {problem}"
         if is_cut:
             most = f" within {LONGEST_RECORD:,} bytes" if length > LONGEST_RECORD else ""
             error = f"a quote in it is not closed{most}"
@@ -266,7 +290,9 @@ def csv_records(lines: Iterator[tuple[int, bytes]], delimiter: str) -> Iterator[
 
 
 def csv_lines(lines: Iterable[bytes], codec: str) -> Iterator[tuple[int, bytes]]:
-    """The numbers of all lines of a file, and the lines without their ends, in UTF-8 if they are text."""
+    """The numbers of all lines of a file, and the lines without their ends, in UTF-8 if they are
+    text.
+    """
     for number, line in enumerate(lines, start=1):
         if line.endswith(b"\n"):
             line = line.removesuffix(b"\r\n" if line.endswith(b"\r\n") else b"\n")
@@ -283,14 +309,16 @@ def line_content(line: bytes, number: int, codec: str) -> bytes:
     return line
 
 
-class Stream:
-    """The bytes of a file, unpacked, from a `position` on; it is read forward, and opened again to go back.
+class InputStream:
+    """The bytes of a file, unpacked, from a `position` on; it is read forward, and opened again to
+    go back.
 
     UTF-16 and UTF-32, whose line ends are no single bytes, become UTF-8; other encodings stay.
     """
 
     def __init__(self, path: Path, encoding: str = UTF8) -> None:
-        self.path, self._encoding = path, encoding
+        self.path = path
+        self._encoding = encoding
         self._open()
 
     def __enter__(self) -> Self:
@@ -314,7 +342,9 @@ class Stream:
         self._file.close()
 
     def seek(self, position: int) -> None:
-        """A packed file has to be unpacked up to there; whoever reads its shards in their order does it once."""
+        """A packed file has to be unpacked up to there; whoever reads its shards in their order
+        does it once.
+        """
         if self._unpacked is self._file:
             self._file.seek(position)
             self.position = position
@@ -335,7 +365,9 @@ class Stream:
         try:
             taken: bytes = read(size)
         except DAMAGE as error:
-            raise InputError(f"cannot be unpacked ({error}): cut short or damaged; copy it again", self.path) from None
+            raise InputError(
+                f"cannot be unpacked ({error}): cut short or damaged; copy it again", self.path
+            ) from None
         except OSError as error:
             raise InputError(f"cannot read: {reason(error)}", self.path) from None
         except UnicodeDecodeError as error:

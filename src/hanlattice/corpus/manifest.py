@@ -1,4 +1,6 @@
-"""The manifest of an output folder: what its outputs were made with, and a line for each that is there, as JSON."""
+"""The manifest of an output folder: what its outputs were made with, and a line for each that is
+there, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from hanlattice.checkpoint.schema import load_json
 from hanlattice.checks import brief, check_value
 from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError, OutputError, one_line
-from hanlattice.files import LOCK, reason, writing
+from hanlattice.files import LOCK, atomic_write, reason
 
 NAME = "manifest.jsonl"
 FORMAT = 1
@@ -21,7 +23,7 @@ PART = re.compile(rf"\.({OUTPUT.pattern}|{re.escape(NAME)})\.[0-9a-f]{{8}}\.part
 Record = dict[str, Any]
 
 
-class Named(TypedDict):
+class NamedFile(TypedDict):
     """A model or dictionary that outputs were made with."""
 
     name: str
@@ -33,8 +35,8 @@ class Head(TypedDict):
 
     format: int
     hanlattice: str
-    model: Named
-    dictionaries: list[Named]
+    model: NamedFile
+    dictionaries: list[NamedFile]
     options: dict[str, Any]
     shards: int
     unreadable: list[str]
@@ -71,7 +73,9 @@ def is_own(name: str) -> bool:
 
 
 def read_manifest(folder: Path) -> tuple[Record | None, dict[str, Record]]:
-    """The first line, and the records of outputs by name. A last line that is not whole was cut short by a crash."""
+    """The first line, and the records of outputs by name. A last line that is not whole was cut
+    short by a crash.
+    """
     path = folder / NAME
     try:
         *lines, _ = path.read_bytes().split(b"\n")
@@ -116,7 +120,12 @@ def _check_output(record: Record) -> None:
         if len(record["input"].get(name, (0, 0))) != 2:
             raise ValueError(f"input.{name} must be two numbers")
     path = PurePosixPath(record["output"])
-    if path.is_absolute() or ".." in path.parts or not OUTPUT.fullmatch(path.name) or "\0" in str(path):
+    if (
+        path.is_absolute()
+        or ".." in path.parts
+        or not OUTPUT.fullmatch(path.name)
+        or "\0" in str(path)
+    ):
         raise ValueError(f"{brief(str(path))} is not the name of an output")
 
 
@@ -128,7 +137,7 @@ def _check_numbers(record: Record) -> None:
 
 
 def write_manifest(folder: Path, head: Record, records: Iterable[Record]) -> None:
-    with writing(folder / NAME) as file:
+    with atomic_write(folder / NAME) as file:
         file.writelines(to_json(each) + "\n" for each in (head, *records))
 
 

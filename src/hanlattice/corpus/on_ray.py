@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from hanlattice.corpus.run import Engine, Plan
+from hanlattice.corpus.run import CorpusPlan, Engine
 from hanlattice.corpus.worker import ShardWorker
 from hanlattice.errors import HanlatticeError
 from hanlattice.events import Listener
@@ -24,7 +24,7 @@ def on_ray(address: str = "", workers: int | None = None) -> Engine:
             they share them.
     """
 
-    def engine(plan: Plan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
+    def engine(plan: CorpusPlan, listen: Listener) -> Iterator[tuple[int, Outcome]]:
         kind = "gpus" if device_kind(plan.settings.device) == "cuda" else "cpus"
         ray = connect(address)
         count = _count(ray, kind)
@@ -42,5 +42,7 @@ def _count(ray: Any, resource: str) -> int:
     """How many of these the cluster has now."""
     count = int(ray.cluster_resources().get(resource.removesuffix("s").upper(), 0))
     if not count:
-        raise HanlatticeError(f"this Ray cluster has no {resource}, and the model is to run on {resource}")
+        raise HanlatticeError(
+            f"this Ray cluster has no {resource}, and the model is to run on {resource}"
+        )
     return count

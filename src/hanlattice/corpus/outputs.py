@@ -1,4 +1,6 @@
-"""What a shard becomes: JSONL, each line that of the input with one more field, or Parquet with a column more."""
+"""What a shard becomes: JSONL, each line that of the input with one more field, or Parquet with a
+column more.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,15 @@ from typing import IO, Any, Protocol
 
 from hanlattice.corpus.inputs import BLOCK, open_parquet
 from hanlattice.corpus.settings import BROKEN
-from hanlattice.corpus.shards import ROWS, Row, Shard
+from hanlattice.corpus.shards import ROWS, CorpusRow, Shard
 from hanlattice.data.formats.jsonl import spans_json, text_json, to_json
 from hanlattice.errors import InputError
-from hanlattice.optional import extra
+from hanlattice.optional import require
 from hanlattice.text.span import Span, arrow_type
 
 RECORD = "record"  # the column of Parquet that has a whole line of JSONL
 Spans = Sequence[Span] | None  # None of a broken row
-Tagged = tuple[Row, Spans]
+Tagged = tuple[CorpusRow, Spans]
 
 
 class Writer(Protocol):
@@ -26,7 +28,9 @@ class Writer(Protocol):
 
 
 def make_writer(file: Hashed, format: str, shard: Shard, into: str) -> Writer:
-    return ParquetWriter(file, shard, into) if format == "parquet" else JsonWriter(file, shard, into)
+    return (
+        ParquetWriter(file, shard, into) if format == "parquet" else JsonWriter(file, shard, into)
+    )
 
 
 def added_columns(format: str, into: str) -> tuple[str, ...]:
@@ -35,10 +39,14 @@ def added_columns(format: str, into: str) -> tuple[str, ...]:
 
 
 class Hashed:
-    """A file that is written, with its size and the checksum of all that was written; `flush` it at the end."""
+    """A file that is written, with its size and the checksum of all that was written; `flush` it at
+    the end.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._digest, self.size = file, hashlib.sha256(), 0
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.size = 0
         self._waiting = bytearray()  # a row at a time would cost more than its checksum
         self.closed = False
 
@@ -75,20 +83,21 @@ class JsonWriter:
     """The bytes of a line of JSONL stay as they are: the spans are put before its last brace."""
 
     def __init__(self, file: Hashed, shard: Shard, into: str) -> None:
-        self._file, self._source = file, shard.source
+        self._file = file
+        self._source = shard.source
         self._field = b", " + to_json(into).encode() + b": "
 
     def write(self, batch: Sequence[Tagged]) -> None:
         self._file.write(b"".join([self._line(row, spans) for row, spans in batch]))
 
-    def _line(self, row: Row, spans: Spans) -> bytes:
+    def _line(self, row: CorpusRow, spans: Spans) -> bytes:
         if spans is None:
             place = {"path": self._source.name, "line": row.line, "error": row.error}
             content = {"record": row.fields} if row.batch else {"content": _as_text(row.content)}
             return self._json({BROKEN: {**place, **content}}, row) + b"\n"
         return b"%b%b%b}\n" % (self._begun(row), self._field, spans_json(spans).encode())
 
-    def _begun(self, row: Row) -> bytes:
+    def _begun(self, row: CorpusRow) -> bytes:
         """The row as an object without its last brace."""
         if self._source.format == "jsonl":
             return row.content.rstrip()[:-1]
@@ -96,7 +105,7 @@ class JsonWriter:
             return b'{"text": %b' % text_json(row.text or "").encode()
         return self._json(row.fields, row)[:-1]
 
-    def _json(self, record: dict[str, Any], row: Row) -> bytes:
+    def _json(self, record: dict[str, Any], row: CorpusRow) -> bytes:
         try:
             return to_json(record).encode()
         except (InputError, TypeError, ValueError):
@@ -109,28 +118,37 @@ class JsonWriter:
 
 
 def _check_json(column: str, value: object, path: Path, row: int) -> None:
-    """Refuse a value that JSON cannot have: a date, say, or NaN, for which null would be a silent loss."""
+    """Refuse a value that JSON cannot have: a date, say, or NaN, for which null would be a silent
+    loss.
+    """
     try:
         to_json(value)
     except (InputError, TypeError, ValueError) as error:
-        message = f"JSON cannot have the column {column!r} of this row ({error}); use --format parquet"
+        message = (
+            f"JSON cannot have the column {column!r} of this row ({error}); use --format parquet"
+        )
         raise InputError(message, path, row) from None
 
 
 def _as_text(content: bytes) -> str:
-    """Every byte that is not UTF-8 as a lone surrogate, from which Python's `surrogateescape` makes it again."""
+    """Every byte that is not UTF-8 as a lone surrogate, from which Python's `surrogateescape` makes
+    it again.
+    """
     return content.decode("utf-8", "surrogateescape")
 
 
 class ParquetWriter:
-    """The columns of CSV and Parquet stay; a line of JSONL is in `record` as it was, and its text in a column, too.
+    """The columns of CSV and Parquet stay; a line of JSONL is in `record` as it was, and its text
+    in a column, too.
 
     A broken row has null for spans, and in `broken` its line, what is wrong, and its bytes.
     """
 
     def __init__(self, file: Hashed, shard: Shard, into: str) -> None:
-        self._arrow, parquet = extra("pyarrow"), extra("pyarrow", "parquet")
-        self._source, self._rows = shard.source, list[Tagged]()
+        self._arrow = require("pyarrow")
+        parquet = require("pyarrow", "parquet")
+        self._source = shard.source
+        self._rows = list[Tagged]()
         self._own = self._schema()
         arrow = self._arrow
         broken = [("line", arrow.int64()), ("error", arrow.string()), ("content", arrow.binary())]
@@ -144,7 +162,9 @@ class ParquetWriter:
         if self._source.format == "parquet":
             with open_parquet(self._source.path) as file:
                 return file.schema_arrow
-        columns = self._source.columns or (("text",) if self._source.format == "txt" else ("text", RECORD))
+        columns = self._source.columns or (
+            ("text",) if self._source.format == "txt" else ("text", RECORD)
+        )
         return self._arrow.schema([(name, text) for name in columns])
 
     def write(self, batch: Sequence[Tagged]) -> None:
@@ -154,24 +174,33 @@ class ParquetWriter:
             self._rows.append((row, spans))
 
     def _flush(self) -> None:
-        arrow, rows = self._arrow, self._rows
+        arrow = self._arrow
+        rows = self._rows
         added = (
             [None if spans is None else [span.as_dict() for span in spans] for _, spans in rows],
             [None if spans is not None else _broken(row) for row, spans in rows],
         )
-        new = [arrow.array(column, field.type) for column, field in zip(added, self._added, strict=True)]
+        new = [
+            arrow.array(column, field.type)
+            for column, field in zip(added, self._added, strict=True)
+        ]
         old = self._columns([row for row, _ in rows])
         self._writer.write_table(arrow.table([*old, *new], schema=self._all))
         rows.clear()
 
-    def _columns(self, rows: list[Row]) -> Iterator[Any]:
-        """The columns of the input; rows of Parquet are written in the batches in which they were read."""
+    def _columns(self, rows: list[CorpusRow]) -> Iterator[Any]:
+        """The columns of the input; rows of Parquet are written in the batches in which they were
+        read.
+        """
         if self._source.format == "parquet":
             return iter(rows[0].batch.columns)
         if self._source.columns:
             records = ((row.fields or {}) for row in rows)
             table = [[record.get(name) for name in self._source.columns] for record in records]
-            return (self._arrow.array(column, self._arrow.string()) for column in zip(*table, strict=True))
+            return (
+                self._arrow.array(column, self._arrow.string())
+                for column in zip(*table, strict=True)
+            )
         texts = self._arrow.array([row.text for row in rows], self._arrow.string())
         if self._source.format == "txt":
             return iter([texts])
@@ -184,5 +213,5 @@ class ParquetWriter:
         self._writer.close()
 
 
-def _broken(row: Row) -> dict[str, Any]:
+def _broken(row: CorpusRow) -> dict[str, Any]:
     return {"line": row.line, "error": row.error, "content": row.content}

@@ -1,4 +1,6 @@
-"""What is done with a corpus: the model, its dictionaries and options, and which of them decide what an output is."""
+"""What is done with a corpus: the model, its dictionaries and options, and which of them decide
+what an output is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 from hanlattice.checkpoint.checksums import record_digest
 from hanlattice.checkpoint.folder import CONFIG, WEIGHTS
 from hanlattice.errors import InputError, ModelError
-from hanlattice.files import sha256, shown
+from hanlattice.files import printable_path, sha256
 from hanlattice.inference.device import device_kind, use_threads
 from hanlattice.optional import __version__
 from hanlattice.predict import Predictor, load
@@ -19,7 +21,7 @@ BROKEN = "broken"  # what an output has in place of a row that cannot be read
 
 
 @dataclass(frozen=True)
-class Settings:
+class CorpusSettings:
     """They can be pickled, and sent to processes elsewhere that have the same files."""
 
     model: Path
@@ -40,14 +42,22 @@ class Settings:
     strict: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """All that decides what an output is, but for its input. A GPU finds what a CPU finds, unless it is `fast`."""
-        options = {name: getattr(self, name) for name in ("trust", "decode", "min_score", "scores", "format")}
+        """All that decides what an output is, but for its input. A GPU finds what a CPU finds,
+        unless it is `fast`.
+        """
+        options = {
+            name: getattr(self, name)
+            for name in ("trust", "decode", "min_score", "scores", "format")
+        }
         rounded = device_kind(self.device) if self.fast else None
         fields = {"field": self.field, "into": self.into, "shard_size": self.shard_size}
         return {
             "hanlattice": __version__,
-            "model": {"name": shown(self.model.name), "sha256": model_digest(self.model)},
-            "dictionaries": [{"name": shown(path.name), "sha256": sha256(path)} for path in self.lexicons],
+            "model": {"name": printable_path(self.model.name), "sha256": model_digest(self.model)},
+            "dictionaries": [
+                {"name": printable_path(path.name), "sha256": sha256(path)}
+                for path in self.lexicons
+            ],
             "options": {**options, "fast": rounded, **fields},
         }
 
@@ -65,12 +75,15 @@ def model_digest(folder: Path) -> str:
     return record_digest({name: sha256(folder / name) for name in (CONFIG, WEIGHTS)})
 
 
-def open_predictor(settings: Settings) -> Predictor:
+def open_predictor(settings: CorpusSettings) -> Predictor:
     """The model, with the words of the dictionaries, on one thread."""
     use_threads(1)
     predictor = load(settings.model, settings.device, settings.fast, settings.decode)
     if settings.task == "segment" and not predictor.model.indexer.cuts:
-        raise InputError("this model does not cut text into words; use `hanlattice corpus tag` with it", settings.model)
+        raise InputError(
+            "this model does not cut text into words; use `hanlattice corpus tag` with it",
+            settings.model,
+        )
     if settings.trust is not None:
         predictor.trust = settings.trust
     for path in settings.lexicons:

@@ -13,8 +13,8 @@ from hanlattice.checks import read_json
 from hanlattice.corpus.inputs import (
     BLOCK,
     DELIMITERS,
-    Source,
-    Stream,
+    InputFile,
+    InputStream,
     byte_order_mark,
     csv_lines,
     csv_records,
@@ -32,9 +32,11 @@ Lines = Iterator[tuple[int, bytes]]
 
 @dataclass(frozen=True)
 class Shard:
-    """Bytes [start, end) of a file, unpacked, or its row groups; `line` is the first of its lines, or rows, from 1."""
+    """Bytes [start, end) of a file, unpacked, or its row groups; `line` is the first of its lines,
+    or rows, from 1.
+    """
 
-    source: Source
+    source: InputFile
     start: int
     end: int
     line: int
@@ -44,17 +46,23 @@ class Shard:
     @property
     def key(self) -> dict[str, Any]:
         """Which input it is, for the manifest."""
-        place, line = ("row_groups", "row") if self.source.format == "parquet" else ("bytes", "line")
+        place, line = (
+            ("row_groups", "row") if self.source.format == "parquet" else ("bytes", "line")
+        )
         other = {} if self.source.encoding == UTF8 else {"encoding": self.source.encoding}
         where = {place: [self.start, self.end], line: self.line}
         return {"path": self.source.name, **other, **where, "sha256": self.sha256}
 
 
-class Row(NamedTuple):
-    """A line of text or JSON, or a record of CSV or Parquet. A broken one has no text, but an error."""
+class CorpusRow(NamedTuple):
+    """A line of text or JSON, or a record of CSV or Parquet. A broken one has no text, but an
+    error.
+    """
 
     line: int
-    content: bytes  # as it is in the file, but in UTF-8 and without its line end; nothing of Parquet
+    content: (
+        bytes  # as it is in the file, but in UTF-8 and without its line end; nothing of Parquet
+    )
     text: str | None
     error: str = ""
     fields: dict[str, Any] | None = None  # of CSV, and of Parquet that becomes JSON
@@ -65,18 +73,22 @@ class Row(NamedTuple):
         return len(self.content) + 1 if self.content or not self.text else 3 * len(self.text)
 
 
-def cut(source: Source, size: int) -> Iterator[Shard]:
-    """The shards of a file, of about so many bytes. All of the file is read, for checksums and the numbers of lines."""
+def cut(source: InputFile, size: int) -> Iterator[Shard]:
+    """The shards of a file, of about so many bytes. All of the file is read, for checksums and the
+    numbers of lines.
+    """
     if source.format == "parquet":
         yield from _cut_parquet(source, size)
         return
     if source.format in DELIMITERS:
         yield from _cut_csv(source, size)
         return
-    start, line = 0, 1
-    with Stream(source.path, source.encoding) as stream:
+    start = 0
+    line = 1
+    with InputStream(source.path, source.encoding) as stream:
         while True:
-            digest, lines = hashlib.sha256(), 0
+            digest = hashlib.sha256()
+            lines = 0
             for block in _blocks(stream, size):
                 digest.update(block)
                 lines += block.count(b"\n")
@@ -85,22 +97,27 @@ def cut(source: Source, size: int) -> Iterator[Shard]:
                 yield Shard(source, start, end, line, digest.hexdigest(), end - start)
             if end == start:
                 return
-            start, line = end, line + lines
+            start = end
+            line = line + lines
 
 
-def _blocks(stream: Stream, size: int) -> Iterator[bytes]:
+def _blocks(stream: InputStream, size: int) -> Iterator[bytes]:
     """So many bytes, and what is left of their last line."""
     last = b""
     while size > 0 and (block := stream.read(min(BLOCK, size))):
-        last, size = block, size - len(block)
+        last = block
+        size = size - len(block)
         yield block
     if last and not last.endswith(b"\n"):
         yield stream.readline()
 
 
-def _cut_csv(source: Source, size: int) -> Iterator[Shard]:
+def _cut_csv(source: InputFile, size: int) -> Iterator[Shard]:
     """Shards of whole records."""
-    start, line, lines, digest = 0, 1, 0, hashlib.sha256()
+    start = 0
+    line = 1
+    lines = 0
+    digest = hashlib.sha256()
 
     def read() -> Iterator[bytes]:
         nonlocal lines
@@ -109,52 +126,67 @@ def _cut_csv(source: Source, size: int) -> Iterator[Shard]:
             lines += raw.endswith(b"\n")
             yield raw
 
-    with Stream(source.path, source.encoding) as stream:
+    with InputStream(source.path, source.encoding) as stream:
         records = csv_records(csv_lines(read(), source.encoding), DELIMITERS[source.format])
         while True:
             is_last = next(records, None) is None
             end = stream.position
             if end - start >= size or (is_last and (end > start or not start)):
                 yield Shard(source, start, end, line, digest.hexdigest(), end - start)
-                start, line, lines, digest = end, line + lines, 0, hashlib.sha256()
+                start = end
+                line = line + lines
+                lines = 0
+                digest = hashlib.sha256()
             if is_last:
                 return
 
 
-def _whole_lines(stream: Stream, end: int) -> bytes:
+def _whole_lines(stream: InputStream, end: int) -> bytes:
     """The next lines up to there, about a block of them; only the last of a file may lack its end."""
     block = stream.read(min(BLOCK, max(0, end - stream.position)))
     return block if not block or block.endswith(b"\n") else block + stream.readline()
 
 
-def _cut_parquet(source: Source, size: int) -> Iterator[Shard]:
+def _cut_parquet(source: InputFile, size: int) -> Iterator[Shard]:
     digest = sha256(source.path)
     with open_parquet(source.path) as file:
         groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
-    start, row, rows, full = 0, 1, 0, 0
+    start = 0
+    row = 1
+    rows = 0
+    full = 0
     for end, group in enumerate(groups, start=1):
-        rows, full = rows + group.num_rows, full + group.total_byte_size
+        rows = rows + group.num_rows
+        full = full + group.total_byte_size
         if full >= size or end == len(groups):
             yield Shard(source, start, end, row, digest, full)
-            start, row, rows, full = end, row + rows, 0, 0
+            start = end
+            row = row + rows
+            rows = 0
+            full = 0
     if not groups:
         yield Shard(source, 0, 0, 1, digest, 0)
 
 
 class Reader:
-    """Reads shards. A file stays open between them, so that a packed one is unpacked once for shards in their order."""
+    """Reads shards. A file stays open between them, so that a packed one is unpacked once for
+    shards in their order.
+    """
 
     def __init__(self, field: str, added: str, as_json: bool = True) -> None:
         """`as_json`: rows of Parquet come with their fields; without it as batches alone."""
-        self.field, self.added, self.as_json = field, added, as_json
-        self._stream: Stream | None = None
+        self.field = field
+        self.added = added
+        self.as_json = as_json
+        self._stream: InputStream | None = None
         self._codec = UTF8
 
-    def rows(self, shard: Shard) -> Iterator[Row]:
+    def rows(self, shard: Shard) -> Iterator[CorpusRow]:
         """The rows of a shard; an error at its end if it is not what was planned."""
         if shard.source.format == "parquet":
             return self._parquet(shard)
-        lines, self._codec = self._lines(shard), shard.source.encoding
+        lines = self._lines(shard)
+        self._codec = shard.source.encoding
         if shard.source.format == "txt":
             return (self._text_row(number, content) for number, content in lines)
         if shard.source.format == "jsonl":
@@ -167,19 +199,25 @@ class Reader:
             self._stream = None
 
     def _lines(self, shard: Shard) -> Lines:
-        """The numbers of the lines, and their bytes without the line end, in UTF-8 if they are text."""
+        """The numbers of the lines, and their bytes without the line end, in UTF-8 if they are
+        text.
+        """
         codec = shard.source.encoding
         mark = byte_order_mark(codec)
         if self._stream is None or self._stream.path != shard.source.path:
             self.close()
-            self._stream = Stream(shard.source.path, codec)
-        stream, number, digest = self._stream, shard.line, hashlib.sha256()
+            self._stream = InputStream(shard.source.path, codec)
+        stream = self._stream
+        number = shard.line
+        digest = hashlib.sha256()
         stream.seek(shard.start)
         while block := _whole_lines(stream, shard.end):
             digest.update(block)
             *lines, last = block.split(b"\n")
             lines = [line.removesuffix(b"\r") for line in lines]
-            if last and (number > 1 or block != mark):  # a byte order mark and nothing else is no line
+            if last and (
+                number > 1 or block != mark
+            ):  # a byte order mark and nothing else is no line
                 lines.append(last)
             for line in lines:
                 yield number, line_content(line, number, codec)
@@ -188,37 +226,48 @@ class Reader:
             self.close()
             raise InputError(_CHANGED, shard.source.path)
 
-    def _text_row(self, number: int, content: bytes) -> Row:
+    def _text_row(self, number: int, content: bytes) -> CorpusRow:
         try:
-            return Row(number, content, content.decode("utf-8"))
+            return CorpusRow(number, content, content.decode("utf-8"))
         except UnicodeDecodeError as error:
-            return Row(number, content, None, _undecodable(content, error, self._codec))
+            return CorpusRow(number, content, None, _undecodable(content, error, self._codec))
 
-    def _json_row(self, number: int, content: bytes) -> Row:
+    def _json_row(self, number: int, content: bytes) -> CorpusRow:
         try:
             record = read_json(content.decode("utf-8"))
         except UnicodeDecodeError as error:
-            return Row(number, content, None, _undecodable(content, error, self._codec))
+            return CorpusRow(number, content, None, _undecodable(content, error, self._codec))
         except ValueError as error:
-            return Row(number, content, None, str(error))
+            return CorpusRow(number, content, None, str(error))
         if not isinstance(record, dict):
-            return Row(number, content, None, f"expected an object with a field {self.field!r}")
+            return CorpusRow(
+                number, content, None, f"expected an object with a field {self.field!r}"
+            )
         if self.added in record:
-            return Row(number, content, None, f"it has a field {self.added!r} already, which the output adds")
+            return CorpusRow(
+                number,
+                content,
+                None,
+                f"it has a field {self.added!r} already, which the output adds",
+            )
         if self.field not in record:
-            return Row(number, content, None, f"it has no field {self.field!r}")
+            return CorpusRow(number, content, None, f"it has no field {self.field!r}")
         text, wrong = self._checked(record[self.field])
         if text and not self.as_json and LONE_SURROGATE.search(text):
-            text, wrong = None, "it has a lone surrogate, which Parquet cannot have"
-        return Row(number, content, text, wrong)
+            text = None
+            wrong = "it has a lone surrogate, which Parquet cannot have"
+        return CorpusRow(number, content, text, wrong)
 
     def _checked(self, text: Any) -> tuple[str | None, str]:
         """A text, or what is wrong with it."""
         if isinstance(text, str):
             return text, ""
-        return None, f"its field {self.field!r} is {'null' if text is None else type(text).__name__}, not a string"
+        return (
+            None,
+            f"its field {self.field!r} is {'null' if text is None else type(text).__name__}, not a string",
+        )
 
-    def _records(self, shard: Shard, lines: Lines) -> Iterator[Row]:
+    def _records(self, shard: Shard, lines: Lines) -> Iterator[CorpusRow]:
         """Records of CSV, which may have several lines; the header is left out."""
         is_header = not shard.start
         for record in csv_records(lines, DELIMITERS[shard.source.format]):
@@ -226,7 +275,9 @@ class Reader:
                 yield self._record_row(shard.source.columns, *record)
             is_header = False
 
-    def _record_row(self, columns: tuple[str, ...], number: int, content: bytes, cells: list[str], error: str) -> Row:
+    def _record_row(
+        self, columns: tuple[str, ...], number: int, content: bytes, cells: list[str], error: str
+    ) -> CorpusRow:
         """The row of a record."""
         if not error and len(cells) != len(columns):
             error = f"expected {len(columns)} columns, not {len(cells)}"
@@ -235,12 +286,13 @@ class Reader:
         except UnicodeDecodeError as problem:
             error = _undecodable(content, problem, self._codec)
         if error:
-            return Row(number, content, None, error)
+            return CorpusRow(number, content, None, error)
         fields = dict(zip(columns, cells, strict=True))
-        return Row(number, content, fields[self.field], fields=fields)
+        return CorpusRow(number, content, fields[self.field], fields=fields)
 
-    def _parquet(self, shard: Shard) -> Iterator[Row]:
-        path, number = shard.source.path, shard.line
+    def _parquet(self, shard: Shard) -> Iterator[CorpusRow]:
+        path = shard.source.path
+        number = shard.line
         try:
             status = path.stat()
         except OSError as error:
@@ -249,10 +301,14 @@ class Reader:
             raise InputError(_CHANGED, path)
         try:
             with open_parquet(path) as file:
-                for batch in file.iter_batches(ROWS, row_groups=list(range(shard.start, shard.end))):
+                for batch in file.iter_batches(
+                    ROWS, row_groups=list(range(shard.start, shard.end))
+                ):
                     records = batch.to_pylist() if self.as_json else [None] * batch.num_rows
-                    for text, fields in zip(batch.column(self.field).to_pylist(), records, strict=True):
-                        yield Row(number, b"", *self._checked(text), fields, batch)
+                    for text, fields in zip(
+                        batch.column(self.field).to_pylist(), records, strict=True
+                    ):
+                        yield CorpusRow(number, b"", *self._checked(text), fields, batch)
                         number += 1
         except InputError as error:
             raise InputError(error.message, path, number) from None

@@ -1,4 +1,6 @@
-"""What was found in a corpus: how often each string has each label, with examples; merged over the shards."""
+"""What was found in a corpus: how often each string has each label, with examples; merged over the
+shards.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hanlattice.corpus.inputs import Stream, open_parquet
+from hanlattice.corpus.inputs import InputStream, open_parquet
 from hanlattice.corpus.manifest import NAME, Record, read_manifest
 from hanlattice.corpus.settings import model_digest
 from hanlattice.corpus.shards import ROWS
@@ -21,12 +23,14 @@ from hanlattice.tasks.local import LocalProcesses
 from hanlattice.tasks.run import Outcome, run_tasks
 
 MOST = 500_000  # strings that are counted at a time; the rarest are forgotten when there are more
-EXAMPLES, AROUND = 2, 12  # examples of a string, and the characters that each has on both sides
+# examples of a string, and the characters that each has on both sides
+EXAMPLES = 2
+AROUND = 12
 Entry = list[Any]  # count, sum of scores, how many of them have a score, examples
 
 
 @dataclass(frozen=True)
-class Row:
+class CountedSpan:
     """A string with a label, how often it was found, its mean probability, and where."""
 
     label: str
@@ -41,8 +45,10 @@ class Row:
 
 
 @dataclass
-class Tally:
-    """Counts of one shard, or of several. `missed`: how much too low the count of a string may be, at most."""
+class SpanTally:
+    """Counts of one shard, or of several. `missed`: how much too low the count of a string may be,
+    at most.
+    """
 
     labels: Counter[str] = field(default_factory=Counter)  # spans of each
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
@@ -52,7 +58,10 @@ class Tally:
     def add(self, text: str, spans: Iterable[dict[str, Any]]) -> None:
         self.rows += 1
         for span in spans:
-            start, end, label, score = span["start"], span["end"], span["label"], span.get("score")
+            start = span["start"]
+            end = span["end"]
+            label = span["label"]
+            score = span.get("score")
             self.labels[label] += 1
             entry = self.entries.setdefault((label, text[start:end]), [0, 0.0, 0, []])
             entry[0] += 1
@@ -62,7 +71,7 @@ class Tally:
             if len(entry[3]) < EXAMPLES:
                 _remember(entry, [text[max(0, start - AROUND) : end + AROUND]])
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: SpanTally) -> None:
         """Add what the next shard has; if there are too many strings, forget the rarest."""
         self.rows += other.rows
         self.labels += other.labels
@@ -77,10 +86,10 @@ class Tally:
             self.entries = {key: entry for key, entry in self.entries.items() if entry[0] > least}
         self.missed += least
 
-    def ranked(self, least: int = 1) -> list[Row]:
+    def ranked(self, least: int = 1) -> list[CountedSpan]:
         """All strings found that often: by label, the most frequent first."""
         found = [
-            Row(label, text, count, total / scored if scored else None, tuple(examples))
+            CountedSpan(label, text, count, total / scored if scored else None, tuple(examples))
             for (label, text), (count, total, scored, examples) in self.entries.items()
             if count >= least
         ]
@@ -91,17 +100,27 @@ def _remember(entry: Entry, examples: list[str]) -> None:
     entry[3] += [each for each in examples if each not in entry[3]][: EXAMPLES - len(entry[3])]
 
 
-def count(folder: Path, workers: int = 1, listen: Listener = ignore) -> Tally:
-    """One pass over the outputs that are in a folder, by so many processes; the result does not depend on them."""
+def count(folder: Path, workers: int = 1, listen: Listener = ignore) -> SpanTally:
+    """One pass over the outputs that are in a folder, by so many processes; the result does not
+    depend on them.
+    """
     head, records = read_manifest(folder)
     if head is None:
-        raise InputError(f"it has no {NAME}: expected a folder that `hanlattice corpus tag` or `segment` wrote", folder)
+        raise InputError(
+            f"it has no {NAME}: expected a folder that `hanlattice corpus tag` or `segment` wrote",
+            folder,
+        )
     if len(records) < head["shards"] or head["unreadable"]:
         listen(
-            {"event": "notice", "text": f"{len(records):,} of {head['shards']:,} shards are there: run the rest first"}
+            {
+                "event": "notice",
+                "text": f"{len(records):,} of {head['shards']:,} shards are there: run the rest first",
+            }
         )
-    names, done = list(records), 0
-    tally, early = Tally(), dict[int, Tally]()
+    names = list(records)
+    done = 0
+    tally = SpanTally()
+    early = dict[int, SpanTally]()
     team = [_Counter(folder, head["options"])] * workers
     for number, _, outcome in run_tasks(team, names, LocalProcesses(), listen):
         if outcome.record is None:
@@ -124,18 +143,26 @@ def check_model(folder: Path, model: Path) -> None:
     head, _ = read_manifest(folder)
     if head is not None and head["model"]["sha256"] != model_digest(model):
         raise InputError(
-            f"its outputs are of another model, called {head['model']['name']}: name it with --model", folder
+            f"its outputs are of another model, called {head['model']['name']}: name it with --model",
+            folder,
         )
 
 
-def tables(tally: Tally, found: list[Row], number: int) -> Iterator[Table]:
+def tables(tally: SpanTally, found: list[CountedSpan], number: int) -> Iterator[Table]:
     """How many spans each label has, and its most frequent strings."""
-    by_label = {label: [row for row in found if row.label == label] for label in sorted(tally.labels)}
-    counts = [(label, f"{tally.labels[label]:,}", f"{len(rows):,}") for label, rows in by_label.items()]
+    by_label = {
+        label: [row for row in found if row.label == label] for label in sorted(tally.labels)
+    }
+    counts = [
+        (label, f"{tally.labels[label]:,}", f"{len(rows):,}") for label, rows in by_label.items()
+    ]
     yield Table(f"{tally.rows:,} texts", ("label", "spans", "strings"), tuple(counts))
     headings = ("string", "count", "score", "example")
     for label, rows in by_label.items():
-        cells = [(row.text, f"{row.count:,}", _percent(row.score), row.examples[0]) for row in rows[:number]]
+        cells = [
+            (row.text, f"{row.count:,}", _percent(row.score), row.examples[0])
+            for row in rows[:number]
+        ]
         yield Table(label, headings, tuple(cells), notes=1)
 
 
@@ -147,29 +174,35 @@ class _Counter:
     """What a process does with an output."""
 
     def __init__(self, folder: Path, options: Record) -> None:
-        self.folder, self.options = folder, options
+        self.folder = folder
+        self.options = options
 
     def attempt(self, name: str, emit: Listener) -> Outcome:
         try:
-            tally = Tally()
+            tally = SpanTally()
             for text, spans in self._found(self.folder / name):
                 tally.add(text, spans)
             return Outcome({"tally": tally})
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             return Outcome(
-                None, f"{self.folder / name}: it was changed after it was written ({error!r}); make it again"
+                None,
+                f"{self.folder / name}: it was changed after it was written ({error!r}); make it again",
             )
 
     def _found(self, path: Path) -> Iterator[tuple[str, Any]]:
         """Texts and their spans; broken rows are left out."""
-        into, read = self.options["into"], _parquet if self.options["format"] == "parquet" else _jsonl
+        into = self.options["into"]
+        read = _parquet if self.options["format"] == "parquet" else _jsonl
         for record in read(path, (self.options["field"], "text", into)):
             if record.get(into) is not None:
-                yield record[self.options["field"] if self.options["field"] in record else "text"], record[into]
+                yield (
+                    record[self.options["field"] if self.options["field"] in record else "text"],
+                    record[into],
+                )
 
 
 def _jsonl(path: Path, _: Iterable[str]) -> Iterator[Record]:
-    with Stream(path) as stream:
+    with InputStream(path) as stream:
         yield from map(json.loads, iter(stream.readline, b""))
 
 
@@ -180,28 +213,40 @@ def _parquet(path: Path, columns: Iterable[str]) -> Iterator[Record]:
             yield from batch.to_pylist()
 
 
-def new_words(tally: Tally, is_known: Callable[[str], bool], least: int = 5, min_score: float = 0.0) -> list[Row]:
-    """The words that a segmenter found so often and that are not known: by count times mean probability.
+def new_words(
+    tally: SpanTally, is_known: Callable[[str], bool], least: int = 5, min_score: float = 0.0
+) -> list[CountedSpan]:
+    """The words that a segmenter found so often and that are not known: by count times mean
+    probability.
 
-    A word has two characters or more, all of them letters, and not all of them ASCII: no numbers, no punctuation.
+    A word has two characters or more, all of them letters, and not all of them ASCII: no numbers,
+    no punctuation.
     """
-    words: dict[str, Row] = {}
+    words: dict[str, CountedSpan] = {}
     for row in tally.ranked():
         word = row.text
         if len(word) > 1 and word.isalpha() and not word.isascii():
             words[word] = _joined(words[word], row) if word in words else row
-    often = (row for row in words.values() if row.count >= least and (row.score or 1.0) >= min_score)
-    return sorted((row for row in often if not is_known(row.text)), key=lambda row: (-_weight(row), row.text))
+    often = (
+        row for row in words.values() if row.count >= least and (row.score or 1.0) >= min_score
+    )
+    return sorted(
+        (row for row in often if not is_known(row.text)), key=lambda row: (-_weight(row), row.text)
+    )
 
 
-def _joined(one: Row, other: Row) -> Row:
+def _joined(one: CountedSpan, other: CountedSpan) -> CountedSpan:
     """A word with two labels, as one."""
     count = one.count + other.count
-    score = None if one.score is None or other.score is None else (_weight(one) + _weight(other)) / count
+    score = (
+        None
+        if one.score is None or other.score is None
+        else (_weight(one) + _weight(other)) / count
+    )
     label = max(one, other, key=lambda row: row.count).label
-    return Row(label, one.text, count, score, (*one.examples, *other.examples)[:EXAMPLES])
+    return CountedSpan(label, one.text, count, score, (*one.examples, *other.examples)[:EXAMPLES])
 
 
-def _weight(row: Row) -> float:
+def _weight(row: CountedSpan) -> float:
     """How often it is expected to be a word."""
     return row.count * (1.0 if row.score is None else row.score)

@@ -29,13 +29,13 @@ class Kind(Enum):
     unreadable = auto()
 
 
-class Entry(NamedTuple):
+class FoundPath(NamedTuple):
     path: Path
     kind: Kind
     message: str = ""  # of what cannot be read, or is read elsewhere: why
 
 
-def look(path: Path) -> Entry:
+def look(path: Path) -> FoundPath:
     """The entry at a path. Links are followed."""
     try:
         mode = path.stat().st_mode
@@ -43,20 +43,20 @@ def look(path: Path) -> Entry:
         if error.errno not in _GONE:
             return _unreadable(path, error)
         if path.is_symlink():
-            return Entry(path, Kind.missing, "it is a link to something that does not exist")
-        return Entry(path, Kind.missing, f"cannot read: {reason(error)}")
+            return FoundPath(path, Kind.missing, "it is a link to something that does not exist")
+        return FoundPath(path, Kind.missing, f"cannot read: {reason(error)}")
     except ValueError as error:  # a NUL in the path
-        return Entry(path, Kind.missing, f"cannot read: {error}")
+        return FoundPath(path, Kind.missing, f"cannot read: {error}")
     if stat.S_ISDIR(mode):
-        return Entry(path, Kind.folder)
-    return Entry(path, Kind.file if stat.S_ISREG(mode) else Kind.special)
+        return FoundPath(path, Kind.folder)
+    return FoundPath(path, Kind.file if stat.S_ISREG(mode) else Kind.special)
 
 
-def _unreadable(path: Path, error: OSError) -> Entry:
-    return Entry(path, Kind.unreadable, f"cannot read: {reason(error)}")
+def _unreadable(path: Path, error: OSError) -> FoundPath:
+    return FoundPath(path, Kind.unreadable, f"cannot read: {reason(error)}")
 
 
-def walk(top: Path, *, hidden: bool = False) -> Iterator[Entry]:
+def walk(top: Path, *, hidden: bool = False) -> Iterator[FoundPath]:
     """Yield everything below a folder, and the folder itself where it cannot be listed.
 
     Each folder is read once. Links to folders are followed after everything that can be reached
@@ -73,11 +73,11 @@ def walk(top: Path, *, hidden: bool = False) -> Iterator[Entry]:
             first = seen.setdefault((status.st_dev, status.st_ino), folder)
             if first != folder:
                 message = f"it leads to {first}, which is read under that name"
-                yield Entry(folder, Kind.repeated, message)
+                yield FoundPath(folder, Kind.repeated, message)
                 continue
             if folder != top and _leads_above(folder):
                 message = "it is a link to a folder above it, which is not read"
-                yield Entry(folder, Kind.unreadable, message)
+                yield FoundPath(folder, Kind.unreadable, message)
                 continue
             with os.scandir(folder) as listing:
                 children = sorted((child.name, child.is_symlink()) for child in listing)
@@ -85,7 +85,7 @@ def walk(top: Path, *, hidden: bool = False) -> Iterator[Entry]:
             yield _unreadable(folder, error)
             continue
         if folder != top:
-            yield Entry(folder, Kind.folder)
+            yield FoundPath(folder, Kind.folder)
         for name, is_link in children:
             if name.startswith(".") and not hidden:
                 continue
@@ -103,7 +103,7 @@ def _leads_above(folder: Path) -> bool:
     return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 
-def match(top: Path, pattern: Sequence[str]) -> Iterator[Entry]:
+def match(top: Path, pattern: Sequence[str]) -> Iterator[FoundPath]:
     """Yield what fits a pattern below a folder, and what could not be read on the way to it.
 
     `**` stands for folders of any depth, and at the end of a pattern for everything in them.
@@ -122,11 +122,11 @@ def match(top: Path, pattern: Sequence[str]) -> Iterator[Entry]:
     yield from dict.fromkeys(_step(folders, last))
 
 
-def _step(folders: Sequence[Path], part: str) -> Iterator[Entry]:
+def _step(folders: Sequence[Path], part: str) -> Iterator[FoundPath]:
     """What one part of a pattern leads to from each of some folders."""
     for folder in folders:
         if part == ANY_DEPTH:
-            yield Entry(folder, Kind.folder)
+            yield FoundPath(folder, Kind.folder)
             yield from walk(folder, hidden=True)
         elif glob.has_magic(part):
             try:

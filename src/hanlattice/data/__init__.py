@@ -1,1 +1,3 @@
-"""Corpora: readers and writers of character columns, segmented lines and JSONL spans, and the known downloads."""
+"""Corpora: readers and writers of character columns, segmented lines and JSONL spans, and the known
+downloads.
+"""

@@ -1,4 +1,6 @@
-"""Converters of the known downloads: MSRA, People's Daily (PKU), the `simplechinese` vectors and jieba's dictionary."""
+"""Converters of the known downloads: MSRA, People's Daily (PKU), the `simplechinese` vectors and
+jieba's dictionary.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,26 @@ import numpy as np
 from hanlattice.data.formats.columns import read_columns, write_columns
 from hanlattice.data.formats.segmented import from_words, write_segmented
 from hanlattice.errors import InputError
-from hanlattice.files import opening, read_lines, writing
+from hanlattice.files import atomic_write, opening, read_lines
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.span import Span
 from hanlattice.text.tags import tags_to_spans
 from hanlattice.text.vectors import Vectors, write_vectors
 
-# ---- MSRA named entities (SIGHAN 2006) from `dh_msra.txt`: BIO pieces of at most 100 characters → BMES sentences
+# ---- MSRA named entities (SIGHAN 2006) from `dh_msra.txt`: BIO pieces of at most 100 characters →
+# BMES sentences
 #
-# The file is the official training part, 50,658 pieces, followed by the official test part, 4,631 pieces. The package
-# that contains it also splits it anew at random, with pieces of one sentence on both sides: never use that split.
+# The file is the official training part, 50,658 pieces, followed by the official test part, 4,631
+# pieces. The package
+# that contains it also splits it anew at random, with pieces of one sentence on both sides: never
+# use that split.
 #
-# Training pieces are joined where one ends in a comma, a semicolon or an enumeration comma: 46,494 sentences (46,364 in
-# the official count). Thirteen pieces of 100 characters without punctuation stay cut, for nothing says which of them
-# continue. Test scores depend on where sentences end, so there the official ends are kept: a list says which pieces
+# Training pieces are joined where one ends in a comma, a semicolon or an enumeration comma: 46,494
+# sentences (46,364 in
+# the official count). Thirteen pieces of 100 characters without punctuation stay cut, for nothing
+# says which of them
+# continue. Test scores depend on where sentences end, so there the official ends are kept: a list
+# says which pieces
 # continue.
 
 TRAIN_PIECES = 50_658
@@ -54,14 +62,22 @@ _TEST_CONTINUES = frozenset((
 # fmt: on
 
 
-def convert_msra(members: list[Path], folder: Path, train_pieces: int = TRAIN_PIECES) -> dict[str, int]:
+def convert_msra(
+    members: list[Path], folder: Path, train_pieces: int = TRAIN_PIECES
+) -> dict[str, int]:
     """Write train.bmes and test.bmes into `folder` and count what is in them."""
     corpus = read_columns(members[0], "BIO")
-    pieces = [(sentence.text, tags) for sentence, tags in zip(corpus.sentences, corpus.tags or (), strict=True)]
-    train, test = pieces[:train_pieces], enumerate(pieces[train_pieces:], start=1)
+    pieces = [
+        (sentence.text, tags)
+        for sentence, tags in zip(corpus.sentences, corpus.tags or (), strict=True)
+    ]
+    train = pieces[:train_pieces]
+    test = enumerate(pieces[train_pieces:], start=1)
     parts = {
         "train": list(_join((text, tags, text[-1] in _CONTINUES) for text, tags in train)),
-        "test": list(_join((text, tags, number in _TEST_CONTINUES) for number, (text, tags) in test)),
+        "test": list(
+            _join((text, tags, number in _TEST_CONTINUES) for number, (text, tags) in test)
+        ),
     }
     counts = {}
     for part, sentences in parts.items():
@@ -74,23 +90,31 @@ def convert_msra(members: list[Path], folder: Path, train_pieces: int = TRAIN_PI
 
 def _join(pieces: Iterable[tuple[str, tuple[str, ...], bool]]) -> Iterator[Sentence]:
     """Tags are joined before spans are made, so that an entity across a cut is whole again."""
-    text, tags = "", list[str]()
+    text = ""
+    tags = list[str]()
     for piece, piece_tags, continues in chain(pieces, [("", (), False)]):
         text += piece
         tags += piece_tags
         if text and not continues:
             yield Sentence(text, tuple(tags_to_spans(tags, "BIO")))
-            text, tags = "", []
+            text = ""
+            tags = []
 
 
-# ---- People's Daily, January 1998, from `199801.txt`: `word/tag` pairs → segmented lines; entities and words in BMES
+# ---- People's Daily, January 1998, from `199801.txt`: `word/tag` pairs → segmented lines; entities
+# and words in BMES
 #
-# Words are taken as they are, their tags as parts of speech. The tags nr, ns and nt become PER, LOC and ORG:
+# Words are taken as they are, their tags as parts of speech. The tags nr, ns and nt become PER, LOC
+# and ORG:
 #
-# - a Chinese name is written as two words, surname and given name (江/nr 泽民/nr); a surname takes the nr word that
-#   follows it, and a double surname of the kind 陈/nr 方/nr 安生/nr takes both. Any other nr word is one person;
-# - neighbouring ns words, and neighbouring nt words, stay separate places and organisations (北京/ns 石景山/ns);
-# - the copy has no brackets around compound names ([中国/ns 银行/n]nt), so only organisations of one word are marked.
+# - a Chinese name is written as two words, surname and given name (江/nr 泽民/nr); a surname takes the
+# nr word that
+# follows it, and a double surname of the kind 陈/nr 方/nr 安生/nr takes both. Any other nr word is one
+# person;
+# - neighbouring ns words, and neighbouring nt words, stay separate places and organisations (北京/ns
+# 石景山/ns);
+# - the copy has no brackets around compound names ([中国/ns 银行/n]nt), so only organisations of one
+# word are marked.
 
 _ENTITY_LABELS = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
 _LONG_SURNAMES = (
@@ -101,9 +125,15 @@ _LONG_SURNAMES = (
 
 def convert_pku(members: list[Path], folder: Path) -> dict[str, int]:
     """Write words.seg and entities.bmes into `folder` and count what is in them."""
-    lines = [_word_tags(line, members[0], number) for number, line in read_lines(members[0]) if line.strip()]
+    lines = [
+        _word_tags(line, members[0], number)
+        for number, line in read_lines(members[0])
+        if line.strip()
+    ]
     words = [from_words([word for word, _ in pairs]) for pairs in lines]
-    entities = [_pku_sentence(sentence, pairs) for sentence, pairs in zip(words, lines, strict=True)]
+    entities = [
+        _pku_sentence(sentence, pairs) for sentence, pairs in zip(words, lines, strict=True)
+    ]
     write_segmented(folder / "words.seg", words)
     write_columns(folder / "entities.bmes", entities, "BMES")
     return {
@@ -126,19 +156,24 @@ def _word_tags(line: str, path: Path, number: int) -> list[tuple[str, str]]:
 
 def _pku_sentence(words: Sentence, pairs: Sequence[tuple[str, str]]) -> Sentence:
     """The text with its entities, and its words with their parts of speech."""
-    tagged = (Span(word.start, word.end, tag) for word, (_, tag) in zip(words.spans or (), pairs, strict=True))
+    tagged = (
+        Span(word.start, word.end, tag)
+        for word, (_, tag) in zip(words.spans or (), pairs, strict=True)
+    )
     return Sentence(words.text, tuple(_pku_entities(pairs)), tuple(tagged))
 
 
 def _pku_entities(pairs: Sequence[tuple[str, str]]) -> Iterator[Span]:
-    at, offset = 0, 0
+    at = 0
+    offset = 0
     while at < len(pairs):
         tag = pairs[at][1]
         taken = _name_length(pairs, at) if tag == "nr" else 1
         end = offset + sum(len(word) for word, _ in pairs[at : at + taken])
         if tag in _ENTITY_LABELS:
             yield Span(offset, end, _ENTITY_LABELS[tag])
-        at, offset = at + taken, end
+        at = at + taken
+        offset = end
 
 
 def _name_length(pairs: Sequence[tuple[str, str]], at: int) -> int:
@@ -154,10 +189,14 @@ def _name_length(pairs: Sequence[tuple[str, str]], at: int) -> int:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Lists, strings and numbers need no class, so a pickle that names one is refused before it can run anything."""
+    """Lists, strings and numbers need no class, so a pickle that names one is refused before it can
+    run anything.
+    """
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module_name}.{global_name}; only plain values are read")
+        raise pickle.UnpicklingError(
+            f"it names {module_name}.{global_name}; only plain values are read"
+        )
 
 
 def convert_simplechinese(members: list[Path], folder: Path) -> dict[str, int]:
@@ -168,7 +207,9 @@ def convert_simplechinese(members: list[Path], folder: Path) -> dict[str, int]:
     except (ValueError, OSError, EOFError) as error:
         raise InputError(f"not a NumPy array: {error}", members[1]) from None
     if matrix.ndim != 2 or len(matrix) != len(words):
-        raise InputError(f"{len(words)} words do not fit an array of shape {matrix.shape}", members[1])
+        raise InputError(
+            f"{len(words)} words do not fit an array of shape {matrix.shape}", members[1]
+        )
     write_vectors(folder / "words.bin", Vectors(words, matrix), binary=True)
     single = sum(len(word) == 1 for word in words)
     return {"words": len(words), "width": matrix.shape[1], "single characters": single}
@@ -192,8 +233,10 @@ def convert_jieba(members: list[Path], folder: Path) -> dict[str, int]:
     for number, line in read_lines(members[0]):
         fields = line.split(" ")
         if len(fields) != 3 or not fields[0] or not fields[1].isdecimal():
-            raise InputError(f"expected 'word frequency tag', not {line[:40]!r}", members[0], number)
+            raise InputError(
+                f"expected 'word frequency tag', not {line[:40]!r}", members[0], number
+            )
         count += 1
-    with opening(members[0]) as source, writing(folder / "dict.txt", binary=True) as file:
+    with opening(members[0]) as source, atomic_write(folder / "dict.txt", binary=True) as file:
         shutil.copyfileobj(source, file)
     return {"words": count}

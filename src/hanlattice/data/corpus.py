@@ -34,7 +34,9 @@ _READERS: dict[str, Callable[[Path, str | None], Corpus]] = {
     "segmented": read_segmented,
     "jsonl": read_jsonl,
     "conllu": read_conllu,
-    "label-studio": lambda path, _: read_label_studio(path),  # these tools write UTF-8 and nothing else
+    "label-studio": lambda path, _: read_label_studio(
+        path
+    ),  # these tools write UTF-8 and nothing else
     "spacy": lambda path, _: read_docbin(path),
 }
 FORMATS = ("columns", *_READERS)
@@ -60,7 +62,9 @@ def suffix_format(path: str | Path) -> str | None:
 def check_writable(path: Path) -> None:
     """Refuse a name whose suffix says no format that can be written."""
     if path.suffix.lower() not in _WRITERS:
-        raise InputError(f"the suffix says what is written: {', '.join(_WRITERS)}, not {path.suffix!r}", path)
+        raise InputError(
+            f"the suffix says what is written: {', '.join(_WRITERS)}, not {path.suffix!r}", path
+        )
 
 
 def write_corpus(path: str | Path, sentences: Iterable[Sentence]) -> None:
@@ -74,7 +78,11 @@ def _found_format(path: Path, otherwise: str) -> str:
     chosen = suffix_format(path) or otherwise
     if chosen == "jsonl":
         with opening(path) as file:
-            return "label-studio" if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[") else chosen
+            return (
+                "label-studio"
+                if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+                else chosen
+            )
     return chosen
 
 
@@ -87,17 +95,24 @@ def read_corpus(
     learn: str = "spans",
     encoding: str | None = None,
 ) -> Corpus:
-    """Read `path`; with format 'auto' its suffix decides, or, for a suffix without a format such as .txt, `otherwise`.
+    """Read `path`; with format 'auto' its suffix decides, or, for a suffix without a format such as
+    .txt, `otherwise`.
 
-    `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags of the file. With
-    `learn` 'words' the spans of a sentence are its gold words, whose labels are parts of speech. `encoding` is that of
-    `files.read_lines`.
+    `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags
+    of the file. With `learn` 'words' the spans of a sentence are its gold words, whose labels are
+    parts of speech. `encoding` is that of `files.read_lines`.
     """
     path = Path(path)
     chosen = _found_format(path, otherwise) if format == "auto" else format
     if chosen not in FORMATS:
-        raise InputError(f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}")
-    corpus = _READERS[chosen](path, encoding) if chosen in _READERS else read_columns(path, scheme, encoding)
+        raise InputError(
+            f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}"
+        )
+    corpus = (
+        _READERS[chosen](path, encoding)
+        if chosen in _READERS
+        else read_columns(path, scheme, encoding)
+    )
     if not corpus.sentences:
         raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
     return _learning_words(corpus, path) if learn == "words" else corpus
@@ -111,8 +126,12 @@ def _learning_words(corpus: Corpus, path: Path) -> Corpus:
         try:
             check_words(words, len(sentence))
         except ValueError as error:
-            message = f"words are to be learnt, and sentence {number} is not cut into words: {error}"
-            raise InputError(f"{message}; docs/formats.md says how a corpus has words", path) from None
+            message = (
+                f"words are to be learnt, and sentence {number} is not cut into words: {error}"
+            )
+            raise InputError(
+                f"{message}; docs/formats.md says how a corpus has words", path
+            ) from None
         sentences.append(replace(sentence, spans=words))
     return replace(corpus, sentences=tuple(sentences), tags=None, scheme=None)
 
@@ -122,7 +141,8 @@ def hold_out(
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
     """(the rest, what is held out): exactly this share, rounded down, the same every time.
 
-    It is taken at even steps, or from the "end", where neighbours are of one document: the two then share fewer names.
+    It is taken at even steps, or from the "end", where neighbours are of one document: the two then
+    share fewer names.
     """
     taken = even_steps(len(sentences), share)
     if where == "end":
@@ -133,5 +153,7 @@ def hold_out(
 
 def even_steps(count: int, share: float) -> list[bool]:
     """For each of `count` items whether it is held out: this share, rounded down, at even steps."""
-    up, down = Fraction(str(share)).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
+    up, down = Fraction(
+        str(share)
+    ).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
     return [(at + 1) * up // down > at * up // down for at in range(count)]

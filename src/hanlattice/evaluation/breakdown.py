@@ -1,4 +1,6 @@
-"""One model's scores by the length of sentences, and by the share of its lexicon that is left: tables and a plot."""
+"""One model's scores by the length of sentences, and by the share of its lexicon that is left:
+tables and a plot.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,20 @@ from hanlattice.theme import BLUE, RED, plot, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LENGTHS = ((1, 20), (21, 40), (41, 60), (61, 80), (81, 100), (101, LONG - 1))  # characters of a sentence
+LENGTHS = (
+    (1, 20),
+    (21, 40),
+    (41, 60),
+    (61, 80),
+    (81, 100),
+    (101, LONG - 1),
+)  # characters of a sentence
 NAMES = (*(f"{low}–{high}" for low, high in LENGTHS), f"{LONG} or more")
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of the lexicon's words
 
-Row = Mapping[str, Any]  # as `evaluate --json` has it: what it is of, how many those are, and the score
+Row = Mapping[
+    str, Any
+]  # as `evaluate --json` has it: what it is of, how many those are, and the score
 
 
 def places_by_length(lengths: Iterable[int]) -> dict[str, list[int]]:
@@ -28,7 +39,8 @@ def places_by_length(lengths: Iterable[int]) -> dict[str, list[int]]:
     return found
 
 
-# The parts of a report: its key, what its rows are of, the column of their names, how many there are of what.
+# The parts of a report: its key, what its rows are of, the column of their names, how many there
+# are of what.
 _PARTS = {
     "by_sentence_length": ("By length of the sentence", "characters", "sentences"),
     "by_lexicon_share": ("By share of the lexicon", "share", "places"),
@@ -55,7 +67,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """A column for each part: precision, recall and F1, and below them how many sentences or places of words."""
+    """A column for each part: precision, recall and F1, and below them how many sentences or places
+    of words.
+    """
     parts = [(report[key], *facts) for key, facts in _PARTS.items() if key in report]
     with plot(path, 0.6 + 4.2 * len(parts), 4.4) as figure:
         grid = figure.subplots(2, len(parts), squeeze=False, sharex="col", height_ratios=(3, 1))
@@ -78,6 +92,14 @@ def _draw_scores(axis: Axes, rows: Sequence[Row]) -> None:
         ("recall", "recall", BLUE, ":"),
         ("f1", "F1", RED, "-"),
     ):
-        axis.plot(there, [100 * rows[at][name] for at in there], style, color=colour, marker="o", ms=4, label=label)
+        axis.plot(
+            there,
+            [100 * rows[at][name] for at in there],
+            style,
+            color=colour,
+            marker="o",
+            ms=4,
+            label=label,
+        )
     axis.legend(frameon=False, fontsize=8)
     tidy(axis)

@@ -1,7 +1,8 @@
-"""Precision, recall and F1 over exact spans: overall (micro), by type, and by the `.NAM`/`.NOM` groups of Weibo.
+"""Precision, recall and F1 over exact spans: overall (micro), by type, and by the `.NAM`/`.NOM`
+groups of Weibo.
 
-`score_tags` counts like seqeval's strict mode, or, with `loose`, like the code and thus the figures of the lattice LSTM
-papers.
+`score_tags` counts like seqeval's strict mode, or, with `loose`, like the code and thus the figures
+of the lattice LSTM papers.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ LONG = 250  # characters: the original code reads neither dev nor test sentences
 class Mark(NamedTuple):
     """An entity as it is compared.
 
-    The original code writes `X[3,5]` for one that a later tag closed, and `X[3]` (`end` is None) for a single character
-    or one that the end of the sentence leaves open; so `X[3,3]` and `X[3]` are different.
+    The original code writes `X[3,5]` for one that a later tag closed, and `X[3]` (`end` is None)
+    for a single character or one that the end of the sentence leaves open; so `X[3,3]` and `X[3]`
+    are different.
     """
 
     label: str
@@ -51,7 +53,9 @@ class Score:
     @property
     def f1(self) -> float:
         """2PR / (P + R), computed from the counts."""
-        return 2 * self.correct / (self.gold + self.predicted) if self.gold + self.predicted else 0.0
+        return (
+            2 * self.correct / (self.gold + self.predicted) if self.gold + self.predicted else 0.0
+        )
 
     def as_dict(self) -> dict[str, float]:
         """Ratios and counts by name, for JSON."""
@@ -88,25 +92,36 @@ def score(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -
 
 
 def score_tags(
-    gold_tags: Sequence[Sequence[str]], predicted_tags: Sequence[Sequence[str]], scheme: str, *, loose: bool = False
+    gold_tags: Sequence[Sequence[str]],
+    predicted_tags: Sequence[Sequence[str]],
+    scheme: str,
+    *,
+    loose: bool = False,
 ) -> Report:
     """Tags sentence by sentence, legal or not.
 
-    Strict, only whole entities count, as in seqeval with `mode="strict"`. Loose, broken ones count too: the original
-    code closes an entity at whatever comes next, and labels are upper-cased. Neither is always the higher of the two.
+    Strict, only whole entities count, as in seqeval with `mode="strict"`. Loose, broken ones count
+    too: the original code closes an entity at whatever comes next, and labels are upper-cased.
+    Neither is always the higher of the two.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"{scheme!r} is not a scheme: expected one of {', '.join(SCHEMES)}")
     for at, (gold, predicted) in enumerate(zip(gold_tags, predicted_tags, strict=False)):
         if len(gold) != len(predicted):
-            raise ValueError(f"sentence {at} has {len(gold)} gold tags but {len(predicted)} predicted tags")
+            raise ValueError(
+                f"sentence {at} has {len(gold)} gold tags but {len(predicted)} predicted tags"
+            )
     read = _loose_marks if loose else lambda tags, scheme: _marks(tags_to_spans(tags, scheme))
-    return _compare([read(tags, scheme) for tags in gold_tags], [read(tags, scheme) for tags in predicted_tags])
+    return _compare(
+        [read(tags, scheme) for tags in gold_tags], [read(tags, scheme) for tags in predicted_tags]
+    )
 
 
 def _compare(gold: Sequence[set[Mark]], predicted: Sequence[set[Mark]]) -> Report:
     if len(gold) != len(predicted):
-        raise ValueError(f"{len(gold)} gold sentences cannot be compared with {len(predicted)} predicted sentences")
+        raise ValueError(
+            f"{len(gold)} gold sentences cannot be compared with {len(predicted)} predicted sentences"
+        )
     wanted: Counter[str] = Counter()
     found: Counter[str] = Counter()
     correct: Counter[str] = Counter()
@@ -114,7 +129,10 @@ def _compare(gold: Sequence[set[Mark]], predicted: Sequence[set[Mark]]) -> Repor
         wanted.update(mark.label for mark in gold_marks)
         found.update(mark.label for mark in predicted_marks)
         correct.update(mark.label for mark in gold_marks & predicted_marks)
-    by_type = {label: Score(wanted[label], found[label], correct[label]) for label in sorted(wanted.keys() | found)}
+    by_type = {
+        label: Score(wanted[label], found[label], correct[label])
+        for label in sorted(wanted.keys() | found)
+    }
     return Report(_total(by_type.values()), by_type, _groups(by_type))
 
 
@@ -142,7 +160,9 @@ def _loose_marks(tags: Sequence[str], scheme: str) -> set[Mark]:
 
 
 def _loose_ends(tags: Sequence[str]) -> Iterator[Mark]:
-    """BMES and BIOES: an entity stays open until E, S or B comes, whatever the label and whatever lies between."""
+    """BMES and BIOES: an entity stays open until E, S or B comes, whatever the label and whatever
+    lies between.
+    """
     opened: Mark | None = None
     for at, tag in enumerate(tags):
         prefix, label = split_tag(tag)

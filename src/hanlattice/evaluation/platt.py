@@ -1,4 +1,5 @@
-"""Platt's curves: a score as often right as it says, by label. The logit of a score, times a slope, plus an offset.
+"""Platt's curves: a score as often right as it says, by label. The logit of a score, times a slope,
+plus an offset.
 
 Slopes are above 0, so of two spans with one label the more probable one stays so.
 """
@@ -15,10 +16,12 @@ import numpy.typing as npt
 from hanlattice.errors import InputError
 
 LEAST_SPANS = 20  # of which curves are fitted
-SLOPES, OFFSETS = (0.01, 100.0), (-100.0, 100.0)
+SLOPES = (0.01, 100.0)
+OFFSETS = (-100.0, 100.0)
 EDGE = 1e-12  # scores nearer to 0 or 1 count as this far from them when a curve is fitted
 ROUNDING = 1e-6
-PRIOR = 1.0  # what the squared distance from the curve of all labels costs, in logarithms of the likelihood
+# What the squared distance from the curve of all labels costs, in logarithms of the likelihood.
+PRIOR = 1.0
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -35,21 +38,29 @@ AS_IT_IS = Curve(1.0, 0.0)
 
 
 class Curves:
-    """A curve for each of a model's labels, by their numbers; labels beyond, those of a dictionary, have none."""
+    """A curve for each of a model's labels, by their numbers; labels beyond, those of a dictionary,
+    have none.
+    """
 
     def __init__(self, curves: Sequence[Curve]) -> None:
         slope, offset = np.array([(each.slope, each.offset) for each in (*curves, AS_IT_IS)]).T
-        self._slope, self._offset = slope, offset
+        self._slope = slope
+        self._offset = offset
 
     def __call__(self, label: npt.NDArray[np.integer[Any]], score: Values) -> Values:
-        """[S]: of probabilities of spans with these labels; where the probabilities are. 0 and 1 stay."""
+        """[S]: of probabilities of spans with these labels; where the probabilities are. 0 and 1
+        stay.
+        """
         at = np.minimum(label, len(self._slope) - 1)
-        slope, offset = self._slope[at], self._offset[at]
+        slope = self._slope[at]
+        offset = self._offset[at]
         if isinstance(score, np.ndarray):
             return _sigmoid(slope * _logit(score) + offset)
         import torch
 
-        slope, offset = (torch.from_numpy(each).to(score.device, non_blocking=True) for each in (slope, offset))
+        slope, offset = (
+            torch.from_numpy(each).to(score.device, non_blocking=True) for each in (slope, offset)
+        )
         return torch.sigmoid(slope * torch.logit(score) + offset)
 
     def lowest(self, score: float) -> float:
@@ -59,9 +70,11 @@ class Curves:
 
 
 def fit(label: Ints, score: Floats, right: Floats, labels: int) -> list[Curve]:
-    """The curve of each label, under which what came is most probable, near that of all labels together.
+    """The curve of each label, under which what came is most probable, near that of all labels
+    together.
 
-    A label of which there is too little, or whose higher scores are not more often right, has the latter.
+    A label of which there is too little, or whose higher scores are not more often right, has the
+    latter.
     """
     if len(score) < LEAST_SPANS:
         raise InputError(
@@ -70,7 +83,9 @@ def fit(label: Ints, score: Floats, right: Floats, labels: int) -> list[Curve]:
     x = _logit(np.clip(score, EDGE, 1 - EDGE))
     all_labels = _fitted(x, right, AS_IT_IS)
     if not _is_good(all_labels):
-        raise InputError("higher scores are not more often right in this text, so no scores can be fitted on it")
+        raise InputError(
+            "higher scores are not more often right in this text, so no scores can be fitted on it"
+        )
     found = []
     for number in range(labels):
         own = label == number
@@ -81,7 +96,8 @@ def fit(label: Ints, score: Floats, right: Floats, labels: int) -> list[Curve]:
 
 def _fitted(x: Floats, right: Floats, prior: Curve) -> Curve:
     """Newton's method: the loss is convex, and steps that make it worse are halved."""
-    columns, centre = np.stack([x, np.ones_like(x)]), np.array([prior.slope, prior.offset])
+    columns = np.stack([x, np.ones_like(x)])
+    centre = np.array([prior.slope, prior.offset])
     weights = centre.copy()
 
     def loss(at: Floats) -> float:

@@ -20,8 +20,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|&#~])")
 class Table:
     """Cells are text, formatted already.
 
-    The first `words` columns and the last `notes` columns are text and aligned left; those between are numbers and
-    aligned right.
+    The first `words` columns and the last `notes` columns are text and aligned left; those between
+    are numbers and aligned right.
     """
 
     title: str
@@ -34,7 +34,9 @@ class Table:
         return asdict(self)
 
     def text(self) -> str:
-        """Lines for a place without colours: the title, the headings, the rows, in straight columns."""
+        """Lines for a place without colours: the title, the headings, the rows, in straight
+        columns.
+        """
         rows = [self.headings, *([visible(cell) for cell in row] for row in self.rows)]
         lines = ("  ".join(cells).rstrip() for cells in self._padded(rows))
         return "\n".join([self.title, *lines, ""])
@@ -42,8 +44,9 @@ class Table:
     def markdown(self, *, aligned: bool = False, plain: bool = False) -> Iterator[str]:
         """The lines of a Markdown table, without the title.
 
-        `aligned`: columns are straight in a terminal too, which would show other escapes than that of a bar.
-        `plain`: cells as they are, which may be Markdown themselves, and no column aligned to the right.
+        `aligned`: columns are straight in a terminal too, which would show other escapes than that
+        of a bar. `plain`: cells as they are, which may be Markdown themselves, and no column
+        aligned to the right.
         """
         if plain:
             yield f"| {' | '.join(self.headings)} |"
@@ -52,19 +55,28 @@ class Table:
             return
         columns = range(len(self.headings))
         if aligned:
-            cells = [[cell.replace("|", "\\|") for cell in row] for row in (self.headings, *self.rows)]
+            cells = [
+                [cell.replace("|", "\\|") for cell in row] for row in (self.headings, *self.rows)
+            ]
             rows = list(self._padded(cells, least=3))
             widths = [len_of(cell) for cell in rows[0]]
         else:
             rows = [[*self.headings]]
-            rows += ([escaped(row[at]) if self._is_text(at) else row[at] for at in columns] for row in self.rows)
+            rows += (
+                [escaped(row[at]) if self._is_text(at) else row[at] for at in columns]
+                for row in self.rows
+            )
             widths = [3 if self._is_text(at) else 4 for at in columns]
-        rule = ["-" * widths[at] if self._is_text(at) else "-" * (widths[at] - 1) + ":" for at in columns]
+        rule = [
+            "-" * widths[at] if self._is_text(at) else "-" * (widths[at] - 1) + ":"
+            for at in columns
+        ]
         yield from (f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
 
     def rich(self, *, fold: bool = True, no_wrap: Collection[int] = (), **look: Any) -> RichTable:
-        """For a rich console. A word that is too long for its column goes on in the next line, or, without `fold`,
-        ends in an ellipsis; the columns `no_wrap` are never broken. `look` goes to rich's own table (box, caption, …).
+        """For a rich console. A word that is too long for its column goes on in the next line, or,
+        without `fold`, ends in an ellipsis; the columns `no_wrap` are never broken. `look` goes to
+        rich's own table (box, caption, …).
         """
         from rich.table import Table as RichTable
         from rich.text import Text
@@ -94,7 +106,10 @@ class Table:
         for row in cells:
             spaces = [" " * (width - len_of(cell)) for cell, width in zip(row, widths, strict=True)]
             padded = zip(row, spaces, strict=True)
-            yield [cell + space if self._is_text(at) else space + cell for at, (cell, space) in enumerate(padded)]
+            yield [
+                cell + space if self._is_text(at) else space + cell
+                for at, (cell, space) in enumerate(padded)
+            ]
 
 
 def len_of(text: str) -> int:

@@ -1,4 +1,6 @@
-"""Whether one system is better than another, or lucky with the test sentences and the seeds: a paired bootstrap."""
+"""Whether one system is better than another, or lucky with the test sentences and the seeds: a
+paired bootstrap.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ NOTHING = 1e-12  # a smaller difference is rounding
 
 
 class Difference(NamedTuple):
-    """Mean F1 of A less that of B: as measured, its 95 % interval, and how probable 'no difference' is (two-sided)."""
+    """Mean F1 of A less that of B: as measured, its 95 % interval, and how probable 'no difference'
+    is (two-sided).
+    """
 
     difference: float
     low: float
@@ -42,18 +46,22 @@ def sentence_counts(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable
 
 
 def paired_bootstrap(a: Counts, b: Counts, samples: int = 10_000, seed: int = 0) -> Difference:
-    """A against B, whose numbers of seeds may differ. The two sides can be swapped: only the signs change.
+    """A against B, whose numbers of seeds may differ. The two sides can be swapped: only the signs
+    change.
 
-    Each system is trained with several seeds, and each of these models has counts for every test sentence. A sample
-    draws the sentences with replacement, the same for both systems and all seeds, and the seeds of each system with
-    replacement; its statistic is the mean F1 of A less that of B. So the interval covers what another test set and
-    another training would have changed.
+    Each system is trained with several seeds, and each of these models has counts for every test
+    sentence. A sample draws the sentences with replacement, the same for both systems and all
+    seeds, and the seeds of each system with replacement; its statistic is the mean F1 of A less
+    that of B. So the interval covers what another test set and another training would have changed.
 
-    Every draw is used twice, the second time with A's and B's draws of seeds exchanged, so `samples` must be even.
+    Every draw is used twice, the second time with A's and B's draws of seeds exchanged, so
+    `samples` must be even.
     """
     _check(a, b, samples)
     room = max(1, ROOM // max(1, a.shape[1]))
-    found = np.concatenate([_differences(a, b, draws) for draws in draw(a, b, samples // 2, seed, room)])
+    found = np.concatenate(
+        [_differences(a, b, draws) for draws in draw(a, b, samples // 2, seed, room)]
+    )
     found[np.abs(found) < NOTHING] = 0.0
     low, high = np.quantile(found, [0.025, 0.975]).tolist()
     p = 2 * min(float(np.mean(found <= 0)), float(np.mean(found >= 0)))
@@ -64,11 +72,14 @@ def paired_bootstrap(a: Counts, b: Counts, samples: int = 10_000, seed: int = 0)
 def draw(a: Counts, b: Counts, count: int, seed: int, room: int) -> Iterator[Draws]:
     """`count` draws, at most `room` at a time."""
     rng = np.random.default_rng(seed)
-    sentences, seeds = a.shape[1], max(len(a), len(b))
+    sentences = a.shape[1]
+    seeds = max(len(a), len(b))
     for low in range(0, count, room):
         size = min(room, count - low)
         yield Draws(
-            rng.integers(0, sentences, size=(size, sentences)), rng.random((size, seeds)), rng.random((size, seeds))
+            rng.integers(0, sentences, size=(size, sentences)),
+            rng.random((size, seeds)),
+            rng.random((size, seeds)),
         )
 
 
@@ -76,8 +87,11 @@ def _differences(a: Counts, b: Counts, draws: Draws) -> Floats:
     """[2M]: the statistic of each draw, and of each with the seeds' draws exchanged."""
     size, sentences = draws.sentences.shape
     cells = draws.sentences + sentences * np.arange(size)[:, None]
-    times = np.bincount(cells.ravel(), minlength=size * sentences).reshape(size, sentences)  # [M, S]
-    ours, theirs = _f1_of_samples(a, times), _f1_of_samples(b, times)
+    times = np.bincount(cells.ravel(), minlength=size * sentences).reshape(
+        size, sentences
+    )  # [M, S]
+    ours = _f1_of_samples(a, times)
+    theirs = _f1_of_samples(b, times)
     kept = _mean_of(ours, draws.left) - _mean_of(theirs, draws.right)
     exchanged = _mean_of(ours, draws.right) - _mean_of(theirs, draws.left)
     return np.concatenate([kept, exchanged])
@@ -86,7 +100,9 @@ def _differences(a: Counts, b: Counts, draws: Draws) -> Floats:
 def _f1_of_samples(counts: Counts, times: Counts) -> Floats:
     """[M, seeds], where a sentence counts as often as it was drawn."""
     seeds, sentences, _ = counts.shape
-    flat = counts.transpose(1, 0, 2).reshape(sentences, seeds * 3).astype(np.float64)  # integer products are slow
+    flat = (
+        counts.transpose(1, 0, 2).reshape(sentences, seeds * 3).astype(np.float64)
+    )  # integer products are slow
     return micro_f1((times.astype(np.float64) @ flat).reshape(len(times), seeds, 3))
 
 
@@ -106,11 +122,19 @@ def _mean_of(f1: Floats, uniform: Floats) -> Floats:
 def _check(a: Counts, b: Counts, samples: int) -> None:
     for name, counts in (("A", a), ("B", b)):
         if counts.ndim != 3 or counts.shape[2] != 3 or not counts.shape[0] or not counts.shape[1]:
-            raise ValueError(f"counts of {name} must be [seeds, sentences, 3], none of them 0, not {counts.shape}")
+            raise ValueError(
+                f"counts of {name} must be [seeds, sentences, 3], none of them 0, not {counts.shape}"
+            )
         if (counts < 0).any() or (counts[:, :, 2] > counts[:, :, :2].min(2)).any():
-            raise ValueError(f"counts of {name} must be gold, predicted, correct, and no more correct than the others")
-    gold = np.concatenate([a[:, :, 0], b[:, :, 0]]) if a.shape[1] == b.shape[1] else np.empty((0, 0))
+            raise ValueError(
+                f"counts of {name} must be gold, predicted, correct, and no more correct than the others"
+            )
+    gold = (
+        np.concatenate([a[:, :, 0], b[:, :, 0]]) if a.shape[1] == b.shape[1] else np.empty((0, 0))
+    )
     if not len(gold) or (gold != gold[0]).any():
-        raise ValueError("A and B do not have the same gold: they were not counted on the same sentences")
+        raise ValueError(
+            "A and B do not have the same gold: they were not counted on the same sentences"
+        )
     if samples < 2 or samples % 2:
         raise ValueError(f"samples must be even and 2 or more, not {samples}")

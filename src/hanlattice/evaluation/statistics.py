@@ -1,4 +1,6 @@
-"""What a labelled corpus contains: sizes, lengths, labels, and how much of it a training file lacks."""
+"""What a labelled corpus contains: sizes, lengths, labels, and how much of it a training file
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import numpy as np
 
 from hanlattice.evaluation.ner import LONG
 from hanlattice.evaluation.report import NONE, Table, count
-from hanlattice.lab.mistakes import LENGTHS, LONGER, RELABELLED, UNSEEN, length_class, seen_class, seen_labels
+from hanlattice.lab.mistakes import (
+    LENGTHS,
+    LONGER,
+    RELABELLED,
+    UNSEEN,
+    length_class,
+    seen_class,
+    seen_labels,
+)
 from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.span import WORD
 from hanlattice.text.tags import illegal_places
@@ -21,28 +31,36 @@ Facts = Mapping[str, Any]  # what `statistics` makes
 
 
 def statistics(corpus: Corpus, trained: Sequence[Sentence] | None = None) -> dict[str, Any]:
-    """Everything, for JSON. Sentences are counted in code points; different characters and spans are those that a model
-    sees, with widths folded and, of characters, every digit a 0. `illegal_tags` are places where a tag does not fit the
-    one before it, None for a file without tags; `words` those of a column of words; `unseen` what `trained` lacks."""
+    """Everything, for JSON. Sentences are counted in code points; different characters and spans
+    are those that a model sees, with widths folded and, of characters, every digit a 0.
+    `illegal_tags` are places where a tag does not fit the one before it, None for a file without
+    tags; `words` those of a column of words; `unseen` what `trained` lacks."""
     sentences = corpus.sentences
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     spans = [(sentence, span) for sentence in sentences for span in sentence.spans or ()]
     sizes = Counter(length_class(span.end - span.start) for _, span in spans)
     words = [len(sentence.words) for sentence in sentences if sentence.words is not None]
-    tags, scheme = corpus.tags, corpus.scheme
+    tags = corpus.tags
+    scheme = corpus.scheme
     return {
         "sentences": len(sentences),
         "long_sentences": int((lengths >= LONG).sum()),
         "characters": int(lengths.sum()),
-        "different_characters": len({character for sentence in sentences for character in sentence.characters}),
+        "different_characters": len(
+            {character for sentence in sentences for character in sentence.characters}
+        ),
         "lengths": {"mean": float(lengths.mean()), "percentiles": _percentiles(lengths)},
         "spans": len(spans),
-        "different_spans": len({sentence.folded[span.start : span.end] for sentence, span in spans}),
+        "different_spans": len(
+            {sentence.folded[span.start : span.end] for sentence, span in spans}
+        ),
         "span_characters": sum(span.end - span.start for _, span in spans),
         "labels": dict(Counter(span.label for _, span in spans).most_common()),
         "span_lengths": {name: sizes[name] for name in (*(name for _, name in LENGTHS), LONGER)},
         "words": sum(words) if words else None,
-        "illegal_tags": None if tags is None or scheme is None else sum(len(illegal_places(t, scheme)) for t in tags),
+        "illegal_tags": None
+        if tags is None or scheme is None
+        else sum(len(illegal_places(t, scheme)) for t in tags),
         "unseen": None if trained is None else _unseen(sentences, trained),
     }
 
@@ -54,7 +72,8 @@ def _percentiles(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
 
 def _unseen(sentences: Sequence[Sentence], trained: Sequence[Sentence]) -> dict[str, int]:
     """`sentences` stand in the training text verbatim; everything else is what does not."""
-    texts, known = {sentence.text for sentence in trained}, seen_labels(trained)
+    texts = {sentence.text for sentence in trained}
+    known = seen_labels(trained)
     characters = Counter(character for sentence in sentences for character in sentence.characters)
     for character in {character for sentence in trained for character in sentence.characters}:
         del characters[character]
@@ -66,7 +85,9 @@ def _unseen(sentences: Sequence[Sentence], trained: Sequence[Sentence]) -> dict[
         "different_characters": len(characters),
         "spans": classes[UNSEEN],
         "other_label": classes[RELABELLED],
-        "different_spans": len({s.folded[span.start : span.end] for s, span in spans} - known.keys()),
+        "different_spans": len(
+            {s.folded[span.start : span.end] for s, span in spans} - known.keys()
+        ),
     }
 
 
@@ -80,7 +101,11 @@ def tables(files: Mapping[str, Facts]) -> Iterator[Table]:
         labels = dict.fromkeys(label for facts in every for label in facts["labels"])
         yield _table("By label", files, ((label, _labelled(label)) for label in labels))
     lengths = [name for _, name in LENGTHS]
-    yield _table(f"{what.capitalize()} by length in characters", files, ((n, _long(n)) for n in (*lengths, LONGER)))
+    yield _table(
+        f"{what.capitalize()} by length in characters",
+        files,
+        ((n, _long(n)) for n in (*lengths, LONGER)),
+    )
 
 
 Cell = Callable[[Facts], str]
@@ -98,7 +123,10 @@ def _rows(what: str, are_words: bool) -> Iterator[tuple[str, Cell]]:
     yield what, lambda facts: count(facts["spans"])
     yield "- different ones", lambda facts: count(facts["different_spans"])
     yield "- in a sentence, mean", lambda facts: f"{facts['spans'] / facts['sentences']:.2f}"
-    yield "- characters, mean", lambda facts: f"{facts['span_characters'] / max(1, facts['spans']):.2f}"
+    yield (
+        "- characters, mean",
+        lambda facts: f"{facts['span_characters'] / max(1, facts['spans']):.2f}",
+    )
     yield "words, of the column", lambda facts: count(facts["words"])
     yield "illegal tags", lambda facts: count(facts["illegal_tags"])
     yield "sentences that train has", _unseen_cell("repeated_sentences", "sentences")
@@ -111,7 +139,9 @@ def _rows(what: str, are_words: bool) -> Iterator[tuple[str, Cell]]:
 
 
 def _unseen_cell(name: str, of: str) -> Cell:
-    return lambda facts: NONE if facts["unseen"] is None else _share(facts["unseen"][name], facts[of])
+    return lambda facts: (
+        NONE if facts["unseen"] is None else _share(facts["unseen"][name], facts[of])
+    )
 
 
 def _labelled(label: str) -> Cell:
@@ -136,13 +166,29 @@ def draw(files: Mapping[str, Facts], path: Path) -> None:
     with plot(path, 6.0, 3.6) as figure:
         axis = figure.subplots()
         for at, (name, facts) in enumerate(files.items()):
-            lengths = np.maximum(1, facts["lengths"]["percentiles"])  # an empty text has no place on the axis
-            axis.step(lengths, range(101), where="post", color=TONES[at % len(TONES)].light, label=plot_text(name))
+            lengths = np.maximum(
+                1, facts["lengths"]["percentiles"]
+            )  # an empty text has no place on the axis
+            axis.step(
+                lengths,
+                range(101),
+                where="post",
+                color=TONES[at % len(TONES)].light,
+                label=plot_text(name),
+            )
         longest = max(facts["lengths"]["percentiles"][100] for facts in files.values())
         if longest >= LONG:
             axis.axvline(LONG, color="0.6", linestyle="--", linewidth=0.9)
-        axis.set(xscale="log", xlabel="characters of a sentence", ylabel="sentences of at most that length, %")
-        ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, LONG, 500, 1000, 2000, 5000) if tick <= longest] or [1]
+        axis.set(
+            xscale="log",
+            xlabel="characters of a sentence",
+            ylabel="sentences of at most that length, %",
+        )
+        ticks = [
+            tick
+            for tick in (1, 2, 5, 10, 20, 50, 100, LONG, 500, 1000, 2000, 5000)
+            if tick <= longest
+        ] or [1]
         axis.set_xticks(ticks, map(str, ticks), minor=False)
         axis.set_xticks([], minor=True)
         axis.legend(frameon=False, fontsize=8, loc="lower right")

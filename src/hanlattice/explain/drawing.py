@@ -1,4 +1,6 @@
-"""What a picture of a lattice shows, before it is SVG or lines of a terminal: its parts, their rows, their texts."""
+"""What a picture of a lattice shows, before it is SVG or lines of a terminal: its parts, their
+rows, their texts.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,17 @@ from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import labels_of
 from hanlattice.theme import tones
 
-SPACE, CIRCLE, LEFT_TO_RIGHT = "␣", "◌", "\u200e"
+SPACE = "␣"
+CIRCLE = "◌"
+LEFT_TO_RIGHT = "\u200e"
 VIEWS = ("changes", "shares")  # what changes without a word; its share of the cells
 KINDS = ("word", "subword", "chosen")  # the colours of arcs
 LOOSE = 1.2  # how much longer than even a row may be
-_BARS = (("own", "share of the character itself"), ("word", "of words"), ("before", "of the cell before"))
+_BARS = (
+    ("own", "share of the character itself"),
+    ("word", "of words"),
+    ("before", "of the cell before"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,14 +50,18 @@ class Arc:
 
 @dataclass(frozen=True)
 class Cell:
-    """A character; the bars above and below it have parts (share, colour) that fill them from left to right."""
+    """A character; the bars above and below it have parts (share, colour) that fill them from left
+    to right.
+    """
 
     glyph: str
     title: str = ""
     above: tuple[tuple[float, str], ...] = ()
     below: tuple[tuple[float, str], ...] = ()
     is_read: bool = True
-    is_bare: bool = False  # it has neither bars nor bands, so that the character stands in the middle
+    is_bare: bool = (
+        False  # it has neither bars nor bands, so that the character stands in the middle
+    )
 
 
 @dataclass(frozen=True)
@@ -77,22 +89,35 @@ class Sketch:
 
 
 def choose_view(explanation: Explanation, view: str | None) -> str:
-    """What is drawn: what changes without each word, if that is known and nothing else was asked for."""
+    """What is drawn: what changes without each word, if that is known and nothing else was asked
+    for.
+    """
     return view or VIEWS[0 if explanation.without else 1]
 
 
 def sketch(explanation: Explanation, layer: int = 1, view: str | None = None) -> Sketch:
-    """The picture of an explanation: of what changes, or of the shares of one layer, counted from 1, the lowest."""
-    chosen, tone = choose_layer(explanation, layer), label_tones(explanation)
+    """The picture of an explanation: of what changes, or of the shares of one layer, counted from
+    1, the lowest.
+    """
+    chosen = choose_layer(explanation, layer)
+    tone = label_tones(explanation)
     is_shares = choose_view(explanation, view) == "shares"
     shares = chosen if is_shares else None
     return Sketch(
         title=explanation.text,
         cells=tuple(_cell(explanation, shares, at) for at in range(len(explanation.text))),
-        above=_changing_arcs(explanation) if shares is None else _arcs(explanation, shares.forward, "forward"),
+        above=_changing_arcs(explanation)
+        if shares is None
+        else _arcs(explanation, shares.forward, "forward"),
         below=() if shares is None else _arcs(explanation, shares.backward, "backward"),
         bands=tuple(
-            Band(span.start, span.end, span_label(span), tone[span.label], f"{span.text}: {span_label(span)}")
+            Band(
+                span.start,
+                span.end,
+                span_label(span),
+                tone[span.label],
+                f"{span.text}: {span_label(span)}",
+            )
             for span in explanation.spans
         ),
         breaks=tuple(start for start, _ in explanation.pieces[1:]),
@@ -117,7 +142,9 @@ def label_tones(explanation: Explanation) -> dict[str, int]:
 
 
 def span_label(span: Span) -> str:
-    """Label and probability; only the probability for the words of a segmenter, which all have the same label."""
+    """Label and probability; only the probability for the words of a segmenter, which all have the
+    same label.
+    """
     number = "" if span.score is None else chance(span.score)
     return number if span.label == WORD and number else f"{span.label} {number}".strip()
 
@@ -145,7 +172,9 @@ def _arcs(explanation: Explanation, direction: Direction, name: str) -> tuple[Ar
             f"{explanation.text[word.at(name)]}; an even share would be "
             f"{percent(1 / (1 + sharers[word.at(name)]))}{without.get(nth, '')}"
         )
-        arcs.append(Arc(word.start, word.end, labelled(word.word, mean), share.mean, kind(word), title))
+        arcs.append(
+            Arc(word.start, word.end, labelled(word.word, mean), share.mean, kind(word), title)
+        )
     return tuple(arcs)
 
 
@@ -155,7 +184,16 @@ def _changing_arcs(explanation: Explanation) -> tuple[Arc, ...]:
     arcs = []
     for nth, (word, most) in enumerate(zip(explanation.words, largest(explanation), strict=False)):
         title = f"without {word.word}: {told.get(nth, 'no change of 1% or more')}"
-        arcs.append(Arc(word.start, word.end, labelled(word.word, most.text).strip(), most.weight, kind(word), title))
+        arcs.append(
+            Arc(
+                word.start,
+                word.end,
+                labelled(word.word, most.text).strip(),
+                most.weight,
+                kind(word),
+                title,
+            )
+        )
     return tuple(arcs)
 
 
@@ -164,7 +202,10 @@ def _legend_of_changes(explanation: Explanation) -> tuple[tuple[str, str], ...]:
         return (("", why),)
     kinds = {kind(word) for word in explanation.words}
     return (
-        ("", "numbers and thickness: without the word, so many points more or less for a span that was found"),
+        (
+            "",
+            "numbers and thickness: without the word, so many points more or less for a span that was found",
+        ),
         ("", "!: other spans would be found"),
         *(("chosen", "words that were added"),) * ("chosen" in kinds),
         *(("subword", "subwords"),) * ("subword" in kinds),
@@ -172,7 +213,8 @@ def _legend_of_changes(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 
 
 def _cell(explanation: Explanation, layer: Layer | None, at: int) -> Cell:
-    glyph, tag = shown(explanation.text[at]), explanation.tags[at]
+    glyph = shown(explanation.text[at])
+    tag = explanation.tags[at]
     title = f"{glyph}, character {at}: "
     if tag is None:
         return Cell(glyph, title + "white space, which the model does not read", is_read=False)
@@ -186,7 +228,8 @@ def _cell(explanation: Explanation, layer: Layer | None, at: int) -> Cell:
 
 def _bar(direction: Direction, at: int) -> tuple[tuple[float, str], ...]:
     """Own input first; the rest is either of words or of the cell before."""
-    own, before = direction.own[at], direction.before[at]
+    own = direction.own[at]
+    before = direction.before[at]
     assert own is not None
     return (own.mean, "own"), (1 - own.mean, "word" if before is None else "before")
 
@@ -226,20 +269,28 @@ class Placed(Protocol):
 
 
 def rows(
-    widths: Sequence[float], most: float, keep: Iterable[Placed], soft: Iterable[Placed], breaks: Iterable[int]
+    widths: Sequence[float],
+    most: float,
+    keep: Iterable[Placed],
+    soft: Iterable[Placed],
+    breaks: Iterable[int],
 ) -> list[Interval]:
     """Runs of cells of at most this width, about equally long, never across one of `breaks`.
 
-    In the last third of a full row it ends where it cuts the fewest of `keep`, then of `soft`, and then furthest right.
+    In the last third of a full row it ends where it cuts the fewest of `keep`, then of `soft`, and
+    then furthest right.
     """
     found = []
-    kept, softly = _crossings(keep, len(widths)), _crossings(soft, len(widths))
+    kept = _crossings(keep, len(widths))
+    softly = _crossings(soft, len(widths))
     for low, high in pairwise(sorted({0, len(widths), *breaks})):
         start = low
         while start < high:
             left = sum(widths[start:high])
             even = left / math.ceil(left / most)  # rows of this width leave no short one at the end
-            fitting, end = min(most, even * LOOSE), start + 1  # one cell at least
+            # one cell at least
+            fitting = min(most, even * LOOSE)
+            end = start + 1
             while end < high and sum(widths[start : end + 1]) <= fitting:
                 end += 1
             if end < high:
@@ -278,7 +329,9 @@ def edges(widths: Sequence[float], row: Interval) -> list[float]:
 
 
 def shown(character: str) -> str:
-    """A character by itself: a sign for a space, a circle under a combining mark, an escape for what cannot be seen."""
+    """A character by itself: a sign for a space, a circle under a combining mark, an escape for
+    what cannot be seen.
+    """
     if character in (" ", "\u3000"):
         return SPACE
     if unicodedata.category(character) in ("Mn", "Me", "Mc"):
@@ -287,7 +340,9 @@ def shown(character: str) -> str:
 
 
 def glyph_width(glyph: str) -> int:
-    """The columns of a character by itself: an emoji's skin tone, which has no width after its emoji, takes two."""
+    """The columns of a character by itself: an emoji's skin tone, which has no width after its
+    emoji, takes two.
+    """
     return cell_len(glyph) or 2
 
 

@@ -1,4 +1,5 @@
-"""An explanation as lines of text: the characters in a row, a line a word below them, its shares beside or below it.
+"""An explanation as lines of text: the characters in a row, a line a word below them, its shares
+beside or below it.
 
 Pieces carry a rich style, which the command line applies; the text says everything without it.
 """
@@ -34,45 +35,70 @@ from hanlattice.theme import INKS, TONES
 BAR = 8  # columns of a share's bar
 SHARE = BAR + 10  # with its numbers
 NARROWEST = 2 * SHARE + 4  # the least width: both shares below a word need it
-LEAST, NAME = 18, 16  # the shortest row of a long text beside shares, and the widest column of words
+# the shortest row of a long text beside shares, and the widest column of words
+LEAST = 18
+NAME = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-class Piece(NamedTuple):
+class StyledText(NamedTuple):
     text: str
     style: str = ""
 
 
-Line = list[Piece]
+Line = list[StyledText]
 
 
-def lines(explanation: Explanation, layer: int = 1, width: int = 100, view: str | None = None) -> Iterator[Line]:
-    """The picture, in lines of this many columns at most, or of NARROWEST. A layer is counted from 1, the lowest.
+def lines(
+    explanation: Explanation, layer: int = 1, width: int = 100, view: str | None = None
+) -> Iterator[Line]:
+    """The picture, in lines of this many columns at most, or of NARROWEST. A layer is counted from
+    1, the lowest.
 
-    What changes without a word, or its shares, stand beside it where enough characters fit into a row, else below it.
+    What changes without a word, or its shares, stand beside it where enough characters fit into a
+    row, else below it.
     """
     chosen = choose_layer(explanation, layer)
     is_shares = choose_view(explanation, view) == "shares"
     if not explanation.text:
-        yield [Piece("this text is empty", "dim")]
+        yield [StyledText("this text is empty", "dim")]
         return
     widths = [float(max(3, glyph_width(shown(character)) + 1)) for character in explanation.text]
-    spans, words = explanation.spans, explanation.words
+    spans = explanation.spans
+    words = explanation.words
     width = max(width, NARROWEST)
     name = min(NAME, max((cell_len(visible(word.word)) for word in words), default=0))
     below = width - name - 2
     beside = below - 2 * SHARE - 4
     is_wide = beside >= min(LEAST, sum(widths))
-    frame = _Frame(width, name, is_wide, label_tones(explanation), () if is_shares else tuple(largest(explanation)))
-    found = rows(widths, beside if is_wide else below, spans, words, [start for start, _ in explanation.pieces[1:]])
+    frame = _Frame(
+        width,
+        name,
+        is_wide,
+        label_tones(explanation),
+        () if is_shares else tuple(largest(explanation)),
+    )
+    found = rows(
+        widths,
+        beside if is_wide else below,
+        spans,
+        words,
+        [start for start, _ in explanation.pieces[1:]],
+    )
     room = max(int(edges(widths, row)[-1]) for row in found)
     in_rows = zip(found, by_row(spans, found), by_row(words, found), strict=True)
     for nth, (row, its_spans, its_words) in enumerate(in_rows):
-        block = _Block(explanation, chosen, frame, row, [int(edge) for edge in edges(widths, row)], room)
+        block = _TextBlock(
+            explanation, chosen, frame, row, [int(edge) for edge in edges(widths, row)], room
+        )
         if nth:
             yield []
         yield from block.lines([spans[at] for at in its_spans], its_words)
-    many = f"shares of layer {layer} of {len(explanation.layers)}" if is_shares and len(explanation.layers) > 1 else ""
+    many = (
+        f"shares of layer {layer} of {len(explanation.layers)}"
+        if is_shares and len(explanation.layers) > 1
+        else ""
+    )
     yield from _dim(why_no_arcs(explanation) or many, frame.width)
     yield from _without(explanation, frame.width)
 
@@ -83,13 +109,15 @@ def _without(explanation: Explanation, width: int) -> Iterator[Line]:
     names = Counter(word.word for word in explanation.words)
     for nth, what in changed.items():
         word = explanation.words[nth]
-        which = visible(word.word) if names[word.word] == 1 else f"{visible(word.word)} at {word.start}"
-        yield from ([Piece(line)] for line in wrapped(f"without {which}: {what}", width))
+        which = (
+            visible(word.word) if names[word.word] == 1 else f"{visible(word.word)} at {word.start}"
+        )
+        yield from ([StyledText(line)] for line in wrapped(f"without {which}: {what}", width))
     yield from _dim(others(explanation, len(changed)), width)
 
 
 def _dim(text: str, width: int) -> Iterator[Line]:
-    return ([Piece(line, "dim")] for line in wrapped(text, width) if line)
+    return ([StyledText(line, "dim")] for line in wrapped(text, width) if line)
 
 
 class _Frame(NamedTuple):
@@ -102,7 +130,7 @@ class _Frame(NamedTuple):
     changes: tuple[Largest, ...]  # of each word; nothing where shares are shown
 
 
-class _Block(NamedTuple):
+class _TextBlock(NamedTuple):
     """A row of characters and the lines below it."""
 
     explanation: Explanation
@@ -122,9 +150,13 @@ class _Block(NamedTuple):
             return
         changed = self.frame.changes
         if words:
-            heads = "without it" if changed else f"{'forward →':<{SHARE}}  {'← backward':<{SHARE}}".rstrip()
+            heads = (
+                "without it"
+                if changed
+                else f"{'forward →':<{SHARE}}  {'← backward':<{SHARE}}".rstrip()
+            )
             indent = self.room + self.frame.name + 4 if self.frame.is_wide else 2
-            yield [Piece(" " * indent), Piece(heads, "dim")]
+            yield [StyledText(" " * indent), StyledText(heads, "dim")]
         for at in sorted(words, key=lambda at: -changed[at].weight) if changed else words:
             yield from self._word(at, self.explanation.words[at])
         for direction in () if changed else DIRECTIONS:
@@ -132,9 +164,10 @@ class _Block(NamedTuple):
 
     def _noted(self, line: Line, note: str) -> Iterator[Line]:
         """A line and a note on it: to the right of all rows if it fits there, else below."""
-        column, used = self.room + 2, sum(cell_len(piece.text) for piece in line)
+        column = self.room + 2
+        used = sum(cell_len(piece.text) for piece in line)
         if column + cell_len(note) <= self.frame.width:
-            yield [*line, Piece(" " * (column - used)), Piece(note, "dim")]
+            yield [*line, StyledText(" " * (column - used)), StyledText(note, "dim")]
         else:
             yield line
             yield from _dim(note, self.frame.width)
@@ -147,7 +180,10 @@ class _Block(NamedTuple):
         for at in range(self.row.start, self.row.end):
             style = "dim" if self.explanation.tags[at] is None else styles[at]
             glyph = shown(self.explanation.text[at])
-            pieces += [Piece(glyph, style), Piece(" " * (self._left(at + 1) - self._left(at) - glyph_width(glyph)))]
+            pieces += [
+                StyledText(glyph, style),
+                StyledText(" " * (self._left(at + 1) - self._left(at) - glyph_width(glyph))),
+            ]
         return pieces
 
     def _left(self, at: int) -> int:
@@ -157,30 +193,41 @@ class _Block(NamedTuple):
         return f"color({TONES[self.frame.tones[span.label]].terminal})"
 
     def _brackets(self, spans: Sequence[Span]) -> Iterator[Line]:
-        pieces, column, unfitting = [], 0, []
+        pieces = []
+        column = 0
+        unfitting = []
         for span in spans:
-            left, right = self._left(span.start), self._left(span.end) - 1
-            pieces.append(Piece(" " * (left - column)))
+            left = self._left(span.start)
+            right = self._left(span.end) - 1
+            pieces.append(StyledText(" " * (left - column)))
             first = "└" if span.start >= self.row.start else "─"
             last = "┘" if span.end <= self.row.end else "─"
-            label, inside = "" if span.label == WORD else visible(span_label(span)), right - left - 2
+            label = "" if span.label == WORD else visible(span_label(span))
+            inside = right - left - 2
             if cell_len(label) > inside:
                 unfitting.append(f"{visible(span.text)} {label}")
-            fitting = (each for each in (label, visible(span.label), "") if cell_len(each) <= inside)
-            pieces.append(Piece(f"{first}{_centred(next(fitting, ''), inside)}{last}", self._tone(span)))
+            fitting = (
+                each for each in (label, visible(span.label), "") if cell_len(each) <= inside
+            )
+            pieces.append(
+                StyledText(f"{first}{_centred(next(fitting, ''), inside)}{last}", self._tone(span))
+            )
             column = right
         return self._noted(pieces, " · ".join(unfitting))
 
     def _chances(self, spans: Sequence[Span]) -> Iterator[Line]:
-        """The probability of each word under its first character; two digits, since a word may have three columns."""
+        """The probability of each word under its first character; two digits, since a word may have
+        three columns.
+        """
         text = ""
         for span in spans:
             if span.label == WORD and span.score is not None and span.start >= self.row.start:
                 text = text.ljust(self._left(span.start)) + f"{min(99, 100 * span.score):.0f}"
-        return self._noted([Piece(text, "dim")], "a word's probability in %, at most 99")
+        return self._noted([StyledText(text, "dim")], "a word's probability in %, at most 99")
 
     def _word(self, at: int, word: Word) -> Iterator[Line]:
-        left, right = self._left(word.start), self._left(word.end) - 1
+        left = self._left(word.start)
+        right = self._left(word.end) - 1
         first = "├" if word.start >= self.row.start else "╌"
         last = "┤" if word.end <= self.row.end else "╌"
         style = f"{'bold ' if word.chosen else ''}color({INKS[kind(word)].terminal})"
@@ -188,12 +235,12 @@ class _Block(NamedTuple):
         assert self.layer is not None
         if self.frame.changes:
             most = self.frame.changes[at]
-            numbers = Piece(f"  {_bar(most.weight)} {most.text:>4}".rstrip())
+            numbers = StyledText(f"  {_bar(most.weight)} {most.text:>4}".rstrip())
         else:
             shares = (self.layer.forward.words[at], self.layer.backward.words[at])
-            numbers = Piece("  " + "  ".join(_share(share) for share in shares).rstrip())
+            numbers = StyledText("  " + "  ".join(_share(share) for share in shares).rstrip())
         name = " " * (self.room + 2 - right) + _fitted(visible(word.word), self.frame.name)
-        line = [Piece(" " * left), Piece(arc, style), Piece(name, style)]
+        line = [StyledText(" " * left), StyledText(arc, style), StyledText(name, style)]
         yield from [[*line, numbers]] if self.frame.is_wide else [line, [numbers]]
 
     def _own(self, direction: str) -> Iterator[Line]:
@@ -203,7 +250,9 @@ class _Block(NamedTuple):
             share = getattr(self.layer, direction).own[at]
             number = "" if share is None else f"{100 * share.mean:.0f}"
             text += number.ljust(self._left(at + 1) - self._left(at))
-        return self._noted([Piece(text.rstrip(), "dim")], f"a character's own share in %, {direction}")
+        return self._noted(
+            [StyledText(text.rstrip(), "dim")], f"a character's own share in %, {direction}"
+        )
 
 
 def wrapped(text: str, most: int) -> Iterator[str]:

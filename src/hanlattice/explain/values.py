@@ -1,4 +1,6 @@
-"""Explanation: a text, what was found in it, and the shares that were mixed into the cell of each character."""
+"""Explanation: a text, what was found in it, and the shares that were mixed into the cell of each
+character.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Share:
 
     def to_dict(self) -> dict[str, float]:
         """The four numbers, rounded, for JSON."""
-        return {name: round(getattr(self, name), DIGITS) for name in ("mean", "spread", "low", "high")}
+        return {
+            name: round(getattr(self, name), DIGITS) for name in ("mean", "spread", "low", "high")
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,19 @@ class Direction:
     """Shares of the cells of one direction. At each character they sum to one."""
 
     words: tuple[Share, ...]  # in the order of `Explanation.words`, each at the cell that it enters
-    own: tuple[Share | None, ...]  # of each character's own input; None where the model reads nothing
-    before: tuple[Share | None, ...]  # of the previous cell; None where words enter, since they replace it
+    own: tuple[
+        Share | None, ...
+    ]  # of each character's own input; None where the model reads nothing
+    before: tuple[
+        Share | None, ...
+    ]  # of the previous cell; None where words enter, since they replace it
 
 
 @dataclass(frozen=True)
-class Without:
-    """What would be found in a text, or in the word's piece of it, if one word were missing from its lattice."""
+class Ablation:
+    """What would be found in a text, or in the word's piece of it, if one word were missing from
+    its lattice.
+    """
 
     first: int  # the index in `Explanation.spans` of the piece's first span
     scores: tuple[float, ...]  # how probable each span from there on would be
@@ -62,7 +72,11 @@ class Without:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         scores = [rounded(score, DIGITS) for score in self.scores]
-        return {"first": self.first, "scores": scores, "spans": [span.as_dict() for span in self.spans]}
+        return {
+            "first": self.first,
+            "scores": scores,
+            "spans": [span.as_dict() for span in self.spans],
+        }
 
 
 @dataclass(frozen=True)
@@ -73,10 +87,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All offsets are code points of the text as given; tuples by character have an entry for each of them.
+    """All offsets are code points of the text as given; tuples by character have an entry for each
+    of them.
 
-    White space is not read: there `tags` and `marginals` are None. The lowest layer comes first. A model
-    without a lexicon has neither words nor layers, and `has_lattice` is False.
+    White space is not read: there `tags` and `marginals` are None. The lowest layer comes first. A
+    model without a lexicon has neither words nor layers, and `has_lattice` is False.
     """
 
     text: str
@@ -88,7 +103,7 @@ class Explanation:
     marginals: tuple[tuple[float, ...] | None, ...]  # by character, in the order of tag_names
     pieces: tuple[tuple[int, int], ...]  # parts of a long text, each read by itself
     has_lattice: bool
-    without: tuple[Without, ...] = ()  # for each of `words`, if requested
+    without: tuple[Ablation, ...] = ()  # for each of `words`, if requested
 
     # What a notebook shows. explain/__init__ sets it: pictures are drawn above this module.
     _repr_svg_: ClassVar[Callable[[Explanation], str | None]]
@@ -109,7 +124,9 @@ class Explanation:
         }
 
     def _word(self, nth: int, word: Word) -> dict[str, Any]:
-        record = {name: getattr(word, name) for name in ("start", "end", "word", "source", "chosen")}
+        record = {
+            name: getattr(word, name) for name in ("start", "end", "word", "source", "chosen")
+        }
         for name in DIRECTIONS:
             record[name] = [getattr(layer, name).words[nth].to_dict() for layer in self.layers]
         if self.without:
@@ -118,29 +135,41 @@ class Explanation:
 
     def _character(self, at: int) -> dict[str, Any]:
         chances = self.marginals[at]
-        record: dict[str, Any] = {"at": at, "character": self.text[at], "tag": self.tags[at], "marginals": None}
+        record: dict[str, Any] = {
+            "at": at,
+            "character": self.text[at],
+            "tag": self.tags[at],
+            "marginals": None,
+        }
         if chances is not None:
             record["marginals"] = {
-                tag: rounded(chance, DIGITS) for tag, chance in zip(self.tag_names, chances, strict=True)
+                tag: rounded(chance, DIGITS)
+                for tag, chance in zip(self.tag_names, chances, strict=True)
             }
         for name in DIRECTIONS:
-            record[name] = [_shares(getattr(layer, name), at) for layer in self.layers] if chances else []
+            record[name] = (
+                [_shares(getattr(layer, name), at) for layer in self.layers] if chances else []
+            )
         return record
 
 
 def _shares(direction: Direction, at: int) -> dict[str, Any]:
-    own, before = direction.own[at], direction.before[at]
+    own = direction.own[at]
+    before = direction.before[at]
     return {"own": own and own.to_dict(), "before": before and before.to_dict()}
 
 
-def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, int]]) -> Explanation:
+def joined(
+    text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, int]]
+) -> Explanation:
     """The explanations of all pieces as one, with the offsets of the whole text."""
     spans: list[Span] = []
     words: list[Word] = []
-    without: list[Without] = []
+    without: list[Ablation] = []
     for part, (by, _) in zip(parts, pieces, strict=True):
         without += (
-            Without(len(spans), each.scores, tuple(span.shifted(by) for span in each.spans)) for each in part.without
+            Ablation(len(spans), each.scores, tuple(span.shifted(by) for span in each.spans))
+            for each in part.without
         )
         spans += (span.shifted(by) for span in part.spans)
         words += (replace(word, start=word.start + by, end=word.end + by) for word in part.words)
@@ -152,7 +181,8 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
         tags=tuple(tag for part in parts for tag in part.tags),
         words=tuple(words),
         layers=tuple(
-            Layer(_direction([x.forward for x in row]), _direction([x.backward for x in row])) for row in layers
+            Layer(_direction([x.forward for x in row]), _direction([x.backward for x in row]))
+            for row in layers
         ),
         tag_names=names,
         marginals=tuple(row for part in parts for row in _in_order(part, names)),
@@ -163,12 +193,17 @@ def joined(text: str, parts: Sequence[Explanation], pieces: Sequence[tuple[int, 
 
 
 def _in_order(part: Explanation, names: tuple[str, ...]) -> Sequence[tuple[float, ...] | None]:
-    """The probabilities of these tags at each character, 0 for a label of the dictionary that the piece has not."""
+    """The probabilities of these tags at each character, 0 for a label of the dictionary that the
+    piece has not.
+    """
     if part.tag_names == names:
         return part.marginals
     places = {name: at for at, name in enumerate(part.tag_names)}
     order = [places.get(name, -1) for name in names]
-    return [None if row is None else tuple(row[at] if at >= 0 else 0.0 for at in order) for row in part.marginals]
+    return [
+        None if row is None else tuple(row[at] if at >= 0 else 0.0 for at in order)
+        for row in part.marginals
+    ]
 
 
 def _direction(parts: Sequence[Direction]) -> Direction:

@@ -1,4 +1,6 @@
-"""Batch: what a model reads at once, a frozen value; taken from Examples, a corpus in flat arrays, without a loop."""
+"""Batch: what a model reads at once, a frozen value; taken from Examples, a corpus in flat arrays,
+without a loop.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from hanlattice.text.trie import Matches
 Values = Any  # an array of numpy, or a tensor
 
 
-class Share(NamedTuple):
+class BatchShard(NamedTuple):
     """What a batch is of a larger one, which several processes share."""
 
     rows: Values  # [B]: the places of its sentences in the larger batch
@@ -27,7 +29,8 @@ class Share(NamedTuple):
     words: int
     characters: int  # the larger one's T
     units: int  # and, of a word model, how many tags the longest of its sentences has; else 0
-    counts: bool  # False where there was no sentence for it, and it has one that another process has too
+    # False where there was no sentence for it, and it has one that another process has too.
+    counts: bool
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,31 @@ class Batch:
     words: Values  # [W]: the ids of the lattice's words, or of the segments'
     tags: Values | None  # [B, T] or [B, U]
     symbols: Values | None = None  # [B, T]: for the language model
-    states: Values | None = None  # [B, T, S], in half precision: the language model's, where they are known already
-    extra_ids: Mapping[str, Values] = field(default_factory=dict)  # [B, T] each: further ids of the characters
+    states: Values | None = (
+        None  # [B, T, S], in half precision: the language model's, where they are known already
+    )
+    extra_ids: Mapping[str, Values] = field(
+        default_factory=dict
+    )  # [B, T] each: further ids of the characters
     segments: Segments | None = None  # the words that cover the sentences, for a word model
     counts: Values | None = None  # [B]: how many these are
-    share: Share | None = None  # of which larger batch this is a part
-    shares: Values | None = None  # [B, T, K]: of the tags of each character, where teachers were not sure of some
+    share: BatchShard | None = None  # of which larger batch this is a part
+    shares: Values | None = (
+        None  # [B, T, K]: of the tags of each character, where teachers were not sure of some
+    )
     added: tuple[Values, ...] | None = None  # [n, E] each: see Examples
 
     def __post_init__(self) -> None:
         B, T = self.chars.shape
         if (self.segments is None) != (self.counts is None):
             raise ValueError("segments come with counts, and counts with segments")
-        sizes = {B, len(self.lengths), len(self.lattice.lengths), len(self.places.lengths), len(self.units)}
+        sizes = {
+            B,
+            len(self.lengths),
+            len(self.lattice.lengths),
+            len(self.places.lengths),
+            len(self.units),
+        }
         if len(sizes) > 1 or len(self.words) != len(self.places):
             raise ValueError("chars, lengths, words and lattice do not belong to the same batch")
         units = (B, T if self.segments is None else int(self.segments.counts.max(initial=0)))
@@ -82,14 +97,18 @@ class Batch:
         return self.lengths if self.counts is None else self.counts
 
     def to(self, device: Any) -> Batch:
-        """The batch as tensors on a device. To a GPU all ids go in one copy and states in another, without waiting."""
+        """The batch as tensors on a device. To a GPU all ids go in one copy and states in another,
+        without waiting.
+        """
         from hanlattice.nn.to_device import moved
 
         return moved(self, device)
 
 
-class Words(NamedTuple):
-    """The words that cover sentences, one after the other. Word w covers [start[w], end[w]) of its sentence."""
+class CoveringWords(NamedTuple):
+    """The words that cover sentences, one after the other. Word w covers [start[w], end[w]) of its
+    sentence.
+    """
 
     counts: Ints  # [S]
     start: Ints  # [W]
@@ -97,7 +116,7 @@ class Words(NamedTuple):
     word: Ints  # [W]
 
 
-class Doubts(NamedTuple):
+class SoftLabels(NamedTuple):
     """The shares of tags at characters of which teachers were not sure, sentence by sentence."""
 
     counts: Ints  # [S]
@@ -109,33 +128,47 @@ class Doubts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Many sentences as numbers, one after the other. Tags are of characters; with `segments`, of words."""
+    """Many sentences as numbers, one after the other. Tags are of characters; with `segments`, of
+    words.
+    """
 
     lengths: Ints  # [S]
     chars: Ints  # [N]
     matches: Matches
     tags: Ints | None  # [N], or [W] of the segments; None where a sentence has none
-    symbols: Ints | None = None  # [N]: the characters as the language model numbers them, if there is one
+    symbols: Ints | None = (
+        None  # [N]: the characters as the language model numbers them, if there is one
+    )
     states: npt.NDArray[np.float16] | None = None  # [N, S]: states of the language model, if cached
-    extra_ids: Mapping[str, Ints] = field(default_factory=dict)  # [N] each: further ids of the characters
-    segments: Words | None = None  # for a word model
+    extra_ids: Mapping[str, Ints] = field(
+        default_factory=dict
+    )  # [N] each: further ids of the characters
+    segments: CoveringWords | None = None  # for a word model
     own: Ints | None = None  # the ids of the user's own words among the matches
     rulings: Rulings | None = None  # what a user's dictionary says of spans
-    offsets: Ints | None = None  # [N]: the position of each character in its text, if white space was removed
-    doubts: Doubts | None = None  # what is learnt in place of some of the tags
-    # [n, E] each: the vectors of words that joined the model's own, as its tagger keeps them. With them ids mean the
+    offsets: Ints | None = (
+        None  # [N]: the position of each character in its text, if white space was removed
+    )
+    soft_labels: SoftLabels | None = None  # what is learnt in place of some of the tags
+    # [n, E] each: the vectors of words that joined the model's own, as its tagger keeps them. With
+    # them ids mean the
     # same whatever happens to the lexicon meanwhile. None where the lexicon has no vectors.
     added: tuple[Any, ...] | None = None
-    labels: tuple[str, ...] = ()  # of spans by their numbers: the model's, then those of the dictionary
+    labels: tuple[
+        str, ...
+    ] = ()  # of spans by their numbers: the model's, then those of the dictionary
 
     def __post_init__(self) -> None:
         counts, *words = self.matches
         if len(counts) != len(self.lengths):
             raise ValueError("lengths and matches do not belong to the same sentences")
-        if len(self.chars) != self.lengths.sum() or not (self.tags is None or len(self.tags) == self.units.sum()):
+        if len(self.chars) != self.lengths.sum() or not (
+            self.tags is None or len(self.tags) == self.units.sum()
+        ):
             raise ValueError("lengths, chars and tags do not belong to the same sentences")
         if any(
-            x is not None and len(x) != len(self.chars) for x in (self.symbols, self.states, *self.extra_ids.values())
+            x is not None and len(x) != len(self.chars)
+            for x in (self.symbols, self.states, *self.extra_ids.values())
         ):
             raise ValueError("chars, symbols, states and extra ids are not of the same sentences")
         Lattice(self.lengths, np.repeat(np.arange(len(counts)), counts), *words)  # its checks
@@ -162,8 +195,10 @@ class Examples:
 
     @cached_property
     def first_doubt(self) -> Ints:
-        """[S]: where each sentence's doubts begin."""
-        return first_places(np.empty(0, dtype=np.int64) if self.doubts is None else self.doubts.counts)
+        """[S]: where each sentence's soft labels begin."""
+        return first_places(
+            np.empty(0, dtype=np.int64) if self.soft_labels is None else self.soft_labels.counts
+        )
 
     @cached_property
     def first_unit(self) -> Ints:
@@ -198,10 +233,11 @@ class Examples:
         seed: Sequence[int] = (0,),
         rows: Ints | None = None,
     ) -> Batch:
-        """One batch of the sentences at these places, in this order; a random share of the lattice's words is left out.
+        """One batch of the sentences at these places, in this order; a random share of the
+        lattice's words is left out.
 
-        Of the words that a word model reads none can be missing. With `rows`, only these sentences of the batch, as
-        they are in the whole one, and as wide.
+        Of the words that a word model reads none can be missing. With `rows`, only these sentences
+        of the batch, as they are in the whole one, and as wide.
         """
         at = np.asarray(places, dtype=np.int64)
         T = int(self.lengths[at].max(initial=0))
@@ -209,14 +245,19 @@ class Examples:
         found = self.first_match[at][sentence] + nth
         if missing:
             stays = np.random.default_rng(seed).random(len(found)) >= missing
-            sentence, found = sentence[stays], found[stays]
+            sentence = sentence[stays]
+            found = found[stays]
         share = None if rows is None else self._share(at, rows, sentence)
         if share is not None:
             mine = np.isin(sentence, share.rows)
-            sentence, found, at = np.searchsorted(share.rows, sentence[mine]), found[mine], at[share.rows]
-        lengths, B = self.lengths[at], len(at)
+            sentence = np.searchsorted(share.rows, sentence[mine])
+            found = found[mine]
+            at = at[share.rows]
+        lengths = self.lengths[at]
+        B = len(at)
         row, column = cells(lengths)
-        here, there = self.first[at][row] + column, row * T + column
+        here = self.first[at][row] + column
+        there = row * T + column
         lattice = Lattice.trusted(lengths, sentence, *(array[found] for array in self.matches[1:]))
         segments = self._segments(at)
         tags = None if self.tags is None else self._tags(at, T)
@@ -228,32 +269,39 @@ class Examples:
             tags=tags,
             symbols=None if self.symbols is None else _padded(self.symbols[here], there, B, T),
             states=None if self.states is None else _padded(self.states[here], there, B, T),
-            extra_ids={name: _padded(numbers[here], there, B, T) for name, numbers in self.extra_ids.items()},
+            extra_ids={
+                name: _padded(numbers[here], there, B, T)
+                for name, numbers in self.extra_ids.items()
+            },
             segments=segments,
             counts=None if segments is None else segments.counts.copy(),
             share=share,
-            shares=None if self.doubts is None or tags is None else self._shares(self.doubts, at, tags),
+            shares=None
+            if self.soft_labels is None or tags is None
+            else self._shares(self.soft_labels, at, tags),
             added=self.added,
         )
 
-    def _shares(self, doubts: Doubts, at: Ints, tags: Ints) -> npt.NDArray[np.float32]:
-        """[B, T, K]: 1 for the tag of each character, and where there are doubts, these."""
+    def _shares(self, soft_labels: SoftLabels, at: Ints, tags: Ints) -> npt.NDArray[np.float32]:
+        """[B, T, K]: 1 for the tag of each character, and where there are soft labels, these."""
         B, T = tags.shape
-        shares = np.zeros((B, T, doubts.tags), dtype=np.float32)
+        shares = np.zeros((B, T, soft_labels.tags), dtype=np.float32)
         row, column = cells(self.lengths[at])
         shares[row, column, tags[row, column]] = 1.0
-        row, nth = cells(doubts.counts[at])
+        row, nth = cells(soft_labels.counts[at])
         found = self.first_doubt[at][row] + nth
-        place = doubts.place[found]
+        place = soft_labels.place[found]
         shares[row, place] = 0.0
-        shares[row, place, doubts.tag[found]] = doubts.share[found]
+        shares[row, place, soft_labels.tag[found]] = soft_labels.share[found]
         return shares
 
-    def _share(self, at: Ints, rows: Ints, sentence: Ints) -> Share:
-        """Of these sentences those at `rows`; if these are none, the first. `sentence` is that of each lattice word."""
+    def _share(self, at: Ints, rows: Ints, sentence: Ints) -> BatchShard:
+        """Of these sentences those at `rows`; if these are none, the first. `sentence` is that of
+        each lattice word.
+        """
         of_word = sentence if self.segments is None else cells(self.segments.counts[at])[0]
         taken = rows if len(rows) else np.zeros(1, dtype=np.int64)
-        return Share(
+        return BatchShard(
             rows=taken,
             word_rows=np.flatnonzero(np.isin(of_word, taken)),
             sentences=len(at),
@@ -269,7 +317,9 @@ class Examples:
         counts = self.segments.counts[at]
         sentence, nth = cells(counts)
         found = self.first_unit[at][sentence] + nth
-        return Segments.trusted(self.lengths[at], counts, *(array[found] for array in self.segments[1:]))
+        return Segments.trusted(
+            self.lengths[at], counts, *(array[found] for array in self.segments[1:])
+        )
 
     def _tags(self, at: Ints, T: int) -> Ints:
         assert self.tags is not None
@@ -279,15 +329,19 @@ class Examples:
         return _padded(self.tags[self.first_unit[at][row] + column], row * U + column, len(at), U)
 
     def in_characters(self, spans: FlatSpans) -> FlatSpans:
-        """Spans over tags as spans over a text's characters: the same, unless tags are of words or some have none."""
+        """Spans over tags as spans over a text's characters: the same, unless tags are of words or
+        some have none.
+        """
         if self.offsets is not None:
             first = self.first[spans.text]
-            start, end = self.offsets[first + spans.start], self.offsets[first + spans.end - 1] + 1
+            start = self.offsets[first + spans.start]
+            end = self.offsets[first + spans.end - 1] + 1
             return spans._replace(start=start, end=end)
         if self.segments is None:
             return spans
         first = self.first_unit[spans.text]
-        start, end = self.segments.start[first + spans.start], self.segments.end[first + spans.end - 1]
+        start = self.segments.start[first + spans.start]
+        end = self.segments.end[first + spans.end - 1]
         return spans._replace(start=start, end=end)
 
 

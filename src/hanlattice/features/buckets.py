@@ -1,4 +1,6 @@
-"""Which sentences go into a batch together: those of about the same length, in an order that a seed fixes."""
+"""Which sentences go into a batch together: those of about the same length, in an order that a seed
+fixes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-POOL = 50  # batches that are sorted together: enough for little padding, few enough for well-mixed batches
+# Batches that are sorted together: enough for little padding, few enough for well-mixed batches.
+POOL = 50
 
 
 def training_batches(
@@ -26,9 +29,11 @@ def training_batches(
 
 
 def share_out(lengths: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.int64]]:
-    """Which sentences of a batch each of several processes takes: as many, and about as many characters.
+    """Which sentences of a batch each of several processes takes: as many, and about as many
+    characters.
 
-    The longest are dealt out to and fro. Of a batch with fewer sentences than processes, some get none.
+    The longest are dealt out to and fro. Of a batch with fewer sentences than processes, some get
+    none.
     """
     order = np.argsort(-lengths, kind="stable")
     turn, place = np.divmod(np.arange(len(order)), size)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.features.batches import Doubts, Examples, Words
+from hanlattice.features.batches import CoveringWords, Examples, SoftLabels
 from hanlattice.text.boundaries import (
     CUT,
     SPACED,
@@ -24,7 +24,14 @@ from hanlattice.text.boundaries import (
 from hanlattice.text.fork_safety import cached_property
 from hanlattice.text.lattice import Ints, Lattice, cells, runs
 from hanlattice.text.lexicon import Lexicon, merged_matches
-from hanlattice.text.normalize import Codes, CodeTable, code_points, fold, fold_code_points, fold_digits
+from hanlattice.text.normalize import (
+    Codes,
+    CodeTable,
+    code_points,
+    fold,
+    fold_code_points,
+    fold_digits,
+)
 from hanlattice.text.pieces import Pieces
 from hanlattice.text.rules import CUT_BEFORE, Rulings
 from hanlattice.text.segment import Cuts, Segmenter
@@ -50,7 +57,9 @@ def apart(places: Places) -> Places:
 
 
 def chosen(lattice: Lattice, own: Ints | None) -> Places | None:
-    """The places of the user's own words in a batch, given by their ids, if any. Of two that overlap, the longer."""
+    """The places of the user's own words in a batch, given by their ids, if any. Of two that
+    overlap, the longer.
+    """
     if own is None or not (here := np.isin(lattice.word, own)).any():
         return None
     return apart(Places(lattice.sentence[here], lattice.start[here], lattice.end[here]))
@@ -72,12 +81,16 @@ def which_are_apart(places: Places) -> list[int]:
 
 
 def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
-    """The matches without those that have a CUT inside, or that some SPACED gap parts and another does not."""
+    """The matches without those that have a CUT inside, or that some SPACED gap parts and another
+    does not.
+    """
     text = np.repeat(np.arange(len(lengths)), matches.counts)
     first = (np.cumsum(lengths) - lengths)[text]
     counted = np.cumsum([gaps == CUT, gaps == SPACED], axis=1)
     cuts, spaced = counted[:, first + matches.end - 1] - counted[:, first + matches.start]
-    return matches.where((cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1)))
+    return matches.where(
+        (cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1))
+    )
 
 
 class _Known(NamedTuple):
@@ -91,10 +104,16 @@ class _Known(NamedTuple):
 
 
 PART = 1 << 19  # characters that are matched at a time: bounds the memory of matching
-# Words of the lattice, and rulings of the dictionary, that are found at a time. Texts have one to three words a
+# Words of the lattice, and rulings of the dictionary, that are found at a time. Texts have one to
+# three words a
 # character; with words inside words they have hundreds, and then fewer texts are matched at once.
 MATCHES = 1 << 21
-BICHARS, POSITIONS, POS, JOINTS, PIECES = "bichars", "positions", "pos", "joints", "pieces"  # extra ids of a character
+# extra ids of a character
+BICHARS = "bichars"
+POSITIONS = "positions"
+POS = "pos"
+JOINTS = "joints"
+PIECES = "pieces"
 
 GoldWords = tuple[Span, ...] | None
 
@@ -117,7 +136,9 @@ class Indexer:
 
     @property
     def cuts(self) -> bool:
-        """Whether this is a segmenter's: its spans are words, which cover all that is not white space."""
+        """Whether this is a segmenter's: its spans are words, which cover all that is not white
+        space.
+        """
         return "O" not in self.tags
 
     def examples(self, sentences: Sequence[Sentence]) -> Examples:
@@ -125,23 +146,34 @@ class Indexer:
 
         Of a word model, spans that do not begin and end with words have no tags.
         """
-        plain = self.read([sentence.text for sentence in sentences], [sentence.words for sentence in sentences])
+        plain = self.read(
+            [sentence.text for sentence in sentences], [sentence.words for sentence in sentences]
+        )
         spans = [sentence.spans for sentence in sentences if sentence.spans is not None]
         if len(spans) < len(sentences):
             return plain
         of_units: Sequence[Sequence[Span]] = spans
         if self.cuts:
-            of_units = [self._covering(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+            of_units = [
+                self._covering(sentence, number)
+                for number, sentence in enumerate(sentences, start=1)
+            ]
         elif plain.segments is not None:
             of_units = spans_of_words(spans, *plain.segments[:3])
         elif plain.offsets is not None:
             pairs = zip(sentences, spans, strict=True)
             of_units = [spans_without_space(sentence.text, row)[1] for sentence, row in pairs]
-        return replace(plain, tags=self.tag_ids.tags(of_units, plain.units), doubts=self._doubts(sentences, plain))
+        return replace(
+            plain,
+            tags=self.tag_ids.tags(of_units, plain.units),
+            soft_labels=self._doubts(sentences, plain),
+        )
 
-    def _doubts(self, sentences: Sequence[Sentence], plain: Examples) -> Doubts | None:
-        """The doubts of a corpus; None if it has none."""
-        rows = [(at, *doubt) for at, sentence in enumerate(sentences) for doubt in sentence.doubts]
+    def _doubts(self, sentences: Sequence[Sentence], plain: Examples) -> SoftLabels | None:
+        """The soft labels of a corpus; None if it has none."""
+        rows = [
+            (at, *doubt) for at, sentence in enumerate(sentences) for doubt in sentence.soft_labels
+        ]
         if not rows:
             return None
         if plain.segments is not None:
@@ -154,18 +186,24 @@ class Indexer:
             raise InputError(
                 f"the teachers had tags that this model has not: {', '.join(new)}; it has {', '.join(self.tags)}"
             )
-        sentence, at = np.array(text, dtype=np.int64), np.array(place, dtype=np.int64)
+        sentence = np.array(text, dtype=np.int64)
+        at = np.array(place, dtype=np.int64)
         if plain.offsets is not None:  # as places among the characters that are read
             wide = np.repeat(np.arange(len(plain)), plain.lengths) << 32
-            at = np.searchsorted(wide + plain.offsets, (sentence << 32) + at) - plain.first[sentence]
+            at = (
+                np.searchsorted(wide + plain.offsets, (sentence << 32) + at) - plain.first[sentence]
+            )
         share = np.array(shares, dtype=np.float32)
         tag = np.array([numbers[name] for name in named], dtype=np.int64)
-        return Doubts(np.bincount(sentence, minlength=len(sentences)), at, tag, share, len(self.tags))
+        return SoftLabels(
+            np.bincount(sentence, minlength=len(sentences)), at, tag, share, len(self.tags)
+        )
 
     def _covering(self, sentence: Sentence, number: int) -> Sequence[Span]:
         """The words of a sentence in its text without white space, which they must cover.
 
-        A label that the model does not have, of a word that it is scored on, stands as one that it has.
+        A label that the model does not have, of a word that it is scored on, stands as one that it
+        has.
         """
         text, words = spans_without_space(sentence.text, sentence.spans or ())
         try:
@@ -195,7 +233,8 @@ class Indexer:
         Args:
             texts: Texts of bounded length.
             words: The gold words, for a model that needs them.
-            characters: About how many characters a part has at most; of a dictionary with words inside words
+            characters: About how many characters a part has at most; of a dictionary with words
+                inside words
                 it has fewer. A single text with too many words is an InputError.
 
         Yields:
@@ -215,12 +254,16 @@ class Indexer:
             yield low, high, examples
 
     def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
-        given, solid = texts, self._solid(texts)
+        given = texts
+        solid = self._solid(texts)
         if solid.offsets is not None:
-            words = words and [_words_without_space(text, row) for text, row in zip(texts, words, strict=True)]
+            words = words and [
+                _words_without_space(text, row) for text, row in zip(texts, words, strict=True)
+            ]
             texts = solid.texts
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        codes, ends = code_points("\n".join(texts)), np.cumsum(lengths + 1)[:-1] - 1
+        codes = code_points("\n".join(texts))
+        ends = np.cumsum(lengths + 1)[:-1] - 1
         plain = np.delete(codes, ends)  # without the line ends in between
         cuts = self.segmenter(texts, words) if self.segmenter else None
         extra = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
@@ -239,7 +282,9 @@ class Indexer:
             own=known.own,
             symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
             extra_ids=extra,
-            segments=None if cuts is None or self.words is None else self._words(texts, cuts, self.words),
+            segments=None
+            if cuts is None or self.words is None
+            else self._words(texts, cuts, self.words),
             offsets=solid.offsets,
             rulings=known.rulings,
             added=known.added,
@@ -252,7 +297,8 @@ class Indexer:
             nothing = np.empty(0, dtype=np.int64)
             matches = Matches(np.zeros_like(lengths), nothing, nothing, nothing)
             return _Known(matches, None, None, self.tag_ids.labels, None)
-        lexicon, folded = self.lexicon, fold_code_points(codes)
+        lexicon = self.lexicon
+        folded = fold_code_points(codes)
 
         def read() -> _Known:
             matches = self._matches(lexicon, folded, lengths)
@@ -267,10 +313,12 @@ class Indexer:
             rulings, labels = self._rulings(lexicon, given, folded, lengths, solid)
             return _Known(matches, ids, rulings, labels, lexicon.vectors())
 
-        return lexicon.steadily(read)
+        return lexicon.read_consistently(read)
 
     def _solid(self, texts: Sequence[str]) -> Unspaced:
-        """What is read of texts. Of a model of words all, since its segmenter has white space for a word."""
+        """What is read of texts. Of a model of words all, since its segmenter has white space for a
+        word.
+        """
         if self.words is not None:
             return Unspaced(texts, None, None)
         return without_space(texts) if self.cuts else names_without_space(texts)
@@ -286,7 +334,8 @@ class Indexer:
     def _rulings(
         self, lexicon: Lexicon, given: Sequence[str], folded: str, lengths: Ints, solid: Unspaced
     ) -> tuple[Rulings | None, tuple[str, ...]]:
-        """What the user's dictionary says of spans in texts, None if nothing; and all labels by their numbers.
+        """What the user's dictionary says of spans in texts, None if nothing; and all labels by
+        their numbers.
 
         No Latin word or number is cut by it.
         """
@@ -296,7 +345,8 @@ class Indexer:
         if solid.gaps is not None:
             found = within_cuts(found, lengths, solid.gaps)
         found = found.where(cuts_nothing(given, found, lengths, solid.offsets))
-        text, order = np.repeat(np.arange(len(lengths)), found.counts), np.arange(len(found.word))
+        text = np.repeat(np.arange(len(lengths)), found.counts)
+        order = np.arange(len(found.word))
         commands = order[rules.is_command(found.word)]
         kept = which_are_apart(Places(text[commands], found.start[commands], found.end[commands]))
         found = found.where(~np.isin(order, np.delete(commands, kept)))
@@ -313,8 +363,12 @@ class Indexer:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that spans can have just now; for the numbers of labels, take those of `Examples`."""
-        return _with_new(self.tag_ids.labels, () if self.lexicon is None else self.lexicon.rules.labels)
+        """The labels that spans can have just now; for the numbers of labels, take those of
+        `Examples`.
+        """
+        return _with_new(
+            self.tag_ids.labels, () if self.lexicon is None else self.lexicon.rules.labels
+        )
 
     @property
     def word_count(self) -> int:
@@ -325,7 +379,7 @@ class Indexer:
         """Whether each of a lattice's words is one of the user's."""
         first = 0 if self.subwords is None else len(self.subwords)
         own: npt.NDArray[np.bool_] = words >= first
-        own[own] = lexicon.is_chosen(words[own] - first)
+        own[own] = lexicon.is_user_word(words[own] - first)
         return own
 
     def _softwords(self, cuts: Cuts) -> dict[str, Ints]:
@@ -335,9 +389,9 @@ class Indexer:
             soft[POS] = np.repeat(each, cuts.end - cuts.start)
         return soft
 
-    def _words(self, texts: Sequence[str], cuts: Cuts, vocab: Vocab) -> Words:
+    def _words(self, texts: Sequence[str], cuts: Cuts, vocab: Vocab) -> CoveringWords:
         ids = np.array([word_id(vocab, word) for word in words_of(texts, cuts)], dtype=np.int64)
-        return Words(cuts.counts, cuts.start, cuts.end, ids)
+        return CoveringWords(cuts.counts, cuts.start, cuts.end, ids)
 
     @cached_property
     def _char_ids(self) -> CodeTable:
@@ -366,7 +420,9 @@ def words_of(texts: Sequence[str], cuts: Cuts) -> Iterator[str]:
     """The words of texts, with widths and script folded, one after the other."""
     folded = [fold(text) for text in texts]
     sentence = np.repeat(np.arange(len(cuts.counts)), cuts.counts)
-    for at, start, end in zip(sentence.tolist(), cuts.start.tolist(), cuts.end.tolist(), strict=True):
+    for at, start, end in zip(
+        sentence.tolist(), cuts.start.tolist(), cuts.end.tolist(), strict=True
+    ):
         yield folded[at][start:end]
 
 
@@ -375,11 +431,14 @@ def word_id(vocab: Vocab, word: str) -> int:
     return vocab[word] or vocab[fold_digits(word)]
 
 
-def spans_of_words(spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, end: Ints) -> list[list[Span]]:
+def spans_of_words(
+    spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, end: Ints
+) -> list[list[Span]]:
     """Spans over characters as spans over words, without those that begin or end inside a word."""
     found: list[list[Span]] = []
     edges = np.concatenate([[0], np.cumsum(counts)]).tolist()
-    starts, stops = start.tolist(), end.tolist()
+    starts = start.tolist()
+    stops = end.tolist()
     for row, (low, high) in zip(spans, pairwise(edges), strict=True):
         begins = {place: nth for nth, place in enumerate(starts[low:high])}
         ends = {place: nth + 1 for nth, place in enumerate(stops[low:high])}
@@ -404,7 +463,9 @@ def _joined(parts: Sequence[Examples]) -> Examples:
     """Examples of one kind, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    matches = (np.concatenate(arrays) for arrays in zip(*(part.matches for part in parts), strict=True))
+    matches = (
+        np.concatenate(arrays) for arrays in zip(*(part.matches for part in parts), strict=True)
+    )
     symbols = [part.symbols for part in parts if part.symbols is not None]
     segments = [part.segments for part in parts if part.segments is not None]
     own = [part.own for part in parts if part.own is not None]
@@ -416,7 +477,9 @@ def _joined(parts: Sequence[Examples]) -> Examples:
         own=np.unique(np.concatenate(own)) if own else None,
         symbols=np.concatenate(symbols) if symbols else None,
         extra_ids=_joined_extra_ids(parts),
-        segments=Words(*map(np.concatenate, zip(*segments, strict=True))) if segments else None,
+        segments=CoveringWords(*map(np.concatenate, zip(*segments, strict=True)))
+        if segments
+        else None,
         offsets=_joined_offsets(parts),
         rulings=_joined_rulings(parts),
         added=parts[-1].added,  # the last has those of words that joined while others were read
@@ -431,20 +494,27 @@ def _joined_rulings(parts: Sequence[Examples]) -> Rulings | None:
         for part, by in zip(parts, first, strict=False)
         if part.rulings is not None
     ]
-    return Rulings(*(np.concatenate(column) for column in zip(*rows, strict=True))) if rows else None
+    return (
+        Rulings(*(np.concatenate(column) for column in zip(*rows, strict=True))) if rows else None
+    )
 
 
 def _joined_extra_ids(parts: Sequence[Examples]) -> dict[str, Ints]:
     """Ids that only some parts have are 0 in the others."""
     names = dict.fromkeys(name for part in parts for name in part.extra_ids)
-    rows = {name: [part.extra_ids.get(name, np.zeros_like(part.chars)) for part in parts] for name in names}
+    rows = {
+        name: [part.extra_ids.get(name, np.zeros_like(part.chars)) for part in parts]
+        for name in names
+    }
     return {name: np.concatenate(row) for name, row in rows.items()}
 
 
 def _joined_offsets(parts: Sequence[Examples]) -> Ints | None:
     if all(part.offsets is None for part in parts):
         return None
-    return np.concatenate([cells(part.lengths)[1] if part.offsets is None else part.offsets for part in parts])
+    return np.concatenate(
+        [cells(part.lengths)[1] if part.offsets is None else part.offsets for part in parts]
+    )
 
 
 def _words_without_space(text: str, words: GoldWords) -> GoldWords:

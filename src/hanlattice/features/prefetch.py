@@ -14,8 +14,8 @@ Made = TypeVar("Made")
 def prefetch(make: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Generator[Made]:
     """`map(make, items)`, computed in a thread up to `depth` items ahead; 0 is without a thread.
 
-    What `make` raises comes out in its turn, where the item would have come. The thread ends with the generator: close
-    it (`contextlib.closing`) if it may not be read to its end.
+    What `make` raises comes out in its turn, where the item would have come. The thread ends with
+    the generator: close it (`contextlib.closing`) if it may not be read to its end.
     """
     if not depth:
         yield from map(make, items)

@@ -1,4 +1,5 @@
-"""Known before decoding, and put into the emissions: gaps that must or must not be cut, and the user's own words.
+"""Known before decoding, and put into the emissions: gaps that must or must not be cut, and the
+user's own words.
 
 Emissions and gaps are arrays of numpy with the runtime's CRF, tensors with that of `nn`.
 """
@@ -18,13 +19,16 @@ Values = Any  # an array of numpy, or a tensor
 
 
 def constrain(crf: Any, emissions: Values, gaps: Values) -> Values:
-    """The emissions under known gaps [B, T] before characters: a CUT forbids tags inside a span, a JOIN others.
+    """The emissions under known gaps [B, T] before characters: a CUT forbids tags inside a span, a
+    JOIN others.
 
-    A span goes on after a SPACED gap if all of its gaps are. So a character that has one on one side alone may be
-    its first or its last. Where no tag tells a span's middle from its end, such a gap is a CUT.
+    A span goes on after a SPACED gap if all of its gaps are. So a character that has one on one
+    side alone may be its first or its last. Where no tag tells a span's middle from its end, such a
+    gap is a CUT.
     """
     begins = crf.allowed_start  # a tag that may begin a text begins a span, or is outside of all
-    spaced, middle = gaps == SPACED, ~begins & ~crf.allowed_end
+    spaced = gaps == SPACED
+    middle = ~begins & ~crf.allowed_end
     cut = gaps == CUT if crf.has_middle else (gaps == CUT) | spaced
     wrong = (cut[..., None] & ~begins) | ((gaps == JOIN)[..., None] & begins)
     wrong[:, :-1] |= (spaced[:, :-1] ^ spaced[:, 1:])[..., None] & middle
@@ -32,8 +36,12 @@ def constrain(crf: Any, emissions: Values, gaps: Values) -> Values:
     return fill_forbidden(emissions, wrong)
 
 
-def boost(crf: Any, emissions: Values, sentence: Ints, start: Ints, end: Ints, bonus: float) -> Values:
-    """The emissions with a bonus for every tag that spans [start, end), all [S], would have, whatever their label."""
+def boost(
+    crf: Any, emissions: Values, sentence: Ints, start: Ints, end: Ints, bonus: float
+) -> Values:
+    """The emissions with a bonus for every tag that spans [start, end), all [S], would have,
+    whatever their label.
+    """
     row, nth = cells(end - start)
     for label in labels_of(crf.tags):
         _, first, inside, last = crf.span_tags(label)  # a word has two characters or more

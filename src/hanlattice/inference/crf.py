@@ -23,23 +23,35 @@ class TagRules:
     """What a scheme says of tags."""
 
     def set_tags(self, tags: Sequence[str], scheme: str) -> None:
-        self.tags, self.scheme = tuple(tags), scheme
+        self.tags = tuple(tags)
+        self.scheme = scheme
         self.ids = {tag: k for k, tag in enumerate(self.tags)}
         start, between, end = self.legal = legal_transitions(self.tags, scheme)
         self.has_middle = not bool((start | end).all())  # a tag that neither begins nor ends
-        # [last, next]: whether the next tag makes a span with this last one longer: it may follow, but not begin a text
+        # [last, next]: whether the next tag makes a span with this last one longer: it may follow,
+        # but not begin a text
         self.goes_on = between & ~start
 
     def span_tags(self, label: str) -> list[int]:
-        """The numbers of a span's tags, −1 for none: of its only character; of its first, those inside and its last."""
-        tags = [tag for long in (1, 3) for tag in spans_to_tags([Span(0, long, label)], long, self.scheme)]
+        """The numbers of a span's tags, −1 for none: of its only character; of its first, those
+        inside and its last.
+        """
+        tags = [
+            tag
+            for long in (1, 3)
+            for tag in spans_to_tags([Span(0, long, label)], long, self.scheme)
+        ]
         return [self.ids.get(tag, -1) for tag in tags]
 
 
-class CRF(TagRules):
-    """The scores of neighbouring tags, with the scheme laid over them. Emissions are [B, T, K], lengths [B]."""
+class NumpyCRF(TagRules):
+    """The scores of neighbouring tags, with the scheme laid over them. Emissions are [B, T, K],
+    lengths [B].
+    """
 
-    def __init__(self, tags: Sequence[str], scheme: str, start: Array, transitions: Array, end: Array) -> None:
+    def __init__(
+        self, tags: Sequence[str], scheme: str, start: Array, transitions: Array, end: Array
+    ) -> None:
         self.set_tags(tags, scheme)
         self.allowed_start, self.allowed_between, self.allowed_end = self.legal
         self.scores = crf.forbid(crf.CRFScores(start, transitions, end), *self.legal)
@@ -81,7 +93,9 @@ class CRF(TagRules):
         """
         given = emissions.astype(np.float64), lengths, self.exact
         tags, score = crf.nbest(*given, n)
-        illegal = ~self._is_legal(tags, lengths)  # they come after the legal ones, so none of those is lost
+        illegal = ~self._is_legal(
+            tags, lengths
+        )  # they come after the legal ones, so none of those is lost
         log = np.minimum(score - crf.log_partition(*given)[:, None], 0.0)
         log[illegal | (log < crf.FORBIDDEN / 2)] = -np.inf  # a forbidden tag makes it impossible
         tags[illegal] = 0
@@ -92,7 +106,9 @@ class CRF(TagRules):
         last = np.take_along_axis(tags, (lengths - 1)[:, None, None], 2)[..., 0]
         beyond = np.arange(1, tags.shape[2]) >= lengths[:, None, None]  # [B, 1, T - 1]
         between = (self.allowed_between[tags[..., :-1], tags[..., 1:]] | beyond).all(2)
-        legal: npt.NDArray[np.bool_] = self.allowed_start[tags[..., 0]] & between & self.allowed_end[last]
+        legal: npt.NDArray[np.bool_] = (
+            self.allowed_start[tags[..., 0]] & between & self.allowed_end[last]
+        )
         return legal
 
 

@@ -1,4 +1,6 @@
-"""From examples to spans, candidates and readings: batches of similar length, results in the order of the examples."""
+"""From examples to spans, candidates and readings: batches of similar length, results in the order
+of the examples.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +11,45 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.checkpoint import Bar
+from hanlattice.checkpoint import Threshold
 from hanlattice.features import Examples, Indexer
 from hanlattice.features.batches import first_places
 from hanlattice.features.buckets import decoding_batches
 from hanlattice.features.indexer import chosen
 from hanlattice.inference.crf import on_host
-from hanlattice.inference.dictionary_crf import ARCS_MOST, DictionaryCRF, arc_counts, with_dictionary
+from hanlattice.inference.dictionary_crf import (
+    ARCS_MOST,
+    DictionaryCRF,
+    arc_counts,
+    with_dictionary,
+)
 from hanlattice.inference.span_search import Candidates, best_spans, candidates, decoded_span_scores
-from hanlattice.inference.tagger import ArrayTagger
+from hanlattice.inference.tagger import NumpyTagger
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.rules import Rulings
 from hanlattice.text.span import Span
 from hanlattice.text.tags import FlatSpans
 
 if TYPE_CHECKING:
-    from hanlattice.nn.tagger import Tagger
+    from hanlattice.nn.tagger import TorchTagger
 
-AnyTagger: TypeAlias = "ArrayTagger | Tagger"
-LIMIT = 512  # characters that a model reads at once, and no word is longer; longer texts are cut at sentence ends
-# Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever the sentences are.
+AnyTagger: TypeAlias = "NumpyTagger | TorchTagger"
+# Characters that a model reads at once, and no word is longer; longer texts are cut at sentence
+# ends.
+LIMIT = 512
+# Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever
+# the sentences are.
 BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}
-# Words of the lattice for each character of such a batch. Texts have one to three; a dictionary of words inside words
+# Words of the lattice for each character of such a batch. Texts have one to three; a dictionary of
+# words inside words
 # can make hundreds, and then fewer sentences are read at once.
 WORDS_PER_CHARACTER = 8
 
 
 class Decoded(NamedTuple):
-    """Spans, sentence by sentence and from left to right, and their probabilities; without `scores`, NaN."""
+    """Spans, sentence by sentence and from left to right, and their probabilities; without
+    `scores`, NaN.
+    """
 
     spans: FlatSpans
     scores: npt.NDArray[np.float64]
@@ -47,9 +60,13 @@ class Decoded(NamedTuple):
         return Decoded(FlatSpans(*(array[high] for array in self.spans)), self.scores[high])
 
     def moved(self, text: Ints, by: Ints) -> Decoded:
-        """Spans of pieces as spans of whole texts: piece p begins at character `by[p]` of `text[p]`."""
+        """Spans of pieces as spans of whole texts: piece p begins at character `by[p]` of
+        `text[p]`.
+        """
         piece, start, end, label = self.spans
-        return Decoded(FlatSpans(text[piece], start + by[piece], end + by[piece], label), self.scores)
+        return Decoded(
+            FlatSpans(text[piece], start + by[piece], end + by[piece], label), self.scores
+        )
 
 
 class Reading(NamedTuple):
@@ -59,8 +76,12 @@ class Reading(NamedTuple):
     spans: tuple[Span, ...]
 
 
-def make_spans(found: Decoded, texts: Sequence[str], labels: Sequence[str], scores: bool = True) -> list[list[Span]]:
-    """The only place where flat arrays become spans: a list for each text. Give empty texts where none are needed."""
+def make_spans(
+    found: Decoded, texts: Sequence[str], labels: Sequence[str], scores: bool = True
+) -> list[list[Span]]:
+    """The only place where flat arrays become spans: a list for each text. Give empty texts where
+    none are needed.
+    """
     rows: list[list[Span]] = [[] for _ in texts]
     columns = [array.tolist() for array in found.spans]
     values = found.scores.tolist() if scores else [None] * len(columns[0])
@@ -75,10 +96,12 @@ def decode(
     examples: Examples,
     scores: bool = False,
     trust: float = 0.0,
-    bar: Bar = None,
+    threshold: Threshold = None,
 ) -> list[list[Span]]:
-    """The spans of each sentence; with `scores`, each with its probability. The model must be in evaluation mode."""
-    found = find_spans(tagger, indexer, examples, scores, trust, bar)
+    """The spans of each sentence; with `scores`, each with its probability. The model must be in
+    evaluation mode.
+    """
+    found = find_spans(tagger, indexer, examples, scores, trust, threshold)
     return make_spans(found, [""] * len(examples), examples.labels, scores)
 
 
@@ -88,22 +111,24 @@ def find_spans(
     examples: Examples,
     scores: bool = False,
     trust: float = 0.0,
-    bar: Bar = None,
+    threshold: Threshold = None,
 ) -> Decoded:
-    """`decode`, as flat arrays. A user's words score `trust` more: for a segmenter each of their tags, else those
-    that have a label and no number of their own, as spans with it.
+    """`decode`, as flat arrays. A user's words score `trust` more: for a segmenter each of their
+    tags, else those that have a label and no number of their own, as spans with it.
 
     Without `bar` they are the spans of the best tagging, with it the best set of spans above it.
     """
-    parts = [each.read(scores) for each in running(tagger, indexer, examples, trust, bar)]
+    parts = [each.read(scores) for each in running(tagger, indexer, examples, trust, threshold)]
     return _in_order(parts, examples)
 
 
-def tag_probabilities(tagger: AnyTagger, indexer: Indexer, examples: Examples) -> npt.NDArray[np.float64]:
+def tag_probabilities(
+    tagger: AnyTagger, indexer: Indexer, examples: Examples
+) -> npt.NDArray[np.float64]:
     """[N, K]: of each tag at each unit, sentence by sentence."""
     found = np.zeros((int(examples.units.sum()), len(indexer.tags)))
     first = first_places(examples.units)
-    for batch in running(tagger, indexer, examples, 0.0, bar=0.0):
+    for batch in running(tagger, indexer, examples, 0.0, threshold=0.0):
         sentence, nth = cells(batch.units)
         found[first[batch.places][sentence] + nth] = batch.probabilities()[sentence, nth]
     return found
@@ -116,25 +141,39 @@ def find_candidates(
     n: int,
     min_score: float = 0.0,
     trust: float = 0.0,
-    bar: Bar = None,
+    threshold: Threshold = None,
 ) -> tuple[Decoded, Decoded]:
-    """The result of `find_spans`, with scores, and the n most probable spans of each sentence, the best first."""
-    spans, candidates = [], []
-    for each in running(tagger, indexer, examples, trust, bar):
+    """The result of `find_spans`, with scores, and the n most probable spans of each sentence, the
+    best first.
+    """
+    spans = []
+    candidates = []
+    for each in running(tagger, indexer, examples, trust, threshold):
         spans.append(each.read(True))
         candidates.append(each.candidates(n, min_score))
     return _in_order(spans, examples), _in_order(candidates, examples)
 
 
 def find_readings(
-    tagger: AnyTagger, indexer: Indexer, examples: Examples, texts: Sequence[str], n: int, trust: float = 0.0
+    tagger: AnyTagger,
+    indexer: Indexer,
+    examples: Examples,
+    texts: Sequence[str],
+    n: int,
+    trust: float = 0.0,
 ) -> list[list[Reading]]:
-    """The n best readings of each sentence, the best first; fewer where there are fewer. `texts` are the sentences."""
-    found = [[Reading(0.0, ())] for _ in range(len(examples))]  # the one reading of an empty sentence
+    """The n best readings of each sentence, the best first; fewer where there are fewer. `texts`
+    are the sentences.
+    """
+    found = [
+        [Reading(0.0, ())] for _ in range(len(examples))
+    ]  # the one reading of an empty sentence
     for batch in running(tagger, indexer, examples, trust):
         flat, log_probability = batch.readings(n)
         places = np.repeat(batch.places, n)
-        flat = examples.in_characters(flat._replace(text=places[flat.text]))._replace(text=flat.text)
+        flat = examples.in_characters(flat._replace(text=places[flat.text]))._replace(
+            text=flat.text
+        )
         each = [texts[at] for at in places.tolist()]
         spans = make_spans(Decoded(flat, np.empty(0)), each, examples.labels, scores=False)
         readings = [Reading(*pair) for pair in zip(log_probability, map(tuple, spans), strict=True)]
@@ -145,35 +184,51 @@ def find_readings(
 
 
 def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[Reading]:
-    """The n best readings of a text from those of its independent pieces, which begin at these offsets."""
+    """The n best readings of a text from those of its independent pieces, which begin at these
+    offsets.
+    """
     best = [Reading(0.0, ())]
     for offset, row in pieces:
-        moved = [Reading(each.log_probability, tuple(span.shifted(offset) for span in each.spans)) for each in row]
-        pairs = (Reading(left[0] + right[0], left[1] + right[1]) for left in best for right in moved)
+        moved = [
+            Reading(each.log_probability, tuple(span.shifted(offset) for span in each.spans))
+            for each in row
+        ]
+        pairs = (
+            Reading(left[0] + right[0], left[1] + right[1]) for left in best for right in moved
+        )
         best = heapq.nlargest(n, pairs, key=lambda reading: reading.log_probability)
     return best
 
 
 def running(
-    tagger: AnyTagger, indexer: Indexer, examples: Examples, trust: float, bar: Bar = None
-) -> Iterator[Running]:
-    """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy while it is read.
+    tagger: AnyTagger,
+    indexer: Indexer,
+    examples: Examples,
+    trust: float,
+    threshold: Threshold = None,
+) -> Iterator[DecodingBatch]:
+    """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy
+    while it is read.
 
     Those of which a dictionary says something have batches of their own.
     """
     most, characters = BOUNDS[tagger.device_kind]
-    full, ruled = examples.lengths > 0, examples.is_ruled
+    full = examples.lengths > 0
+    ruled = examples.is_ruled
     weights = examples.matches.counts / (WORDS_PER_CHARACTER * characters)
     if examples.rulings is not None:
-        weights = weights + arc_counts(examples.rulings, len(examples), len(indexer.tag_ids.labels)) / ARCS_MOST
-    before: Running | None = None
+        weights = (
+            weights
+            + arc_counts(examples.rulings, len(examples), len(indexer.tag_ids.labels)) / ARCS_MOST
+        )
+    before: DecodingBatch | None = None
     batches = (
         kind[at]
         for kind in (np.flatnonzero(full & ~ruled), np.flatnonzero(full & ruled))
         for at in decoding_batches(examples.lengths[kind].tolist(), most, characters, weights[kind])
     )
     for places in batches:
-        batch = Running(tagger, indexer, examples, places, trust, bar)
+        batch = DecodingBatch(tagger, indexer, examples, places, trust, threshold)
         if before is not None:
             yield before
         before = batch
@@ -181,7 +236,7 @@ def running(
         yield before
 
 
-class Running:
+class DecodingBatch:
     """A batch whose emissions, and without `bar` whose best tags, are being computed."""
 
     def __init__(
@@ -191,18 +246,19 @@ class Running:
         examples: Examples,
         places: Ints,
         trust: float,
-        bar: Bar = None,
+        threshold: Threshold = None,
     ) -> None:
         batch = tagger.batch(examples, places)
         self.crf = cast(Any, tagger.crf)
         self.places, self.units, self.there = places, examples.units[places], batch.units
-        self.bar, self.curves = bar, tagger.curves
+        self.threshold = threshold
+        self.curves = tagger.curves
         own = chosen(batch.lattice, examples.own) if trust and indexer.cuts else None
         self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
         self.tag_ids = indexer.tag_ids
         if rulings := examples.rulings_at(places):
             self._rule(rulings, examples.labels, trust)
-        if bar is None:
+        if threshold is None:
             self.tags: Callable[[], Ints] = self.crf.decoding(self.emissions, self.there)
 
     def _rule(self, rulings: Rulings, labels: Sequence[str], trust: float) -> None:
@@ -217,12 +273,13 @@ class Running:
         return self.crf.label_numbers[label] if isinstance(self.crf, DictionaryCRF) else label
 
     def read(self, scores: bool) -> tuple[FlatSpans, Any]:
-        """Wait for the tags; the spans, counted in tags, and their scores, which a GPU may still be computing.
+        """Wait for the tags; the spans, counted in tags, and their scores, which a GPU may still be
+        computing.
 
         The sentence of a span is its place among all examples.
         """
-        if self.bar is not None:
-            found = best_spans(self.crf, self.emissions, self.there, self.bar)
+        if self.threshold is not None:
+            found = best_spans(self.crf, self.emissions, self.there, self.threshold)
             return self._flat(found._replace(score=self.calibrated(found.label, found.score)))
         tags = self.tags()
         spans = self._spans(tags, self.units)
@@ -243,7 +300,9 @@ class Running:
         if self.curves is None:
             return self._flat(candidates(*given, n, min_score))
         every = candidates(*given, n, self.curves.lowest(min_score), each_label=True)
-        return self._flat(every._replace(score=self.calibrated(every.label, every.score)).best(n, min_score))
+        return self._flat(
+            every._replace(score=self.calibrated(every.label, every.score)).best(n, min_score)
+        )
 
     def calibrated(self, label: Ints, scores: Any) -> Any:
         """The scores of spans with these labels, from their probabilities."""
@@ -251,10 +310,14 @@ class Running:
 
     def probabilities(self) -> npt.NDArray[np.float64]:
         """[B, T, K]: of each tag."""
-        return cast("npt.NDArray[np.float64]", on_host(self.crf.marginals(self.emissions, self.there)))
+        return cast(
+            "npt.NDArray[np.float64]", on_host(self.crf.marginals(self.emissions, self.there))
+        )
 
     def new_label_scores(self) -> dict[tuple[int, Span], float]:
-        """The probabilities of the spans that a label which is new to the model may have, by place in the batch."""
+        """The probabilities of the spans that a label which is new to the model may have, by place
+        in the batch.
+        """
         if not isinstance(self.crf, DictionaryCRF):
             return {}
         *columns, log = self.crf.whole_spans(self.emissions, self.units)
@@ -262,14 +325,18 @@ class Running:
         scores = self.calibrated(self._labels(label), np.exp(log))
         names = self.tag_ids.labels
         rows = zip(*(column.tolist() for column in columns), scores.tolist(), strict=True)
-        return {(at, Span(low, high, names[label])): chance for at, low, high, label, chance in rows}
+        return {
+            (at, Span(low, high, names[label])): chance for at, low, high, label, chance in rows
+        }
 
     def _flat(self, found: Candidates) -> tuple[FlatSpans, Any]:
         label = self._labels(found.label)
         return FlatSpans(self.places[found.sentence], found.start, found.end, label), found.score
 
     def readings(self, n: int) -> tuple[FlatSpans, list[float]]:
-        """The spans of the n best taggings of each sentence, each counted as a text, and their log probabilities."""
+        """The spans of the n best taggings of each sentence, each counted as a text, and their log
+        probabilities.
+        """
         tags, log_probability = self.crf.readings(self.emissions, self.there, n)
         spans = self._spans(tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
         numbers: list[float] = log_probability.ravel().tolist()
@@ -284,7 +351,9 @@ def _in_order(parts: list[tuple[FlatSpans, Any]], examples: Examples) -> Decoded
     spans = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
     scores = _joined([values for _, values in parts])
     order = np.argsort(spans[0], kind="stable")
-    return Decoded(examples.in_characters(FlatSpans(*(array[order] for array in spans))), scores[order])
+    return Decoded(
+        examples.in_characters(FlatSpans(*(array[order] for array in spans))), scores[order]
+    )
 
 
 def _joined(parts: list[Any]) -> npt.NDArray[np.float64]:
@@ -296,4 +365,6 @@ def _joined(parts: list[Any]) -> npt.NDArray[np.float64]:
     tensors = [part for part in parts if not isinstance(part, np.ndarray)]
     there = torch.cat(tensors).cpu().numpy()  # the one wait for all of them
     arrays = iter(np.split(there, np.cumsum([len(part) for part in tensors])[:-1]))
-    return np.concatenate([part if isinstance(part, np.ndarray) else next(arrays) for part in parts])
+    return np.concatenate(
+        [part if isinstance(part, np.ndarray) else next(arrays) for part in parts]
+    )

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.inference.crf import CRF, Array, Floats, on_host
+from hanlattice.inference.crf import Array, Floats, NumpyCRF, on_host
 from hanlattice.ops import crf as ops
 from hanlattice.ops.crf import FORBIDDEN, ArcMarginals, Arcs, CRFScores, TaggedSpans
 from hanlattice.text.lattice import Ints, cells
@@ -42,7 +42,9 @@ Bools = npt.NDArray[np.bool_]
 
 
 class SpanArcs(NamedTuple):
-    """Arcs, and the spans that they are or begin. All columns are [A]; labels are those of a `TagIds`."""
+    """Arcs, and the spans that they are or begin. All columns are [A]; labels are those of a
+    `TagIds`.
+    """
 
     arcs: Arcs
     label: Ints
@@ -50,7 +52,9 @@ class SpanArcs(NamedTuple):
     runs_on: Bools  # the arc leads into the chain, and its span may be longer
 
     def at(self, chosen: Bools) -> SpanArcs:
-        return SpanArcs(self.arcs.at(chosen), self.label[chosen], self.last_tag[chosen], self.runs_on[chosen])
+        return SpanArcs(
+            self.arcs.at(chosen), self.label[chosen], self.last_tag[chosen], self.runs_on[chosen]
+        )
 
 
 class WholeSpans(NamedTuple):
@@ -75,15 +79,17 @@ class OpenSpans(NamedTuple):
     is_inside: Bools  # the arc's last tag is one that stands inside spans
 
 
-class DictionaryCRF(CRF):
+class DictionaryCRF(NumpyCRF):
     """A CRF with arcs, for the emissions that `with_dictionary` returns beside it.
 
-    `tags` are those that the model has learnt. What it decodes are numbers of `tag_ids.names`, which
-    go on with the tags of new labels; `label_numbers` are the numbers that the rulings have for the
-    labels of `tag_ids`.
+    `tags` are those that the model has learnt. What it decodes are numbers of `tag_ids.names`,
+    which go on with the tags of new labels; `label_numbers` are the numbers that the rulings have
+    for the labels of `tag_ids`.
     """
 
-    def __init__(self, base: CRF, spans: SpanArcs, tag_ids: TagIds, label_numbers: Ints, twins: Ints) -> None:
+    def __init__(
+        self, base: NumpyCRF, spans: SpanArcs, tag_ids: TagIds, label_numbers: Ints, twins: Ints
+    ) -> None:
         self.tags = base.tags
         self.scheme = base.scheme
         self.ids = base.ids
@@ -144,7 +150,9 @@ class DictionaryCRF(CRF):
 
     def log_probability(self, emissions: Array, lengths: Ints, spans: TaggedSpans) -> Floats:
         """[S]: of tags of the chain, around which arcs may stand, but not over them."""
-        found: Floats = ops.span_log_probability(emissions, lengths, self.scores, spans, arcs=self.arcs)
+        found: Floats = ops.span_log_probability(
+            emissions, lengths, self.scores, spans, arcs=self.arcs
+        )
         return found
 
     def arc_marginals(self, emissions: Array, lengths: Ints) -> ArcMarginals:
@@ -178,7 +186,9 @@ class DictionaryCRF(CRF):
     def span_log_probability(
         self, emissions: Array, lengths: Ints, sentence: Ints, start: Ints, end: Ints, tags: Ints
     ) -> Floats:
-        """[S]: of whole spans with these tags [S, L], whether they are arcs, run on after one, or neither."""
+        """[S]: of whole spans with these tags [S, L], whether they are arcs, run on after one, or
+        neither.
+        """
         label = self.tag_ids.label_of_tag[tags[:, 0]]
         log = self.arc_marginals(emissions, lengths).arcs
         arc = self._find_whole(sentence, start, end, label)
@@ -226,7 +236,9 @@ def _at(values: Ints, places: Ints) -> Ints:
 
 
 def _find_rows(known: Sequence[Ints], asked: Sequence[Ints]) -> Ints:
-    """[S]: the row of the columns `known` that each row of `asked` equals, −1 for none. No number is below −1."""
+    """[S]: the row of the columns `known` that each row of `asked` equals, −1 for none. No number
+    is below −1.
+    """
     key = np.zeros(len(known[0]), dtype=np.int64)
     wanted = np.zeros(len(asked[0]), dtype=np.int64)
     for mine, theirs in zip(known, asked, strict=True):
@@ -242,14 +254,18 @@ def _find_rows(known: Sequence[Ints], asked: Sequence[Ints]) -> Ints:
 def _concatenated(left: TaggedSpans, right: TaggedSpans) -> TaggedSpans:
     width = max(left.tags.shape[1], right.tags.shape[1])
     pairs = (
-        TaggedSpans(*spans[:3], np.pad(spans.tags, ((0, 0), (0, width - spans.tags.shape[1]))), spans[4])
+        TaggedSpans(
+            *spans[:3], np.pad(spans.tags, ((0, 0), (0, width - spans.tags.shape[1]))), spans[4]
+        )
         for spans in (left, right)
     )
     return TaggedSpans(*map(np.concatenate, zip(*pairs, strict=True)))
 
 
 def arc_counts(rulings: Rulings, sentences: int, learnt: int) -> Ints:
-    """[sentences]: not more than so many arcs come of these rulings, with so many labels that the model has learnt."""
+    """[sentences]: not more than so many arcs come of these rulings, with so many labels that the
+    model has learnt.
+    """
     count = np.where(rulings.label < learnt, rulings.end - rulings.start + 2, 1)
     count = np.where(rulings.label == ANY, count * learnt, count)
     found: Ints = np.bincount(rulings.sentence, count, minlength=sentences).astype(np.int64)
@@ -276,7 +292,7 @@ def with_dictionary(
         labels: The names of all labels that the rulings number: those learnt, then new ones.
         trust: The bonus of entries that have none of their own.
     """
-    base: CRF = crf if isinstance(crf, CRF) else crf.values()
+    base: NumpyCRF = crf if isinstance(crf, NumpyCRF) else crf.values()
     given = _impossible(on_host(emissions).astype(np.float64))
     spans = _for_each_label(rulings, len(tag_ids.labels))
     spans = spans._replace(bonus=np.where(np.isnan(spans.bonus), trust, spans.bonus))
@@ -288,7 +304,9 @@ def with_dictionary(
     tag_ids = tag_ids.with_labels([labels[number] for number in new.tolist()])
     is_new = spans.label >= len(learnt)
     starts = _find_starts(spans.at(~is_new), lengths)
-    _check_count(int(starts.longest.sum()) + 2 * len(starts.longest) + int(is_new.sum()), given.shape[1])
+    _check_count(
+        int(starts.longest.sum()) + 2 * len(starts.longest) + int(is_new.sum()), given.shape[1]
+    )
     steps = _impossible(base.exact.transitions)
     arcs = _joined_arcs(
         *_learnt_arcs(base, steps, given, starts, spans.at(~is_new), tag_ids),
@@ -349,9 +367,11 @@ def _find_starts(entries: Rulings, lengths: Ints) -> _Starts:
 
 
 def _learnt_arcs(
-    crf: CRF, steps: Floats, given: Floats, starts: _Starts, entries: Rulings, tag_ids: TagIds
+    crf: NumpyCRF, steps: Floats, given: Floats, starts: _Starts, entries: Rulings, tag_ids: TagIds
 ) -> tuple[SpanArcs, SpanArcs]:
-    """The spans from each start on: those up to the longest entry, and the beginnings of longer ones."""
+    """The spans from each start on: those up to the longest entry, and the beginnings of longer
+    ones.
+    """
     sentence, start, label, longest, has_room, of_entry = starts
     only, first, inside, last = tag_ids.shapes[label].T
     row, depth = cells(longest)
@@ -373,7 +393,9 @@ def _learnt_arcs(
     last_tag = np.where(alone, only[row], last[row])
     enters = np.where(alone, only[row], first[row])
     place = sentence[row], start[row], start[row] + depth + 1
-    whole = SpanArcs(Arcs(*place, enters, last_tag, score), label[row], last_tag, np.zeros(len(row), dtype=bool))
+    whole = SpanArcs(
+        Arcs(*place, enters, last_tag, score), label[row], last_tag, np.zeros(len(row), dtype=bool)
+    )
 
     longer = np.flatnonzero(has_room)
     before = np.where(longest == 1, first, inside)[longer]
@@ -385,7 +407,9 @@ def _learnt_arcs(
     return whole, SpanArcs(arcs, label[row], tag, np.ones(len(row), dtype=bool))
 
 
-def _new_arcs(crf: CRF, steps: Floats, given: Floats, entries: Rulings, tag_ids: TagIds) -> SpanArcs:
+def _new_arcs(
+    crf: NumpyCRF, steps: Floats, given: Floats, entries: Rulings, tag_ids: TagIds
+) -> SpanArcs:
     """Entries with labels that are new to the model: they have the scores of O."""
     outside = crf.ids.get("O", 0)
     score = np.maximum(np.where(np.isposinf(entries.bonus), 0.0, entries.bonus), FORBIDDEN)
@@ -406,7 +430,7 @@ def _joined_arcs(*parts: SpanArcs) -> SpanArcs:
     return SpanArcs(arcs, *map(np.concatenate, zip(*(part[1:] for part in parts), strict=True)))
 
 
-def _without_cut_arcs(spans: SpanArcs, emissions: Floats, cuts: Rulings, crf: CRF) -> SpanArcs:
+def _without_cut_arcs(spans: SpanArcs, emissions: Floats, cuts: Rulings, crf: NumpyCRF) -> SpanArcs:
     """No span goes on at a cut: no tag of the chain that does, and no arc over it."""
     inside = np.flatnonzero(~crf.allowed_start)
     emissions[cuts.sentence[:, None], cuts.start[:, None], inside] = IMPOSSIBLE
@@ -435,10 +459,12 @@ def _count(marked: Bools, sentence: Ints, start: Ints, end: Ints) -> Ints:
     return before[sentence, end] - before[sentence, start]
 
 
-def _end_in_twins(spans: SpanArcs, crf: CRF) -> tuple[SpanArcs, Ints]:
-    """Where a tag may be followed by one that makes its span longer, a whole span ends in a twin of the tag.
+def _end_in_twins(spans: SpanArcs, crf: NumpyCRF) -> tuple[SpanArcs, Ints]:
+    """Where a tag may be followed by one that makes its span longer, a whole span ends in a twin of
+    the tag.
 
-    The twin has the tag's scores, but nothing that makes the span longer may follow it. Only BIO needs that.
+    The twin has the tag's scores, but nothing that makes the span longer may follow it. Only BIO
+    needs that.
     """
     last = spans.arcs.last
     may_go_on: Bools = np.any(crf.goes_on, axis=1)
@@ -448,12 +474,14 @@ def _end_in_twins(spans: SpanArcs, crf: CRF) -> tuple[SpanArcs, Ints]:
     return spans._replace(arcs=spans.arcs._replace(last=last)), twins
 
 
-def _with_closed_twins(crf: CRF, twins: Ints) -> CRFScores:
+def _with_closed_twins(crf: NumpyCRF, twins: Ints) -> CRFScores:
     """The scores of a chain, with twins of some tags behind the tags; no step leads into them."""
     start, steps, end = map(_impossible, crf.exact)
     K = len(start)
     size = K + len(twins)
-    wide = CRFScores(np.full(size, IMPOSSIBLE), np.full((size, size), IMPOSSIBLE), np.append(end, end[twins]))
+    wide = CRFScores(
+        np.full(size, IMPOSSIBLE), np.full((size, size), IMPOSSIBLE), np.append(end, end[twins])
+    )
     wide.start[:K] = start
     wide.transitions[:K, :K] = steps
     wide.transitions[K:, :K] = np.where(crf.goes_on[twins], IMPOSSIBLE, steps[twins])

@@ -20,7 +20,7 @@ from hanlattice.text.lattice import Lattice
 Floats = npt.NDArray[np.float32]
 
 
-class LatticeLSTM(NamedTuple):
+class NumpyLatticeLSTM(NamedTuple):
     """x [B, T, D], word_x [W, E] → [B, T, 2H]."""
 
     forward: LatticeLSTMWeights
@@ -40,7 +40,7 @@ class LatticeLSTM(NamedTuple):
         return [op.bidirectional(x, word_x, lattice, (self.forward, self.backward), self.coupled)]
 
 
-class LSTM(LatticeLSTM):
+class NumpyLSTM(NumpyLatticeLSTM):
     """The same without words: x [B, T, D] → [B, T, 2H]."""
 
     def __call__(self, x: Floats, word_x: Floats | None, lattice: Lattice) -> Floats:
@@ -48,10 +48,12 @@ class LSTM(LatticeLSTM):
         return super().__call__(x, none, lattice.without_words())
 
 
-class Stack(NamedTuple):
-    """The first layer reads x, the others what the one below gives; all see the same words. See `nn.lattice_lstm`."""
+class NumpyStack(NamedTuple):
+    """The first layer reads x, the others what the one below gives; all see the same words. See
+    `nn.lattice_lstm`.
+    """
 
-    layers: Sequence[LatticeLSTM]
+    layers: Sequence[NumpyLatticeLSTM]
     whole_words: bool = False
     fast: Sequence[int8.SmallLayer] = ()  # the same layers with weights of 8 bits
 
@@ -73,7 +75,7 @@ class Stack(NamedTuple):
         found: list[op.Both] = []
         for n, layer in enumerate(self.layers):
             seen = self._seen(n, x, word_x, lattice)
-            if isinstance(layer, LSTM):
+            if isinstance(layer, NumpyLSTM):
                 x = layer(x, seen, lattice)
             else:
                 assert seen is not None
@@ -82,9 +84,11 @@ class Stack(NamedTuple):
         return found
 
 
-def plain_lstm(forward: Sequence[Floats], backward: Sequence[Floats]) -> LSTM:
-    """Of nn.LSTM's weights for each direction: by input [4H, D], by state [4H, H], two biases; gates are i, f, g, o."""
-    return LSTM(_plain(*forward), _plain(*backward), False)
+def plain_lstm(forward: Sequence[Floats], backward: Sequence[Floats]) -> NumpyLSTM:
+    """Of nn.LSTM's weights for each direction: by input [4H, D], by state [4H, H], two biases;
+    gates are i, f, g, o.
+    """
+    return NumpyLSTM(_plain(*forward), _plain(*backward), False)
 
 
 def _plain(by_input: Floats, by_state: Floats, bias: Floats, other: Floats) -> LatticeLSTMWeights:
@@ -94,25 +98,31 @@ def _plain(by_input: Floats, by_state: Floats, bias: Floats, other: Floats) -> L
     return without_words(by_input, by_state, (bias + other)[order], coupled=False)
 
 
-def without_words(by_input: Floats, by_state: Floats, bias: Floats, coupled: bool) -> LatticeLSTMWeights:
+def without_words(
+    by_input: Floats, by_state: Floats, bias: Floats, coupled: bool
+) -> LatticeLSTMWeights:
     """Weights of characters alone; those of words are zero, and never used."""
     shapes = weight_shapes(by_input.shape[0], 0, by_state.shape[0], coupled)
-    return LatticeLSTMWeights(by_input, by_state, bias, *(np.zeros(shape, dtype=np.float32) for shape in shapes[3:]))
+    return LatticeLSTMWeights(
+        by_input, by_state, bias, *(np.zeros(shape, dtype=np.float32) for shape in shapes[3:])
+    )
 
 
-def packed(encoder: LatticeLSTM | Stack, fast: bool) -> LatticeLSTM | Stack:
-    """The encoder with its weights as C reads them, if there is a library; with `fast`, in 8 bits where it can be."""
-    stack = encoder if isinstance(encoder, Stack) else Stack([encoder])
+def packed(encoder: NumpyLatticeLSTM | NumpyStack, fast: bool) -> NumpyLatticeLSTM | NumpyStack:
+    """The encoder with its weights as C reads them, if there is a library; with `fast`, in 8 bits
+    where it can be.
+    """
+    stack = encoder if isinstance(encoder, NumpyStack) else NumpyStack([encoder])
     if fast and all(int8.available(layer[:2]) for layer in stack.layers):
         layers = []
         for layer in stack.layers:
-            reads_words = not isinstance(layer, LSTM)
+            reads_words = not isinstance(layer, NumpyLSTM)
             layers.append(int8.small_layer(layer[:2], layer.coupled, reads_words))
         return stack._replace(fast=layers)
     ready = stack._replace(layers=[_packed(layer) for layer in stack.layers])
-    return ready if isinstance(encoder, Stack) else ready.layers[0]
+    return ready if isinstance(encoder, NumpyStack) else ready.layers[0]
 
 
-def _packed(layer: LatticeLSTM) -> LatticeLSTM:
+def _packed(layer: NumpyLatticeLSTM) -> NumpyLatticeLSTM:
     has_library = library.available(*layer.forward, *layer.backward)
     return layer._replace(packed=native.pack(layer[:2], layer.coupled)) if has_library else layer

@@ -15,26 +15,33 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
-ON_ONE_THREAD = 1 << 18  # multiplications that OpenBLAS does not share out: its threads would wait busily ever after
+ON_ONE_THREAD = (
+    1 << 18
+)  # multiplications that OpenBLAS does not share out: its threads would wait busily ever after
 
 
-def times(x: Floats, matrix: Floats) -> Floats:
+def matmul_one_thread(x: Floats, matrix: Floats) -> Floats:
     """x […, D] times a matrix [D, K], on this thread."""
-    rows, (D, K) = x.reshape(-1, x.shape[-1]), matrix.shape
-    found, step = np.empty((len(rows), K), dtype=x.dtype), max(1, ON_ONE_THREAD // max(1, D * K))
+    rows = x.reshape(-1, x.shape[-1])
+    D, K = matrix.shape
+    found = np.empty((len(rows), K), dtype=x.dtype)
+    step = max(1, ON_ONE_THREAD // max(1, D * K))
     for low in range(0, len(rows), step):
         np.dot(rows[low : low + step], matrix, out=found[low : low + step])
     return found.reshape(*x.shape[:-1], K)
 
 
-class Table:
-    """Rows of numbers: floats; or integers, two in a byte if they are unsigned, times their `scale` [R, 1].
+class VectorTable:
+    """Rows of numbers: floats; or integers, two in a byte if they are unsigned, times their `scale`
+    [R, 1].
 
     With `half`, a product is rounded to half precision: so are the fixed vectors of every model.
     """
 
     def __init__(self, numbers: Array, scale: Array | None = None, half: bool = False) -> None:
-        self.numbers, self.scale, self.half = numbers, scale, half
+        self.numbers = numbers
+        self.scale = scale
+        self.half = half
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -49,22 +56,30 @@ class Table:
 
     def rows(self, ids: Ints | slice) -> Array:
         """[…] → […, E], in float32, or as `half` says."""
-        numbers, kind = self.numbers[ids], np.float16 if self.half else np.float32
+        numbers = self.numbers[ids]
+        kind = np.float16 if self.half else np.float32
         if self.scale is None:
             return numbers.astype(kind) if numbers.dtype == np.float16 else numbers
         if self._is_in_pairs:
-            numbers = np.concatenate([numbers & 15, numbers >> 4], axis=-1).astype(np.int8) - np.int8(8)
+            numbers = np.concatenate([numbers & 15, numbers >> 4], axis=-1).astype(
+                np.int8
+            ) - np.int8(8)
         expanded: Array = numbers.astype(kind) * self.scale[ids].astype(kind)
         return expanded
 
 
 class WordTable:
-    """One vector a word, or bigram: first those of words that training met, then the others, then a user's own."""
+    """One vector a word, or bigram: first those of words that training met, then the others, then a
+    user's own.
+    """
 
-    def __init__(self, trained: Table, fixed: Table) -> None:
-        self.trained, self.fixed = trained, fixed
+    def __init__(self, trained: VectorTable, fixed: VectorTable) -> None:
+        self.trained = trained
+        self.fixed = fixed
         self.known = len(trained) + len(fixed)  # without those that were added
-        self._room: Array = np.empty((0, trained.dim), dtype=np.float16)  # the added ones, and room for more
+        self._room: Array = np.empty(
+            (0, trained.dim), dtype=np.float16
+        )  # the added ones, and room for more
         self._count = 0
 
     @property
@@ -80,9 +95,14 @@ class WordTable:
         return self._room[: self._count]
 
     def rows(self, words: Ints, added: Sequence[Array] | None = None) -> Floats:
-        """The vectors of these words, […] → […, E]. `added` are those of words that joined, if not the table's own."""
-        found, first = np.zeros((*words.shape, self.dim), dtype=np.float32), 0
-        joined = [Table(each, half=True) for each in ((self.added,) if added is None else added)]
+        """The vectors of these words, […] → […, E]. `added` are those of words that joined, if not
+        the table's own.
+        """
+        found = np.zeros((*words.shape, self.dim), dtype=np.float32)
+        first = 0
+        joined = [
+            VectorTable(each, half=True) for each in ((self.added,) if added is None else added)
+        ]
         for table in (self.trained, self.fixed, *joined):
             here = (words >= first) & (words < first + len(table))
             if here.any():
@@ -95,9 +115,11 @@ class WordTable:
     def append(self, vectors: Array) -> None:
         """Add rows for words that join the lexicon later, in the precision that they have.
 
-        They stand apart, so that the large table is not copied; and with room, so that one more costs no copy of them.
+        They stand apart, so that the large table is not copied; and with room, so that one more
+        costs no copy of them.
         """
-        there, count = self.added, self._count + len(vectors)
+        there = self.added
+        count = self._count + len(vectors)
         dtype = np.promote_types(there.dtype, vectors.dtype) if len(there) else vectors.dtype
         if count > len(self._room) or dtype != there.dtype:
             room = np.empty((count + len(there) // 2, self.dim), dtype=dtype)
@@ -116,32 +138,38 @@ class WordTable:
         self._count = len(self._room)
 
 
-class TwoSources:
-    """Vectors of words and of subwords side by side: each has its own columns, and zeros in the other's.
+class NumpyTwoSources:
+    """Vectors of words and of subwords side by side: each has its own columns, and zeros in the
+    other's.
 
     Subwords have the first numbers; words, which may become more, those after them.
     """
 
     def __init__(self, words: WordTable, subwords: WordTable) -> None:
-        self.words, self.subwords = words, subwords
+        self.words = words
+        self.subwords = subwords
 
     @property
     def dim(self) -> int:
         return self.words.dim + self.subwords.dim
 
     def rows(self, words: Ints, added: Sequence[Array] | None = None) -> Floats:
-        first, found = len(self.subwords), np.zeros((len(words), self.dim), dtype=np.float32)
+        first = len(self.subwords)
+        found = np.zeros((len(words), self.dim), dtype=np.float32)
         is_word = words >= first
         found[is_word, : self.words.dim] = self.words.rows(words[is_word] - first, added)
         found[~is_word, self.words.dim :] = self.subwords.rows(words[~is_word])
         return found
 
 
-class WordPools:
-    """For every character the words that begin at it, go on over it and end at it; see `nn.embeddings.WordPools`."""
+class NumpyWordPools:
+    """For every character the words that begin at it, go on over it and end at it; see
+    `nn.embeddings.WordPools`.
+    """
 
     def __init__(self, counts: Ints, maps: Floats) -> None:
-        self.counts, self.maps = counts, maps
+        self.counts = counts
+        self.maps = maps
 
     @property
     def dim(self) -> int:
@@ -153,9 +181,13 @@ class WordPools:
         pooled = np.zeros((B * T, self.dim), dtype=np.float32)
         if len(lattice):
             plan = covered(lattice, T)
-            counts = np.append(self.counts, 0)[np.minimum(words, len(self.counts))]  # 0 for all that were not met
+            counts = np.append(self.counts, 0)[
+                np.minimum(words, len(self.counts))
+            ]  # 0 for all that were not met
             weights = (1 + np.log1p(counts.astype(np.float32)))[:, None]
-            mapped = times(rows * weights, self.maps).reshape(-1, self.dim)  # [3W, D]: a row for each word and pool
+            mapped = matmul_one_thread(rows * weights, self.maps).reshape(
+                -1, self.dim
+            )  # [3W, D]: a row for each word and pool
             some = np.flatnonzero(np.diff(plan.edges))
             first = plan.edges[some]
             total = np.add.reduceat(weights[plan.word], first)

@@ -1,4 +1,6 @@
-"""Tagger: embeddings → encoder → CRF, in numpy and C. `nn/tagger.py` is its twin for training and GPUs."""
+"""Tagger: embeddings → encoder → CRF, in numpy and C. `nn/tagger.py` is its twin for training and
+GPUs.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,15 @@ from hanlattice.evaluation.platt import Curves
 from hanlattice.features import Batch, Examples
 from hanlattice.features.indexer import JOINTS, Places
 from hanlattice.inference.constraints import boost, constrain
-from hanlattice.inference.crf import CRF
-from hanlattice.inference.encoders import LatticeLSTM, Stack
-from hanlattice.inference.tables import Table, TwoSources, WordPools, WordTable, times
+from hanlattice.inference.crf import NumpyCRF
+from hanlattice.inference.encoders import NumpyLatticeLSTM, NumpyStack
+from hanlattice.inference.tables import (
+    NumpyTwoSources,
+    NumpyWordPools,
+    VectorTable,
+    WordTable,
+    matmul_one_thread,
+)
 from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.text.lattice import Ints
 
@@ -23,17 +31,17 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(eq=False)
-class ArrayTagger:
+class NumpyTagger:
     """From a batch of arrays to emissions, [B, T, K]. The parts are those of `Tagger`."""
 
-    chars: Table
-    words: WordTable | TwoSources | None
-    encoder: LatticeLSTM | Stack
-    crf: CRF
+    chars: VectorTable
+    words: WordTable | NumpyTwoSources | None
+    encoder: NumpyLatticeLSTM | NumpyStack
+    crf: NumpyCRF
     weight: Floats  # [K, 2H]
     bias: Floats  # [K]
-    beside: Mapping[str, Table | WordTable] = field(default_factory=dict)
-    pools: WordPools | None = None
+    extra_embeddings: Mapping[str, VectorTable | WordTable] = field(default_factory=dict)
+    pools: NumpyWordPools | None = None
     parameter_count: int = 0
     curves: Curves | None = None  # of scores
 
@@ -43,7 +51,7 @@ class ArrayTagger:
     @property
     def lexicon(self) -> WordTable | None:
         """The vectors of the lexicon to which a user may add words."""
-        return self.words.words if isinstance(self.words, TwoSources) else self.words
+        return self.words.words if isinstance(self.words, NumpyTwoSources) else self.words
 
     def batch(self, examples: Examples, places: Ints) -> Batch:
         """The sentences at these places, as this tagger reads them."""
@@ -51,11 +59,16 @@ class ArrayTagger:
 
     def emissions(self, batch: Batch) -> Floats:
         hidden = self.encoder(*self.inputs(batch), batch.lattice)
-        return times(hidden, self.weight.T) + self.bias
+        return matmul_one_thread(hidden, self.weight.T) + self.bias
 
-    def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Floats:
-        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""
-        emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
+    def constrained_emissions(
+        self, batch: Batch, own: Places | None = None, trust: float = 0.0
+    ) -> Floats:
+        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps
+        of the text.
+        """
+        emissions = self.emissions(batch)
+        gaps = batch.extra_ids.get(JOINTS)
         if own is not None:
             emissions = boost(self.crf, emissions, *own, trust)
         return emissions if gaps is None else constrain(self.crf, emissions, gaps)
@@ -64,7 +77,9 @@ class ArrayTagger:
         """What the encoder reads of characters, [B, T, D], and of words, [W, E]."""
         word_x = None if self.words is None else self.words.rows(batch.words, batch.added)
         parts: list[Any] = [self.chars.rows(batch.chars)]
-        parts += (table.rows(batch.extra_ids[name]) for name, table in self.beside.items())
+        parts += (
+            table.rows(batch.extra_ids[name]) for name, table in self.extra_embeddings.items()
+        )
         if self.pools is not None:
             assert word_x is not None
             parts.append(self.pools(word_x, batch.words, batch.lattice, batch.chars.shape[1]))

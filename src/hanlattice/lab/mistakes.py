@@ -1,4 +1,6 @@
-"""What two models get differently on the same sentences: counts, breakdowns, the sentences, and a report of them."""
+"""What two models get differently on the same sentences: counts, breakdowns, the sentences, and a
+report of them.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,13 @@ WRONG = (*NEAR, "invented")  # of a span that is no entity
 
 LENGTHS = ((1, "1"), (2, "2"), (3, "3"), (4, "4"), (6, "5–6"), (9, "7–9"))  # (the longest, name)
 LONGER = "10 or more"
-IN, OUT = "in the lexicon", "not in it"
-CROSSED, FREE = "a word crosses a border", "no word crosses"
-SEEN, RELABELLED, UNSEEN = "seen", "seen with another label", "unseen"
+IN = "in the lexicon"
+OUT = "not in it"
+CROSSED = "a word crosses a border"
+FREE = "no word crosses"
+SEEN = "seen"
+RELABELLED = "seen with another label"
+UNSEEN = "unseen"
 
 TITLES = {
     "type": "By type",
@@ -45,7 +51,8 @@ TITLES = {
 class ComparedSpan:
     """A span of the gold labels or of a model, and what it is to each model.
 
-    An entity is 'correct' or one of `MISSED`; a wrong span is one of `WRONG`, or None for a model that lacks it.
+    An entity is 'correct' or one of `MISSED`; a wrong span is one of `WRONG`, or None for a model
+    that lacks it.
     """
 
     span: Span
@@ -64,7 +71,9 @@ class ComparedSpan:
 
 @dataclass(frozen=True)
 class ComparedSentence:
-    """A sentence (`index` counts from 0) with the spans of its labels and of both models, from left to right."""
+    """A sentence (`index` counts from 0) with the spans of its labels and of both models, from left
+    to right.
+    """
 
     index: int
     text: str
@@ -79,10 +88,17 @@ class ComparedSentence:
         """Offsets are code points of `text`, half-open."""
         spans = []
         for each in self.spans:
-            start, end, label = each.span.start, each.span.end, each.span.label
+            start = each.span.start
+            end = each.span.end
+            label = each.span.label
             spans.append({"start": start, "end": end, "label": label, "text": self.text[start:end]})
             spans[-1] |= {"gold": each.gold, "a": each.a, "b": each.b}
-        return {"index": self.index, "text": self.text, "differences": self.differences, "spans": spans}
+        return {
+            "index": self.index,
+            "text": self.text,
+            "differences": self.differences,
+            "spans": spans,
+        }
 
 
 @dataclass(frozen=True)
@@ -103,8 +119,10 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two models on one class of spans. `both`, `only_a`, `only_b` and `neither` are entities and add up to `gold`."""
+class ModelComparison:
+    """Two models on one class of spans. `both`, `only_a`, `only_b` and `neither` are entities and
+    add up to `gold`.
+    """
 
     name: str
     gold: int
@@ -121,17 +139,34 @@ class Comparison:
 
     @property
     def error_reduction(self) -> float | None:
-        """The share of A's missed entities that B saves; below 0 if B misses more, None if A misses none."""
+        """The share of A's missed entities that B saves; below 0 if B misses more, None if A misses
+        none.
+        """
         return (self.a.errors - self.b.errors) / self.a.errors if self.a.errors else None
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("name", "gold", "both", "only_a", "only_b", "neither", "wrong_both", "error_reduction")
-        return {**{name: getattr(self, name) for name in names}, "a": self.a.as_dict(), "b": self.b.as_dict()}
+        names = (
+            "name",
+            "gold",
+            "both",
+            "only_a",
+            "only_b",
+            "neither",
+            "wrong_both",
+            "error_reduction",
+        )
+        return {
+            **{name: getattr(self, name) for name in names},
+            "a": self.a.as_dict(),
+            "b": self.b.as_dict(),
+        }
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The entities of a part that are words of the lexicon, and the error reduction over all and over those."""
+    """The entities of a part that are words of the lexicon, and the error reduction over all and
+    over those.
+    """
 
     part: str
     entities: int
@@ -149,15 +184,16 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Mistakes:
-    """`breakdowns` has those for which there are sources, of type, group, length, lexicon, borders and training.
+    """`breakdowns` has those for which there are sources, of type, group, length, lexicon, borders
+    and training.
 
-    `sentences` are those in which a model made a mistake, most different first; `repeated` is the number of all
-    sentences that occur verbatim in the training text, None if that is not known.
+    `sentences` are those in which a model made a mistake, most different first; `repeated` is the
+    number of all sentences that occur verbatim in the training text, None if that is not known.
     """
 
-    overall: Comparison
+    overall: ModelComparison
     p_value: float
-    breakdowns: dict[str, tuple[Comparison, ...]]
+    breakdowns: dict[str, tuple[ModelComparison, ...]]
     coverage: tuple[Coverage, ...]  # train, if it is known, and test; empty without a lexicon
     count: int
     repeated: int | None
@@ -179,7 +215,9 @@ class Mistakes:
             "repeated": self.repeated,
             "p_value": self.p_value,
             "overall": self.overall.as_dict(),
-            "breakdowns": {name: [row.as_dict() for row in rows] for name, rows in self.breakdowns.items()},
+            "breakdowns": {
+                name: [row.as_dict() for row in rows] for name, rows in self.breakdowns.items()
+            },
             "coverage": [part.as_dict() for part in self.coverage],
             "sentences": [sentence.as_dict() for sentence in self.sentences],
         }
@@ -194,41 +232,67 @@ def compare(
 ) -> Mistakes:
     """What the models A and B, given by their spans sentence by sentence, get differently.
 
-    A `lexicon` adds breakdowns by whether entities are words of it; the sentences that the models were `trained` on add
-    one by whether entities were seen there. Swapping the two models swaps the columns.
+    A `lexicon` adds breakdowns by whether entities are words of it; the sentences that the models
+    were `trained` on add one by whether entities were seen there. Swapping the two models swaps the
+    columns.
     """
     if not len(gold) == len(a) == len(b):
-        raise ValueError(f"{len(gold)} sentences cannot be compared with the spans of {len(a)} and of {len(b)}")
-    compared = [_compare_sentence(at, *each) for at, each in enumerate(zip(gold, a, b, strict=True))]
+        raise ValueError(
+            f"{len(gold)} sentences cannot be compared with the spans of {len(a)} and of {len(b)}"
+        )
+    compared = [
+        _compare_sentence(at, *each) for at, each in enumerate(zip(gold, a, b, strict=True))
+    ]
     overall = _comparison("all", [each for sentence in compared for each in sentence.spans])
-    rows = {classes.name: _break_down(compared, classes) for classes in _classes(compared, lexicon, trained)}
-    wrong = [s for s in compared if not all(each.gold and each.in_a and each.in_b for each in s.spans)]
+    rows = {
+        classes.name: _break_down(compared, classes)
+        for classes in _classes(compared, lexicon, trained)
+    }
+    wrong = [
+        s for s in compared if not all(each.gold and each.in_a and each.in_b for each in s.spans)
+    ]
     texts = {sentence.text for sentence in trained or ()}
     return Mistakes(
         overall=overall,
         p_value=sign_test(overall.only_a, overall.only_b),
         breakdowns={name: found for name, found in rows.items() if found},
-        coverage=() if lexicon is None else tuple(_coverage(lexicon, trained, overall, rows["lexicon"])),
+        coverage=()
+        if lexicon is None
+        else tuple(_coverage(lexicon, trained, overall, rows["lexicon"])),
         count=len(gold),
         repeated=None if trained is None else sum(sentence.text in texts for sentence in gold),
-        sentences=tuple(sorted(wrong, key=lambda sentence: (-sentence.differences, sentence.index))),
+        sentences=tuple(
+            sorted(wrong, key=lambda sentence: (-sentence.differences, sentence.index))
+        ),
     )
 
 
-def _compare_sentence(index: int, sentence: Sentence, a: Iterable[Span], b: Iterable[Span]) -> ComparedSentence:
+def _compare_sentence(
+    index: int, sentence: Sentence, a: Iterable[Span], b: Iterable[Span]
+) -> ComparedSentence:
     if sentence.spans is None:
-        raise InputError(f"sentence {index + 1} has no labels: expected spans, or an empty list of them")
+        raise InputError(
+            f"sentence {index + 1} has no labels: expected spans, or an empty list of them"
+        )
     gold = set(sentence.spans)
     found_a, found_b = (_checked(index, sentence.text, spans) for spans in (a, b))
-    spans = [ComparedSpan(span, True, _outcome(span, found_a), _outcome(span, found_b)) for span in gold]
+    spans = [
+        ComparedSpan(span, True, _outcome(span, found_a), _outcome(span, found_b)) for span in gold
+    ]
     for span in (found_a | found_b) - gold:
         kind = _error_kind(span, gold, "invented")
-        spans.append(ComparedSpan(span, False, kind if span in found_a else None, kind if span in found_b else None))
+        spans.append(
+            ComparedSpan(
+                span, False, kind if span in found_a else None, kind if span in found_b else None
+            )
+        )
     return ComparedSentence(index, sentence.text, tuple(sorted(spans, key=lambda each: each.span)))
 
 
 def _checked(index: int, text: str, spans: Iterable[Span]) -> set[Span]:
-    """The spans as a set, if they lie in the text and apart from each other, as a Sentence requires."""
+    """The spans as a set, if they lie in the text and apart from each other, as a Sentence
+    requires.
+    """
     found = set(spans)
     try:
         Sentence(text, tuple(found))
@@ -242,7 +306,9 @@ def _outcome(entity: Span, found: set[Span]) -> str:
 
 
 def _error_kind(span: Span, others: Iterable[Span], alone: str) -> str:
-    """How near the other side comes to a span that it lacks; `alone` if none of its spans overlaps this one."""
+    """How near the other side comes to a span that it lacks; `alone` if none of its spans overlaps
+    this one.
+    """
     near = [other for other in others if other.start < span.end and span.start < other.end]
     if any((other.start, other.end) == (span.start, span.end) for other in near):
         return "label"
@@ -251,10 +317,10 @@ def _error_kind(span: Span, others: Iterable[Span], alone: str) -> str:
     return "boundary and label" if near else alone
 
 
-def _comparison(name: str, spans: Sequence[ComparedSpan]) -> Comparison:
+def _comparison(name: str, spans: Sequence[ComparedSpan]) -> ModelComparison:
     entities = [each for each in spans if each.gold]
     pairs = Counter((each.in_a, each.in_b) for each in entities)
-    return Comparison(
+    return ModelComparison(
         name=name,
         gold=len(entities),
         both=pairs[True, True],
@@ -275,8 +341,11 @@ def _side(gold: int, counts: Counter[tuple[bool, str | None]]) -> Side:
 
 
 def sign_test(only_a: int, only_b: int) -> float:
-    """The exact McNemar test: how probable so uneven a split, or a more uneven one, is when neither model is better."""
-    n, fewer = only_a + only_b, min(only_a, only_b)
+    """The exact McNemar test: how probable so uneven a split, or a more uneven one, is when neither
+    model is better.
+    """
+    n = only_a + only_b
+    fewer = min(only_a, only_b)
     ways = total = 1
     for at in range(fewer):
         ways = ways * (n - at) // (at + 1)  # n over (at + 1), in whole numbers
@@ -285,9 +354,14 @@ def sign_test(only_a: int, only_b: int) -> float:
 
 
 def _coverage(
-    lexicon: Lexicon, trained: Sequence[Sentence] | None, overall: Comparison, rows: Iterable[Comparison]
+    lexicon: Lexicon,
+    trained: Sequence[Sentence] | None,
+    overall: ModelComparison,
+    rows: Iterable[ModelComparison],
 ) -> Iterator[Coverage]:
-    """The analysis of Zhang & Yang (2018): train without models, then the sentences at hand with them."""
+    """The analysis of Zhang & Yang (2018): train without models, then the sentences at hand with
+    them.
+    """
     if trained is not None:
         names = [s.text[span.start : span.end] for s in trained for span in s.spans or ()]
         yield Coverage("train", len(names), sum(name in lexicon for name in names))
@@ -295,7 +369,8 @@ def _coverage(
     yield Coverage("test", overall.gold, known.gold, overall.error_reduction, known.error_reduction)
 
 
-# ---- Classes of spans. A class follows from a span and its text alone, not from who found it: gold and found spans are
+# ---- Classes of spans. A class follows from a span and its text alone, not from who found it: gold
+# and found spans are
 # classified alike, and precision has a meaning in each class.
 
 
@@ -307,7 +382,9 @@ class Classes(NamedTuple):
     order: tuple[str, ...] = ()
 
 
-def _break_down(compared: Iterable[ComparedSentence], classes: Classes) -> tuple[Comparison, ...]:
+def _break_down(
+    compared: Iterable[ComparedSentence], classes: Classes
+) -> tuple[ModelComparison, ...]:
     """One for each class that any span has."""
     spans: dict[str, list[ComparedSpan]] = defaultdict(list)
     for sentence in compared:
@@ -319,16 +396,30 @@ def _break_down(compared: Iterable[ComparedSentence], classes: Classes) -> tuple
 
 
 def _classes(
-    compared: Sequence[ComparedSentence], lexicon: Lexicon | None, trained: Sequence[Sentence] | None
+    compared: Sequence[ComparedSentence],
+    lexicon: Lexicon | None,
+    trained: Sequence[Sentence] | None,
 ) -> Iterator[Classes]:
     """Every breakdown for which there are sources."""
     yield Classes("type", lambda _, span: span.label)
     # `NAM` of `PER.NAM`: what follows the last dot, as the scorer groups types
-    yield Classes("group", lambda _, span: span.label.rpartition(".")[2] or None if "." in span.label else None)
-    yield Classes("length", lambda _, span: length_class(span.end - span.start), (*(n for _, n in LENGTHS), LONGER))
+    yield Classes(
+        "group",
+        lambda _, span: span.label.rpartition(".")[2] or None if "." in span.label else None,
+    )
+    yield Classes(
+        "length",
+        lambda _, span: length_class(span.end - span.start),
+        (*(n for _, n in LENGTHS), LONGER),
+    )
     if lexicon is not None:
-        words, inside = lexicon, _crossed_places(lexicon, [sentence.text for sentence in compared])
-        yield Classes("lexicon", lambda s, span: IN if s.text[span.start : span.end] in words else OUT, (IN, OUT))
+        words = lexicon
+        inside = _crossed_places(lexicon, [sentence.text for sentence in compared])
+        yield Classes(
+            "lexicon",
+            lambda s, span: IN if s.text[span.start : span.end] in words else OUT,
+            (IN, OUT),
+        )
         yield Classes(
             "borders",
             lambda s, span: FREE if inside[s.index].isdisjoint((span.start, span.end)) else CROSSED,
@@ -336,7 +427,9 @@ def _classes(
         )
     if trained is not None:
         known = seen_labels(trained)
-        yield Classes("training", lambda s, span: seen_class(s.text, span, known), (SEEN, RELABELLED, UNSEEN))
+        yield Classes(
+            "training", lambda s, span: seen_class(s.text, span, known), (SEEN, RELABELLED, UNSEEN)
+        )
 
 
 def length_class(length: int) -> str:
@@ -344,7 +437,9 @@ def length_class(length: int) -> str:
 
 
 def _crossed_places(lexicon: Lexicon, texts: Sequence[str]) -> list[set[int]]:
-    """For each text the places between two characters (before the n-th, from 0) that lie inside a word of it."""
+    """For each text the places between two characters (before the n-th, from 0) that lie inside a
+    word of it.
+    """
     counts, *arrays = lexicon.match_many([fold(text) for text in texts])
     places: list[set[int]] = [set() for _ in texts]
     text = np.repeat(np.arange(len(texts)), counts).tolist()
@@ -391,18 +486,46 @@ def tables(mistakes: Mistakes) -> Iterator[Table]:
     both = mistakes.overall
     rows = []
     for name, side in (("A", both.a), ("B", both.b)):
-        numbers = side.score.correct, side.errors, side.score.predicted - side.score.correct, both.wrong_both
+        numbers = (
+            side.score.correct,
+            side.errors,
+            side.score.predicted - side.score.correct,
+            both.wrong_both,
+        )
         rows.append((name, *side.score.cells(), *map(count, numbers)))
-    headings: tuple[str, ...] = ("model", "precision", "recall", "F1", "correct", "missed", "wrong", "wrong in both")
+    headings: tuple[str, ...] = (
+        "model",
+        "precision",
+        "recall",
+        "F1",
+        "correct",
+        "missed",
+        "wrong",
+        "wrong in both",
+    )
     yield Table("All entities", headings, tuple(rows))
     columns = (both.a.missed, both.b.missed, both.a.wrong, both.b.wrong)
-    rows = [(kind, *(count(column.get(kind)) for column in columns)) for kind in (*NEAR, MISSED[-1], WRONG[-1])]
-    yield Table("Kinds of error", ("kind", "missed by A", "missed by B", "wrong in A", "wrong in B"), tuple(rows))
+    rows = [
+        (kind, *(count(column.get(kind)) for column in columns))
+        for kind in (*NEAR, MISSED[-1], WRONG[-1])
+    ]
+    yield Table(
+        "Kinds of error",
+        ("kind", "missed by A", "missed by B", "wrong in A", "wrong in B"),
+        tuple(rows),
+    )
     rows = []
     for each in mistakes.coverage:
         shares = each.share, each.error_reduction, each.error_reduction_known
         rows.append((each.part, count(each.entities), count(each.known), *map(percent, shares)))
-    headings = ("part", "entities", "in the lexicon", "ratio %", "ER %", "ER % of those in the lexicon")
+    headings = (
+        "part",
+        "entities",
+        "in the lexicon",
+        "ratio %",
+        "ER %",
+        "ER % of those in the lexicon",
+    )
     if rows:
         yield Table("Entities in the lexicon", headings, tuple(rows))
     for name, classes in mistakes.breakdowns.items():
@@ -410,12 +533,19 @@ def tables(mistakes: Mistakes) -> Iterator[Table]:
         yield Table(TITLES[name], headings, tuple(map(_breakdown_cells, classes)))
 
 
-def _breakdown_cells(row: Comparison) -> tuple[str, ...]:
+def _breakdown_cells(row: ModelComparison) -> tuple[str, ...]:
     scores = *row.a.score.cells(), *row.b.score.cells()
-    return row.name, count(row.gold), *scores, count(row.only_a), count(row.only_b), percent(row.error_reduction)
+    return (
+        row.name,
+        count(row.gold),
+        *scores,
+        count(row.only_a),
+        count(row.only_b),
+        percent(row.error_reduction),
+    )
 
 
-class Piece(NamedTuple):
+class MarkedText(NamedTuple):
     """Some text of a line; `mark` is '' between spans, else 'gold', 'right' or 'wrong'."""
 
     text: str
@@ -426,7 +556,7 @@ def sentence_title(sentence: ComparedSentence) -> str:
     return f"Sentence {sentence.index + 1:,}: {counted(sentence.differences, 'difference')}"
 
 
-def sentence_lines(sentence: ComparedSentence) -> Iterator[tuple[str, list[Piece]]]:
+def sentence_lines(sentence: ComparedSentence) -> Iterator[tuple[str, list[MarkedText]]]:
     """(who, the sentence with brackets) for the gold labels, A and B."""
     marked = [(each, "right" if each.gold else "wrong") for each in sentence.spans]
     yield "gold", _pieces(sentence.text, ((each, "gold") for each in sentence.spans if each.gold))
@@ -434,20 +564,29 @@ def sentence_lines(sentence: ComparedSentence) -> Iterator[tuple[str, list[Piece
     yield "B", _pieces(sentence.text, ((each, mark) for each, mark in marked if each.in_b))
 
 
-def _pieces(text: str, spans: Iterable[tuple[ComparedSpan, str]]) -> list[Piece]:
-    """A span is `[text/label]`, as `hanlattice tag` writes it; a wrong one has a cross, for places without colour."""
-    pieces, at = [], 0
+def _pieces(text: str, spans: Iterable[tuple[ComparedSpan, str]]) -> list[MarkedText]:
+    """A span is `[text/label]`, as `hanlattice tag` writes it; a wrong one has a cross, for places
+    without colour.
+    """
+    pieces = []
+    at = 0
     for each, mark in spans:
-        start, end = each.span.start, each.span.end
+        start = each.span.start
+        end = each.span.end
         cross = " ✗" if mark == "wrong" else ""
-        pieces.append(Piece(visible(text[at:start]), ""))
-        pieces.append(Piece(f"[{visible(text[start:end])}/{visible(each.span.label)}{cross}]", mark))
+        pieces.append(MarkedText(visible(text[at:start]), ""))
+        pieces.append(
+            MarkedText(f"[{visible(text[start:end])}/{visible(each.span.label)}{cross}]", mark)
+        )
         at = end
-    return [piece for piece in (*pieces, Piece(visible(text[at:]), "")) if piece.text]
+    return [piece for piece in (*pieces, MarkedText(visible(text[at:]), "")) if piece.text]
 
 
 def markdown(
-    mistakes: Mistakes, about: Iterable[tuple[str, str]] = (), notes: Iterable[str] = (), sentences: int = 20
+    mistakes: Mistakes,
+    about: Iterable[tuple[str, str]] = (),
+    notes: Iterable[str] = (),
+    sentences: int = 20,
 ) -> str:
     """One document; `about` says what A, B and the files are."""
     lines = ["# What two models get differently", ""]
@@ -460,8 +599,13 @@ def markdown(
     if shown:
         lines += ["", f"## Sentences, {len(shown):,} of {mistakes.different:,}"]
     for sentence in shown:
-        block = [f"{who:<5}{''.join(piece.text for piece in pieces)}" for who, pieces in sentence_lines(sentence)]
+        block = [
+            f"{who:<5}{''.join(piece.text for piece in pieces)}"
+            for who, pieces in sentence_lines(sentence)
+        ]
         longest = max(map(len, re.findall("`+", "\n".join(block))), default=0)
-        fence = "`" * max(3, longest + 1)  # longer than any run of backticks: nothing inside needs an escape
+        fence = "`" * max(
+            3, longest + 1
+        )  # longer than any run of backticks: nothing inside needs an escape
         lines += ["", f"### {sentence_title(sentence)}", "", fence, *block, fence]
     return "\n".join(lines) + "\n"

@@ -1,1 +1,3 @@
-"""Modules that own parameters and call ops. They take plain arguments and know nothing of configuration."""
+"""Modules that own parameters and call ops. They take plain arguments and know nothing of
+configuration.
+"""

@@ -1,4 +1,6 @@
-"""The encoders beside the lattice: character LSTM and RNN, word LSTM, what a word's characters say, and none."""
+"""The encoders beside the lattice: character LSTM and RNN, word LSTM, what a word's characters say,
+and none.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,31 @@ from hanlattice.text.lattice import Lattice, Segments
 
 
 def run_lstm(lstm: nn.LSTM | nn.RNN, rows: Tensor, packed: Packed) -> Tensor:
-    """rows [N, D] → [B, T, 2H] for a bidirectional one, zero after a sequence's end. Empty sequences are allowed."""
+    """rows [N, D] → [B, T, 2H] for a bidirectional one, zero after a sequence's end. Empty
+    sequences are allowed.
+    """
     width = lstm.hidden_size * (2 if lstm.bidirectional else 1)
     if not len(packed.sizes):  # nn.LSTM takes no empty batch
         return rows.new_zeros(*packed.shape, width)
     out, _ = run_packed(lstm, rows.index_select(0, packed.source), packed.sizes)
-    padded = out.new_zeros(packed.shape[0] * packed.shape[1], width).index_copy(0, packed.target, out)
+    padded = out.new_zeros(packed.shape[0] * packed.shape[1], width).index_copy(
+        0, packed.target, out
+    )
     return padded.view(*packed.shape, width)
 
 
 def run_packed(lstm: nn.LSTM | nn.RNN, data: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Packed rows [N, D] → (packed states [N, 2H], last states [directions, S, H] of the sequences, longest first)."""
+    """Packed rows [N, D] → (packed states [N, 2H], last states [directions, S, H] of the sequences,
+    longest first).
+    """
     out, last = lstm(PackedSequence(data, sizes))
     return out.data, last[0] if isinstance(last, tuple) else last  # an LSTM has cells as well
 
 
 class CharLSTM(nn.Module):
-    """x [B, T, D] → [B, T, 2H]. Takes words and lattice like its sibling, and uses only the lattice's lengths."""
+    """x [B, T, D] → [B, T, 2H]. Takes words and lattice like its sibling, and uses only the
+    lattice's lengths.
+    """
 
     kind: type[nn.LSTM | nn.RNN] = nn.LSTM
 
@@ -72,7 +82,8 @@ class Features(nn.Module):
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__()
-        self.dim, self.width = dim, width
+        self.dim = dim
+        self.width = width
 
 
 class WordCharLSTM(Features):
@@ -87,15 +98,18 @@ class WordCharLSTM(Features):
         if not len(segments):
             return rows.new_zeros(0, self.width)
         plan = spelled(segments, x.device)
-        _, last = run_packed(self.lstm, rows.index_select(0, plan.source), plan.sizes)  # [2, W, width / 2]
+        _, last = run_packed(
+            self.lstm, rows.index_select(0, plan.source), plan.sizes
+        )  # [2, W, width / 2]
         return torch.cat(last.index_select(1, plan.rank).unbind(), dim=1)
 
 
 class SentenceCharLSTM(Features):
-    """One bidirectional LSTM over a sentence's characters, with a learned boundary before, between and after its words.
+    """One bidirectional LSTM over a sentence's characters, with a learned boundary before, between
+    and after its words.
 
-    A word's forward state is read at the boundary after it, its backward state at the boundary before it: there each
-    direction has just read the word, and knows what came earlier.
+    A word's forward state is read at the boundary after it, its backward state at the boundary
+    before it: there each direction has just read the word, and knows what came earlier.
     """
 
     def __init__(self, dim: int, width: int) -> None:
@@ -112,22 +126,30 @@ class SentenceCharLSTM(Features):
         boundaries = self.boundary.to(chars.dtype).expand(int(plan.sizes.sum()), -1)
         out, _ = run_packed(self.lstm, boundaries.index_copy(0, plan.place, chars), plan.sizes)
         ahead, back = out.chunk(2, dim=1)  # [N + boundaries, width / 2] each
-        return torch.cat([ahead.index_select(0, plan.after), back.index_select(0, plan.before)], dim=1)
+        return torch.cat(
+            [ahead.index_select(0, plan.after), back.index_select(0, plan.before)], dim=1
+        )
 
 
 class CharCNN(Features):
-    """A convolution of width 3 over each word's own characters, zero beyond them, and the maximum over the word."""
+    """A convolution of width 3 over each word's own characters, zero beyond them, and the maximum
+    over the word.
+    """
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__(dim, width)
-        self.filter = nn.Linear(3 * dim, width)  # of the character before, this one and the one after
+        self.filter = nn.Linear(
+            3 * dim, width
+        )  # of the character before, this one and the one after
 
     def forward(self, x: Tensor, segments: Segments) -> Tensor:
         plan = joined(segments, x.device)
         chars = character_rows(x, segments, self.dim).index_select(0, plan.source)  # [N, D]
         products = F.linear(chars, self.filter.weight.view(3 * self.width, self.dim))
         left, own, right = products.view(-1, self.width, 3).unbind(2)  # [N, width] each
-        inside = (plan.word[1:] == plan.word[:-1])[:, None]  # [N - 1, 1]: whether two neighbours share their word
+        inside = (plan.word[1:] == plan.word[:-1])[
+            :, None
+        ]  # [N - 1, 1]: whether two neighbours share their word
         sums = own + self.filter.bias
         if len(chars):
             sums = sums + F.pad(torch.where(inside, left[:-1], 0), (0, 0, 1, 0))
@@ -135,7 +157,11 @@ class CharCNN(Features):
         return word_max(sums, plan.word, len(segments))
 
 
-FEATURES: dict[str, type[Features]] = {"lstm": WordCharLSTM, "sentence-lstm": SentenceCharLSTM, "cnn": CharCNN}
+FEATURES: dict[str, type[Features]] = {
+    "lstm": WordCharLSTM,
+    "sentence-lstm": SentenceCharLSTM,
+    "cnn": CharCNN,
+}
 
 
 def half(width: int) -> int:
@@ -145,17 +171,22 @@ def half(width: int) -> int:
 
 
 def character_rows(x: Tensor, segments: Segments, dim: int) -> Tensor:
-    """[B · T, D]: the cells that the index arrays of ops.packing speak of, T being the longest sentence."""
-    B, T = len(segments.lengths), int(segments.lengths.max(initial=0))
+    """[B · T, D]: the cells that the index arrays of ops.packing speak of, T being the longest
+    sentence.
+    """
+    B = len(segments.lengths)
+    T = int(segments.lengths.max(initial=0))
     if x.ndim != 3 or x.shape[0] != B or x.shape[1] < T or x.shape[2] != dim:
         raise ValueError(f"x must be [{B}, {T}, {dim}] for these segments, not {list(x.shape)}")
     return x[:, :T].flatten(0, 1)
 
 
 def word_max(rows: Tensor, word: Tensor, W: int) -> Tensor:
-    """[N, D] and the word of each row → [W, D]: the largest of each word's rows. Equal ones share the gradient.
+    """[N, D] and the word of each row → [W, D]: the largest of each word's rows. Equal ones share
+    the gradient.
 
-    The gradient goes through a weighted sum, not through scatter_reduce, whose own takes many times as long.
+    The gradient goes through a weighted sum, not through scatter_reduce, whose own takes many times
+    as long.
     """
     with torch.no_grad():
         best = rows.new_zeros(W, rows.shape[1])
@@ -169,10 +200,11 @@ def word_max(rows: Tensor, word: Tensor, W: int) -> Tensor:
 
 
 class WordLSTM(nn.Module):
-    """x [B, T, D], word_x [W, E] → [B, U, 2H], U the most words of a sentence; zero after a sentence's last word.
+    """x [B, T, D], word_x [W, E] → [B, U, 2H], U the most words of a sentence; zero after a
+    sentence's last word.
 
-    `features` makes of x what stands beside a word's vector, after dropout; without it x is not used and may be None.
-    `between` is the dropout between layers.
+    `features` makes of x what stands beside a word's vector, after dropout; without it x is not
+    used and may be None. `between` is the dropout between layers.
     """
 
     def __init__(
@@ -185,8 +217,10 @@ class WordLSTM(nn.Module):
         between: float = 0.0,
     ) -> None:
         super().__init__()
-        self.hidden, self.word_dim = hidden, word_dim
-        self.features, self.dropout = features, Dropout(dropout)
+        self.hidden = hidden
+        self.word_dim = word_dim
+        self.features = features
+        self.dropout = Dropout(dropout)
         width = word_dim + (features.width if features is not None else 0)
         between = between if layers > 1 else 0.0  # nn.LSTM warns of dropout that has no place
         self.lstm = nn.LSTM(width, hidden, layers, dropout=between, bidirectional=True)
@@ -198,10 +232,14 @@ class WordLSTM(nn.Module):
     def forward(self, x: Tensor | None, word_x: Tensor, segments: Segments) -> Tensor:
         if tuple(word_x.shape) != (len(segments), self.word_dim):
             expected = [len(segments), self.word_dim]
-            raise ValueError(f"word_x must be {expected} for these segments, not {list(word_x.shape)}")
+            raise ValueError(
+                f"word_x must be {expected} for these segments, not {list(word_x.shape)}"
+            )
         rows = word_x
         if self.features is not None:
             if x is None:
-                raise ValueError("this encoder looks at the characters of words: x must not be None")
+                raise ValueError(
+                    "this encoder looks at the characters of words: x must not be None"
+                )
             rows = torch.cat([word_x, self.dropout(self.features(x, segments))], dim=1)
         return run_lstm(self.lstm, rows, words(segments, rows.device))

@@ -16,7 +16,9 @@ from hanlattice.text.lattice import Ints, Lattice
 
 
 class CharEmbedding(nn.Module):
-    """One vector a character, or other symbol, trained or fixed; of a vocabulary, row 0 is for what is not in it."""
+    """One vector a character, or other symbol, trained or fixed; of a vocabulary, row 0 is for what
+    is not in it.
+    """
 
     def __init__(self, vectors: Tensor, fine_tune: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
@@ -33,10 +35,12 @@ class CharEmbedding(nn.Module):
 
 
 class WordEmbedding(nn.Module):
-    """One vector a word, or bigram. The first rows, of words that training met, may be trained; the rest are fixed.
+    """One vector a word, or bigram. The first rows, of words that training met, may be trained; the
+    rest are fixed.
 
-    A training step then costs what the corpus's own words cost, not what the whole lexicon costs, and a word that
-    training never met keeps its pre-trained vector. The fixed rows stay in half precision where that loses nothing.
+    A training step then costs what the corpus's own words cost, not what the whole lexicon costs,
+    and a word that training never met keeps its pre-trained vector. The fixed rows stay in half
+    precision where that loses nothing.
     """
 
     trained: Tensor
@@ -108,15 +112,19 @@ class WordEmbedding(nn.Module):
         """The vectors of words as arrays."""
         return self.rows(torch.from_numpy(words).to(self.trained.device)).float().cpu().numpy()
 
-    @torch.inference_mode(False)  # else what is made in that mode could not be written to outside of it
+    @torch.inference_mode(
+        False
+    )  # else what is made in that mode could not be written to outside of it
     @torch.no_grad()
     def append(self, vectors: Tensor | npt.NDArray[np.floating]) -> None:
         """Add rows for words that join the lexicon later, in the precision that they have.
 
-        They stand apart, so that the large table is not copied; and with room, so that one more costs no copy of them.
+        They stand apart, so that the large table is not copied; and with room, so that one more
+        costs no copy of them.
         """
         vectors = torch.as_tensor(vectors)
-        there, count = self.added, self._count + len(vectors)
+        there = self.added
+        count = self._count + len(vectors)
         dtype = torch.promote_types(there.dtype, vectors.dtype) if len(there) else vectors.dtype
         if count > len(self._room) or dtype != there.dtype or self._room.is_inference():
             room = there.new_empty(count + len(there) // 2, self.dim, dtype=dtype)
@@ -141,15 +149,17 @@ class WordEmbedding(nn.Module):
 
 
 class TwoSources(nn.Module):
-    """Vectors of words and of subwords side by side: each has its own columns, and zeros in the other's.
+    """Vectors of words and of subwords side by side: each has its own columns, and zeros in the
+    other's.
 
-    So the encoder weighs each source by itself, also where both have the same span. Subwords have the first numbers;
-    words, which may become more, those after them.
+    So the encoder weighs each source by itself, also where both have the same span. Subwords have
+    the first numbers; words, which may become more, those after them.
     """
 
     def __init__(self, words: WordEmbedding, subwords: WordEmbedding) -> None:
         super().__init__()
-        self.words, self.subwords = words, subwords
+        self.words = words
+        self.subwords = subwords
 
     @property
     def dim(self) -> int:
@@ -173,12 +183,13 @@ class TwoSources(nn.Module):
 
 
 class WordPools(nn.Module):
-    """For every character the words that begin at it, go on over it and end at it: weighted sums of their vectors.
+    """For every character the words that begin at it, go on over it and end at it: weighted sums of
+    their vectors.
 
-    Each of the three pools has a matrix of its own, and their products are added up. A word that training met n times
-    weighs 1 + ln(1 + n), and the weights of all words over a character are scaled to add up to one. `counts` has n for
-    the first words, which are those that training met. Any other, such as one that a user adds, counts as never met
-    and weighs 1.
+    Each of the three pools has a matrix of its own, and their products are added up. A word that
+    training met n times weighs 1 + ln(1 + n), and the weights of all words over a character are
+    scaled to add up to one. `counts` has n for the first words, which are those that training met.
+    Any other, such as one that a user adds, counts as never met and weighs 1.
     """
 
     counts: Tensor
@@ -203,11 +214,18 @@ class WordPools(nn.Module):
         """The vectors [W, E] and ids [W] of a lattice's words → [B, T, D]."""
         shape = (len(lattice.lengths), T, -1)
         if not len(lattice):
-            nothing = (rows @ self.maps).sum()  # 0, with a gradient, for processes that share a batch
+            nothing = (
+                rows @ self.maps
+            ).sum()  # 0, with a gradient, for processes that share a batch
             return self.drop(nothing.expand(*shape[:2], self.dim))
-        plan, weights = covered(lattice, T, rows.device), self.weights(words).to(rows.dtype)[:, None]
-        total = F.embedding_bag(plan.word, weights, plan.edges, mode="sum", include_last_offset=True).clamp(min=1)
-        mapped = (rows * weights @ self.maps).view(-1, self.dim)  # [3W, D]: a row for each word and pool
+        plan = covered(lattice, T, rows.device)
+        weights = self.weights(words).to(rows.dtype)[:, None]
+        total = F.embedding_bag(
+            plan.word, weights, plan.edges, mode="sum", include_last_offset=True
+        ).clamp(min=1)
+        mapped = (rows * weights @ self.maps).view(
+            -1, self.dim
+        )  # [3W, D]: a row for each word and pool
         sums = F.embedding_bag(plan.row, mapped, plan.edges, mode="sum", include_last_offset=True)
         return self.drop((sums / total).view(shape))
 

@@ -1,4 +1,6 @@
-"""A character language model, in one direction: embeddings → LSTM → softmax over the embeddings themselves."""
+"""A character language model, in one direction: embeddings → LSTM → softmax over the embeddings
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,19 @@ State = tuple[Tensor, Tensor]  # (h, c), each [layers, B, H]
 
 
 class CharLanguageModel(nn.Module):
-    """ids [B, T] → hidden states [B, T, H] of the top layer, after each character; `logits` are of the next one.
+    """ids [B, T] → hidden states [B, T, H] of the top layer, after each character; `logits` are of
+    the next one.
 
-    The softmax is tied: its weights are the embeddings, so a hidden state wider than they are is projected first.
+    The softmax is tied: its weights are the embeddings, so a hidden state wider than they are is
+    projected first.
     """
 
-    def __init__(self, symbols: int, embedding: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+    def __init__(
+        self, symbols: int, embedding: int, hidden: int, layers: int = 1, dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        self.hidden, self.layers = hidden, layers
+        self.hidden = hidden
+        self.layers = layers
         self.embedding = nn.Parameter(torch.empty(symbols, embedding).normal_(std=embedding**-0.5))
         between = dropout if layers > 1 else 0.0  # nn.LSTM warns of dropout that has no place
         self.lstm = nn.LSTM(embedding, hidden, layers, batch_first=True, dropout=between)
@@ -33,9 +40,11 @@ class CharLanguageModel(nn.Module):
     def forward(
         self, ids: Tensor, state: State | None = None, factors: torch.dtype | None = None
     ) -> tuple[Tensor, State]:
-        """Hidden states, and the state from which the next characters go on. Without `state`, from nothing.
+        """Hidden states, and the state from which the next characters go on. Without `state`, from
+        nothing.
 
-        With `factors`, the LSTM works in that precision; weights, hidden states and state keep their own.
+        With `factors`, the LSTM works in that precision; weights, hidden states and state keep
+        their own.
         """
         x = self.dropout(F.embedding(ids, self.embedding))
         if factors is None:
@@ -43,14 +52,24 @@ class CharLanguageModel(nn.Module):
             return hidden, after
         return self._rounded(x, state, factors)
 
-    def _rounded(self, x: Tensor, state: State | None, factors: torch.dtype) -> tuple[Tensor, State]:
-        """nn.LSTM with rounded weights. Autocast would do it, but on a GPU only in float16, where gradients vanish."""
-        lstm, dtype = self.lstm, x.dtype
+    def _rounded(
+        self, x: Tensor, state: State | None, factors: torch.dtype
+    ) -> tuple[Tensor, State]:
+        """nn.LSTM with rounded weights. Autocast would do it, but on a GPU only in float16, where
+        gradients vanish.
+        """
+        lstm = self.lstm
+        dtype = x.dtype
         if state is None:
-            state = (x.new_zeros(self.layers, len(x), self.hidden), x.new_zeros(self.layers, len(x), self.hidden))
+            state = (
+                x.new_zeros(self.layers, len(x), self.hidden),
+                x.new_zeros(self.layers, len(x), self.hidden),
+            )
         weights = [weight.to(factors) for weight in lstm.parameters()]  # in the order of torch.lstm
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+            warnings.filterwarnings(
+                "ignore", message="RNN module weights are not part of single contiguous chunk"
+            )
             hidden, h, c = torch._VF.lstm(
                 x.to(factors), [part.to(factors) for part in state], weights, True, self.layers, lstm.dropout,
                 self.training, False, True,
@@ -65,11 +84,13 @@ class CharLanguageModel(nn.Module):
 class LanguageModelStates(nn.Module):
     """The states of a frozen language model at each character, both directions, projected to `dim`.
 
-    Each state is brought to mean 0 and variance 1, and the projection begins orthogonal and so long that what comes out
-    has the length `norm`: beside vectors of characters, scale decides how much is heard.
+    Each state is brought to mean 0 and variance 1, and the projection begins orthogonal and so long
+    that what comes out has the length `norm`: beside vectors of characters, scale decides how much
+    is heard.
 
-    The language model is no part of this module's weights: it is not trained and not saved with them, but it moves
-    with them to a device. The states are rounded to half precision, as they are when they were kept on disk.
+    The language model is no part of this module's weights: it is not trained and not saved with
+    them, but it moves with them to a device. The states are rounded to half precision, as they are
+    when they were kept on disk.
     """
 
     def __init__(
@@ -108,7 +129,9 @@ class LanguageModelStates(nn.Module):
 
     @torch.no_grad()
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, width], in half precision: the hidden states at each of these symbols. Beyond a length, anything."""
+        """[B, T, width], in half precision: the hidden states at each of these symbols. Beyond a
+        length, anything.
+        """
         ahead, back = self._frozen
         mirror = _mirror(lengths, ids.shape[1])
         forward = _after_start(ahead, ids, self.start)

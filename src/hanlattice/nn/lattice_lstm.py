@@ -1,4 +1,6 @@
-"""The bidirectional lattice LSTM as a module: it owns the weights, the op does the work; without words; in a stack."""
+"""The bidirectional lattice LSTM as a module: it owns the weights, the op does the work; without
+words; in a stack.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,30 @@ from hanlattice.text.lattice import Lattice
 class LatticeLSTM(nn.Module):
     """x [B, T, D], word_x [W, E] → [B, T, 2H].
 
-    As in the original code, recurrent weights start at the identity (one for each gate), input weights are orthogonal,
-    biases are zero. Where all of them are to be loaded, `fresh` is off, and they are left at zero.
+    As in the original code, recurrent weights start at the identity (one for each gate), input
+    weights are orthogonal, biases are zero. Where all of them are to be loaded, `fresh` is off, and
+    they are left at zero.
     """
 
     def __init__(
-        self, dim: int, word_dim: int, hidden: int, coupled: bool = True, backend: str = "auto", fresh: bool = True
+        self,
+        dim: int,
+        word_dim: int,
+        hidden: int,
+        coupled: bool = True,
+        backend: str = "auto",
+        fresh: bool = True,
     ) -> None:
         super().__init__()
-        self.coupled, self.backend, self.hidden = coupled, backend, hidden
-        self.forward_weights = nn.ParameterDict(_initial(dim, word_dim, hidden, gate_count(coupled), fresh))
-        self.backward_weights = nn.ParameterDict(_initial(dim, word_dim, hidden, gate_count(coupled), fresh))
+        self.coupled = coupled
+        self.backend = backend
+        self.hidden = hidden
+        self.forward_weights = nn.ParameterDict(
+            _initial(dim, word_dim, hidden, gate_count(coupled), fresh)
+        )
+        self.backward_weights = nn.ParameterDict(
+            _initial(dim, word_dim, hidden, gate_count(coupled), fresh)
+        )
 
     @property
     def width(self) -> int:
@@ -41,7 +56,10 @@ class LatticeLSTM(nn.Module):
     @property
     def weights(self) -> tuple[LatticeLSTMWeights, LatticeLSTMWeights]:
         """Of the forward and of the backward direction, as the op takes them."""
-        ahead, back = (LatticeLSTMWeights(**dict(w.items())) for w in (self.forward_weights, self.backward_weights))
+        ahead, back = (
+            LatticeLSTMWeights(**dict(w.items()))
+            for w in (self.forward_weights, self.backward_weights)
+        )
         return ahead, back
 
     def forward(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> Tensor:
@@ -58,7 +76,9 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
     return tensor.detach().cpu().numpy()
 
 
-def _initial(dim: int, word_dim: int, hidden: int, gates: int, fresh: bool) -> dict[str, nn.Parameter]:
+def _initial(
+    dim: int, word_dim: int, hidden: int, gates: int, fresh: bool
+) -> dict[str, nn.Parameter]:
     orthogonal = nn.init.orthogonal_ if fresh else Tensor.zero_
 
     def same(times: int) -> Tensor:
@@ -79,16 +99,25 @@ def _initial(dim: int, word_dim: int, hidden: int, gates: int, fresh: bool) -> d
 
 
 class CoupledLSTM(nn.Module):
-    """x [B, T, D] → [B, T, 2H]: the lattice LSTM without words, which is a character LSTM with f = 1 − i.
+    """x [B, T, D] → [B, T, 2H]: the lattice LSTM without words, which is a character LSTM with f =
+    1 − i.
 
-    It has the weights of characters alone, which start as those of the lattice do, and ignores words like `CharLSTM`.
+    It has the weights of characters alone, which start as those of the lattice do, and ignores
+    words like `CharLSTM`.
     """
 
     def __init__(self, dim: int, hidden: int, backend: str = "auto", fresh: bool = True) -> None:
         super().__init__()
-        self.backend, self.hidden = backend, hidden
+        self.backend = backend
+        self.hidden = hidden
         self.forward_weights, self.backward_weights = (
-            nn.ParameterDict({n: w for n, w in _initial(dim, 0, hidden, 3, fresh).items() if n.startswith("char_")})
+            nn.ParameterDict(
+                {
+                    n: w
+                    for n, w in _initial(dim, 0, hidden, 3, fresh).items()
+                    if n.startswith("char_")
+                }
+            )
             for _ in range(2)
         )
 
@@ -97,12 +126,16 @@ class CoupledLSTM(nn.Module):
         return 2 * self.hidden
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
-        unused = [x.new_zeros(shape) for shape in weight_shapes(x.shape[2], 0, self.hidden, True)[3:]]
+        unused = [
+            x.new_zeros(shape) for shape in weight_shapes(x.shape[2], 0, self.hidden, True)[3:]
+        ]
         ahead, back = (
             LatticeLSTMWeights(w["char_input"], w["char_hidden"], w["char_bias"], *unused)
             for w in (self.forward_weights, self.backward_weights)
         )
-        h: Tensor = bidirectional(x, x.new_zeros(0, 0), lattice.without_words(), ahead, back, True, self.backend)
+        h: Tensor = bidirectional(
+            x, x.new_zeros(0, 0), lattice.without_words(), ahead, back, True, self.backend
+        )
         return h
 
 
@@ -110,18 +143,24 @@ Layer = CharLSTM | CoupledLSTM | LatticeLSTM
 
 
 class Stack(nn.Module):
-    """The first layer reads x, the others what the one below gives, after dropout; all see the same words.
+    """The first layer reads x, the others what the one below gives, after dropout; all see the same
+    words.
 
-    With `whole_words`, a word's input to a layer above the first also has the states of the layer below that have just
-    read all of the word: the forward one at its last character, the backward one at its first. The stack has the
-    signature of its layers, so that one layer alone and several in a stack are used alike.
+    With `whole_words`, a word's input to a layer above the first also has the states of the layer
+    below that have just read all of the word: the forward one at its last character, the backward
+    one at its first. The stack has the signature of its layers, so that one layer alone and several
+    in a stack are used alike.
     """
 
-    def __init__(self, layers: Sequence[Layer], dropout: float = 0.0, whole_words: bool = False) -> None:
+    def __init__(
+        self, layers: Sequence[Layer], dropout: float = 0.0, whole_words: bool = False
+    ) -> None:
         super().__init__()
         if not layers:
             raise ValueError("a stack needs one layer or more")
-        self.layers, self.dropout, self.whole_words = nn.ModuleList(layers), Dropout(dropout), whole_words
+        self.layers = nn.ModuleList(layers)
+        self.dropout = Dropout(dropout)
+        self.whole_words = whole_words
         self.width = layers[-1].width
 
     def forward(self, x: Tensor, word_x: Tensor | None, lattice: Lattice) -> Tensor:
@@ -144,7 +183,8 @@ class Stack(nn.Module):
         """The words as a layer above the first sees them."""
         if not self.whole_words:
             return word_x
-        at, (ahead, back) = ends(lattice, x.shape[1], x.device), x.flatten(0, 1).chunk(2, dim=1)
+        at = ends(lattice, x.shape[1], x.device)
+        ahead, back = x.flatten(0, 1).chunk(2, dim=1)
         return torch.cat([word_x, F.embedding(at.last, ahead), F.embedding(at.first, back)], dim=1)
 
     def traced(self, x: Tensor, word_x: Tensor, lattice: Lattice) -> list[trace.Both]:

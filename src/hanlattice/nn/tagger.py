@@ -30,12 +30,13 @@ from hanlattice.text.lattice import Ints
 Encoder = Layer | WordLSTM | Stack | NoEncoder
 
 
-class Tagger(nn.Module):
+class TorchTagger(nn.Module):
     """From a batch to a loss or to tags: of characters, or of words if the encoder reads words.
 
-    `chars` is None for a model that reads only whole words or the transformer alone, `words` for one that reads none,
-    `lm` and `transformer` for one without a language model or transformer. `beside` has the tables for further ids of
-    each character, by their names in the batch; `pools` the words over each character.
+    `chars` is None for a model that reads only whole words or the transformer alone, `words` for
+    one that reads none, `lm` and `transformer` for one without a language model or transformer.
+    `beside` has the tables for further ids of each character, by their names in the batch; `pools`
+    the words over each character.
     """
 
     def __init__(
@@ -46,14 +47,19 @@ class Tagger(nn.Module):
         crf: CRF,
         dropout: float = 0.0,
         lm: LanguageModelStates | None = None,
-        beside: Mapping[str, CharEmbedding | WordEmbedding] | None = None,
+        extra_embeddings: Mapping[str, CharEmbedding | WordEmbedding] | None = None,
         pools: WordPools | None = None,
         transformer: TransformerStates | None = None,
     ) -> None:
         super().__init__()
-        self.lm, self.pools, self.transformer = lm, pools, transformer
-        self.chars, self.words, self.encoder, self.crf = chars, words, encoder, crf
-        self.beside = nn.ModuleDict(beside or {})
+        self.lm = lm
+        self.pools = pools
+        self.transformer = transformer
+        self.chars = chars
+        self.words = words
+        self.encoder = encoder
+        self.crf = crf
+        self.extra_embeddings = nn.ModuleDict(extra_embeddings or {})
         self.dropout = Dropout(dropout)
         self.curves: Curves | None = None  # of scores
         self.output = nn.Linear(encoder.width, len(crf.tags))
@@ -84,8 +90,11 @@ class Tagger(nn.Module):
         return batch.to(self.output.weight.device) if isinstance(batch.chars, np.ndarray) else batch
 
     def prepare(self, batch: Batch) -> Batch:
-        """The batch, with what this model needs to know of its words beyond what every lattice needs; for a GPU."""
-        T, device = batch.chars.shape[1], batch.chars.device
+        """The batch, with what this model needs to know of its words beyond what every lattice
+        needs; for a GPU.
+        """
+        T = batch.chars.shape[1]
+        device = batch.chars.device
         if device.type == "cuda" and self.pools is not None:
             covered(batch.lattice, T, device)
         if device.type == "cuda" and isinstance(self.encoder, Stack):
@@ -99,10 +108,15 @@ class Tagger(nn.Module):
         return scores
 
     @torch.no_grad()
-    def constrained_emissions(self, batch: Batch, own: Places | None = None, trust: float = 0.0) -> Tensor:
-        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps of the text."""
+    def constrained_emissions(
+        self, batch: Batch, own: Places | None = None, trust: float = 0.0
+    ) -> Tensor:
+        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps
+        of the text.
+        """
         batch = self._here(batch)
-        emissions, gaps = self.emissions(batch), batch.extra_ids.get(JOINTS)
+        emissions = self.emissions(batch)
+        gaps = batch.extra_ids.get(JOINTS)
         if own is not None:
             emissions = boost(self.crf, emissions, *own, trust)
         constrained: Tensor = emissions if gaps is None else constrain(self.crf, emissions, gaps)
@@ -120,14 +134,14 @@ class Tagger(nn.Module):
     def inputs(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """What the encoder reads of characters, [B, T, D], and of words, [W, E].
 
-        A character has its own vector, those of its further ids, the pools of words, and the states of the language
-        model and the transformer.
+        A character has its own vector, those of its further ids, the pools of words, and the states
+        of the language model and the transformer.
         """
         batch = self._here(batch)
         rows = None if self.words is None else self.words.rows(batch.words, batch.added)
         word_x = None if rows is None or self.words is None else self.words.drop(rows)
         parts: list[Tensor] = [] if self.chars is None else [self.chars(batch.chars)]
-        for name, table in self.beside.items():
+        for name, table in self.extra_embeddings.items():
             if name not in batch.extra_ids:
                 raise ValueError(f"this tagger has vectors for {name}, and the batch has no {name}")
             parts.append(table(batch.extra_ids[name]))
@@ -138,13 +152,19 @@ class Tagger(nn.Module):
             states = batch.states
             if states is None:
                 if batch.symbols is None:
-                    raise ValueError("this tagger has a language model, and the batch has no symbols or states for it")
+                    raise ValueError(
+                        "this tagger has a language model, and the batch has no symbols or states for it"
+                    )
                 states = self.lm.states(batch.symbols, batch.lengths)
             parts.append(self.lm(states))
         if self.transformer is not None:
             if PIECES not in batch.extra_ids:
-                raise ValueError("this tagger has a transformer, and the batch has no pieces for it")
-            parts.append(self.transformer(batch.extra_ids[PIECES], batch.lengths, batch.lattice.lengths))
+                raise ValueError(
+                    "this tagger has a transformer, and the batch has no pieces for it"
+                )
+            parts.append(
+                self.transformer(batch.extra_ids[PIECES], batch.lengths, batch.lattice.lengths)
+            )
         if len(parts) < 2:
             return (parts[0] if parts else None), word_x
         return torch.cat(parts, dim=2), word_x
@@ -159,7 +179,7 @@ class Tagger(nn.Module):
         if batch.tags is None:
             raise ValueError("a loss needs gold tags, and this batch has none")
         if batch.shares is not None:
-            return self.crf.taught_loss(self.emissions(batch), batch.shares, batch.units)
+            return self.crf.soft_label_loss(self.emissions(batch), batch.shares, batch.units)
         return self.crf.loss(self.emissions(batch), batch.tags, batch.units)
 
     @torch.no_grad()

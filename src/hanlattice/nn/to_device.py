@@ -18,11 +18,22 @@ from hanlattice.ops.lattice_lstm import prepare
 def moved(batch: Batch, device: torch.device | str) -> Batch:
     """What `Batch.to` gives."""
     there = torch.device(device)
-    named = {name: getattr(batch, name) for name in ("chars", "lengths", "words", "tags", "symbols", "counts")}
-    whole = {name: _tensor(ids) for name, ids in (*named.items(), *batch.extra_ids.items()) if ids is not None}
+    named = {
+        name: getattr(batch, name)
+        for name in ("chars", "lengths", "words", "tags", "symbols", "counts")
+    }
+    whole = {
+        name: _tensor(ids)
+        for name, ids in (*named.items(), *batch.extra_ids.items())
+        if ids is not None
+    }
     if batch.share is not None:
         whole |= {"rows": _tensor(batch.share.rows), "word_rows": _tensor(batch.share.word_rows)}
-    floats = {name: _tensor(values) for name in ("states", "shares") if (values := getattr(batch, name)) is not None}
+    floats = {
+        name: _tensor(values)
+        for name in ("states", "shares")
+        if (values := getattr(batch, name)) is not None
+    }
     if there.type == "cuda" and whole["chars"].is_cpu:
         tensors: dict[str, Any] = dict(zip(whole, move(list(whole.values()), there), strict=True))
         here = tensors["chars"].device  # which, unlike `there`, always has a number
@@ -30,11 +41,16 @@ def moved(batch: Batch, device: torch.device | str) -> Batch:
             prepare(batch.lattice, here)
         else:
             packing.prepare(batch.segments, here)
-        tensors |= {name: tensor.pin_memory().to(there, non_blocking=True) for name, tensor in floats.items()}
+        tensors |= {
+            name: tensor.pin_memory().to(there, non_blocking=True)
+            for name, tensor in floats.items()
+        }
     else:
         tensors = {name: tensor.to(there) for name, tensor in (whole | floats).items()}
     extra_ids = {name: tensors.pop(name) for name in batch.extra_ids}
-    share = batch.share and batch.share._replace(rows=tensors.pop("rows"), word_rows=tensors.pop("word_rows"))
+    share = batch.share and batch.share._replace(
+        rows=tensors.pop("rows"), word_rows=tensors.pop("word_rows")
+    )
     return replace(batch, share=share, extra_ids=extra_ids, **tensors)
 
 
@@ -43,7 +59,9 @@ def _tensor(values: Any) -> Tensor:
 
 
 def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Tensors of int64 to a GPU through one piece of pinned memory, which is not used again before it was read."""
+    """Tensors of int64 to a GPU through one piece of pinned memory, which is not used again before
+    it was read.
+    """
     sizes = [tensor.numel() for tensor in tensors]
     packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)
     torch.cat([tensor.reshape(-1) for tensor in tensors], out=packed)

@@ -1,4 +1,6 @@
-"""A pre-trained transformer as an input: one state a character, in overlapping windows where a text is long."""
+"""A pre-trained transformer as an input: one state a character, in overlapping windows where a text
+is long.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ PLACES = 4  # a character in its piece: inside, first, last, alone
 
 
 class Windows(NamedTuple):
-    """Window w reads the characters [start, stop) of `sentence`, and gives the states of [first, last)."""
+    """Window w reads the characters [start, stop) of `sentence`, and gives the states of [first,
+    last).
+    """
 
     sentence: Ints
     start: Ints
@@ -30,18 +34,23 @@ class Windows(NamedTuple):
 
 
 def windows(lengths: Ints, size: int, overlap: int) -> Windows:
-    """As few windows as texts of these lengths need, evenly spread; neighbours share `overlap` characters or more.
+    """As few windows as texts of these lengths need, evenly spread; neighbours share `overlap`
+    characters or more.
 
-    A character's state comes from the window whose edge is furthest from it; the ends of a text are no edges.
+    A character's state comes from the window whose edge is furthest from it; the ends of a text are
+    no edges.
     """
     if not 0 <= overlap < size:
-        raise ValueError(f"the overlap must be from 0 to {size - 1}, not {overlap}: windows have {size} characters")
+        raise ValueError(
+            f"the overlap must be from 0 to {size - 1}, not {overlap}: windows have {size} characters"
+        )
     beyond = np.maximum(lengths - size, 0)
     counts = 1 + -(-beyond // (size - overlap))
     sentence, nth = cells(counts)
     start = nth * beyond[sentence] // np.maximum(counts[sentence] - 1, 1)
     stop = np.minimum(start + size, lengths[sentence])
-    first, last = np.zeros_like(start), lengths[sentence].copy()
+    first = np.zeros_like(start)
+    last = lengths[sentence].copy()
     inner = np.flatnonzero(nth > 0)
     first[inner] = last[inner - 1] = (stop[inner - 1] + start[inner] + 1) // 2
     return Windows(sentence, start, stop, first, last)
@@ -50,8 +59,9 @@ def windows(lengths: Ints, size: int, overlap: int) -> Windows:
 class TransformerStates(nn.Module):
     """pieces [B, T] → [B, T, D]: the state of the piece to which each character belongs.
 
-    Characters of one piece differ by a vector for their place in it, which begins as zero. A transformer that is
-    `frozen` is not trained, and a mixture of its layers is learnt: softmax(mixture) over all of them, times `scale`.
+    Characters of one piece differ by a vector for their place in it, which begins as zero. A
+    transformer that is `frozen` is not trained, and a mixture of its layers is learnt:
+    softmax(mixture) over all of them, times `scale`.
     """
 
     def __init__(
@@ -65,9 +75,15 @@ class TransformerStates(nn.Module):
     ) -> None:
         """`special` are the ids of [CLS], [SEP] and [PAD]; `window` and `overlap` count characters."""
         super().__init__()
-        self.model, self.special, self.window, self.overlap = model, special, window, overlap
-        self.frozen, self.bf16 = frozen, False  # with bf16, factors are rounded on a GPU
-        self.square_mask = False  # a mask of each pair of cells; of a mask of cells the library asks whether any is out
+        self.model = model
+        self.special = special
+        self.window = window
+        self.overlap = overlap
+        # with bf16, factors are rounded on a GPU
+        self.frozen = frozen
+        self.bf16 = False
+        # A mask of each pair of cells; of a mask of cells the library asks whether any is out.
+        self.square_mask = False
         settings: Any = model.config
         self.dim: int = settings.hidden_size
         self.layers: int = settings.num_hidden_layers
@@ -85,19 +101,24 @@ class TransformerStates(nn.Module):
         return self
 
     def depths(self) -> Iterator[tuple[nn.Parameter, int]]:
-        """The transformer's own weights, each with the number of layers above it; embeddings are below them all."""
+        """The transformer's own weights, each with the number of layers above it; embeddings are
+        below them all.
+        """
         for name, parameter in self.model.named_parameters():
             layer = _LAYER.search(name)
             yield parameter, self.layers - 1 - int(layer[1]) if layer else self.layers
 
     def forward(self, pieces: Tensor, lengths: Tensor, known: Ints) -> Tensor:
-        """`pieces` as `text.pieces` numbers them, 0 beyond a length; `known` are the lengths on the host."""
+        """`pieces` as `text.pieces` numbers them, 0 beyond a length; `known` are the lengths on the
+        host.
+        """
         T = pieces.shape[1]
         if not T:
             return self.place.new_zeros(len(pieces), 0, self.dim)
         whole = known.max(initial=0) <= self.window
         states = self._read(pieces, lengths) if whole else self._read_windows(pieces, known)
-        begins, at = pieces > 0, torch.arange(T, device=pieces.device)
+        begins = pieces > 0
+        at = torch.arange(T, device=pieces.device)
         first = torch.where(begins, at, 0).cummax(1).values  # where each character's piece begins
         states = states.gather(1, first[..., None].expand(-1, -1, self.dim))
         ends = F.pad(begins[:, 1:], (0, 1)) | (at == lengths[:, None] - 1)
@@ -112,40 +133,56 @@ class TransformerStates(nn.Module):
         sizes = plan.stop - plan.start
         row, column = cells(sizes)
         L = int(sizes.max())
-        read = np.zeros((len(sizes), L), dtype=np.int64)  # where each cell of a window is in [B · T], from 1
+        read = np.zeros(
+            (len(sizes), L), dtype=np.int64
+        )  # where each cell of a window is in [B · T], from 1
         read[row, column] = 1 + plan.sentence[row] * T + plan.start[row] + column
         row, column = cells(plan.last - plan.first)
         given = plan.first[row] + column
-        source, target = row * L + given - plan.start[row], plan.sentence[row] * T + given
+        source = row * L + given - plan.start[row]
+        target = plan.sentence[row] * T + given
         there = [torch.from_numpy(array) for array in (read, sizes, source, target)]
         there = move(there, pieces.device) if pieces.is_cuda else there
         of_windows = F.pad(pieces.flatten(), (1, 0))[there[0]]
         states = self._read(of_windows, there[1]).flatten(0, 1)
-        padded = states.new_zeros(B * T, self.dim).index_copy(0, there[3], states.index_select(0, there[2]))
+        padded = states.new_zeros(B * T, self.dim).index_copy(
+            0, there[3], states.index_select(0, there[2])
+        )
         return padded.view(B, T, self.dim)
 
     def _read(self, pieces: Tensor, lengths: Tensor) -> Tensor:
-        """[R, L] → [R, L, D]: the states at the first characters of pieces; anything at other cells.
+        """[R, L] → [R, L, D]: the states at the first characters of pieces; anything at other
+        cells.
 
-        A cell where no piece begins is masked and has no position of its own, so that pieces are read as if they stood
-        side by side.
+        A cell where no piece begins is masked and has no position of its own, so that pieces are
+        read as if they stood side by side.
         """
         cls, sep, pad = self.special
         ids = F.pad(torch.where(pieces > 0, pieces - 1, pad), (1, 1), value=pad)
         mask = F.pad((pieces > 0).long(), (1, 1))
         ids[:, 0], mask[:, 0] = cls, 1
         end = lengths[:, None] + 1
-        ids, mask = ids.scatter(1, end, sep), mask.scatter(1, end, 1)
+        ids = ids.scatter(1, end, sep)
+        mask = mask.scatter(1, end, 1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         if self.square_mask:
             mask = (mask > 0)[:, None, None, :].expand(-1, -1, ids.shape[1], -1)
-        rounded = torch.autocast(pieces.device.type, torch.bfloat16, enabled=self.bf16 and pieces.is_cuda)
+        rounded = torch.autocast(
+            pieces.device.type, torch.bfloat16, enabled=self.bf16 and pieces.is_cuda
+        )
         with rounded, torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            inputs = {"attention_mask": mask, "position_ids": positions, "token_type_ids": torch.zeros_like(ids)}
+            inputs = {
+                "attention_mask": mask,
+                "position_ids": positions,
+                "token_type_ids": torch.zeros_like(ids),
+            }
             found = self.model(ids, **inputs, output_hidden_states=self.frozen)
         if self.frozen:
             shares = self.mixture.softmax(0) * self.scale
-            parts = [share * layer for share, layer in zip(shares.unbind(), found.hidden_states, strict=True)]
+            parts = [
+                share * layer
+                for share, layer in zip(shares.unbind(), found.hidden_states, strict=True)
+            ]
             states: Tensor = sum(parts[1:], parts[0])
         else:
             states = found.last_hidden_state.to(self.place.dtype)

@@ -1,1 +1,3 @@
-"""Pure functions on arrays and tensors, without parameters. Each fast one has a twin that reads like its equations."""
+"""Pure functions on arrays and tensors, without parameters. Each fast one has a twin that reads
+like its equations.
+"""

@@ -14,7 +14,9 @@ OLDEST = (3, 2)  # Triton: arguments can be kept out of its specialisation on al
 
 
 def why_not(x: Tensor) -> str:
-    """What keeps Triton kernels from tensors like x; "" if nothing does. Its interpreter takes those of a CPU."""
+    """What keeps Triton kernels from tensors like x; "" if nothing does. Its interpreter takes
+    those of a CPU.
+    """
     reason = _no_triton()
     if not reason and x.is_cuda:
         return _no_gpu(x.device)
@@ -47,6 +49,8 @@ def _no_gpu(device: torch.device) -> str:
         return "its kernels were never tried on ROCm"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return f"{torch.cuda.get_device_name(device)} is older than compute capability 8.0"
-    if not any(shutil.which(name) for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name):
+    if not any(
+        shutil.which(name) for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name
+    ):
         return "Triton needs a C compiler at run time: install gcc or clang, or set CC"
     return ""

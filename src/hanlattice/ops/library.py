@@ -1,8 +1,8 @@
 """The C library of the ops: finds it, loads it, and says why it is missing.
 
-`hatch_build.py` compiles it at install. HANLATTICE_NATIVE=0 turns it off; HANLATTICE_NATIVE=baseline (or another of
-LEVELS) takes that instruction set instead of the best one that the machine has; HANLATTICE_LIBRARY=FILE loads another
-file.
+`hatch_build.py` compiles it at install. HANLATTICE_NATIVE=0 turns it off;
+HANLATTICE_NATIVE=baseline (or another of LEVELS) takes that instruction set instead of the best one
+that the machine has; HANLATTICE_LIBRARY=FILE loads another file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LEVELS = (("baseline", "avx2", "avx512", "vnni"), ("baseline", "dotprod"))  # who runs one runs those before it
+LEVELS = (
+    ("baseline", "avx2", "avx512", "vnni"),
+    ("baseline", "dotprod"),
+)  # who runs one runs those before it
 REALS = {"float32": "float", "float64": "double"}
 SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
 FILE = Path(__file__).with_name(f"libhanlattice{SUFFIXES.get(sys.platform, '.so')}")
@@ -33,11 +36,19 @@ class Loaded(NamedTuple):
 
 @cache
 def loaded() -> Loaded:
-    """The library, loaded once a process. If what the environment asks for is missing, a warning says so."""
+    """The library, loaded once a process. If what the environment asks for is missing, a warning
+    says so.
+    """
     found = _find()
-    asked = {name for name in ("HANLATTICE_NATIVE", "HANLATTICE_LIBRARY") if os.environ.get(name, "0") != "0"}
+    asked = {
+        name
+        for name in ("HANLATTICE_NATIVE", "HANLATTICE_LIBRARY")
+        if os.environ.get(name, "0") != "0"
+    }
     if found.library is None and asked:
-        warnings.warn(f"hanlattice runs without its C library: {found.reason}", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"hanlattice runs without its C library: {found.reason}", RuntimeWarning, stacklevel=2
+        )
     return found
 
 
@@ -47,14 +58,20 @@ def _find() -> Loaded:
         return Loaded(None, "", "HANLATTICE_NATIVE=0 turns it off")
     file = Path(os.environ.get("HANLATTICE_LIBRARY", FILE))
     if not file.is_file():
-        return Loaded(None, "", f"{file} is not there: no C compiler was found, or it failed, at installation")
+        return Loaded(
+            None, "", f"{file} is not there: no C compiler was found, or it failed, at installation"
+        )
     try:
         library = ctypes.CDLL(str(file))
         possible = _levels(library)
     except (OSError, AttributeError) as error:
         return Loaded(None, "", f"{file} cannot be loaded: {error}")
     if wanted not in ("", "1", *possible):
-        return Loaded(None, "", f"HANLATTICE_NATIVE={wanted}: this machine can run {', '.join(possible)}; 0 is off")
+        return Loaded(
+            None,
+            "",
+            f"HANLATTICE_NATIVE={wanted}: this machine can run {', '.join(possible)}; 0 is off",
+        )
     return Loaded(library, wanted if wanted in possible else possible[-1], "")
 
 
@@ -66,15 +83,23 @@ def _levels(library: ctypes.CDLL) -> tuple[str, ...]:
 
 
 def possible_levels() -> tuple[str, ...]:
-    """The instruction sets that the library has and this machine can run, the best one last; none without a library."""
+    """The instruction sets that the library has and this machine can run, the best one last; none
+    without a library.
+    """
     library = loaded().library
     return () if library is None else _levels(library)
 
 
 def available(*values: Any) -> bool:
-    """Whether the library is there, and these arrays or tensors of the CPU have one type that it is compiled for."""
+    """Whether the library is there, and these arrays or tensors of the CPU have one type that it is
+    compiled for.
+    """
     kinds = {real_name(value.dtype) for value in values}
-    fits = len(kinds) <= 1 and kinds <= REALS.keys() and all(getattr(value, "is_cpu", True) for value in values)
+    fits = (
+        len(kinds) <= 1
+        and kinds <= REALS.keys()
+        and all(getattr(value, "is_cpu", True) for value in values)
+    )
     return fits and loaded().library is not None
 
 
@@ -99,11 +124,17 @@ def shared() -> ctypes.CDLL:
 
 @cache
 def function(name: str, dtype: Any, *parameters: Any) -> Callable[..., int]:
-    """The C function NAME(name) for this type of number. It takes parameters (ctypes types) and gives an int64_t."""
-    library, levels = shared(), possible_levels()
+    """The C function NAME(name) for this type of number. It takes parameters (ctypes types) and
+    gives an int64_t.
+    """
+    library = shared()
+    levels = possible_levels()
     for level in reversed(levels[: levels.index(loaded().level) + 1]):
         with suppress(AttributeError):
             found = library[f"{name}_{REALS[real_name(dtype)]}_{level}"]
-            found.argtypes, found.restype = list(parameters), ctypes.c_int64
+            found.argtypes = list(parameters)
+            found.restype = ctypes.c_int64
             return found
-    raise RuntimeError(f"the C library has no {name}: it is older than this package; install it again")
+    raise RuntimeError(
+        f"the C library has no {name}: it is older than this package; install it again"
+    )

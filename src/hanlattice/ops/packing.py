@@ -1,7 +1,9 @@
-"""Sequences without padding: where everything stands, as index arrays of numpy or, with a device, as tensors on it.
+"""Sequences without padding: where everything stands, as index arrays of numpy or, with a device,
+as tensors on it.
 
-A PackedSequence has the first elements of all sequences, then all second ones, and so on, the longest sequence first.
-So one long word among thousands of short ones costs its own steps and nothing else.
+A PackedSequence has the first elements of all sequences, then all second ones, and so on, the
+longest sequence first. So one long word among thousands of short ones costs its own steps and
+nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ import numpy as np
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 
 Places = TypeVar("Places", Lattice, Segments)
-BEGINS, GOES_ON, ENDS, POOLS = 0, 1, 2, 3  # the pools of the words over a character, and how many there are
+# the pools of the words over a character, and how many there are
+BEGINS = 0
+GOES_ON = 1
+ENDS = 2
+POOLS = 3
 Values = Any  # an array of numpy, or a tensor
 P = ParamSpec("P")
 Made = TypeVar("Made")
@@ -53,7 +59,7 @@ class Packed(NamedTuple):
     shape: tuple[int, int]  # of the padded table
 
 
-class Spelled(NamedTuple):
+class CharsByWord(NamedTuple):
     """The characters of each word as a sequence of its own."""
 
     sizes: Values  # [longest word], on the CPU
@@ -61,8 +67,10 @@ class Spelled(NamedTuple):
     rank: Values  # [W]: where each word stands
 
 
-class Bounded(NamedTuple):
-    """The characters of each sentence as a sequence, with a boundary before, between and after its words."""
+class CharsWithBoundaries(NamedTuple):
+    """The characters of each sentence as a sequence, with a boundary before, between and after its
+    words.
+    """
 
     sizes: Values  # [longest], on the CPU
     source: Values  # [N]: the cell of [B, T] that each character comes from
@@ -78,8 +86,10 @@ class Joined(NamedTuple):
     word: Values  # [N]: its word
 
 
-class Covered(NamedTuple):
-    """The words over each character, and in which of three pools: begins at it, goes on over it, ends at it."""
+class WordsByChar(NamedTuple):
+    """The words over each character, and in which of three pools: begins at it, goes on over it,
+    ends at it.
+    """
 
     word: Values  # [N]: each word as often as it has characters, cell by cell of [B, T]
     row: Values  # [N]: 3 word + pool
@@ -109,7 +119,9 @@ def _once(make: Callable[Concatenate[Places, P], Made]) -> Callable[Concatenate[
 
 @_once
 def characters(lattice: Lattice, T: int, device: Any = None) -> Packed:
-    """Sentences of x [B, T, D] as sequences of characters; the answers stand where the characters stood."""
+    """Sentences of x [B, T, D] as sequences of characters; the answers stand where the characters
+    stood.
+    """
     order = packed_order(lattice.lengths)
     row, column = cells(lattice.lengths)
     (source,) = _move([(row * T + column)[inverse(order.place)]], device)
@@ -118,31 +130,42 @@ def characters(lattice: Lattice, T: int, device: Any = None) -> Packed:
 
 @_once
 def words(segments: Segments, device: Any = None) -> Packed:
-    """Sentences as sequences of words [W, E]; the answers are [B, U], U being the most words of a sentence."""
+    """Sentences as sequences of words [W, E]; the answers are [B, U], U being the most words of a
+    sentence.
+    """
     order = packed_order(segments.counts)
     row, column = cells(segments.counts)
-    U, nth = int(segments.counts.max(initial=0)), inverse(order.place)
+    U = int(segments.counts.max(initial=0))
+    nth = inverse(order.place)
     source, target = _move([nth, (row * U + column)[nth]], device)
     return Packed(_tensor(order.sizes, device), source, target, (len(segments.counts), U))
 
 
 @_once
-def spelled(segments: Segments, device: Any = None) -> Spelled:
+def spelled(segments: Segments, device: Any = None) -> CharsByWord:
     order = packed_order(segments.end - segments.start)
     source, rank = _move([_cells_of_characters(segments)[inverse(order.place)], order.rank], device)
-    return Spelled(_tensor(order.sizes, device), source, rank)
+    return CharsByWord(_tensor(order.sizes, device), source, rank)
 
 
 @_once
-def bounded(segments: Segments, device: Any = None) -> Bounded:
-    """In its sentence, character t of word u stands at t + u + 1: so many characters and boundaries are before it."""
+def bounded(segments: Segments, device: Any = None) -> CharsWithBoundaries:
+    """In its sentence, character t of word u stands at t + u + 1: so many characters and boundaries
+    are before it.
+    """
     lengths = np.where(segments.counts > 0, segments.lengths + segments.counts + 1, 0)
-    order, first = packed_order(lengths), np.cumsum(lengths) - lengths
+    order = packed_order(lengths)
+    first = np.cumsum(lengths) - lengths
     u = np.arange(len(segments)) - segments.first[segments.sentence]
     before = first[segments.sentence] + segments.start + u  # [W]
     word, column = cells(segments.end - segments.start)
-    places = [order.place[at] for at in (before[word] + 1 + column, before, before + 1 + segments.end - segments.start)]
-    return Bounded(_tensor(order.sizes, device), *_move([_cells_of_characters(segments), *places], device))
+    places = [
+        order.place[at]
+        for at in (before[word] + 1 + column, before, before + 1 + segments.end - segments.start)
+    ]
+    return CharsWithBoundaries(
+        _tensor(order.sizes, device), *_move([_cells_of_characters(segments), *places], device)
+    )
 
 
 @_once
@@ -152,14 +175,14 @@ def joined(segments: Segments, device: Any = None) -> Joined:
 
 
 @_once
-def covered(lattice: Lattice, T: int, device: Any = None) -> Covered:
+def covered(lattice: Lattice, T: int, device: Any = None) -> WordsByChar:
     long = lattice.end - lattice.start
     word, nth = cells(long)
     cell = (lattice.sentence * T + lattice.start)[word] + nth
     pool = np.where(nth == 0, BEGINS, np.where(nth == long[word] - 1, ENDS, GOES_ON))
     order = np.argsort(cell, kind="stable")
     edges = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=len(lattice.lengths) * T))])
-    return Covered(*_move([word[order], (POOLS * word + pool)[order], edges], device))
+    return WordsByChar(*_move([word[order], (POOLS * word + pool)[order], edges], device))
 
 
 @_once
@@ -169,18 +192,24 @@ def ends(lattice: Lattice, T: int, device: Any = None) -> Ends:
 
 
 def prepare(segments: Segments, device: Any) -> None:
-    """Make what the GPU may need to know about segments and start its copy, so that a later call has it at hand."""
+    """Make what the GPU may need to know about segments and start its copy, so that a later call
+    has it at hand.
+    """
     import torch
 
     device = torch.device(device)
     if device.type == "cuda":
-        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        device = torch.device(
+            "cuda", torch.cuda.current_device() if device.index is None else device.index
+        )
         for make in (words, spelled, bounded, joined):
             make(segments, device)
 
 
 def _cells_of_characters(segments: Segments) -> Ints:
-    """[N]: where each character, word by word, stands in a table [B, T]; the words cover all, so it is counting."""
+    """[N]: where each character, word by word, stands in a table [B, T]; the words cover all, so it
+    is counting.
+    """
     row, column = cells(segments.lengths)
     return row * int(segments.lengths.max(initial=0)) + column
 
@@ -195,7 +224,9 @@ def _tensor(sizes: Ints, device: Any) -> Values:
 
 
 def _move(arrays: Sequence[Ints], device: Any) -> Sequence[Values]:
-    """All arrays travel to a device as one copy, which the host does not wait for; without one they stay."""
+    """All arrays travel to a device as one copy, which the host does not wait for; without one they
+    stay.
+    """
     if device is None:
         return arrays
     import torch

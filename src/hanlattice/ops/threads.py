@@ -1,9 +1,10 @@
-"""Independent pieces of work on several threads: as many as torch uses, in a process that has loaded it.
+"""Independent pieces of work on several threads: as many as torch uses, in a process that has
+loaded it.
 
-`run_calls` is for calls of a C function: they go to the OpenMP threads that torch already has. Between two operations
-these threads wait busily, so work on threads beside them would get only a part of a core. Where there is no torch or no
-OpenMP library of it, and in a forked child, where that library would hang, `run_all` does the calls on threads of its
-own.
+`run_calls` is for calls of a C function: they go to the OpenMP threads that torch already has.
+Between two operations these threads wait busily, so work on threads beside them would get only a
+part of a core. Where there is no torch or no OpenMP library of it, and in a forked child, where
+that library would hang, `run_all` does the calls on threads of its own.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ MOST = 4096
 def use(count: int) -> None:
     """Use so many CPU threads in one operation; 0 leaves the choice to the machine, or to torch.
 
-    The C code gives each thread whole sentences and synchronises once a batch; each of torch's own operations waits
-    for its slowest thread. More threads are faster on an idle machine; one is faster where other programs run.
+    The C code gives each thread whole sentences and synchronises once a batch; each of torch's own
+    operations waits for its slowest thread. More threads are faster on an idle machine; one is
+    faster where other programs run.
     """
     global _asked
     if not 0 <= count <= MOST:
@@ -51,7 +53,9 @@ def share_with_torch() -> None:
 
 
 def count() -> int:
-    """How many threads an operation uses: torch's number if it is loaded; else what was asked for, or every core."""
+    """How many threads an operation uses: torch's number if it is loaded; else what was asked for,
+    or every core.
+    """
     if torch := _torch():
         return int(torch.get_num_threads())
     asked = _asked or os.environ.get("OMP_NUM_THREADS", "")
@@ -69,13 +73,19 @@ def _torch() -> Any:
 
 
 def run_calls(call: Any, tasks: Sequence[ctypes.Structure]) -> list[int]:
-    """call(address of a task) for every task: what each returned. call is a `library.function` of one c_void_p."""
-    threads, parallel = count(), None if _is_fork or _torch() is None else openmp()
+    """call(address of a task) for every task: what each returned. call is a `library.function` of
+    one c_void_p.
+    """
+    threads = count()
+    parallel = None if _is_fork or _torch() is None else openmp()
     results = (ctypes.c_int64 * len(tasks))()
     if threads > 1 and len(tasks) > 1 and parallel:
         addresses = (ctypes.c_void_p * len(tasks))(*map(ctypes.addressof, tasks))
-        # As many threads as torch asks for, even if that is more than tasks: OpenMP would end those left out.
-        _c_run()(parallel, threads, ctypes.cast(call, ctypes.c_void_p), addresses, results, len(tasks))
+        # As many threads as torch asks for, even if that is more than tasks: OpenMP would end those
+        # left out.
+        _c_run()(
+            parallel, threads, ctypes.cast(call, ctypes.c_void_p), addresses, results, len(tasks)
+        )
         return list(results)
 
     def one(n: int) -> None:
@@ -93,7 +103,10 @@ def openmp() -> int | None:
     if only_loaded is None:
         return None
     for file in (
-        file for name in OPENMP for folder in ("lib", "../torch.libs") for file in home.glob(f"{folder}/{name}")
+        file
+        for name in OPENMP
+        for folder in ("lib", "../torch.libs")
+        for file in home.glob(f"{folder}/{name}")
     ):
         try:
             found = ctypes.CDLL(str(file), mode=ctypes.DEFAULT_MODE | only_loaded).GOMP_parallel
@@ -107,15 +120,19 @@ def openmp() -> int | None:
 def _c_run() -> Any:
     """hanlattice_run in library.c, which hands out the tasks."""
     run = library.shared().hanlattice_run
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    run.argtypes, run.restype = [pointer, number, pointer, pointer, pointer, number], None
+    pointer = ctypes.c_void_p
+    number = ctypes.c_int64
+    run.argtypes = [pointer, number, pointer, pointer, pointer, number]
+    run.restype = None
     return run
 
 
 def run_all(tasks: Sequence[Callable[[], object]]) -> None:
     """Do every task, in any order; the caller's thread works too. Put the long ones first."""
     helpers = min(count(), len(tasks)) - 1
-    left = iter(tasks)  # next() on a list's iterator is one step under Python's lock: no task is done twice
+    left = iter(
+        tasks
+    )  # next() on a list's iterator is one step under Python's lock: no task is done twice
     pending = [_pool(helpers).submit(_work, left) for _ in range(helpers)]
     try:
         _work(left)
@@ -138,14 +155,17 @@ def _pool(helpers: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """A child process has none of its parent's threads, and the lock may have been held when it began.
+    """A child process has none of its parent's threads, and the lock may have been held when it
+    began.
 
-    torch's own operations would wait for theirs without end, so there it computes on one thread; and on ARM without
-    oneDNN, whose threads there are those of another library, which cannot be told.
+    torch's own operations would wait for theirs without end, so there it computes on one thread;
+    and on ARM without oneDNN, whose threads there are those of another library, which cannot be
+    told.
     """
     global _lock, _is_fork
     _pools.clear()
-    _lock, _is_fork = Lock(), True
+    _lock = Lock()
+    _is_fork = True
     if (torch := _torch()) and torch.get_num_threads() > 1:
         torch.set_num_threads(1)
         if platform.machine() in ("aarch64", "arm64"):

@@ -23,7 +23,7 @@ from hanlattice.server.limits import RequestError
 from hanlattice.server.openapi import description
 from hanlattice.server.schema import REQUESTS, answer, check_request, read_object
 from hanlattice.server.service import Service
-from hanlattice.server.stream import Stream
+from hanlattice.server.stream import TextStream
 from hanlattice.theme import INKS, TONES, light_and_dark, tones
 
 PAGE = Path(__file__).with_name("page")
@@ -43,7 +43,8 @@ class Post:
     """`POST /v1/tag`, `/v1/segment` or `/v1/explain`."""
 
     def __init__(self, service: Service, kind: str) -> None:
-        self.service, self.kind = service, kind
+        self.service = service
+        self.kind = kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -66,7 +67,9 @@ class Post:
 
 
 async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
-    """The body, of which no more than the limit is ever kept; one that says it is longer is not read at all."""
+    """The body, of which no more than the limit is ever kept; one that says it is longer is not
+    read at all.
+    """
     most = service.limits.max_body
     too_long = RequestError(413, f"the body is longer than {most:,} bytes")
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -74,7 +77,8 @@ async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
         raise too_long
 
     async def whole() -> bytes:
-        parts, size = [], 0
+        parts = []
+        size = 0
         try:
             while True:
                 message = await receive()
@@ -86,17 +90,23 @@ async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
                 if size > most:
                     raise too_long
                 if service.arriving > service.limits.max_reading:
-                    raise RequestError(429, "too many bodies are arriving; try again later", retry_after=1)
+                    raise RequestError(
+                        429, "too many bodies are arriving; try again later", retry_after=1
+                    )
                 if not message.get("more_body"):
                     return b"".join(parts)
         finally:
             service.arriving -= size
 
-    late = RequestError(408, f"the body did not arrive within {service.limits.body_timeout:g} seconds")
+    late = RequestError(
+        408, f"the body did not arrive within {service.limits.body_timeout:g} seconds"
+    )
     return await service.read(whole, service.limits.body_timeout, late)  # type: ignore[no-any-return]
 
 
-def json_response(record: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    record: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     return Response(to_json(record), status, headers, "application/json")
 
 
@@ -112,15 +122,27 @@ def refusal(refused: RequestError) -> Response:
 class AuthMetricsMiddleware:
     """Checks the token of each request, and counts requests for the metrics."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], service: Service) -> None:
-        self.app, self.service = app, service
-        self.paths = {*FILES, "/health", "/ready", "/metrics", "/openapi.json", "/v1/models", "/v1/stream"}
+    def __init__(
+        self, app: Callable[[Scope, Receive, Send], Awaitable[None]], service: Service
+    ) -> None:
+        self.app = app
+        self.service = service
+        self.paths = {
+            *FILES,
+            "/health",
+            "/ready",
+            "/metrics",
+            "/openapi.json",
+            "/v1/models",
+            "/v1/stream",
+        }
         self.paths |= {f"/v1/{kind}" for kind in REQUESTS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        began, path = time.perf_counter(), scope["path"]
+        began = time.perf_counter()
+        path = scope["path"]
         status = 0
 
         async def noted(message: Message) -> None:
@@ -131,7 +153,9 @@ class AuthMetricsMiddleware:
 
         size = len(path) + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if size > self.service.limits.max_header:
-            too_large = RequestError(431, f"the headers are longer than {self.service.limits.max_header:,} bytes")
+            too_large = RequestError(
+                431, f"the headers are longer than {self.service.limits.max_header:,} bytes"
+            )
             await refusal(too_large)(scope, receive, noted)
         elif path.startswith(GUARDED) and scope["method"] != "OPTIONS" and not self._may(scope):
             await refusal(RequestError(401, "this server needs a token: Authorization: Bearer …"))(
@@ -139,7 +163,9 @@ class AuthMetricsMiddleware:
             )
         else:
             await self.app(scope, receive, noted)
-        known = path if path in self.paths else "other"  # else anybody could make any number of them
+        known = (
+            path if path in self.paths else "other"
+        )  # else anybody could make any number of them
         self.service.metrics.request(known, status, time.perf_counter() - began)
 
     def _may(self, scope: Scope) -> bool:
@@ -147,11 +173,15 @@ class AuthMetricsMiddleware:
             return True
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.service.token)
+        return scheme.lower() == b"bearer" and hmac.compare_digest(
+            token.strip(), self.service.token
+        )
 
 
 def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMiddleware:
-    """The application of a worker. `origins` are those of other pages that may use it from a browser."""
+    """The application of a worker. `origins` are those of other pages that may use it from a
+    browser.
+    """
 
     async def health(request: Request) -> Response:
         return json_response({"status": "ok"})
@@ -175,18 +205,29 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMidd
 
     async def page(request: Request) -> Response:
         content, kind = page_file(request.url.path)
-        headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
-        return Response(content, headers=headers | {"Referrer-Policy": "no-referrer"}, media_type=kind)
+        headers = {
+            "Content-Security-Policy": _POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-cache",
+        }
+        return Response(
+            content, headers=headers | {"Referrer-Policy": "no-referrer"}, media_type=kind
+        )
 
     routes = [
         *(Route(path, page) for path in FILES),
         *(Route(f"/v1/{kind}", Post(service, kind), methods=["POST"]) for kind in REQUESTS),
-        Route("/v1/stream", Stream(service), methods=["POST"]),
-        *(Route(path, each) for path, each in {"/health": health, "/ready": ready, "/metrics": metrics}.items()),
+        Route("/v1/stream", TextStream(service), methods=["POST"]),
+        *(
+            Route(path, each)
+            for path, each in {"/health": health, "/ready": ready, "/metrics": metrics}.items()
+        ),
         Route("/v1/models", models),
         Route("/openapi.json", openapi),
     ]
-    cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"])
+    cors = Middleware(
+        CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+    )
     app = Starlette(
         routes=routes,
         middleware=[cors] if origins else [],
@@ -197,7 +238,10 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMidd
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = {404: f"there is no {request.url.path}", 405: f"{request.url.path} does not take {request.method}"}
+    message = {
+        404: f"there is no {request.url.path}",
+        405: f"{request.url.path} does not take {request.method}",
+    }
     refused = RequestError(error.status_code, message.get(error.status_code, error.detail))
     return json_response(refused.as_dict(), error.status_code, error.headers)
 
@@ -208,7 +252,9 @@ async def _crash(request: Request, error: Exception) -> Response:
 
 @cache
 def page_file(path: str) -> tuple[bytes, str]:
-    """A file of the page. The style sheet begins with the colours that all pictures of hanlattice share."""
+    """A file of the page. The style sheet begins with the colours that all pictures of hanlattice
+    share.
+    """
     name, kind = FILES[path]
     content = (PAGE / name).read_text(encoding="utf-8")
     if name == "page.css":

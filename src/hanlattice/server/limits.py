@@ -1,4 +1,6 @@
-"""Limits: every bound of the server, with its option, default and meaning; and what a client hears beyond one."""
+"""Limits: every bound of the server, with its option, default and meaning; and what a client hears
+beyond one.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,14 @@ _LONGEST = 1e9  # seconds, or milliseconds
 class RequestError(Exception):
     """A request that gets no result: an HTTP status, what was wrong, and in which field."""
 
-    def __init__(self, status: int, message: str, field: str = "", retry_after: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, field: str = "", retry_after: int | None = None
+    ) -> None:
         super().__init__(message)
-        self.status, self.message, self.field, self.retry_after = status, message, field, retry_after
+        self.status = status
+        self.message = message
+        self.field = field
+        self.retry_after = retry_after
 
     def as_dict(self) -> dict[str, Any]:
         error: dict[str, Any] = {"status": self.status, "message": self.message}
@@ -31,7 +38,9 @@ def _limit(default: float, about: str) -> Any:
 @dataclass(frozen=True)
 class Limits:
     max_body: int = _limit(1 << 20, "Bytes of a request's body; more: 413.")
-    max_reading: int = _limit(64 << 20, "Bytes of all bodies that are arriving at a worker; more: 429.")
+    max_reading: int = _limit(
+        64 << 20, "Bytes of all bodies that are arriving at a worker; more: 429."
+    )
     max_header: int = _limit(16384, "Bytes of a request's headers; more: 431.")
     max_text: int = _limit(100_000, "Characters of one text; more: 413.")
     max_texts: int = _limit(1000, "Texts of one request; more: 413.")
@@ -39,21 +48,31 @@ class Limits:
     max_candidates: int = _limit(100, "Candidates or readings that may be asked for; more: 422.")
     max_explain: int = _limit(128, "Characters of a text to explain; more: 413.")
     batch_chars: int = _limit(1024, "Characters that are computed together.")
-    batch_ms: float = _limit(1.0, "Milliseconds that an idle worker waits for more requests; 0: no waiting.")
-    queue: int = _limit(
-        4096, "Characters before a new request, of each long one only its next piece, in a worker; more: 429."
+    batch_ms: float = _limit(
+        1.0, "Milliseconds that an idle worker waits for more requests; 0: no waiting."
     )
-    queue_total: int = _limit(1_000_000, "Characters of all waiting requests of a worker; more: 429.")
+    queue: int = _limit(
+        4096,
+        "Characters before a new request, of each long one only its next piece, in a worker; more: 429.",
+    )
+    queue_total: int = _limit(
+        1_000_000, "Characters of all waiting requests of a worker; more: 429."
+    )
     timeout: float = _limit(30.0, "Seconds until a request must be answered; later: 503.")
     body_timeout: float = _limit(10.0, "Seconds in which a request's body must arrive; later: 408.")
     idle_timeout: float = _limit(15.0, "Seconds until a connection without a request is closed.")
-    stream_timeout: float = _limit(60.0, "Seconds that a stream waits for its client, to send or to read.")
-    stream_lines: int = _limit(64, "Lines of a stream that are read before their results are taken.")
+    stream_timeout: float = _limit(
+        60.0, "Seconds that a stream waits for its client, to send or to read."
+    )
+    stream_lines: int = _limit(
+        64, "Lines of a stream that are read before their results are taken."
+    )
     drain: float = _limit(30.0, "Seconds that SIGTERM leaves to requests that were accepted.")
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value, least = getattr(self, each.name), 0 if each.name == "batch_ms" else 1
+            value = getattr(self, each.name)
+            least = 0 if each.name == "batch_ms" else 1
             option = f"--{each.name.replace('_', '-')}"
             try:
                 if type(each.default) is int:

@@ -6,7 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    values,
+)
 from prometheus_client import multiprocess as shared
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -19,16 +27,29 @@ class Metrics:
     def __init__(self, folder: Path) -> None:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
         values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]  # it was chosen at the import
-        self.folder, own = folder, CollectorRegistry()
-        self.requests = Counter("hanlattice_requests", "Requests by path and status", ("path", "status"), registry=own)
+        self.folder = folder
+        own = CollectorRegistry()
+        self.requests = Counter(
+            "hanlattice_requests", "Requests by path and status", ("path", "status"), registry=own
+        )
         self.seconds = Histogram(
-            "hanlattice_request_seconds", "Time to answer", ("path",), registry=own, buckets=_SECONDS
+            "hanlattice_request_seconds",
+            "Time to answer",
+            ("path",),
+            registry=own,
+            buckets=_SECONDS,
         )
         self.waiting = Gauge(
-            "hanlattice_waiting_characters", "Characters in the queue", registry=own, multiprocess_mode="livesum"
+            "hanlattice_waiting_characters",
+            "Characters in the queue",
+            registry=own,
+            multiprocess_mode="livesum",
         )
         self.batches = Histogram(
-            "hanlattice_batch_characters", "Characters of a batch", registry=own, buckets=_CHARACTERS
+            "hanlattice_batch_characters",
+            "Characters of a batch",
+            registry=own,
+            buckets=_CHARACTERS,
         )
         self.texts = Counter("hanlattice_texts", "Texts and pieces of texts computed", registry=own)
         self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
@@ -36,7 +57,10 @@ class Metrics:
 
     def request(self, path: str, status: int, seconds: float) -> None:
         if (path, status) not in self._known:  # `labels` takes longer than to count
-            self._known[path, status] = self.requests.labels(path, str(status)), self.seconds.labels(path)
+            self._known[path, status] = (
+                self.requests.labels(path, str(status)),
+                self.seconds.labels(path),
+            )
         count, times = self._known[path, status]
         count.inc()
         times.observe(seconds)
@@ -56,7 +80,9 @@ class Metrics:
 
 class _Workers(shared.MultiProcessCollector):
     def collect(self) -> Any:
-        """Of all files but empty ones, which are an error: a worker is making one, or was killed when it did."""
+        """Of all files but empty ones, which are an error: a worker is making one, or was killed
+        when it did.
+        """
         files = [str(each) for each in Path(self._path).glob("*.db") if _has_content(each)]
         return self.merge(files)  # type: ignore[no-untyped-call]
 

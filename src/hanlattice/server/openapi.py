@@ -37,7 +37,12 @@ def description(models: Models, limits: Limits, has_token: bool) -> dict[str, An
     paths["/metrics"] = {
         "get": {
             "summary": "For Prometheus",
-            "responses": {"200": {"description": "Text", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+            "responses": {
+                "200": {
+                    "description": "Text",
+                    "content": {"text/plain": {"schema": {"type": "string"}}},
+                }
+            }
             | _errors(401),
         }
     }
@@ -56,22 +61,31 @@ def description(models: Models, limits: Limits, has_token: bool) -> dict[str, An
 
 def _results() -> dict[str, Any]:
     integer, number, string = ({"type": kind} for kind in ("integer", "number", "string"))
-    span = _object({"start": integer, "end": integer, "label": string, "text": string}, score=number)
+    span = _object(
+        {"start": integer, "end": integer, "label": string, "text": string}, score=number
+    )
     spans = {"type": "array", "items": {"$ref": "#/components/schemas/Span"}}
     reading = _object({"score": number, "spans": spans})
     document = _object(
         {"text": string, "spans": spans},
-        words={"type": "array", "items": {"anyOf": [string, {"$ref": "#/components/schemas/Span"}]}},
+        words={
+            "type": "array",
+            "items": {"anyOf": [string, {"$ref": "#/components/schemas/Span"}]},
+        },
         candidates=spans,
         readings={"type": "array", "items": reading},
     )
-    documents = _object({"documents": {"type": "array", "items": {"$ref": "#/components/schemas/Document"}}})
+    documents = _object(
+        {"documents": {"type": "array", "items": {"$ref": "#/components/schemas/Document"}}}
+    )
     rows = {"type": "array", "items": {"type": "object"}}
     return {
         "Span": span,
         "Document": document,
         "Found": {"oneOf": [{"$ref": "#/components/schemas/Document"}, documents]},
-        "Explanation": _object({"text": string, "spans": spans, "words": rows, "characters": rows}, svg=string),
+        "Explanation": _object(
+            {"text": string, "spans": spans, "words": rows, "characters": rows}, svg=string
+        ),
         "Models": _object({"models": rows, "limits": {"type": "object"}}),
         "Status": _object({"status": string}),
         "Error": _object({"error": _object({"status": integer, "message": string}, field=string)}),
@@ -96,7 +110,10 @@ def _stream() -> dict[str, Any]:
     return {
         "summary": "Lines in, lines out: a JSON string, or what /v1/tag takes with one text",
         "requestBody": {"required": True, "content": lines},
-        "responses": {"200": {"description": "A result, or an error, for each line", "content": lines}} | _errors(401),
+        "responses": {
+            "200": {"description": "A result, or an error, for each line", "content": lines}
+        }
+        | _errors(401),
     }
 
 
@@ -105,7 +122,10 @@ def _responses(result: str, *errors: int) -> dict[str, Any]:
 
 
 def _errors(*statuses: int) -> dict[str, Any]:
-    return {str(status): {"description": _MEANING[status], "content": _json("Error")} for status in statuses}
+    return {
+        str(status): {"description": _MEANING[status], "content": _json("Error")}
+        for status in statuses
+    }
 
 
 def _json(name: str) -> dict[str, Any]:

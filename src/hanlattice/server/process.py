@@ -1,4 +1,6 @@
-"""Processes: one loads the models and opens the sockets; the workers that it forks use both, and are replaced."""
+"""Processes: one loads the models and opens the sockets; the workers that it forks use both, and
+are replaced.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,23 @@ from hanlattice.predict import Predictor
 from hanlattice.server.app import make_app
 from hanlattice.server.limits import Limits, RequestError
 from hanlattice.server.metrics import Metrics, forget_worker
-from hanlattice.server.schema import REQUESTS, Named
+from hanlattice.server.schema import REQUESTS, ServedModel
 from hanlattice.server.service import Service
 
 BACKLOG = 2048
-TRIES, SHORT = 5, 2.0  # a worker that lives shorter, so often in a row, is not started again
+# a worker that lives shorter, so often in a row, is not started again
+TRIES = 5
+SHORT = 2.0
 QUEUED = {f"/v1/{kind}".encode() for kind in REQUESTS}
-SWITCH = 0.0005  # seconds after which the thread that computes lets the event loop run, while it is in Python
+# Seconds after which the thread that computes lets the event loop run, while it is in Python.
+SWITCH = 0.0005
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_WARM = (
-    "2024年，张三在New York说：你好。"  # makes the tables that are made at their first use, so that workers share them
-)
+# Makes the tables that are made at their first use, so that workers share them.
+_WARM = "2024年，张三在New York说：你好。"
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
@@ -52,9 +56,13 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
-def serve(models: Mapping[str, Predictor], settings: Settings, tell: Callable[[str], None]) -> int:
-    """Serve until SIGTERM, SIGHUP or Ctrl-C; the exit code. `tell` gets a line for what an operator wants to know."""
-    named = {name: Named(name, predictor) for name, predictor in models.items()}
+def serve(
+    models: Mapping[str, Predictor], settings: ServerSettings, tell: Callable[[str], None]
+) -> int:
+    """Serve until SIGTERM, SIGHUP or Ctrl-C; the exit code. `tell` gets a line for what an operator
+    wants to know.
+    """
+    named = {name: ServedModel(name, predictor) for name, predictor in models.items()}
     for predictor in models.values():
         _warm(predictor)
     _raise_file_limit()
@@ -63,7 +71,9 @@ def serve(models: Mapping[str, Predictor], settings: Settings, tell: Callable[[s
         for each in listening:
             stack.enter_context(each)
         try:
-            metrics = Metrics(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hanlattice-"))))
+            metrics = Metrics(
+                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hanlattice-")))
+            )
         except OSError as error:
             message = "cannot write the counters of the server to the folder of temporary files, which TMPDIR names"
             raise OutputError(f"{message}: {reason(error)}") from None
@@ -77,14 +87,16 @@ def serve(models: Mapping[str, Predictor], settings: Settings, tell: Callable[[s
 def _warm(predictor: Predictor) -> None:
     predictor(_WARM)
     if predictor.model.indexer.lexicon is not None:
-        with predictor.lexicon.borrowed(["张三在"]):
+        with predictor.lexicon.temporary_words(["张三在"]):
             predictor(_WARM)
 
 
 def _listen(host: str, port: int, workers: int) -> list[socket.socket]:
-    """A socket for each worker where the system shares connections evenly among them, else one for all.
+    """A socket for each worker where the system shares connections evenly among them, else one for
+    all.
 
-    Workers that wait at one socket take what they can: one may have twice the connections of another, and is slower.
+    Workers that wait at one socket take what they can: one may have twice the connections of
+    another, and is slower.
     """
     count = workers if sys.platform == "linux" else 1
     try:
@@ -92,13 +104,17 @@ def _listen(host: str, port: int, workers: int) -> list[socket.socket]:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket(family, kind, protocol)) for _ in range(count)]
+            sockets = [
+                stack.enter_context(socket.socket(family, kind, protocol)) for _ in range(count)
+            ]
             for nth, each in enumerate(sockets):
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if nth:
                     each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 each.bind(sockets[0].getsockname() if nth else address)
-                if count > 1 and not nth:  # only now, so that another server at this address is an error
+                if (
+                    count > 1 and not nth
+                ):  # only now, so that another server at this address is an error
                     each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             for each in sockets:
                 each.listen(BACKLOG)
@@ -119,18 +135,24 @@ def _raise_file_limit() -> None:
 
 @dataclass
 class Supervisor:
-    models: Mapping[str, Named]
-    settings: Settings
+    models: Mapping[str, ServedModel]
+    settings: ServerSettings
     listening: list[socket.socket]
     metrics: Metrics
     tell: Callable[[str], None]
 
     def run(self) -> int:
-        """Fork the workers, and wait for signals; none is lost, since they are blocked while it does something."""
+        """Fork the workers, and wait for signals; none is lost, since they are blocked while it
+        does something.
+        """
         watched = {*_STOPS, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-        self.alive, self.closing = os.pipe()  # workers notice when nobody holds its other end any more
-        self.workers: dict[int, tuple[float, socket.socket]] = {}  # since when, and where it listens
+        self.alive, self.closing = (
+            os.pipe()
+        )  # workers notice when nobody holds its other end any more
+        self.workers: dict[
+            int, tuple[float, socket.socket]
+        ] = {}  # since when, and where it listens
         self.short = 0
         try:
             for nth in range(self.settings.workers):
@@ -141,7 +163,9 @@ class Supervisor:
                 for pid, code, listening in self._reap():
                     self.tell(f"worker {pid} ended ({_ending(code)}); another one takes its place")
                     if self.short >= TRIES:
-                        self.tell(f"{TRIES} workers in a row ended within {SHORT:g} seconds: giving up")
+                        self.tell(
+                            f"{TRIES} workers in a row ended within {SHORT:g} seconds: giving up"
+                        )
                         self._stop()
                         return 1
                     self._fork(listening)
@@ -161,8 +185,12 @@ class Supervisor:
             os.close(self.closing)
             for other in self.listening:
                 if other is not listening:
-                    other.close()  # what comes there while its worker stops must not wait for this one
-            for number in (signal.SIGINT, signal.SIGHUP):  # they go to all: the supervisor says what happens
+                    # What comes there while its worker stops must not wait for this one.
+                    other.close()
+            for number in (
+                signal.SIGINT,
+                signal.SIGHUP,
+            ):  # they go to all: the supervisor says what happens
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             code = asyncio.Runner(loop_factory=_loop_factory()).run(self._work(listening))
@@ -172,7 +200,9 @@ class Supervisor:
             os._exit(code)  # nothing of the parent's is cleaned up twice
 
     async def _work(self, listening: socket.socket) -> int:
-        return await Worker(self.models, self.settings, self.metrics).run(listening, self.alive)
+        return await ServerWorker(self.models, self.settings, self.metrics).run(
+            listening, self.alive
+        )
 
     def _reap(self) -> Iterator[tuple[int, int, socket.socket]]:
         """The workers that have ended, how, and where they listened."""
@@ -188,11 +218,16 @@ class Supervisor:
             yield pid, os.waitstatus_to_exitcode(status), listening
 
     def _stop(self) -> int:
-        """Let the workers finish what they accepted; what takes too long is killed, at once by Ctrl-C."""
+        """Let the workers finish what they accepted; what takes too long is killed, at once by
+        Ctrl-C.
+        """
         self._send(signal.SIGTERM)
-        for each in self.listening:  # else what comes after a worker has closed its own waits until that has ended
+        for each in (
+            self.listening
+        ):  # else what comes after a worker has closed its own waits until that has ended
             each.close()
-        end, codes = time.monotonic() + self.settings.limits.drain + 5, list[int]()
+        end = time.monotonic() + self.settings.limits.drain + 5
+        codes = list[int]()
         while self.workers:
             codes.extend(code for _, code, _ in self._reap())
             if time.monotonic() >= end or signal.SIGINT in signal.sigpending():
@@ -214,15 +249,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvicorn.Config("", loop="auto").get_loop_factory()
 
 
-class Worker:
+class ServerWorker:
     """One process: the event loop, and the thread that computes."""
 
-    def __init__(self, models: Mapping[str, Named], settings: Settings, metrics: Metrics) -> None:
-        self.limits, self.lost = settings.limits, 0  # requests that were accepted, and not answered within `drain`
+    def __init__(
+        self, models: Mapping[str, ServedModel], settings: ServerSettings, metrics: Metrics
+    ) -> None:
+        # requests that were accepted, and not answered within `drain`
+        self.limits = settings.limits
+        self.lost = 0
         self.service = Service(models, settings.limits, metrics, settings.token)
         config = uvicorn.Config(
             make_app(self.service, settings.origins),
-            http=_protocol(self.service, is_quick=not settings.origins),  # a page elsewhere needs headers with a 429
+            http=_protocol(
+                self.service, is_quick=not settings.origins
+            ),  # a page elsewhere needs headers with a 429
             ws="none",
             lifespan="off",
             log_level="error",
@@ -266,11 +307,16 @@ class Worker:
         self.server.should_exit = True
 
     async def _sweep(self) -> None:
-        """Close connections on which nothing is under way, which would else send half a header, or read, for ever."""
-        idle: dict[Any, tuple[float, int]] = {}  # since when, and the bytes that were still to be sent then
+        """Close connections on which nothing is under way, which would else send half a header, or
+        read, for ever.
+        """
+        idle: dict[
+            Any, tuple[float, int]
+        ] = {}  # since when, and the bytes that were still to be sent then
         while True:
             await asyncio.sleep(min(1.0, self.limits.idle_timeout / 4))
-            now, still = time.monotonic(), {}
+            now = time.monotonic()
+            still = {}
             for connection in self.server.server_state.connections:
                 cycle: Any = getattr(connection, "cycle", None)
                 if cycle is None or cycle.response_complete:
@@ -290,21 +336,25 @@ class _Server(uvicorn.Server):
 
 
 class _Refused:
-    """In the place of a request that was answered before uvicorn made one of it: what else comes of it is skipped."""
+    """In the place of a request that was answered before uvicorn made one of it: what else comes of
+    it is skipped.
+    """
 
-    response_complete, message_event = True, asyncio.Event()
+    response_complete = True
+    message_event = asyncio.Event()
 
 
 def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
     """uvicorn's protocol, which also closes connections whose headers do not end.
 
-    `AuthMetricsMiddleware` refuses long headers that do.
-    If it `is_quick`, it refuses by itself what there is no room for, before a task is made of it: under overload most
-    requests are refused, and the time that this takes is missing for the others.
+    `AuthMetricsMiddleware` refuses long headers that do. If it `is_quick`, it refuses by itself
+    what there is no room for, before a task is made of it: under overload most requests are
+    refused, and the time that this takes is missing for the others.
     """
 
     class Protocol(HttpToolsProtocol):
-        header_bytes, is_body = 0, False
+        header_bytes = 0
+        is_body = False
 
         def data_received(self, data: bytes) -> None:
             self.header_bytes += len(data)
@@ -314,10 +364,19 @@ def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self.is_body = True
-            is_first = self.cycle is None or self.cycle.response_complete  # of those that wait on this connection
-            if is_quick and is_first and self.url in QUEUED and (refused := service.full()) is not None:
+            is_first = (
+                self.cycle is None or self.cycle.response_complete
+            )  # of those that wait on this connection
+            if (
+                is_quick
+                and is_first
+                and self.url in QUEUED
+                and (refused := service.full()) is not None
+            ):
                 self.cycle = _Refused()  # type: ignore[assignment]
-                self.transport.write(_as_bytes(refused.status, refused.message, refused.retry_after))
+                self.transport.write(
+                    _as_bytes(refused.status, refused.message, refused.retry_after)
+                )
                 service.metrics.request(self.url.decode(), refused.status, 0.0)
                 if not self.parser.should_keep_alive():
                     self.transport.close()
@@ -325,7 +384,8 @@ def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
                 super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            self.header_bytes, self.is_body = 0, False
+            self.header_bytes = 0
+            self.is_body = False
             super().on_message_complete()
 
     return Protocol

@@ -155,7 +155,7 @@ class CheckedRequest:
     body: Request
 
 
-class Named(NamedTuple):
+class ServedModel(NamedTuple):
     """A model that is served."""
 
     name: str
@@ -176,7 +176,7 @@ class Named(NamedTuple):
 
 
 Record = Mapping[str, Any]
-Models = Mapping[str, Named]
+Models = Mapping[str, ServedModel]
 
 
 def request_schemas(models: Models, limits: Limits) -> dict[str, dict[str, Any]]:
@@ -336,14 +336,16 @@ def _check_limits(given: Record, limits: Limits) -> None:
         raise _too_many(f"a text of {longest:,} characters", f"{limits.max_text:,}", "texts")
 
 
-def _fits(model: Named, kind: str) -> bool:
+def _fits(model: ServedModel, kind: str) -> bool:
     return kind == "explain" or model.cuts == (kind == "segment")
 
 
-def _model(given: Record, kind: str, models: Models, field: str = "model") -> Named:
+def _model(given: Record, kind: str, models: Models, field: str = "model") -> ServedModel:
     name = given.get(field)
     if name is not None and name not in models:
-        raise RequestError(404, f"there is no model {brief(name)}: expected {', '.join(models)}", field)
+        raise RequestError(
+            404, f"there is no model {brief(name)}: expected {', '.join(models)}", field
+        )
     what = "cuts text into words" if kind == "segment" else "finds entities"
     if name is None:
         fitting = next((model for model in models.values() if _fits(model, kind)), None)

@@ -11,15 +11,23 @@ from starlette.types import Receive
 from hanlattice.server.limits import Limits, RequestError
 from hanlattice.server.metrics import Metrics
 from hanlattice.server.queue import Queue
-from hanlattice.server.schema import CheckedRequest, Named
+from hanlattice.server.schema import CheckedRequest, ServedModel
 
 
 class Service:
     """A worker's state: models, limits, queue, and how many requests it is busy with."""
 
-    def __init__(self, models: Mapping[str, Named], limits: Limits, metrics: Metrics, token: str = "") -> None:
-        self.models, self.limits, self.metrics, self.token = models, limits, metrics, token.encode()
-        self.accepted, self.arriving, self.is_draining = 0, 0, False  # requests, bytes of bodies
+    def __init__(
+        self, models: Mapping[str, ServedModel], limits: Limits, metrics: Metrics, token: str = ""
+    ) -> None:
+        self.models = models
+        self.limits = limits
+        self.metrics = metrics
+        self.token = token.encode()
+        # requests, bytes of bodies
+        self.accepted = 0
+        self.arriving = 0
+        self.is_draining = False
         self.reading: set[asyncio.Task[Any]] = set()  # requests whose bodies are still coming
         self.queue: Queue
 
@@ -44,7 +52,9 @@ class Service:
         """The refusal, if there is no room in the queue."""
         return None if self.is_draining or self.queue.has_room else self.queue.full()
 
-    async def read(self, receive: Callable[[], Awaitable[Any]], seconds: float, late: RequestError) -> Any:
+    async def read(
+        self, receive: Callable[[], Awaitable[Any]], seconds: float, late: RequestError
+    ) -> Any:
         """Wait for something from the client, but not for ever, and not when the server stops."""
         stopping = RequestError(503, "the server is shutting down", retry_after=1)
         if self.is_draining:
@@ -69,12 +79,16 @@ class Service:
         job = self.queue.put(request)
         gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
         try:
-            await asyncio.wait({job.future, gone}, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {job.future, gone}, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED
+            )
             if job.future.done():
                 return job.future.result()
             if gone.done():
                 return None
-            raise RequestError(503, f"no result within {self.limits.timeout:g} seconds", retry_after=1)
+            raise RequestError(
+                503, f"no result within {self.limits.timeout:g} seconds", retry_after=1
+            )
         finally:
             gone.cancel()
             if not job.future.done():

@@ -1,8 +1,9 @@
-"""`POST /v1/stream`: lines of JSON in, lines of JSON out, in order, for as long as the client likes.
+"""`POST /v1/stream`: lines of JSON in, lines of JSON out, in order, for as long as the client
+likes.
 
-A line is what `/v1/tag` takes, with one text, or only the text as a JSON string. At most `stream_lines` of them are
-read before their results are taken: a client that does not read its results is not read from either. Where a single
-request would get 429, a stream waits for room.
+A line is what `/v1/tag` takes, with one text, or only the text as a JSON string. At most
+`stream_lines` of them are read before their results are taken: a client that does not read its
+results is not read from either. Where a single request would get 429, a stream waits for room.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class GoneError(Exception):
     """The client has closed the connection."""
 
 
-class Stream:
+class TextStream:
     def __init__(self, service: Service) -> None:
         self.service = service
 
@@ -44,7 +45,10 @@ class Stream:
         async def write(record: object) -> None:
             nonlocal started
             if not started:
-                headers = [(b"content-type", b"application/x-ndjson"), (b"x-accel-buffering", b"no")]
+                headers = [
+                    (b"content-type", b"application/x-ndjson"),
+                    (b"x-accel-buffering", b"no"),
+                ]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 started = True
             line = to_json(record).encode() + b"\n"
@@ -99,7 +103,9 @@ class Stream:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _lines(self, receive: Receive) -> AsyncIterator[bytes]:
-        service, rest, more = self.service, b"", True
+        service = self.service
+        rest = b""
+        more = True
         late = RequestError(408, f"nothing came for {service.limits.stream_timeout:g} seconds")
         while more:
             message = await service.read(receive, service.limits.stream_timeout, late)
@@ -120,7 +126,9 @@ class Stream:
         try:
             if len(line) > service.limits.max_body:
                 raise RequestError(413, f"a line is longer than {service.limits.max_body:,} bytes")
-            record = {"text": json.loads(line)} if line.lstrip().startswith(b'"') else read_object(line)
+            record = (
+                {"text": json.loads(line)} if line.lstrip().startswith(b'"') else read_object(line)
+            )
             name = record.get("model")
             model = service.models.get(name) if isinstance(name, str) else None
             kind = "segment" if model is not None and model.cuts else "tag"
@@ -151,9 +159,13 @@ class Stream:
                 return answer(first.request, await first.future)
         except TimeoutError:
             self.service.queue.cancel(first)
-            return RequestError(503, f"no result within {self.service.limits.timeout:g} seconds").as_dict()
+            return RequestError(
+                503, f"no result within {self.service.limits.timeout:g} seconds"
+            ).as_dict()
         except RequestError as refused:
             return refused.as_dict()
         except Exception:
-            _LOG.exception("a line of a stream failed")  # an answer that fails alone is logged by uvicorn itself
+            _LOG.exception(
+                "a line of a stream failed"
+            )  # an answer that fails alone is logged by uvicorn itself
             return RequestError(500, "an error of the server; its log says more").as_dict()

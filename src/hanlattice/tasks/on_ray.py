@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import HanlatticeError
-from hanlattice.optional import extra
+from hanlattice.optional import require
 from hanlattice.ray import enter
 from hanlattice.tasks.run import ATTEMPTS, Death, Message, Outcome, Worker, attempt
 
@@ -58,7 +58,7 @@ class RayProcesses:
         self._numbers = count()
 
     def __enter__(self) -> None:
-        self._queue = extra("ray", "util.queue").Queue(actor_options=QUEUE)
+        self._queue = require("ray", "util.queue").Queue(actor_options=QUEUE)
         self._actor = self.ray.remote(_Actor)
 
     def __exit__(self, *_: object) -> None:

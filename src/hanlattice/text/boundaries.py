@@ -1,8 +1,10 @@
-"""What a text itself says about where its words end: at white space, and never inside a number, an address, an emoji.
+"""What a text itself says about where its words end: at white space, and never inside a number, an
+address, an emoji.
 
-Characters are judged as they are folded, so that full-width letters and digits are like plain ones. Only the full-width
-marks of a Chinese sentence, such as the comma, are not: they end an address, and part clauses, not thousands. Models
-read texts without white space, and long ones in pieces, cut at sentence ends where there are any.
+Characters are judged as they are folded, so that full-width letters and digits are like plain ones.
+Only the full-width marks of a Chinese sentence, such as the comma, are not: they end an address,
+and part clauses, not thousands. Models read texts without white space, and long ones in pieces, cut
+at sentence ends where there are any.
 """
 
 from __future__ import annotations
@@ -21,15 +23,28 @@ from hanlattice.text.normalize import Codes, CodeTable, code_points, fold
 from hanlattice.text.span import Span
 from hanlattice.text.trie import Matches
 
-FREE, CUT, JOIN, SPACED = 0, 1, 2, 3
+FREE = 0
+CUT = 1
+JOIN = 2
+SPACED = 3
 MOST_BLANKS = 2  # between the characters of a name that is spaced out: as wide as a full-width one
 Joints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 # What a character is; more than one may be true of it.
-_SPACE, _LATIN, _DIGIT, _APOSTROPHE = 1, 2, 4, 8
-_EXTEND, _EMOJI, _REGIONAL, _SIGN = 16, 32, 64, 128  # a sign, such as ❤, is an emoji if its variation selector says so
-_PLAIN, _TRIGGER, _COLON = 256, 512, 1024  # what addresses are made of; what one, or a number, has inside; a wide colon
+_SPACE = 1
+_LATIN = 2
+_DIGIT = 4
+_APOSTROPHE = 8
+# a sign, such as ❤, is an emoji if its variation selector says so
+_EXTEND = 16
+_EMOJI = 32
+_REGIONAL = 64
+_SIGN = 128
+# what addresses are made of; what one, or a number, has inside; a wide colon
+_PLAIN = 256
+_TRIGGER = 512
+_COLON = 1024
 _BLANK = 2048  # white space that ends no line, and no column
 
 _EMOJI_RANGES = """
@@ -38,7 +53,10 @@ _EMOJI_RANGES = """
     1F004 1F0CF 1F18E 1F191-1F19A 1F201 1F21A 1F22F 1F232-1F236 1F238-1F23A 1F250-1F251 1F300-1F64F 1F680-1F6FF
     1F7E0-1F7EB 1F7F0 1F90C-1F9FF 1FA70-1FAFF"""
 _FLAGS = range(0x1F1E6, 0x1F200)  # regional indicators: two are a flag
-_SELECTOR, _KEYCAP, _JOINER = 0xFE0F, 0x20E3, 0x200D  # emoji presentation; the box around a digit; ZWJ
+# emoji presentation; the box around a digit; ZWJ
+_SELECTOR = 0xFE0F
+_KEYCAP = 0x20E3
+_JOINER = 0x200D
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _TAGS = range(0xE0020, 0xE0080)
 _SENTENCE_MARKS = "，！？；：（）"
@@ -58,7 +76,8 @@ _NUMBERS = (
 def joints(text: str) -> Joints:
     """[len(text)]: what is known of the gap before each character: CUT, JOIN, or nothing (FREE).
 
-    The text may be many texts with line ends between them: each comes out as it would alone. The first gap is a CUT.
+    The text may be many texts with line ends between them: each comes out as it would alone. The
+    first gap is a CUT.
     """
     codes = code_points(text)
     kinds = _kinds()(codes)
@@ -90,25 +109,33 @@ def joints(text: str) -> Joints:
 def name_gaps(text: str) -> Joints:
     """What white space says about where names end, as in `joints`: CUT, SPACED, or nothing (FREE).
 
-    A name may go on after it beside a letter or digit (New York, 第 3 中学). After a blank or two between other
-    characters, SPACED, only one whose characters stand apart may, as is done for the looks (张　三). White space at a
-    text's ends says nothing.
+    A name may go on after it beside a letter or digit (New York, 第 3 中学). After a blank or two
+    between other characters, SPACED, only one whose characters stand apart may, as is done for the
+    looks (张　三). White space at a text's ends says nothing.
     """
     kinds = _kinds()(code_points(text))
-    space, plain = kinds & _SPACE != 0, kinds & (_LATIN | _DIGIT) != 0
+    space = kinds & _SPACE != 0
+    plain = kinds & (_LATIN | _DIGIT) != 0
     gaps = np.full(len(kinds), FREE, dtype=np.int64)
     after = np.flatnonzero(space[:-1] & ~space[1:]) + 1
-    before = np.maximum.accumulate(np.where(space, -1, np.arange(len(kinds))))[after - 1]  # the last before the space
+    before = np.maximum.accumulate(np.where(space, -1, np.arange(len(kinds))))[
+        after - 1
+    ]  # the last before the space
     parted = (before >= 0) & ~plain[after] & ~plain[before]
-    after, before = after[parted], before[parted]
+    after = after[parted]
+    before = before[parted]
     blanks = np.concatenate([[0], np.cumsum(kinds & _BLANK != 0)])
-    are_few = (after - before <= MOST_BLANKS + 1) & (blanks[after] - blanks[before] == after - before - 1)
+    are_few = (after - before <= MOST_BLANKS + 1) & (
+        blanks[after] - blanks[before] == after - before - 1
+    )
     gaps[after] = np.where(are_few, SPACED, CUT)
     return gaps
 
 
 def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], Flags]:
-    """Each character has the kind of its cluster's base; and whether it is inside a cluster, not at its start."""
+    """Each character has the kind of its cluster's base; and whether it is inside a cluster, not at
+    its start.
+    """
     places = np.arange(len(codes))
     inside = kinds & _EXTEND != 0
     inside[0] = False
@@ -127,16 +154,25 @@ def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[n
     return kinds[base], inside
 
 
-def _join_joined(codes: Codes, kinds: npt.NDArray[np.int32], base: npt.NDArray[np.int64], inside: Flags) -> None:
+def _join_joined(
+    codes: Codes, kinds: npt.NDArray[np.int32], base: npt.NDArray[np.int64], inside: Flags
+) -> None:
     """Emoji or signs with a zero-width joiner between them are one emoji."""
     joiner = np.flatnonzero((codes[:-1] == _JOINER) & inside[:-1])
-    before, after = base[joiner], joiner + 1
-    both = (kinds[before] & (_EMOJI | _SIGN) != 0) & (kinds[after] & (_EMOJI | _SIGN) != 0) & ~inside[after]
+    before = base[joiner]
+    after = joiner + 1
+    both = (
+        (kinds[before] & (_EMOJI | _SIGN) != 0)
+        & (kinds[after] & (_EMOJI | _SIGN) != 0)
+        & ~inside[after]
+    )
     kinds[before[both]] = kinds[after[both]] = _EMOJI
     inside[after[both]] = True
 
 
-def _join_addresses_and_numbers(text: str, codes: Codes, kinds: npt.NDArray[np.int32], gaps: Joints) -> None:
+def _join_addresses_and_numbers(
+    text: str, codes: Codes, kinds: npt.NDArray[np.int32], gaps: Joints
+) -> None:
     """Look at the runs of plain characters that have a trigger inside, and at no other."""
     plain = kinds & _PLAIN != 0
     colons = np.flatnonzero(kinds[:-1] & _COLON)
@@ -145,14 +181,20 @@ def _join_addresses_and_numbers(text: str, codes: Codes, kinds: npt.NDArray[np.i
     triggers = triggers[plain[triggers - 1] & plain[triggers] & plain[triggers + 1]]
     if not len(triggers):
         return
-    runs = np.flatnonzero(np.diff(plain, prepend=False, append=False)).reshape(-1, 2)  # [runs, 2]: start, end
+    runs = np.flatnonzero(np.diff(plain, prepend=False, append=False)).reshape(
+        -1, 2
+    )  # [runs, 2]: start, end
     at = np.searchsorted(runs[:, 0], triggers, "right") - 1
-    for start, end in runs[np.flatnonzero(np.bincount(at))].tolist():  # np.unique would import numpy.ma
+    for start, end in runs[
+        np.flatnonzero(np.bincount(at))
+    ].tolist():  # np.unique would import numpy.ma
         _judge_run(fold(text[start:end]), gaps[start : end + 1])
 
 
 def _judge_run(run: str, gaps: Joints) -> None:
-    """Numbers and addresses in a run, into its gaps; the one after it is there too, if there is one."""
+    """Numbers and addresses in a run, into its gaps; the one after it is there too, if there is
+    one.
+    """
     for pattern in _NUMBERS:
         for match in pattern.finditer(run):
             gaps[match.start() + 1 : match.end()] = JOIN
@@ -170,7 +212,9 @@ def _kinds() -> CodeTable:
 
 
 def _kind(character: str) -> int:
-    code, plain, category = ord(character), fold(character), unicodedata.category(character)
+    code = ord(character)
+    plain = fold(character)
+    category = unicodedata.category(character)
     true_of = {
         _SPACE: character.isspace(),
         _LATIN: character.isalpha() and unicodedata.name(plain, "").startswith("LATIN "),
@@ -196,7 +240,9 @@ def _emoji() -> frozenset[int]:
 
 
 def _extends(character: str) -> bool:
-    """Whether it belongs to the character before it: marks, selectors, joiners, skin tones, tags, jamo that follow."""
+    """Whether it belongs to the character before it: marks, selectors, joiners, skin tones, tags,
+    jamo that follow.
+    """
     code = ord(character)
     jamo = 0x1160 <= code <= 0x11FF or 0xD7B0 <= code <= 0xD7FB
     other = character in "\u200c\u200d" or code in _SKIN_TONES or code in _TAGS or jamo
@@ -204,7 +250,9 @@ def _extends(character: str) -> bool:
 
 
 def _is_plain(character: str) -> bool:
-    """Visible ASCII of either width, and letters and digits that are not wide, which Chinese and kana are."""
+    """Visible ASCII of either width, and letters and digits that are not wide, which Chinese and
+    kana are.
+    """
     plain = fold(character)
     if plain.isascii() and unicodedata.east_asian_width(character) in ("Na", "F"):
         return "!" <= plain <= "~" and character not in _SENTENCE_MARKS
@@ -216,7 +264,9 @@ class Unspaced(NamedTuple):
     """Texts whose N characters are none of them white space, one after the other."""
 
     texts: Sequence[str]
-    offsets: Ints | None  # [N]: the position of each character in its text as given; None if none has moved
+    offsets: (
+        Ints | None
+    )  # [N]: the position of each character in its text as given; None if none has moved
     gaps: Ints | None  # [N]: what is known of the gap before each character; None is nothing
 
 
@@ -226,20 +276,26 @@ def remove_space(text: str) -> str:
 
 
 def without_space(texts: Sequence[str]) -> Unspaced:
-    """The texts without white space, for a segmenter: a CUT wherever there was some, and what else `joints` says."""
-    return _solid(texts, joints, always=True)
+    """The texts without white space, for a segmenter: a CUT wherever there was some, and what else
+    `joints` says.
+    """
+    return _strip_space(texts, joints, always=True)
 
 
 def names_without_space(texts: Sequence[str]) -> Unspaced:
-    """The same for an entity model, with the gaps of `name_gaps`; without any if there was no white space."""
-    solid = _solid(texts, name_gaps, always=False)
+    """The same for an entity model, with the gaps of `name_gaps`; without any if there was no white
+    space.
+    """
+    solid = _strip_space(texts, name_gaps, always=False)
     if solid.gaps is not None:
         lengths = np.fromiter(map(len, solid.texts), dtype=np.int64, count=len(texts))
-        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = FREE  # the line end before a text does not count
+        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = (
+            FREE  # the line end before a text does not count
+        )
     return solid
 
 
-def _solid(texts: Sequence[str], known: Callable[[str], Joints], always: bool) -> Unspaced:
+def _strip_space(texts: Sequence[str], known: Callable[[str], Joints], always: bool) -> Unspaced:
     joined = "\n".join(texts)
     solid = _is_visible()(code_points(joined)) > 0
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
@@ -261,12 +317,17 @@ def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence
     return solid, [Span(start, end, label) for start, end, label in moved if start < end]
 
 
-def cuts_nothing(texts: Sequence[str], matches: Matches, lengths: Ints, offsets: Ints | None) -> Flags:
-    """[W]: whether words that were found in texts without white space begin and end where a word may (`joints`).
+def cuts_nothing(
+    texts: Sequence[str], matches: Matches, lengths: Ints, offsets: Ints | None
+) -> Flags:
+    """[W]: whether words that were found in texts without white space begin and end where a word
+    may (`joints`).
 
-    The texts are given with their white space, `lengths` are without it; `offsets` are those of `Unspaced`.
+    The texts are given with their white space, `lengths` are without it; `offsets` are those of
+    `Unspaced`.
     """
-    whole, first = np.ones(len(matches.word), dtype=bool), np.cumsum(lengths) - lengths
+    whole = np.ones(len(matches.word), dtype=bool)
+    first = np.cumsum(lengths) - lengths
     ends = np.cumsum(matches.counts)
     for at in np.flatnonzero(matches.counts).tolist():
         gaps = joints(texts[at])
@@ -290,28 +351,38 @@ _WEAK = re.compile(r"[，,、：:\s]")
 def pieces(text: str, limit: int) -> list[tuple[int, int]]:
     """Half-open pieces that cover the text in order, each of at most `limit` characters.
 
-    A text within the limit is one piece. A longer one is cut after the last sentence end that fits, or else after the
-    last comma or blank, or else at the limit; inside an address, a number or an emoji only if nothing else is left.
+    A text within the limit is one piece. A longer one is cut after the last sentence end that fits,
+    or else after the last comma or blank, or else at the limit; inside an address, a number or an
+    emoji only if nothing else is left.
     """
     if limit < 1:
         raise ValueError(f"limit must be 1 or more, not {limit}")
     if len(text) <= limit:
         return [(0, len(text))]
     whole = joints(text) == JOIN
-    found, start = [], 0
+    found = []
+    start = 0
     while len(text) - start > limit:
         end = start + limit
         strong, weak = (
-            (match.end() for match in pattern.finditer(text, start, end + 1)) for pattern in (_STRONG, _WEAK)
+            (match.end() for match in pattern.finditer(text, start, end + 1))
+            for pattern in (_STRONG, _WEAK)
         )
-        end = next(filter(None, (_last(at, end, whole) for at in (strong, weak, range(start + 1, end + 1)))), end)
+        end = next(
+            filter(
+                None, (_last(at, end, whole) for at in (strong, weak, range(start + 1, end + 1)))
+            ),
+            end,
+        )
         found.append((start, end))
         start = end
     return [*found, (start, len(text))]
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The text cut after every sentence end, without white space around each; what is blank is left out."""
+    """The text cut after every sentence end, without white space around each; what is blank is left
+    out.
+    """
     start = 0
     for end in (*(match.end() for match in _STRONG.finditer(text)), len(text)):
         if sentence := text[start:end].strip():

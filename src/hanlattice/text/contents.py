@@ -1,8 +1,9 @@
 """Contents: the words of a lexicon with their ids and marks, as one reader sees them.
 
-A lexicon has contents that everybody sees. Those of a `with` block (`Lexicon.borrowed`) stand above them: they hold the
-block's own words and marks, and look up all others below. `compacted` gives contents without the words that were
-removed. It changes nothing in the contents that it is made of, so whoever reads those can go on.
+A lexicon has contents that everybody sees. Those of a `with` block (`Lexicon.temporary_words`)
+stand above them: they hold the block's own words and marks, and look up all others below.
+`compacted` gives contents without the words that were removed. It changes nothing in the contents
+that it is made of, so whoever reads those can go on.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class Contents:
         self._words: list[str] = []
         self._places: dict[str, int] = {}  # by the folded word, in the order of ids
         self.removed = Marks()
-        self.chosen: Marks | None = None  # those named since `settle`
-        self.parts: Parts = ()  # what matches the words that were there when they were last looked for
+        self.chosen: Marks | None = None  # those named since `mark_baseline`
+        # What matches the words that were there when they were last looked for.
+        self.parts: Parts = ()
         self.grown = 0  # words that have a vector, if words have any
         self.vectors: Any = None  # of the block's own words, as its model keeps them
         self.vectors_below: tuple[Any, ...] = ()
@@ -137,9 +139,16 @@ class Contents:
         return at if at is not None and at < self.first else None
 
     def folded(self, low: int, high: int) -> list[str]:
-        """The words with ids from `low` to `high` as they are matched, without a walk through those before them."""
-        before = [] if self.below is None or low >= self.first else self.below.folded(low, min(high, self.first))
-        later, count = self.size - high, high - max(low, self.first)
+        """The words with ids from `low` to `high` as they are matched, without a walk through those
+        before them.
+        """
+        before = (
+            []
+            if self.below is None or low >= self.first
+            else self.below.folded(low, min(high, self.first))
+        )
+        later = self.size - high
+        count = high - max(low, self.first)
         if count <= 0:
             return before
         return before + list(islice(reversed(self.unfolded()._places), later, later + count))[::-1]
@@ -149,7 +158,8 @@ class Contents:
         return self.folded(self.size - count, self.size)
 
     def unfolded(self) -> Contents:
-        """With a list and a dict of a file's words: matching needs neither, and they take longer to make.
+        """With a list and a dict of a file's words: matching needs neither, and they take longer to
+        make.
 
         The lexicon calls this with its lock, before anybody asks for a word.
         """
@@ -181,11 +191,15 @@ class Contents:
         return at
 
     def name(self, at: Ints, added: list[bool]) -> None:
-        """Removed words are restored, and all of these count as the user's own from now on; −1 is skipped."""
+        """Removed words are restored, and all of these count as the user's own from now on; −1 is
+        skipped.
+        """
         there = np.flatnonzero(at >= 0)
         if len(self.removed):
             back = there[self.removed.of(at[there])]
-            back = back[np.unique(at[back], return_index=True)[1]]  # and not where the same word comes once more
+            back = back[
+                np.unique(at[back], return_index=True)[1]
+            ]  # and not where the same word comes once more
             for nth in back.tolist():
                 added[nth] = True
             self.removed.put(at[back], False)
@@ -212,7 +226,9 @@ class Contents:
         return self.gone > max(FEW_GONE, self.size - self.fixed - self.gone)
 
     def compacted(self) -> tuple[Contents, Ints]:
-        """Contents without the removed words, whose other words have new ids from `fixed` on; and their old ids."""
+        """Contents without the removed words, whose other words have new ids from `fixed` on; and
+        their old ids.
+        """
         later = np.arange(self.fixed, self.size)
         kept = later[~self.removed.of(later)]
         ids = np.concatenate([np.arange(self.fixed), kept])
@@ -225,7 +241,9 @@ class Contents:
         made.vectors_below = self.vectors_below
         made._words = self._words[:own] + [self._words[at - self.first] for at in kept.tolist()]
         made._places = dict(islice(self._places.items(), own))
-        made._places.update((keys[at - self.fixed], self.fixed + nth) for nth, at in enumerate(kept.tolist()))
+        made._places.update(
+            (keys[at - self.fixed], self.fixed + nth) for nth, at in enumerate(kept.tolist())
+        )
         made.removed = self.removed.renumbered(ids)
         made.chosen = None if self.chosen is None else self.chosen.renumbered(ids)
         made.parts = tuple(part for part in self.parts if part.end <= self.fixed)

@@ -1,8 +1,8 @@
 """Dictionary files: words, and what is said of them, one a line, as JSON or as CSV.
 
-A line is a word, `word TAB anything` or jieba's `word freq tag`. What follows the TAB may say more: a label and how
-much it counts (`拼多多 TAB ORG 20`), that it is no span (`-inf`), or that its slashes are cuts (`太/贵 TAB /`). A
-number is a frequency.
+A line is a word, `word TAB anything` or jieba's `word freq tag`. What follows the TAB may say more:
+a label and how much it counts (`拼多多 TAB ORG 20`), that it is no span (`-inf`), or that its slashes
+are cuts (`太/贵 TAB /`). A number is a frequency.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 
 from hanlattice.checks import brief, check_number, read_json
 from hanlattice.errors import InputError
-from hanlattice.files import keep_first, read_text, writing
+from hanlattice.files import atomic_write, keep_first, read_text
 from hanlattice.text.normalize import LONE_SURROGATE
 from hanlattice.text.tags import check_label
 
 TRUST_MOST = 1000.0  # of what a user's word may score more; besides, ∞
 LONGEST_LABELLED = 64  # characters of a word with a label: its states are twice as many
 SPLIT = "/"  # between the parts of a word that is to be cut, and as its label
-_JIEBA = re.compile(r"(?P<word>.+?)(?<! ) +(?P<frequency>\d+)( +\S+)?")  # a word ends where spaces begin: linear
+_JIEBA = re.compile(
+    r"(?P<word>.+?)(?<! ) +(?P<frequency>\d+)( +\S+)?"
+)  # a word ends where spaces begin: linear
 _DIGITS = 18  # of the largest frequency; a longer number is none
 _COLUMNS = ("word", "label", "trust")
 
@@ -34,9 +36,10 @@ _COLUMNS = ("word", "label", "trust")
 class Entry(NamedTuple):
     """A word of a dictionary, and what it says of the word.
 
-    A `label` may be given with `trust`: how much more the word scores as a span with this label; without it as much as
-    the predictor says. ∞ forces it, −∞ forbids it; without a label, −∞ forbids every span of exactly this word. With
-    the label `/` the word is cut where it has slashes.
+    A `label` may be given with `trust`: how much more the word scores as a span with this label;
+    without it as much as the predictor says. ∞ forces it, −∞ forbids it; without a label, −∞
+    forbids every span of exactly this word. With the label `/` the word is cut where it has
+    slashes.
     """
 
     word: str
@@ -60,25 +63,38 @@ class Entry(NamedTuple):
     def checked(self) -> Entry:
         """With numbers as float; what cannot be is a ValueError or a TypeError."""
         if not isinstance(self.word, str):
-            raise TypeError(f"a word must be a str, not {type(self.word).__name__}: {brief(self.word)}")
+            raise TypeError(
+                f"a word must be a str, not {type(self.word).__name__}: {brief(self.word)}"
+            )
         if self.label != "":
             check_label(self.label)
         if self.label.split() != [self.label][: bool(self.label)] or "\x00" in self.label:
-            raise ValueError(f"a label is one word without white space, such as ORG, not {brief(self.label)}")
+            raise ValueError(
+                f"a label is one word without white space, such as ORG, not {brief(self.label)}"
+            )
         trust = self.trust
         if trust is not None:
             trust = check_number(trust, "trust", -TRUST_MOST, TRUST_MOST, or_infinite=True)
-        if self.is_split and (trust is not None or not all(part.strip() for part in self.word.split(SPLIT))):
-            raise ValueError(f"expected a word with / between its parts, such as 太/贵, and no number: {self.word!r}")
+        if self.is_split and (
+            trust is not None or not all(part.strip() for part in self.word.split(SPLIT))
+        ):
+            raise ValueError(
+                f"expected a word with / between its parts, such as 太/贵, and no number: {self.word!r}"
+            )
         if self.is_split and SPLIT not in self.word:
-            raise ValueError(f"expected a word with / where it is cut, such as 太/贵, not {self.word!r}")
+            raise ValueError(
+                f"expected a word with / where it is cut, such as 太/贵, not {self.word!r}"
+            )
         if not self.label and trust is not None and trust != -math.inf:
-            raise ValueError(f"trust={trust} needs a label: without one only -inf can be, which forbids the span")
+            raise ValueError(
+                f"trust={trust} needs a label: without one only -inf can be, which forbids the span"
+            )
         return Entry(self.word, self.label, trust)
 
 
 def read_dictionary(path: str | Path, encoding: str | None = None) -> Iterator[str | Entry]:
-    """The words of a dictionary file, in order, and entries where it says more of them; blank lines are left out.
+    """The words of a dictionary file, in order, and entries where it says more of them; blank lines
+    are left out.
 
     `.jsonl` and `.csv` are read as what they are, anything else as lines.
     """
@@ -107,7 +123,9 @@ def _entries(path: str | Path, records: Iterator[tuple[int, Any]]) -> Iterator[s
                 _check_word(entry.word)
                 yield entry.word if entry.is_plain else entry.checked()
             elif not entry.is_plain:
-                raise ValueError(f"there is no word, and {brief(entry.label or entry.trust)} says something of one")
+                raise ValueError(
+                    f"there is no word, and {brief(entry.label or entry.trust)} says something of one"
+                )
         except (ValueError, TypeError) as error:
             raise InputError(str(error), path, number) from None
 
@@ -144,12 +162,16 @@ def _of_jsonl(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _of_csv(text: str) -> Iterator[tuple[int, Any]]:
-    csv.field_size_limit(sys.maxsize)  # the limit is one for the process, and the text is in memory already
+    csv.field_size_limit(
+        sys.maxsize
+    )  # the limit is one for the process, and the text is in memory already
     rows = csv.reader(StringIO(text if "\n" in text else text.replace("\r", "\n")), strict=True)
     number = 1  # of the line on which a row begins
     try:
         for nth, row in enumerate(rows):
-            yield from ((number, record) for record in _csv_record([each.strip() for each in row], nth == 0))
+            yield from (
+                (number, record) for record in _csv_record([each.strip() for each in row], nth == 0)
+            )
             number = rows.line_num + 1
     except csv.Error as error:
         yield number, ValueError(f"not CSV: {_csv_problem(str(error))}")
@@ -160,11 +182,15 @@ def _csv_record(row: list[str], is_first: bool) -> Iterator[Any]:
     names = [each.lower() for each in row]
     if is_first and "word" in names and set(names) <= set(_COLUMNS):
         if names != list(_COLUMNS[: len(names)]):
-            yield ValueError("the columns are word, label and trust, in this order; the last may be missing")
+            yield ValueError(
+                "the columns are word, label and trust, in this order; the last may be missing"
+            )
     elif len(row) > len(_COLUMNS):
         yield row
     elif len(row) == 2 and row[1] != "-inf" and _is_number(row[1]):
-        yield ValueError(f"expected a label after the word, not the number {brief(row[1])}, which comes third")
+        yield ValueError(
+            f"expected a label after the word, not the number {brief(row[1])}, which comes third"
+        )
     elif any(row):
         yield {name: value for name, value in zip(_COLUMNS, row, strict=False) if value}
 
@@ -189,7 +215,11 @@ def _entry_of(record: Any) -> Entry:
         return Entry(record.strip())
     if record == {}:
         raise ValueError('there is no word: expected an object with "word"')
-    if not isinstance(record, dict) or not set(record) <= set(_COLUMNS) or not isinstance(record.get("word", ""), str):
+    if (
+        not isinstance(record, dict)
+        or not set(record) <= set(_COLUMNS)
+        or not isinstance(record.get("word", ""), str)
+    ):
         raise ValueError(
             f"expected word, label and trust, such as 拼多多, ORG, 20; the last two may be missing: {brief(record)}"
         )
@@ -224,7 +254,9 @@ def _words_of(text: str) -> Iterator[str]:
 
 
 def read_entries(path: str | Path) -> Iterator[tuple[str, int]]:
-    """The words of lines with their frequencies: the number after TAB or in jieba's form, 1 where there is none."""
+    """The words of lines with their frequencies: the number after TAB or in jieba's form, 1 where
+    there is none.
+    """
     for line in _lines(read_text(path)):
         word, frequency = _entry(line)
         if word := word.strip():
@@ -232,8 +264,10 @@ def read_entries(path: str | Path) -> Iterator[tuple[str, int]]:
 
 
 def write_dictionary(path: str | Path, words: Iterable[str | Entry]) -> None:
-    """One word a line, UTF-8, with what is said of it; a TAB follows where it could be taken for jieba's form."""
-    with writing(path) as file:
+    """One word a line, UTF-8, with what is said of it; a TAB follows where it could be taken for
+    jieba's form.
+    """
+    with atomic_write(path) as file:
         for at, line in enumerate(chain.from_iterable(map(_written, words))):
             file.write(line if at else keep_first(line))
 

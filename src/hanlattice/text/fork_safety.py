@@ -18,8 +18,8 @@ Value = TypeVar("Value")
 class cached_property(Generic[Value]):  # noqa: N801
     """A property that is computed once for each instance.
 
-    In Python 3.11 all properties of `functools.cached_property` have a lock. A child that is forked while another
-    thread holds one would wait for it without end.
+    In Python 3.11 all properties of `functools.cached_property` have a lock. A child that is forked
+    while another thread holds one would wait for it without end.
     """
 
     def __init__(self, function: Callable[[Any], Value]) -> None:
@@ -41,7 +41,8 @@ __all__ = ["cached_property", "new_lock"]
 
 WAIT = 60.0  # seconds for each lock: a text that is tagged on a busy machine takes some
 
-_locks, _listed = WeakSet[RLock](), RLock()
+_locks = WeakSet[RLock]()
+_listed = RLock()
 _held: list[RLock] = []
 
 
@@ -75,5 +76,7 @@ def _after_in_child() -> None:
         lock._at_fork_reinit()  # type: ignore[attr-defined]  # also where nobody is left to release it
 
 
-if hasattr(os, "register_at_fork"):  # the last one that is registered is called first: before that of thread pools
+if hasattr(
+    os, "register_at_fork"
+):  # the last one that is registered is called first: before that of thread pools
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

@@ -1,4 +1,6 @@
-"""Lattice and Segments: the words matched in a batch of sentences, and those that cover it, as flat arrays."""
+"""Lattice and Segments: the words matched in a batch of sentences, and those that cover it, as flat
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Value = TypeVar("Value")
 
 
 def whole_numbers(name: str, values: Any) -> Ints:
-    """A read-only copy with one dimension: the caller's own stays writable. `name` is for the errors."""
+    """A read-only copy with one dimension: the caller's own stays writable. `name` is for the
+    errors.
+    """
     array = np.array(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, not {array.ndim}")
@@ -53,7 +57,9 @@ def cells(lengths: Ints) -> tuple[Ints, Ints]:
 
 
 def runs(texts: Sequence[str], characters: int) -> Iterator[tuple[int, int]]:
-    """(first, the one after the last) of runs of texts of about so many characters; at least one run."""
+    """(first, the one after the last) of runs of texts of about so many characters; at least one
+    run.
+    """
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
     return pairwise([0, *cuts.tolist(), len(texts)])
@@ -64,10 +70,11 @@ _OF_LATTICE = ("lengths", "sentence", "start", "end", "word")
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w]. The order is the caller's.
+    """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w]. The order is
+    the caller's.
 
-    Words have two characters or more and lie inside their sentence. The same span may come more than once.
-    `cache` holds what others compute from the lattice once; it is not part of the value.
+    Words have two characters or more and lie inside their sentence. The same span may come more
+    than once. `cache` holds what others compute from the lattice once; it is not part of the value.
     """
 
     lengths: Ints  # [B]
@@ -88,9 +95,14 @@ class Lattice:
             raise ValueError("sentence, start, end and word must be equally long")
         if B and self.lengths.min() < 0:
             raise ValueError(f"lengths must not be negative: {self.lengths.min()}")
-        self._refuse((self.sentence < 0) | (self.sentence >= B), f"its sentence is not one of the {B}")
+        self._refuse(
+            (self.sentence < 0) | (self.sentence >= B), f"its sentence is not one of the {B}"
+        )
         self._refuse(self.end - self.start < 2, "a word has two characters or more")
-        self._refuse((self.start < 0) | (self.end > self.lengths[self.sentence]), "it does not lie inside its sentence")
+        self._refuse(
+            (self.start < 0) | (self.end > self.lengths[self.sentence]),
+            "it does not lie inside its sentence",
+        )
         self._refuse(self.word < 0, "its id is negative")
 
     def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
@@ -102,7 +114,9 @@ class Lattice:
         return unchecked(cls, _OF_LATTICE, arrays)
 
     @classmethod
-    def from_words(cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]) -> Lattice:
+    def from_words(
+        cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]
+    ) -> Lattice:
         """A lattice from (sentence, start, end, word id), half-open."""
         rows = list(words)
         for row in rows:
@@ -119,22 +133,29 @@ class Lattice:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Lattice) and all(
-            np.array_equal(mine, theirs) for mine, theirs in zip(self._arrays(), other._arrays(), strict=True)
+            np.array_equal(mine, theirs)
+            for mine, theirs in zip(self._arrays(), other._arrays(), strict=True)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def reversed(self) -> Lattice:
-        """The lattice of the mirrored sentences: (start, end) → (length − end, length − start). Word order stays."""
+        """The lattice of the mirrored sentences: (start, end) → (length − end, length − start).
+        Word order stays.
+        """
         length = self.lengths[self.sentence]
-        return Lattice.trusted(self.lengths, self.sentence, length - self.end, length - self.start, self.word)
+        return Lattice.trusted(
+            self.lengths, self.sentence, length - self.end, length - self.start, self.word
+        )
 
     def without_words(self) -> Lattice:
         """The same sentences; made once."""
         if not len(self):
             return self
         if "without words" not in self.cache:
-            self.cache["without words"] = Lattice.trusted(self.lengths, *(array[:0] for array in self._arrays()[1:]))
+            self.cache["without words"] = Lattice.trusted(
+                self.lengths, *(array[:0] for array in self._arrays()[1:])
+            )
         found: Lattice = self.cache["without words"]
         return found
 
@@ -149,9 +170,9 @@ _OF_SEGMENTS = ("lengths", "counts", "start", "end", "word")
 class Segments:
     """Word w covers characters [start[w], end[w]) of its sentence; its id is word[w].
 
-    Words stand sentence by sentence, from left to right, and cover each sentence exactly: nothing is left out and
-    nothing is covered twice. A sentence without characters has no words.
-    `cache` holds what others compute from the segments once; it is not part of the value.
+    Words stand sentence by sentence, from left to right, and cover each sentence exactly: nothing
+    is left out and nothing is covered twice. A sentence without characters has no words. `cache`
+    holds what others compute from the segments once; it is not part of the value.
     """
 
     lengths: Ints  # [B]: the characters of each sentence
@@ -167,16 +188,25 @@ class Segments:
         self._check()
 
     def _check(self) -> None:
-        if len(self.lengths) != len(self.counts) or len({len(self.start), len(self.end), len(self.word)}) != 1:
-            raise ValueError("lengths and counts must be equally long, and so must start, end and word")
+        if (
+            len(self.lengths) != len(self.counts)
+            or len({len(self.start), len(self.end), len(self.word)}) != 1
+        ):
+            raise ValueError(
+                "lengths and counts must be equally long, and so must start, end and word"
+            )
         for name in ("lengths", "counts"):
             least = getattr(self, name).min(initial=0)
             if least < 0:
                 raise ValueError(f"{name} must not be negative: {least}")
         if self.counts.sum() != len(self):
-            raise ValueError(f"counts add up to {self.counts.sum()} words, but there are {len(self)}")
+            raise ValueError(
+                f"counts add up to {self.counts.sum()} words, but there are {len(self)}"
+            )
         self._refuse(self.end <= self.start, "a word has one character or more")
-        self._refuse(self.start != self._expected_start(), "it does not begin where the one before it ends")
+        self._refuse(
+            self.start != self._expected_start(), "it does not begin where the one before it ends"
+        )
         self._refuse(self.word < 0, "its id is negative")
         self._check_ends()
 
@@ -194,7 +224,9 @@ class Segments:
         wrong = covered != self.lengths
         if wrong.any():
             b = int(wrong.argmax())
-            raise ValueError(f"sentence {b} has {self.lengths[b]} characters, but its words cover {covered[b]}")
+            raise ValueError(
+                f"sentence {b} has {self.lengths[b]} characters, but its words cover {covered[b]}"
+            )
 
     def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
         refuse_words(bad, why, self.sentence, self.start, self.end, self.word)

@@ -1,10 +1,12 @@
 """Lexicon: the words that the lattice may use, and where they occur in a text.
 
-Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are one word, and so are
-traditional and simplified ones; and without white space, which no lattice has. Words have two characters or more;
-shorter ones are skipped, and so are those of more than `LONGEST`. An id is a word's place in the order of arrival, so
-that a table of vectors can stand beside the lexicon. It changes only when the lexicon forgets words that were removed,
-and never for a word that came with a model. What a dictionary says of words beyond that they are words is in `rules`.
+Words are matched in folded form (`text.normal.fold`), so full-width and half-width spellings are
+one word, and so are traditional and simplified ones; and without white space, which no lattice has.
+Words have two characters or more; shorter ones are skipped, and so are those of more than
+`LONGEST`. An id is a word's place in the order of arrival, so that a table of vectors can stand
+beside the lexicon. It changes only when the lexicon forgets words that were removed, and never for
+a word that came with a model. What a dictionary says of words beyond that they are words is in
+`rules`.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ from hanlattice.text.rules import Rules
 from hanlattice.text.trie import (
     Matches,
     Occurrences,
-    Part,
     Parts,
     TableMatcher,
+    TriePart,
     by_length,
     by_text,
     extend,
@@ -51,10 +53,16 @@ LONGEST = 512  # characters of a word: by default a tagger reads no longer piece
 
 
 class Grows(Protocol):
-    """Vectors of words that join a lexicon: `models.vocabulary.Vocabulary`. Always called with the lexicon's lock."""
+    """Vectors of words that join a lexicon: `models.vocabulary.Vocabulary`. Always called with the
+    lexicon's lock.
+    """
 
-    def grow(self, lexicon: Lexicon) -> None: ...  # before words of its contents are found that have no vector yet
-    def keep(self, before: Contents, after: Contents, kept: Ints) -> None: ...  # `Contents.compacted`
+    def grow(
+        self, lexicon: Lexicon
+    ) -> None: ...  # before words of its contents are found that have no vector yet
+    def keep(
+        self, before: Contents, after: Contents, kept: Ints
+    ) -> None: ...  # `Contents.compacted`
     def of(self, contents: Contents) -> tuple[Any, ...]: ...  # tables of the words that joined
 
 
@@ -66,13 +74,17 @@ class _Loan:
         self.contents = contents
 
 
-# The blocks that a thread or task is in, the innermost last. A context and not an attribute of the lexicon, so that
-# tasks that take turns in a thread have each its own words, and `asyncio.to_thread` takes them along.
+# The blocks that a thread or task is in, the innermost last. A context and not an attribute of the
+# lexicon, so that
+# tasks that take turns in a thread have each its own words, and `asyncio.to_thread` takes them
+# along.
 _loans: ContextVar[tuple[_Loan, ...]] = ContextVar("hanlattice.lexicon", default=())
 
 
 class Lexicon:
-    """Words with stable ids. Threads may share one: what a thread adds, others find from their next text on."""
+    """Words with stable ids. Threads may share one: what a thread adds, others find from their next
+    text on.
+    """
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self._everybodys = Contents()
@@ -81,7 +93,9 @@ class Lexicon:
         self.update(words)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}  # a copy has its own
+        return {
+            name: value for name, value in vars(self).items() if name != "_lock"
+        }  # a copy has its own
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=new_lock())
@@ -131,7 +145,8 @@ class Lexicon:
 
     def id(self, word: str) -> int | None:
         """The word's id, or None when it is not in the lexicon."""
-        contents, key = self._unfolded(), _key(word)
+        contents = self._unfolded()
+        key = _key(word)
         at = contents.place(key)
         return None if at is None or at in contents.removed else at
 
@@ -142,34 +157,48 @@ class Lexicon:
             return contents.folded(first, contents.size)
 
     def add(self, word: str, label: str = "", trust: float | None = None) -> bool:
-        """Add a word; False when it is there already, has fewer than two characters, or more than `LONGEST`.
+        """Add a word; False when it is there already, has fewer than two characters, or more than
+        `LONGEST`.
 
-        With a label, a model of entities scores exactly this span with that label `trust` more, wherever the word
-        stands: by default as much as the predictor says; `math.inf` forces it, `-math.inf` forbids it. A label may be
-        new to the model. Such a word may have one character, and 64 at most.
+        With a label, a model of entities scores exactly this span with that label `trust` more,
+        wherever the word stands: by default as much as the predictor says; `math.inf` forces it,
+        `-math.inf` forbids it. A label may be new to the model. Such a word may have one character,
+        and 64 at most.
         """
-        return self.add_many([Entry(word, label, trust)] if label != "" or trust is not None else [word])[0]
+        return self.add_many(
+            [Entry(word, label, trust)] if label != "" or trust is not None else [word]
+        )[0]
 
     def forbid(self, word: str, label: str = "") -> bool:
-        """Never find a span of exactly this word, or none with this label; False when that is known."""
+        """Never find a span of exactly this word, or none with this label; False when that is
+        known.
+        """
         return self.add_many([Entry(word, label, -math.inf)])[0]
 
     def split(self, *parts: str) -> bool:
-        """Cut between these parts wherever they follow each other: `split("太", "贵")`; False when that is known."""
+        """Cut between these parts wherever they follow each other: `split("太", "贵")`; False when
+        that is known.
+        """
         return self.add_many([Entry(SPLIT.join(parts), SPLIT)])[0]
 
     def add_many(self, words: Iterable[str | Entry]) -> list[bool]:
-        """`add` of each word, in a fraction of the time. A word that cannot be added leaves all of them out."""
+        """`add` of each word, in a fraction of the time. A word that cannot be added leaves all of
+        them out.
+        """
         if isinstance(words, str):
             raise _one_str(words)
         words = list(words)
         said = {at: each.checked() for at, each in enumerate(words) if isinstance(each, Entry)}
         if not said:
             return self._add(words)  # type: ignore[arg-type]
-        stored = [each.word.replace(SPLIT, "") if each.is_split else each.word for each in said.values()]
+        stored = [
+            each.word.replace(SPLIT, "") if each.is_split else each.word for each in said.values()
+        ]
         cleaned = zip(*_cleaned(_stripped(stored)), strict=True)
         with self._lock:
-            added = self._add([each.lattice_word if isinstance(each, Entry) else each for each in words])
+            added = self._add(
+                [each.lattice_word if isinstance(each, Entry) else each for each in words]
+            )
             contents = self.contents
             rules = contents.own_rules()
             for (at, entry), (word, key) in zip(said.items(), cleaned, strict=True):
@@ -198,8 +227,8 @@ class Lexicon:
     def remove(self, word: str) -> bool:
         """Take a word out, and all that was said of it; False when it was not there.
 
-        Once more words were removed than are left, nothing of them stays: the others get new ids, but for the words
-        of a model.
+        Once more words were removed than are left, nothing of them stays: the others get new ids,
+        but for the words of a model.
         """
         key = _key(word)
         with self._lock:
@@ -216,7 +245,9 @@ class Lexicon:
             return True
 
     def _compact(self, contents: Contents) -> None:
-        """Forget removed words. Whoever reads a text just now has the contents, and the vectors, from before."""
+        """Forget removed words. Whoever reads a text just now has the contents, and the vectors,
+        from before.
+        """
         made, kept = contents.compacted()
         if self.vocabulary is not None:
             self.vocabulary.keep(contents, made, kept)
@@ -226,14 +257,19 @@ class Lexicon:
             self._everybodys = made
 
     @contextmanager
-    def borrowed(self, words: Iterable[str | Entry] = (), without: Iterable[str] = ()) -> Iterator[None]:
-        """Inside a `with` block these words are added and those `without` taken out; then all is as it was before.
+    def temporary_words(
+        self, words: Iterable[str | Entry] = (), without: Iterable[str] = ()
+    ) -> Iterator[None]:
+        """Inside a `with` block these words are added and those `without` taken out; then all is as
+        it was before.
 
-        Only the thread or the asyncio task that is in the block sees the change, and what it starts there with
-        `asyncio.to_thread` or as a task; nobody waits for it. It does not see what others change meanwhile, and what
-        it adds or removes itself ends with the block. In a generator a block also counts for who asks for its values.
+        Only the thread or the asyncio task that is in the block sees the change, and what it starts
+        there with `asyncio.to_thread` or as a task; nobody waits for it. It does not see what
+        others change meanwhile, and what it adds or removes itself ends with the block. In a
+        generator a block also counts for who asks for its values.
         """
-        words, without = list(words), list(without)
+        words = list(words)
+        without = list(without)
         with self._lock:
             self._ready()
             below = self.contents
@@ -250,18 +286,24 @@ class Lexicon:
         finally:
             _loans.set(tuple(each for each in _loans.get() if each is not loan))
             with self._lock:
-                loan.lexicon = None  # also for tasks and threads that started in the block and go on
+                loan.lexicon = (
+                    None  # also for tasks and threads that started in the block and go on
+                )
 
-    def settle(self) -> None:
-        """From now on words that are added, also those that are here already, are a user's own: `is_chosen`."""
+    def mark_baseline(self) -> None:
+        """From now on words that are added, also those that are here already, are a user's own:
+        `is_chosen`.
+        """
         with self._lock:
             contents = self.contents
             contents.chosen = Marks()
             contents.fixed = contents.size
             contents.gone = 0
 
-    def steadily(self, read: Callable[[], Found]) -> Found:
-        """What `read` returns if nobody changes the lexicon meanwhile: it is called again if somebody did."""
+    def read_consistently(self, read: Callable[[], Found]) -> Found:
+        """What `read` returns if nobody changes the lexicon meanwhile: it is called again if
+        somebody did.
+        """
         for _ in range(_TRIES):
             with self._lock:
                 contents = self.contents
@@ -273,7 +315,9 @@ class Lexicon:
             return read()
 
     def with_same_ids(self, read: Callable[[], Found]) -> Found:
-        """What `read` returns if ids mean the same all the while: it is called again if words got other ids."""
+        """What `read` returns if ids mean the same all the while: it is called again if words got
+        other ids.
+        """
         for _ in range(_TRIES):
             contents = self.contents
             found = read()
@@ -288,15 +332,16 @@ class Lexicon:
             self._ready()
             return None if self.vocabulary is None else self.vocabulary.of(self.contents)
 
-    def is_chosen(self, words: Ints) -> npt.NDArray[np.bool_]:
-        """Whether each of these ids is a word that was added since `settle`."""
+    def is_user_word(self, words: Ints) -> npt.NDArray[np.bool_]:
+        """Whether each of these ids is a word that was added since `mark_baseline`."""
         chosen = self.contents.chosen
         return chosen.of(words) if chosen is not None else np.zeros(len(words), dtype=bool)
 
     def match(self, text: str) -> list[tuple[int, int, str]]:
         """Every (start, end, word) in the text, overlapping ones too, by start and then by end.
 
-        White space does not matter to it, neither the word's nor the text's; a model also asks what the space parts.
+        White space does not matter to it, neither the word's nor the text's; a model also asks what
+        the space parts.
         """
         if not isinstance(text, str):
             raise _no_str("a text", text)
@@ -313,23 +358,30 @@ class Lexicon:
 
     def match_many(self, folded: Sequence[str]) -> Matches:
         """`match_ids` of many texts at once, as flat arrays."""
-        return self.match_joined("\n".join(folded), np.fromiter(map(len, folded), dtype=np.int64, count=len(folded)))
+        return self.match_joined(
+            "\n".join(folded), np.fromiter(map(len, folded), dtype=np.int64, count=len(folded))
+        )
 
     def match_joined(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> Matches:
-        """`match_many` on texts of these lengths that are joined by line ends, which no word contains.
+        """`match_many` on texts of these lengths that are joined by line ends, which no word
+        contains.
 
         TooManyMatchesError if they have more than `most` words.
         """
         return by_text(self._find(folded, most)[1], lengths)
 
-    def match_rules(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> tuple[Rules, Matches]:
+    def match_rules(
+        self, folded: str, lengths: Ints, most: int = sys.maxsize
+    ) -> tuple[Rules, Matches]:
         """The rules, and where their words stand in texts that are joined by line ends."""
         with self._lock:
             rules = self.contents.rules
             return rules, rules.match_joined(folded, lengths, most)
 
     def by_length(self, folded: str) -> Iterator[Occurrences]:
-        """Where words stand in folded text, words of one length after the other: memory is linear in the text."""
+        """Where words stand in folded text, words of one length after the other: memory is linear
+        in the text.
+        """
         contents, parts = self._ready()
         yield from (_living(contents, found) for found in by_length(parts, folded))
 
@@ -341,7 +393,8 @@ class Lexicon:
         """The contents, with matchers and vectors of all words, made when they are first needed."""
         with self._lock:
             contents = self.contents
-            parts, grown = contents.parts, contents.grown
+            parts = contents.parts
+            grown = contents.grown
             contents.parts = extend(parts, contents.size, contents.last)
             size = contents.parts[-1].end if contents.parts else 0
             if self.vocabulary is not None and grown < size:
@@ -355,18 +408,24 @@ class Lexicon:
             return contents, contents.parts
 
     def save(self, path: str | Path) -> None:
-        """One word a line, UTF-8, then what is said of some; a TAB follows where a line could be jieba's form."""
+        """One word a line, UTF-8, then what is said of some; a TAB follows where a line could be
+        jieba's form.
+        """
         write_dictionary(path, chain(self, self.rules))
 
     def load(self, path: str | Path, encoding: str | None = None) -> int:
-        """Add the words of a file, and what it says of them (docs/dictionaries.md). How many were new."""
+        """Add the words of a file, and what it says of them (docs/dictionaries.md). How many were
+        new.
+        """
         text = read_text(path, encoding)
         if not self.size and is_plain(path, text) and self._take(text):
             return self.size
         return self.update(read_dictionary(path, encoding))
 
     def _take(self, text: str) -> bool:
-        """Make the lines of a text all the words; False where some of them cannot be words as they are."""
+        """Make the lines of a text all the words; False where some of them cannot be words as they
+        are.
+        """
         folded = fold(text)
         matcher = _plain_words(folded)
         if matcher is None:
@@ -374,7 +433,7 @@ class Lexicon:
         with self._lock:
             contents = self.contents
             contents.changes += 1
-            contents.take_lines(text, folded, (Part(0, text.count("\n"), matcher),))
+            contents.take_lines(text, folded, (TriePart(0, text.count("\n"), matcher),))
         return True
 
 
@@ -396,7 +455,9 @@ def merged_matches(left: Matches, right: Matches) -> Matches:
 
 
 def _plain_words(text: str) -> TableMatcher | None:
-    """What matches the lines of a text that are words as they are: different, solid, of a length that can be."""
+    """What matches the lines of a text that are words as they are: different, solid, of a length
+    that can be.
+    """
     codes = code_points(text)
     ends = np.flatnonzero(codes == ord("\n"))
     lengths = np.diff(ends, prepend=-1) - 1
@@ -441,7 +502,9 @@ def _no_str(what: str, value: object) -> TypeError:
 
 
 def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
-    """Words as stored and as folded, all at once; a word that folding does not change is not copied."""
+    """Words as stored and as folded, all at once; a word that folding does not change is not
+    copied.
+    """
     joined = "\n".join(words)
     if "\t" in joined or joined.count("\n") >= max(1, len(words)):
         wrong = next(word for word in words if "\n" in word or "\t" in word)
@@ -453,4 +516,6 @@ def _cleaned(words: list[str]) -> tuple[list[str], list[str]]:
         return words, words
     if LONE_SURROGATE.search(joined):  # as `fold` has it, and a file can carry it
         words = [LONE_SURROGATE.sub("\ufffd", word) for word in words]
-    return words, [word if word == key else key for word, key in zip(words, folded.split("\n"), strict=True)]
+    return words, [
+        word if word == key else key for word, key in zip(words, folded.split("\n"), strict=True)
+    ]

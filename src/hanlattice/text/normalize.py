@@ -1,4 +1,5 @@
-"""How the model sees a character. Always one code point for one code point, so that offsets stay exact.
+"""How the model sees a character. Always one code point for one code point, so that offsets stay
+exact.
 
 Traditional characters are seen as simplified ones, by the table in traditional.txt.
 """
@@ -24,7 +25,8 @@ _IDEOGRAPHS = 0x4E00, 0x9FFF  # which are their own plain forms
 
 
 def fold(text: str) -> str:
-    """Full-width forms and other one-to-one compatibility forms become plain, traditional characters simplified.
+    """Full-width forms and other one-to-one compatibility forms become plain, traditional
+    characters simplified.
 
     A lone surrogate becomes U+FFFD.
     """
@@ -56,7 +58,9 @@ def _fold_character(character: str) -> str:
 
 @lru_cache(maxsize=1)
 def _simplified() -> dict[str, str]:
-    """From traditional characters and variants; those that simplified text has too, as 乾 and 著, are not in it."""
+    """From traditional characters and variants; those that simplified text has too, as 乾 and 著, are
+    not in it.
+    """
     lines = Path(__file__).with_name("traditional.txt").read_text("utf-8").splitlines()
     pairs = "".join(line for line in lines if not line.startswith("#"))
     return dict(zip(pairs[::2], pairs[1::2], strict=True))
@@ -78,7 +82,9 @@ class CodeTable:
         self._known = np.full(sys.maxunicode + 1, -1, dtype=np.int32)
 
     def set_known(self, first: int, last: int, others: Mapping[str, str]) -> None:
-        """These characters stand for themselves, but for others, which stand for what they are mapped to."""
+        """These characters stand for themselves, but for others, which stand for what they are
+        mapped to.
+        """
         self._known[first : last + 1] = np.arange(first, last + 1)
         self._known[[ord(other) for other in others]] = [ord(plain) for plain in others.values()]
 

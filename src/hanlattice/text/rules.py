@@ -1,4 +1,6 @@
-"""Rules: what a user's dictionary says of words beyond that they are words, and where that holds in texts."""
+"""Rules: what a user's dictionary says of words beyond that they are words, and where that holds in
+texts.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ from hanlattice.text.dictionary import LONGEST_LABELLED, SPLIT, Entry
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.trie import Matches, Parts, TooManyMatchesError, by_text, extend, find
 
-FEW_GONE = 1000  # words that were removed, or of which nothing is said any more: so many cost next to nothing
-ANY, CUT_BEFORE = -1, -2  # instead of a label: every one; no span goes on at this character
+# Words that were removed, or of which nothing is said any more: so many cost next to nothing.
+FEW_GONE = 1000
+# instead of a label: every one; no span goes on at this character
+ANY = -1
+CUT_BEFORE = -2
 Trusts = dict[str, float]  # by label; NaN is the predictor's; "" is every label
 Cuts = tuple[int, ...]  # inside a word
 
@@ -40,7 +45,9 @@ class Rules:
     """By the word as it is matched: without white space, and folded."""
 
     def __init__(self) -> None:
-        self._uses: Counter[str] = Counter()  # how many words have a label, in the order of their arrival
+        self._uses: Counter[str] = (
+            Counter()
+        )  # how many words have a label, in the order of their arrival
         self._unused = 0  # labels that no word has any more
         self._ids: dict[str, int] = {}
         self._words: list[str] = []  # as given
@@ -50,7 +57,9 @@ class Rules:
 
     @property
     def labels(self) -> list[str]:
-        """In the order of their arrival. None leaves these rules, so that numbers stay; see `compacted`."""
+        """In the order of their arrival. None leaves these rules, so that numbers stay; see
+        `compacted`.
+        """
         return list(self._uses)
 
     def __bool__(self) -> bool:
@@ -66,9 +75,16 @@ class Rules:
         for word, said in zip(self._words, self._said, strict=True):
             if isinstance(said, tuple):
                 edges = zip((0, *said), (*said, len(word)), strict=True)
-                yield from [Entry(SPLIT.join(word[low:high] for low, high in edges), SPLIT)] if said else []
+                yield from (
+                    [Entry(SPLIT.join(word[low:high] for low, high in edges), SPLIT)]
+                    if said
+                    else []
+                )
             else:
-                yield from (Entry(word, each, None if math.isnan(much) else much) for each, much in said.items())
+                yield from (
+                    Entry(word, each, None if math.isnan(much) else much)
+                    for each, much in said.items()
+                )
 
     def copy(self) -> Rules:
         other = copy(self)
@@ -79,7 +95,9 @@ class Rules:
         return other
 
     def put(self, entry: Entry, word: str, key: str) -> bool:
-        """Say this of a word, given as stored and as matched; False when nothing is new, or it is too long."""
+        """Say this of a word, given as stored and as matched; False when nothing is new, or it is
+        too long.
+        """
         if not 0 < len(key) <= LONGEST_LABELLED:
             return False
         at = self._ids.setdefault(key, len(self._said))
@@ -130,7 +148,8 @@ class Rules:
     @property
     def is_wasteful(self) -> bool:
         """Whether most words say nothing any more, or most labels are on no word."""
-        words, labels = len(self._said) - self._gone, len(self._uses) - self._unused
+        words = len(self._said) - self._gone
+        labels = len(self._uses) - self._unused
         return self._gone > max(FEW_GONE, words) or self._unused > max(FEW_GONE, labels)
 
     def compacted(self) -> Rules:
@@ -143,11 +162,15 @@ class Rules:
                 made._said.append({})
                 made._gone += 1
                 made._say(len(made._said) - 1, said)
-        made._uses = Counter({label: count for label, count in self._uses.items() if count})  # in their order
+        made._uses = Counter(
+            {label: count for label, count in self._uses.items() if count}
+        )  # in their order
         return made
 
     def match_joined(self, folded: str, lengths: Ints, most: int = sys.maxsize) -> Matches:
-        """Where words of which something is said stand in texts of these lengths, joined by line ends."""
+        """Where words of which something is said stand in texts of these lengths, joined by line
+        ends.
+        """
         self._parts = extend(self._parts, len(self._ids), lambda count: list(self._ids)[-count:])
         found = by_text(find(self._parts, folded, most), lengths)
         return found.where(self._of_each(found.word, bool))
@@ -156,12 +179,16 @@ class Rules:
         """Whether each word is cut, or forced: of two that overlap only one can be."""
         return self._of_each(words, _commands)
 
-    def _of_each(self, words: Ints, is_so: Callable[[Trusts | Cuts], bool]) -> npt.NDArray[np.bool_]:
+    def _of_each(
+        self, words: Ints, is_so: Callable[[Trusts | Cuts], bool]
+    ) -> npt.NDArray[np.bool_]:
         """Whether something is true of what is said of each of these words."""
         different, which = np.unique(words, return_inverse=True)
         return np.array([is_so(self._said[at]) for at in different.tolist()], dtype=bool)[which]
 
-    def rulings(self, matches: Matches, numbers: Mapping[str, int], learnt: int, most: int = sys.maxsize) -> Rulings:
+    def rulings(
+        self, matches: Matches, numbers: Mapping[str, int], learnt: int, most: int = sys.maxsize
+    ) -> Rulings:
         """What is said of these places; TooManyMatchesError where that is more than `most` rulings.
 
         A label that has no number says nothing; those from `learnt` on are new.
@@ -175,14 +202,21 @@ class Rules:
         place, nth = cells(sizes[which])  # [R]: the match, and which of the rulings on its word
         flat = np.array([row for each in rows for row in each], dtype=np.float64).reshape(-1, 4)
         low, high, label, bonus = flat[(np.cumsum(sizes) - sizes)[which][place] + nth].T
-        start, end = matches.start[place], matches.end[place]
+        start = matches.start[place]
+        end = matches.end[place]
         begin = start + low.astype(np.int64)
         stop = np.where(high > 0, start + high.astype(np.int64), end)
-        return Rulings(text[place], begin, stop, label.astype(np.int64), np.ascontiguousarray(bonus))
+        return Rulings(
+            text[place], begin, stop, label.astype(np.int64), np.ascontiguousarray(bonus)
+        )
 
 
-def _rows(said: Trusts | Cuts, numbers: Mapping[str, int], learnt: int) -> list[tuple[int, int, int, float]]:
-    """(start, end, label, bonus) of each ruling on a word, counted from its start; an end of 0 is the word's."""
+def _rows(
+    said: Trusts | Cuts, numbers: Mapping[str, int], learnt: int
+) -> list[tuple[int, int, int, float]]:
+    """(start, end, label, bonus) of each ruling on a word, counted from its start; an end of 0 is
+    the word's.
+    """
     if isinstance(said, tuple):
         return [(cut, cut + 1, CUT_BEFORE, 0.0) for cut in said]
     numbered = ((numbers.get(label) if label else ANY, trust) for label, trust in said.items())

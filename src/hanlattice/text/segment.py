@@ -1,8 +1,9 @@
 """The words of texts as a segmenter gives them: rjieba's own, or the gold ones of the corpus.
 
-rjieba cuts the text with its widths folded, so that full-width letters and digits are cut as plain ones are. Folding is
-one code point for one, so its cuts are those of the text as given. Every character is in exactly one word, white space
-too. Parts of speech change nothing in where rjieba cuts.
+rjieba cuts the text with its widths folded, so that full-width letters and digits are cut as plain
+ones are. Folding is one code point for one, so its cuts are those of the text as given. Every
+character is in exactly one word, white space too. Parts of speech change nothing in where rjieba
+cuts.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from hanlattice.errors import HanlatticeError, InputError
-from hanlattice.optional import extra, installed
+from hanlattice.optional import installed, require
 from hanlattice.text.fork_safety import cached_property
 from hanlattice.text.lattice import Ints, whole_numbers
 from hanlattice.text.normalize import fold
 from hanlattice.text.span import Span
 
-PLACES = "BMES"  # what `Cuts.positions` counts: the first character of a word, between, the last, the only one
+# What `Cuts.positions` counts: the first character of a word, between, the last, the only one.
+PLACES = "BMES"
 
 NO_GOLD = (
     "segment.by=gold needs the words of the text, and this text has none: give columns with a word column, "
@@ -31,7 +33,9 @@ NO_GOLD = (
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """The words of many texts, text by text. The words of a text follow each other from 0 on, without a gap."""
+    """The words of many texts, text by text. The words of a text follow each other from 0 on,
+    without a gap.
+    """
 
     counts: Ints  # [S] words in each text
     start: Ints  # [W] first character of each word, in its text
@@ -47,15 +51,21 @@ class Cuts:
         if (self.counts < 0).any():
             raise ValueError(f"counts must not be negative: {self.counts.min()}")
         if {len(self.end), int(self.counts.sum()), W if self.pos is None else len(self.pos)} != {W}:
-            raise ValueError(f"start, end and pos must have as many words as counts has: {self.counts.sum()}")
+            raise ValueError(
+                f"start, end and pos must have as many words as counts has: {self.counts.sum()}"
+            )
         if (self.end <= self.start).any():
             raise ValueError("a word needs start < end")
-        expected = np.zeros(W, dtype=np.int64)  # where each word must begin: 0, or where the one before it ends
+        expected = np.zeros(
+            W, dtype=np.int64
+        )  # where each word must begin: 0, or where the one before it ends
         expected[1:] = self.end[:-1]
         expected[(np.cumsum(self.counts) - self.counts)[self.counts > 0]] = 0
         if (self.start != expected).any():
             at = int((self.start != expected).argmax())
-            raise ValueError(f"word {at} begins at {self.start[at]} of its text, not at {expected[at]}")
+            raise ValueError(
+                f"word {at} begins at {self.start[at]} of its text, not at {expected[at]}"
+            )
 
     def lengths(self) -> Ints:
         """[S]: how many characters each text has."""
@@ -63,7 +73,9 @@ class Cuts:
         return np.diff(ends, prepend=0)
 
     def positions(self) -> Ints:
-        """[N]: 0, 1, 2 or 3 for B, M, E or S, for every character of all texts, one after the other."""
+        """[N]: 0, 1, 2 or 3 for B, M, E or S, for every character of all texts, one after the
+        other.
+        """
         sizes = self.end - self.start
         last = np.cumsum(sizes) - 1  # [W] in all texts joined
         first = last - sizes + 1
@@ -77,11 +89,15 @@ class Cuts:
 class Segmenter(Protocol):
     """`words` are the gold words of the texts, where they have any."""
 
-    def __call__(self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None) -> Cuts: ...
+    def __call__(
+        self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None
+    ) -> Cuts: ...
 
 
 class _Rjieba:
-    """The package is looked for when the first text comes, so that a model can be loaded and shown without it."""
+    """The package is looked for when the first text comes, so that a model can be loaded and shown
+    without it.
+    """
 
     def __init__(self, pos: bool) -> None:
         self._pos = pos
@@ -91,11 +107,13 @@ class _Rjieba:
 
     @cached_property
     def _cut(self) -> Callable[[str], list[Any]]:
-        rjieba = extra("rjieba")
+        rjieba = require("rjieba")
         cut: Callable[[str], list[Any]] = rjieba.tag if self._pos else rjieba.cut
         return cut
 
-    def __call__(self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None) -> Cuts:
+    def __call__(
+        self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None
+    ) -> Cuts:
         found = [self._cut(fold(text)) for text in texts]  # words, or (word, part of speech)
         flat = list(chain.from_iterable(found))
         pos = tuple(tag for _, tag in flat) if self._pos else None
@@ -110,14 +128,17 @@ class _Gold:
     def __init__(self, pos: bool) -> None:
         self._pos = pos
 
-    def __call__(self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None) -> Cuts:
+    def __call__(
+        self, texts: Sequence[str], words: Sequence[tuple[Span, ...] | None] | None = None
+    ) -> Cuts:
         given = list(words) if words is not None else [None] * len(texts)
         found = [() if not text else spans for text, spans in zip(texts, given, strict=True)]
         if None in found:
             raise InputError(NO_GOLD)
         flat = [span for spans in found for span in spans or ()]
         pos = tuple(span.label for span in flat) if self._pos else None
-        start, end = _ints(span.start for span in flat), _ints(span.end for span in flat)
+        start = _ints(span.start for span in flat)
+        end = _ints(span.end for span in flat)
         return _covering(texts, Cuts(_ints(len(spans or ()) for spans in found), start, end, pos))
 
 

@@ -1,4 +1,6 @@
-"""Sentence: the text as given, the characters that the model sees, and its gold spans and words if it has any."""
+"""Sentence: the text as given, the characters that the model sees, and its gold spans and words if
+it has any.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from hanlattice.text.span import WORD, Span
 _ROUNDED = 0.01  # what rounding may change of the sum of shares
 
 
-class Doubt(NamedTuple):
+class SoftLabel(NamedTuple):
     """The share of a tag at a character of which the teachers of a model were not sure."""
 
     place: int
@@ -25,15 +27,17 @@ class Doubt(NamedTuple):
 
 @dataclass(frozen=True)
 class Sentence:
-    """`words` are the gold segmentation: they cover the text, and a label is a part of speech, or WORD.
+    """`words` are the gold segmentation: they cover the text, and a label is a part of speech, or
+    WORD.
 
-    Where there are `doubts` about a character, they are learnt in place of its tag in `spans`; they add up to 1.
+    Where there are `soft_labels` about a character, they are learnt in place of its tag in `spans`;
+    they add up to 1.
     """
 
     text: str
     spans: tuple[Span, ...] | None = None
     words: tuple[Span, ...] | None = None
-    doubts: tuple[Doubt, ...] = ()
+    soft_labels: tuple[SoftLabel, ...] = ()
 
     def __post_init__(self) -> None:
         if self.spans is not None:
@@ -42,9 +46,9 @@ class Sentence:
         if self.words is not None:
             object.__setattr__(self, "words", tuple(sorted(self.words)))
             check_words(self.words, len(self.text))
-        if self.doubts:
-            object.__setattr__(self, "doubts", tuple(sorted(self.doubts)))
-            _check_doubts(self.doubts, self.text)
+        if self.soft_labels:
+            object.__setattr__(self, "soft_labels", tuple(sorted(self.soft_labels)))
+            _check_doubts(self.soft_labels, self.text)
 
     def __len__(self) -> int:
         return len(self.text)
@@ -56,21 +60,27 @@ class Sentence:
 
     @cached_property
     def characters(self) -> str:
-        """The text that the character embedding looks up: widths and script folded, every digit a 0."""
+        """The text that the character embedding looks up: widths and script folded, every digit a
+        0.
+        """
         return fold_digits(self.text)
 
 
 def _check_spans(spans: Sequence[Span], length: int) -> None:
     for span in spans:
         if span.end > length:
-            raise ValueError(f"span [{span.start}, {span.end}) ends after the text ({length} characters)")
+            raise ValueError(
+                f"span [{span.start}, {span.end}) ends after the text ({length} characters)"
+            )
     for left, right in pairwise(spans):
         if right.start < left.end:
-            raise ValueError(f"spans overlap: [{left.start}, {left.end}) and [{right.start}, {right.end})")
+            raise ValueError(
+                f"spans overlap: [{left.start}, {left.end}) and [{right.start}, {right.end})"
+            )
 
 
-def _check_doubts(doubts: Sequence[Doubt], text: str) -> None:
-    for place, group in groupby(doubts, key=lambda doubt: doubt.place):
+def _check_doubts(soft_labels: Sequence[SoftLabel], text: str) -> None:
+    for place, group in groupby(soft_labels, key=lambda doubt: doubt.place):
         shares: dict[str, float] = {}
         for _, tag, share in group:
             if tag in shares:
@@ -92,22 +102,30 @@ def _check_doubts(doubts: Sequence[Doubt], text: str) -> None:
 
 
 def check_words(words: Sequence[Span], length: int) -> None:
-    """Words in their order must cover a text of this length without gap or overlap, or it is a ValueError."""
+    """Words in their order must cover a text of this length without gap or overlap, or it is a
+    ValueError.
+    """
     at = 0
     for word in words:
         if word.start < at:
-            raise ValueError(f"words overlap: [{word.start}, {word.end}) begins before {at}, where the last one ends")
+            raise ValueError(
+                f"words overlap: [{word.start}, {word.end}) begins before {at}, where the last one ends"
+            )
         if word.start > at:
             raise ValueError(f"words leave a gap: none covers [{at}, {word.start})")
         at = word.end
     if at < length:
         raise ValueError(f"words leave a gap: none covers [{at}, {length})")
     if at > length:
-        raise ValueError(f"word [{words[-1].start}, {at}) ends after the text ({length} characters)")
+        raise ValueError(
+            f"word [{words[-1].start}, {at}) ends after the text ({length} characters)"
+        )
 
 
 def cover_space(words: Iterable[Span], text: str) -> list[Span]:
-    """The words in their order, and between them a word of its own for each run of white space that none covers."""
+    """The words in their order, and between them a word of its own for each run of white space that
+    none covers.
+    """
     covering: list[Span] = []
     at = 0
     for word in [*sorted(words), None]:
@@ -122,7 +140,8 @@ def cover_space(words: Iterable[Span], text: str) -> list[Span]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """`tags` are those of the file as written, illegal ones included, for the scorer; None for a file without tags.
+    """`tags` are those of the file as written, illegal ones included, for the scorer; None for a
+    file without tags.
 
     `scheme` is the scheme of `tags`; `notices` report what was unusual in the file.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hanlattice.optional import extra
+from hanlattice.optional import require
 from hanlattice.text.display import rounded
 
 WORD = "WORD"  # the label of a word whose part of speech is not known
@@ -13,7 +13,8 @@ WORD = "WORD"  # the label of a word whose part of speech is not known
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """The characters [start, end) of a text and their label; where they are known, its probability (`score`) and text.
+    """The characters [start, end) of a text and their label; where they are known, its probability
+    (`score`) and text.
 
     Spans are compared, and sorted, by start, end and label.
     """
@@ -34,13 +35,25 @@ class Span:
 
     def as_dict(self) -> dict[str, object]:
         """The span as written to a line of JSONL."""
-        record: dict[str, object] = {"start": self.start, "end": self.end, "label": self.label, "text": self.text}
+        record: dict[str, object] = {
+            "start": self.start,
+            "end": self.end,
+            "label": self.label,
+            "text": self.text,
+        }
         return record if self.score is None else record | {"score": rounded(self.score)}
 
 
 def arrow_type() -> Any:
     """Of a column of spans in Arrow and Parquet."""
-    arrow = extra("pyarrow")
-    integer, text = arrow.int32(), arrow.string()
-    span = [("start", integer), ("end", integer), ("label", text), ("text", text), ("score", arrow.float64())]
+    arrow = require("pyarrow")
+    integer = arrow.int32()
+    text = arrow.string()
+    span = [
+        ("start", integer),
+        ("end", integer),
+        ("label", text),
+        ("text", text),
+        ("score", arrow.float64()),
+    ]
     return arrow.list_(arrow.struct(span))

@@ -1,4 +1,6 @@
-"""Tags and spans: BIO, BMES, BIOES and IOB1, which tag may follow which, and the same as numbers for whole batches."""
+"""Tags and spans: BIO, BMES, BIOES and IOB1, which tag may follow which, and the same as numbers
+for whole batches.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _INSIDE = {"BIO": "I", "IOB1": "I", "BMES": "M", "BIOES": "I"}
 # Of a span's only character, its first, those inside and its last.
 _SHAPES = {"BIO": "BBII", "BMES": "SBME", "BIOES": "SBIE"}
 LONGEST_LABEL = 256  # characters
-EXPECTED = "expected one of " + ", ".join(f"{scheme} ({' '.join(_PREFIXES[scheme])} O)" for scheme in SCHEMES)
+EXPECTED = "expected one of " + ", ".join(
+    f"{scheme} ({' '.join(_PREFIXES[scheme])} O)" for scheme in SCHEMES
+)
 
 
 def split_tag(tag: str) -> tuple[str, str]:
@@ -58,7 +62,9 @@ def check_label(label: object, name: str = "a label") -> str:
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:
-    """BIO, IOB1, BMES or BIOES, from all the tags of a corpus. Tags that fit none of them are a TagError."""
+    """BIO, IOB1, BMES or BIOES, from all the tags of a corpus. Tags that fit none of them are a
+    TagError.
+    """
     prefixes: set[str] = set()
     starts_with_inside = starts_with_begin = False
     for tags in sequences:
@@ -72,8 +78,14 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:
             before = prefix, label
     fitting = schemes_with(prefixes)
     if not fitting:
-        raise TagError(f"the prefixes {', '.join(sorted(prefixes - {'O'}))} fit no scheme: {EXPECTED}")
-    return "IOB1" if fitting[0] == "BIO" and starts_with_inside and not starts_with_begin else fitting[0]
+        raise TagError(
+            f"the prefixes {', '.join(sorted(prefixes - {'O'}))} fit no scheme: {EXPECTED}"
+        )
+    return (
+        "IOB1"
+        if fitting[0] == "BIO" and starts_with_inside and not starts_with_begin
+        else fitting[0]
+    )
 
 
 def schemes_with(prefixes: Iterable[str]) -> list[str]:
@@ -87,7 +99,9 @@ def labels_of(tags: Iterable[str]) -> list[str]:
 
 
 def tags_to_spans(tags: Sequence[str], scheme: str) -> list[Span]:
-    """The spans that are whole: `B … E` or `S` (BMES, BIOES), `B I …` (BIO). What does not fit is left out."""
+    """The spans that are whole: `B … E` or `S` (BMES, BIOES), `B I …` (BIO). What does not fit is
+    left out.
+    """
     spans: list[Span] = []
     start: int | None = None
     label = ""
@@ -107,18 +121,23 @@ def tags_to_spans(tags: Sequence[str], scheme: str) -> list[Span]:
         if prefix == "S":
             spans.append(Span(at, at + 1, new))
         elif prefix == "B" or (prefix == "I" and scheme == "IOB1"):
-            start, label = at, new
+            start = at
+            label = new
     return spans
 
 
 def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags of a text of `length` characters with these spans, which must lie in it and not overlap."""
+    """The tags of a text of `length` characters with these spans, which must lie in it and not
+    overlap.
+    """
     _check_scheme(scheme)
     tags = ["O"] * length
     single, last = ("B", _INSIDE[scheme]) if scheme == "BIO" else ("S", "E")
     for span in spans:
         if span.end > length or any(tag != "O" for tag in tags[span.start : span.end]):
-            raise ValueError(f"span [{span.start}, {span.end}) overlaps another, or the end of {length} characters")
+            raise ValueError(
+                f"span [{span.start}, {span.end}) overlaps another, or the end of {length} characters"
+            )
         inside = span.end - span.start - 2
         prefixes = single if inside < 0 else ["B", *_INSIDE[scheme] * inside, last]
         tags[span.start : span.end] = [f"{prefix}-{span.label}" for prefix in prefixes]
@@ -138,7 +157,9 @@ def may_follow(left: str | None, right: str | None, scheme: str) -> bool:
     right_prefix, right_label = split_tag("O" if right is None else right)
     inside = _INSIDE[scheme]
     if scheme == "BIO":
-        return right_prefix != inside or (left_prefix in ("B", inside) and left_label == right_label)
+        return right_prefix != inside or (
+            left_prefix in ("B", inside) and left_label == right_label
+        )
     is_open = left_prefix in ("B", inside)
     goes_on = right_prefix in (inside, "E")
     return is_open == goes_on and (not is_open or left_label == right_label)
@@ -147,23 +168,31 @@ def may_follow(left: str | None, right: str | None, scheme: str) -> bool:
 def illegal_places(tags: Sequence[str], scheme: str) -> list[int]:
     """Where a tag, or the end of the text, does not fit the tag before it."""
     pairs = enumerate(pairwise([None, *tags, None]))
-    return [min(at, len(tags) - 1) for at, (left, right) in pairs if not may_follow(left, right, scheme)]
+    return [
+        min(at, len(tags) - 1) for at, (left, right) in pairs if not may_follow(left, right, scheme)
+    ]
 
 
 def legal_transitions(tags: Sequence[str], scheme: str) -> tuple[Bools, Bools, Bools]:
-    """Return which tags may begin a text, [K], which may follow which, [from, to], and which may end a text, [K].
+    """Return which tags may begin a text, [K], which may follow which, [from, to], and which may
+    end a text, [K].
 
-    Of two tags only the prefixes count, and whether the labels are the same: thousands of tags have few such pairs.
+    Of two tags only the prefixes count, and whether the labels are the same: thousands of tags have
+    few such pairs.
     """
     parts = [split_tag(tag) for tag in tags]
-    prefixes, labels = (list(dict.fromkeys(column)) for column in zip(*parts, strict=True)) if parts else ([], [])
+    prefixes, labels = (
+        (list(dict.fromkeys(column)) for column in zip(*parts, strict=True)) if parts else ([], [])
+    )
     prefix = np.array([prefixes.index(each) for each, _ in parts], dtype=np.int64)
     numbers = {label: number for number, label in enumerate(labels)}
     label = np.array([numbers[each] for _, each in parts], dtype=np.int64)
 
     def table(left: str, right: str) -> Bools:
         """[prefix, prefix]: whether tags with these labels may follow each other."""
-        pairs = [[may_follow(_tag(a, left), _tag(b, right), scheme) for b in prefixes] for a in prefixes]
+        pairs = [
+            [may_follow(_tag(a, left), _tag(b, right), scheme) for b in prefixes] for a in prefixes
+        ]
         return np.array(pairs, dtype=bool).reshape(len(prefixes), len(prefixes))
 
     at = prefix[:, None], prefix
@@ -179,7 +208,9 @@ def _tag(prefix: str, label: str) -> str:
 
 def check_prefix(tag: str, prefix: str, scheme: str) -> None:
     if prefix != "O" and prefix not in _PREFIXES[scheme]:
-        raise TagError(f"{tag!r} is not a tag of {scheme}, whose prefixes are {', '.join(_PREFIXES[scheme])} and O")
+        raise TagError(
+            f"{tag!r} is not a tag of {scheme}, whose prefixes are {', '.join(_PREFIXES[scheme])} and O"
+        )
 
 
 def _check_scheme(scheme: str) -> None:
@@ -189,7 +220,9 @@ def _check_scheme(scheme: str) -> None:
 
 
 class FlatSpans(NamedTuple):
-    """Span s covers [start[s], end[s]) of text[s] and has the label `TagIds.labels[label[s]]`. Text by text."""
+    """Span s covers [start[s], end[s]) of text[s] and has the label `TagIds.labels[label[s]]`. Text
+    by text.
+    """
 
     text: Ints
     start: Ints
@@ -211,13 +244,19 @@ class TagIds:
         wanted = tag_set(labels, scheme)[1 if labels else 0 :]
         known = {tag: number for number, tag in enumerate(tags)}
         if missing := [tag for tag in wanted if tag not in known]:
-            first = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more" if len(missing) > 3 else "")
-            raise TagError(f"the list of {scheme} tags lacks {first}: expected all of every label, or O")
+            first = ", ".join(missing[:3]) + (
+                f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+            )
+            raise TagError(
+                f"the list of {scheme} tags lacks {first}: expected all of every label, or O"
+            )
         numbers = {label: number for number, label in enumerate(labels)}
         self.scheme = scheme
         self.names = tuple(tags)
         self.labels = tuple(labels)
-        self.label_of_tag = np.array([numbers[label] if label else -1 for _, label in parts], dtype=np.int64)
+        self.label_of_tag = np.array(
+            [numbers[label] if label else -1 for _, label in parts], dtype=np.int64
+        )
         shapes = [[known[f"{prefix}-{label}"] for prefix in _SHAPES[scheme]] for label in labels]
         # [labels, 4]: the tags of a span's only character, its first, those inside and its last
         self.shapes = np.array(shapes, dtype=np.int64).reshape(-1, 4)
@@ -239,7 +278,10 @@ class TagIds:
         label = np.arange(len(labels))
         first_tag = len(self.names) + label[:, None] * len(prefixes)
         other = copy(self)
-        other.names = (*self.names, *(f"{prefix}-{label}" for label in labels for prefix in prefixes))
+        other.names = (
+            *self.names,
+            *(f"{prefix}-{label}" for label in labels for prefix in prefixes),
+        )
         other.labels = (*self.labels, *labels)
         new_labels = np.repeat(len(self.labels) + label, len(prefixes))
         other.label_of_tag = np.concatenate([self.label_of_tag, new_labels])
@@ -252,17 +294,23 @@ class TagIds:
         """The whole spans in texts of these lengths, whose tags [N] follow each other."""
         first = np.cumsum(lengths) - lengths
         linked = self._goes_on[tags]
-        linked[1:] &= self._holds[tags[:-1]] & (self.label_of_tag[tags[1:]] == self.label_of_tag[tags[:-1]])
+        linked[1:] &= self._holds[tags[:-1]] & (
+            self.label_of_tag[tags[1:]] == self.label_of_tag[tags[:-1]]
+        )
         linked[first[lengths > 0]] = False
         begin = np.flatnonzero(~linked)  # of a run of tags that belong together
         last = np.append(begin, len(tags))[1:] - 1
         whole = self._alone[tags[begin]] | (self._opens[tags[begin]] & self._closes[tags[last]])
-        begin, last = begin[whole], last[whole]
+        begin = begin[whole]
+        last = last[whole]
         text = np.searchsorted(np.cumsum(lengths), begin, side="right")
-        return FlatSpans(text, begin - first[text], last + 1 - first[text], self.label_of_tag[tags[begin]])
+        return FlatSpans(
+            text, begin - first[text], last + 1 - first[text], self.label_of_tag[tags[begin]]
+        )
 
     def tags(self, spans: Iterable[Sequence[Span]], lengths: Ints) -> Ints:
-        """[N]: the tags of texts of these lengths with these spans, which must lie in them and not overlap.
+        """[N]: the tags of texts of these lengths with these spans, which must lie in them and not
+        overlap.
 
         Spans with a label that no tag has are left out.
         """
@@ -277,7 +325,9 @@ class TagIds:
         _check_places(text, start, end, lengths)
         begins = (np.cumsum(lengths) - lengths)[text] + start  # where each span begins in the whole
         long = end - start
-        nth = np.arange(long.sum()) - np.repeat(np.cumsum(long) - long, long)  # of each character in its span
+        nth = np.arange(long.sum()) - np.repeat(
+            np.cumsum(long) - long, long
+        )  # of each character in its span
         only, first, inside, last = self.shapes[label].T
         tags = np.full(int(lengths.sum()), self._outside, dtype=np.int64)
         tags[np.repeat(begins, long) + nth] = np.repeat(inside, long)
@@ -287,18 +337,24 @@ class TagIds:
             at = int(tags.argmin())
             number = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
             place = at - int(lengths[:number].sum())
-            raise ValueError(f"no span covers character {place} of text {number}, and there is no tag for outside")
+            raise ValueError(
+                f"no span covers character {place} of text {number}, and there is no tag for outside"
+            )
         return tags
 
 
 def _check_places(text: Ints, start: Ints, end: Ints, lengths: Ints) -> None:
-    """Of spans in order of their starts, two overlap only if two neighbours do; the one given later is named."""
+    """Of spans in order of their starts, two overlap only if two neighbours do; the one given later
+    is named.
+    """
     order = np.lexsort((start, text))
-    left, right = order[:-1], order[1:]
+    left = order[:-1]
+    right = order[1:]
     crossing = (text[left] == text[right]) & (start[right] < end[left])
     wrong = end > lengths[text]
     wrong[np.maximum(left, right)[crossing]] = True
     if wrong.any():
         at = int(wrong.argmax())
-        place, length = f"[{start[at]}, {end[at]})", lengths[text[at]]
+        place = f"[{start[at]}, {end[at]})"
+        length = lengths[text[at]]
         raise ValueError(f"span {place} overlaps another, or the end of {length} characters")

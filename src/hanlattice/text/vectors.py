@@ -1,4 +1,6 @@
-"""Word vectors: word2vec text (with or without its header line) and word2vec binary, read and written."""
+"""Word vectors: word2vec text (with or without its header line) and word2vec binary, read and
+written.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanlattice.errors import InputError
-from hanlattice.files import BOM, opening, reason, writing
+from hanlattice.files import BOM, atomic_write, opening, reason
 
 _NAMED = 3  # broken rows that a notice names one by one
 _LARGEST = 3.4028235e38  # what a float32 can hold
@@ -35,8 +37,10 @@ _NO_WORD = Fault("there is no word", "the word is empty")
 
 
 @dataclass(frozen=True)
-class Contents:
-    """What a file was found to hold. The place of a row is its line in text, and its number from 1 in binary."""
+class VectorFileSummary:
+    """What a file was found to hold. The place of a row is its line in text, and its number from 1
+    in binary.
+    """
 
     form: str  # text or binary
     header: tuple[int, int] | None  # the count and width that it promises
@@ -47,14 +51,18 @@ class Contents:
     @property
     def broken(self) -> tuple[tuple[int, str], ...]:
         """(place, what is wrong) of every row that is left out, in the order of the file."""
-        return tuple(sorted((place, kind) for kind, places in self.faults.items() for place in places))
+        return tuple(
+            sorted((place, kind) for kind, places in self.faults.items() for place in places)
+        )
 
 
-class Rows:
+class VectorRows:
     """Gathers rows and decides about each bad one, so that text and binary treat them alike."""
 
     def __init__(self, path: str | Path, width: int, *, strict: bool) -> None:
-        self.path, self.width, self.strict = path, width, strict
+        self.path = path
+        self.width = width
+        self.strict = strict
         self.words: dict[str, None] = {}
         self.faults: dict[str, array[int]] = {}
         self.count = self.duplicates = 0
@@ -67,7 +75,9 @@ class Rows:
         return sum(map(len, self.faults.values()))
 
     def add(self, word: bytes, values: bytes) -> Fault | None:
-        """Keep the row, or say what is wrong with its word. The first of two rows for one word wins."""
+        """Keep the row, or say what is wrong with its word. The first of two rows for one word
+        wins.
+        """
         if not word:
             return _NO_WORD
         try:
@@ -82,7 +92,9 @@ class Rows:
         return None
 
     def add_text(self, raw: bytes) -> Fault | None:
-        """Split from the right by width, for a word may have a blank in it; only ASCII white space separates."""
+        """Split from the right by width, for a word may have a blank in it; only ASCII white space
+        separates.
+        """
         fields = raw.rsplit(None, self.width)
         if len(fields) <= self.width:
             found = len(fields) - (not raw[:1].isspace())
@@ -93,8 +105,12 @@ class Rows:
         values = numbers(fields[1:])
         if values is None:
             wrong = next(field for field in fields[1:] if numbers([field]) is None)
-            return Fault("not a number", f"{wrong.decode('utf-8', 'replace')[:40]!r} is not a number")
-        if not math.hypot(*values) < _LARGEST and not all(abs(value) < _LARGEST for value in values):
+            return Fault(
+                "not a number", f"{wrong.decode('utf-8', 'replace')[:40]!r} is not a number"
+            )
+        if not math.hypot(*values) < _LARGEST and not all(
+            abs(value) < _LARGEST for value in values
+        ):
             return NOT_FINITE
         return self.add(fields[0].strip(), self._row.pack(*values))
 
@@ -103,7 +119,9 @@ class Rows:
 
     def reject(self, fault: Fault, place: int, where: str, line: int | None = None) -> None:
         if self.strict:
-            raise InputError(fault.message if line else f"{where}: {fault.message}", self.path, line)
+            raise InputError(
+                fault.message if line else f"{where}: {fault.message}", self.path, line
+            )
         self.faults.setdefault(fault.kind, array("q")).append(place)
         if len(self._named) < _NAMED:
             self._named.append(f"{where}: {fault.message}")
@@ -120,9 +138,13 @@ class Rows:
         notices = []
         if self.skipped:
             more = "" if self.skipped <= _NAMED else f"; and {self.skipped - _NAMED} more"
-            notices.append(f"{self.path}: skipped {self.skipped} broken rows: {'; '.join(self._named)}{more}")
+            notices.append(
+                f"{self.path}: skipped {self.skipped} broken rows: {'; '.join(self._named)}{more}"
+            )
         if self.duplicates:
-            notices.append(f"{self.path}: {self.duplicates} rows repeat a word; its first row counts")
+            notices.append(
+                f"{self.path}: {self.duplicates} rows repeat a word; its first row counts"
+            )
         return notices
 
 
@@ -142,7 +164,9 @@ _WHITE = " \t\n\r\v\f"
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Row i of `matrix` is the vector of `words[i]`; `skipped` counts the broken rows that were left out."""
+    """Row i of `matrix` is the vector of `words[i]`; `skipped` counts the broken rows that were
+    left out.
+    """
 
     words: tuple[str, ...]
     matrix: npt.NDArray[np.float32]  # [V, E]
@@ -151,7 +175,9 @@ class Vectors:
 
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or len(self.words) != len(self.matrix):
-            raise ValueError(f"{len(self.words)} words do not fit a matrix of shape {self.matrix.shape}")
+            raise ValueError(
+                f"{len(self.words)} words do not fit a matrix of shape {self.matrix.shape}"
+            )
         if self.matrix.dtype != np.float32:
             raise ValueError(f"the matrix must be float32, not {self.matrix.dtype}")
 
@@ -165,15 +191,19 @@ class Vectors:
 
 
 def read_vectors(path: str | Path, *, strict: bool = False) -> Vectors:
-    """Read word2vec text or binary, distinguished by content; `.bin` decides where that is not clear.
+    """Read word2vec text or binary, distinguished by content; `.bin` decides where that is not
+    clear.
 
-    A first line of two whole numbers is a header. Without one the width is that of most of the first hundred rows.
+    A first line of two whole numbers is a header. Without one the width is that of most of the
+    first hundred rows.
     """
     return examine_vectors(path, strict=strict)[0]
 
 
-def examine_vectors(path: str | Path, *, strict: bool = False) -> tuple[Vectors, Contents]:
-    """`read_vectors`, and what it found in the file: its form and header, and which rows are broken or repeated."""
+def examine_vectors(path: str | Path, *, strict: bool = False) -> tuple[Vectors, VectorFileSummary]:
+    """`read_vectors`, and what it found in the file: its form and header, and which rows are broken
+    or repeated.
+    """
     with opening(path) as file:
         try:
             return _read(file, path, strict=strict)
@@ -181,14 +211,18 @@ def examine_vectors(path: str | Path, *, strict: bool = False) -> tuple[Vectors,
             raise InputError(f"cannot read: {reason(error)}", path) from None
 
 
-def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> tuple[Vectors, Contents]:
+def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> tuple[Vectors, VectorFileSummary]:
     first = file.readline(_SAMPLE)
     sample = file.read(_SAMPLE)
     header = _header(first)
     if not first.removeprefix(BOM).strip() and not sample.strip():
         raise InputError("the file is empty: expected word2vec text or binary", path)
     if header is not None and not (header[0] > 0 and 0 < header[1] <= _WIDEST):
-        raise InputError(f"a header of {header[0]} words of width {header[1]}: no vectors have such a size", path, 1)
+        raise InputError(
+            f"a header of {header[0]} words of width {header[1]}: no vectors have such a size",
+            path,
+            1,
+        )
     if header is not None and _is_binary(sample, header[1], str(path).endswith(".bin")):
         file.seek(len(first))
         return _read_binary(file.read(), len(first), path, header, strict=strict)
@@ -197,23 +231,32 @@ def _read(file: BinaryIO, path: str | Path, *, strict: bool) -> tuple[Vectors, C
 
 
 def _finished(
-    rows: Rows, form: str, header: tuple[int, int] | None, notices: Iterable[str] = ()
-) -> tuple[Vectors, Contents]:
+    rows: VectorRows, form: str, header: tuple[int, int] | None, notices: Iterable[str] = ()
+) -> tuple[Vectors, VectorFileSummary]:
     words, matrix = rows.table()
     vectors = Vectors(words, matrix, rows.skipped, (*notices, *rows.notices()))
-    return vectors, Contents(form, header, rows.count, rows.duplicates, rows.faults)
+    return vectors, VectorFileSummary(form, header, rows.count, rows.duplicates, rows.faults)
 
 
 def write_vectors(path: str | Path, vectors: Vectors, *, binary: bool) -> None:
-    """Write word2vec with a header. The file appears whole or not at all; float32 comes back bit for bit."""
+    """Write word2vec with a header. The file appears whole or not at all; float32 comes back bit
+    for bit.
+    """
     for word in vectors.words:
         if not word or any(character in _WHITE for character in word):
-            raise InputError(f"word2vec cannot carry the word {word!r}: it is empty or has white space in it", path)
+            raise InputError(
+                f"word2vec cannot carry the word {word!r}: it is empty or has white space in it",
+                path,
+            )
     row = " %.9g" * vectors.width + "\n"
-    with writing(path, binary=True) as file:
+    with atomic_write(path, binary=True) as file:
         file.write(f"{len(vectors)} {vectors.width}\n".encode())
         for word, values in zip(vectors.words, vectors.matrix, strict=True):
-            tail = b" " + values.astype("<f4").tobytes() + b"\n" if binary else (row % tuple(values.tolist())).encode()
+            tail = (
+                b" " + values.astype("<f4").tobytes() + b"\n"
+                if binary
+                else (row % tuple(values.tolist())).encode()
+            )
             file.write(_encode(word, path) + tail)
 
 
@@ -221,7 +264,9 @@ def _encode(word: str, path: str | Path) -> bytes:
     try:
         return word.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError(f"UTF-8 cannot carry the word {word!r}: it has a lone surrogate", path) from None
+        raise InputError(
+            f"UTF-8 cannot carry the word {word!r}: it has a lone surrogate", path
+        ) from None
 
 
 def _header(line: bytes) -> tuple[int, int] | None:
@@ -232,7 +277,9 @@ def _header(line: bytes) -> tuple[int, int] | None:
 
 
 def _is_binary(sample: bytes, width: int, hint: bool) -> bool:
-    """One good row of text is proof of text; without any, bytes that text has none of, or `.bin`, decide."""
+    """One good row of text is proof of text; without any, bytes that text has none of, or `.bin`,
+    decide.
+    """
     for line in sample.split(b"\n")[:50]:
         fields = line.rsplit(None, width)
         if len(fields) == width + 1 and numbers(fields[1:]) is not None:
@@ -252,30 +299,43 @@ def _is_utf8(sample: bytes) -> bool:
 
 def _read_binary(
     data: bytes, offset: int, path: str | Path, header: tuple[int, int], *, strict: bool
-) -> tuple[Vectors, Contents]:
-    """All values are checked at once, which is quick; only when one is not finite are they checked row by row."""
+) -> tuple[Vectors, VectorFileSummary]:
+    """All values are checked at once, which is quick; only when one is not finite are they checked
+    row by row.
+    """
     count, width = header
     for check in (False, True):
-        rows = _binary_rows(data, offset, Rows(path, width, strict=strict), count, check=check)
+        rows = _binary_rows(
+            data, offset, VectorRows(path, width, strict=strict), count, check=check
+        )
         found = _finished(rows, "binary", header)
         if np.isfinite(found[0].matrix).all():
             break
     return found
 
 
-def _binary_rows(data: bytes, offset: int, rows: Rows, count: int, *, check: bool) -> Rows:
-    """Rows are `word, space, width float32`; some writers end each row with a newline and some do not."""
-    at, size = 0, 4 * rows.width
+def _binary_rows(
+    data: bytes, offset: int, rows: VectorRows, count: int, *, check: bool
+) -> VectorRows:
+    """Rows are `word, space, width float32`; some writers end each row with a newline and some do
+    not.
+    """
+    at = 0
+    size = 4 * rows.width
     for row in range(1, count + 1):
         if data[at : at + 1] == b"\n":
             at += 1
         space = data.find(b" ", at, at + _LONGEST_WORD)
         end = space + 1 + size
         if space < 0 and len(data) - at >= _LONGEST_WORD:
-            raise InputError(f"not word2vec binary: no word at row {row} of {count}, byte {offset + at}", rows.path)
+            raise InputError(
+                f"not word2vec binary: no word at row {row} of {count}, byte {offset + at}",
+                rows.path,
+            )
         if space < 0 or end > len(data):
             raise InputError(
-                f"cut short: row {row} of {count} begins at byte {offset + at} and does not end", rows.path
+                f"cut short: row {row} of {count} begins at byte {offset + at} and does not end",
+                rows.path,
             )
         values = data[space + 1 : end]
         bad = check and not np.isfinite(np.frombuffer(values, dtype="<f4")).all()
@@ -285,15 +345,18 @@ def _binary_rows(data: bytes, offset: int, rows: Rows, count: int, *, check: boo
         at = end
     rows.count = count
     if data[at:].strip():
-        raise InputError(f"{len(data) - at} bytes follow row {count}, the last that the header promises", rows.path)
+        raise InputError(
+            f"{len(data) - at} bytes follow row {count}, the last that the header promises",
+            rows.path,
+        )
     return rows
 
 
 def _read_text(
     file: BinaryIO, path: str | Path, header: tuple[int, int] | None, *, strict: bool
-) -> tuple[Vectors, Contents]:
+) -> tuple[Vectors, VectorFileSummary]:
     width = header[1] if header else _guess_width(file, path)
-    rows = Rows(path, width, strict=strict)
+    rows = VectorRows(path, width, strict=strict)
     for number, raw in enumerate(file, start=1):
         raw = raw.removeprefix(BOM) if number == 1 else raw
         if (number == 1 and header) or raw.isspace() or not raw:
@@ -312,17 +375,23 @@ def _read_text(
 
 
 def _guess_width(file: BinaryIO, path: str | Path) -> int:
-    """The commonest count of numbers at the end of a row; the first field of a row is its word, even when a number."""
+    """The commonest count of numbers at the end of a row; the first field of a row is its word,
+    even when a number.
+    """
     widths: Counter[int] = Counter()
     for raw in islice(file, 100):
         fields = raw.removeprefix(BOM).split()
         tail = 0
-        while tail < len(fields) - 1 and numbers(fields[-1 - tail : len(fields) - tail]) is not None:
+        while (
+            tail < len(fields) - 1 and numbers(fields[-1 - tail : len(fields) - tail]) is not None
+        ):
             tail += 1
         widths[tail] += bool(tail)
     file.seek(0)
     if not +widths:
         raise InputError(
-            "not word vectors: expected rows of a word and its numbers, or a header 'count width'", path, 1
+            "not word vectors: expected rows of a word and its numbers, or a header 'count width'",
+            path,
+            1,
         )
     return widths.most_common(1)[0][0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hanlattice.errors import InputError
-from hanlattice.files import read_text, writing
+from hanlattice.files import atomic_write, read_text
 from hanlattice.text.lattice import Ints
 from hanlattice.text.normalize import Codes, CodeTable, code_points, fold_digits
 
@@ -24,7 +24,9 @@ _ESCAPED = re.compile(r"\\(?:u([0-9a-f]{4})|.?)")
 
 
 class Vocab:
-    """`vocab["中"]` is an id, `vocab.symbols[id]` the symbol. Symbols keep the order in which they came."""
+    """`vocab["中"]` is an id, `vocab.symbols[id]` the symbol. Symbols keep the order in which they
+    came.
+    """
 
     __slots__ = ("_ids", "symbols")
 
@@ -53,7 +55,7 @@ class Vocab:
 
     def save(self, path: str | Path) -> None:
         """One symbol a line, escaped so that line ends and lone surrogates survive."""
-        with writing(path) as file:
+        with atomic_write(path) as file:
             file.writelines(_escape(symbol) + "\n" for symbol in self.symbols)
 
     @classmethod
@@ -66,7 +68,9 @@ class Vocab:
                 symbols[at] = _unescaped(line, path, at + 1)
         vocab = cls(symbols)
         if symbols[:1] != [UNKNOWN] or len(vocab) != len(symbols):
-            raise InputError(f"not a vocabulary: the first line is {UNKNOWN} and no line comes twice", path)
+            raise InputError(
+                f"not a vocabulary: the first line is {UNKNOWN} and no line comes twice", path
+            )
         return vocab
 
 
@@ -85,9 +89,13 @@ def _escape(symbol: str) -> str:
 
 def _unescaped(line: str, path: str | Path, number: int) -> str:
     try:
-        return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _UNESCAPES[match[0]], line)
+        return _ESCAPED.sub(
+            lambda match: chr(int(match[1], 16)) if match[1] else _UNESCAPES[match[0]], line
+        )
     except KeyError as error:
-        problem = f"not a vocabulary: {error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
+        problem = (
+            f"not a vocabulary: {error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
+        )
         raise InputError(problem, path, number) from None
 
 
@@ -97,8 +105,14 @@ _WHITE = _END - 1  # and that of all white space
 
 
 def bigrams(text: str) -> list[str]:
-    """Those of a text. Before white space, and at the end, the next one is END; white space itself has none."""
-    return [a + b for run in fold_digits(text).split() for a, b in zip(run, [*run[1:], END], strict=True)]
+    """Those of a text. Before white space, and at the end, the next one is END; white space itself
+    has none.
+    """
+    return [
+        a + b
+        for run in fold_digits(text).split()
+        for a, b in zip(run, [*run[1:], END], strict=True)
+    ]
 
 
 def is_bigram(symbol: str) -> bool:
@@ -107,7 +121,9 @@ def is_bigram(symbol: str) -> bool:
 
 
 class BigramTable:
-    """From the code points of texts to the ids of their characters' bigrams, for many texts at once."""
+    """From the code points of texts to the ids of their characters' bigrams, for many texts at
+    once.
+    """
 
     def __init__(self, vocab: Vocab) -> None:
         keys = _keys(vocab.symbols)
@@ -116,7 +132,9 @@ class BigramTable:
         self._seen = CodeTable(_seen)
 
     def __call__(self, codes: Codes, lengths: Ints) -> Ints:
-        """[N]: the ids of texts of these lengths, one after the other; 0 for white space and for unknown bigrams."""
+        """[N]: the ids of texts of these lengths, one after the other; 0 for white space and for
+        unknown bigrams.
+        """
         seen = self._seen(codes).astype(np.int64)
         following = np.append(seen[1:], _END)
         following[np.cumsum(lengths[lengths > 0]) - 1] = _END
@@ -132,12 +150,18 @@ def _seen(character: str) -> int:
 
 
 def _keys(symbols: Sequence[str]) -> Ints:
-    """One number for the two characters of each bigram; −1 for a symbol that is none, which no text can have."""
+    """One number for the two characters of each bigram; −1 for a symbol that is none, which no text
+    can have.
+    """
     lengths = np.fromiter(map(len, symbols), dtype=np.int64, count=len(symbols))
-    codes, first = code_points("".join(symbols)).astype(np.int64), np.cumsum(lengths) - lengths
+    codes = code_points("".join(symbols)).astype(np.int64)
+    first = np.cumsum(lengths) - lengths
     keys = np.full(len(symbols), -1)
-    two, last = np.flatnonzero(lengths == 2), np.flatnonzero(lengths == 1 + len(END))
-    last = last[(codes[first[last][:, None] + np.arange(1, 1 + len(END))] == code_points(END)).all(1)]
+    two = np.flatnonzero(lengths == 2)
+    last = np.flatnonzero(lengths == 1 + len(END))
+    last = last[
+        (codes[first[last][:, None] + np.arange(1, 1 + len(END))] == code_points(END)).all(1)
+    ]
     keys[two] = codes[first[two]] << 21 | codes[first[two] + 1]
     keys[last] = codes[first[last]] << 21 | _END
     return keys

@@ -1,1 +1,3 @@
-"""Training: one visible loop, the step and the resumable state that it shares with others, corpora, card, packing."""
+"""Training: one visible loop, the step and the resumable state that it shares with others, corpora,
+card, packing.
+"""

@@ -1,4 +1,6 @@
-"""From a configuration and a training corpus to a model ready to train: vocabularies, initial vectors, modules."""
+"""From a configuration and a training corpus to a model ready to train: vocabularies, initial
+vectors, modules.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from hanlattice.checkpoint.plan import check_tags
 from hanlattice.checkpoint.segmenter import make_segmenter
 from hanlattice.checkpoint.symbols import Vocabs, make_indexer, met_first
 from hanlattice.checkpoint.transformer import find_transformer, make_transformer, read_transformer
-from hanlattice.config import Config, EmbeddingConfig, WordsConfig, missing_words
+from hanlattice.config import Config, EmbeddingConfig, WordsConfig, word_dropout
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.features import Indexer
 from hanlattice.features.indexer import BICHARS, POS, POSITIONS, count_crossing, words_of
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.text.dictionary import read_words
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normalize import fold, fold_digits, has_traditional
@@ -42,13 +44,15 @@ Row = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Built:
-    tagger: Tagger
+    tagger: TorchTagger
     indexer: Indexer
     notices: tuple[str, ...]
 
 
 def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] = ()) -> Built:
-    """A model for a training set, fresh or begun with another. `others` (dev, test) count only with `paper_vocab`."""
+    """A model for a training set, fresh or begun with another. `others` (dev, test) count only with
+    `paper_vocab`.
+    """
     labels = sorted({span.label for sentence in train for span in sentence.spans or ()})
     if not labels:
         raise InputError("the training corpus has no labelled span, so there is nothing to learn")
@@ -58,7 +62,9 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     if config.model.paper_vocab:
         seen += others
         what = "characters and bigrams" if config.model.bichar else "characters"
-        notices.append(f"paper_vocab: the {what} of dev and test are in the vocabulary, as in the original code")
+        notices.append(
+            f"paper_vocab: the {what} of dev and test are in the vocabulary, as in the original code"
+        )
     tags = _tags(config, labels)
     source = load_source(config) if config.start.model else None
     cut = cache(partial(_cut, config, train))
@@ -71,9 +77,15 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     lm = load_language_model(config.lm.model) if config.lm.model else None
     if lm is not None and lm.cutter is not None:
         expected = "a tagger takes one of characters, which `hanlattice pretrain lm` makes without --unit word"
-        raise InputError(f"lm.model: this is a language model of words; {expected}", config.lm.model)
-    read = read_transformer if source is None else make_transformer  # whose weights are with the others of the model
-    transformer = read(find_transformer(config.transformer.model)) if config.transformer.model else None
+        raise InputError(
+            f"lm.model: this is a language model of words; {expected}", config.lm.model
+        )
+    read = (
+        read_transformer if source is None else make_transformer
+    )  # whose weights are with the others of the model
+    transformer = (
+        read(find_transformer(config.transformer.model)) if config.transformer.model else None
+    )
     if transformer is not None:
         vocabs.pieces = transformer.pieces
     indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm, config.train.device)
@@ -81,28 +93,40 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     try:
         check_tagger(config, indexer, tagger)
     except LookupError as error:
-        raise InputError(f"a model of this configuration could not be loaded again: {error}") from None
+        raise InputError(
+            f"a model of this configuration could not be loaded again: {error}"
+        ) from None
     if source is not None:
         carry_weights(source, tagger, config.start, notices)
     return Built(tagger, indexer, tuple(notices))
 
 
 def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
-    """Every tag of the labels. Words cover a text, so a model that finds words has no tag for outside."""
+    """Every tag of the labels. Words cover a text, so a model that finds words has no tag for
+    outside.
+    """
     tags = tuple(tag_set(labels, config.model.scheme))
     if labels == [WORD] or config.data.learn == "words":
         if config.model.encoder == "word":
-            raise ConfigError(["model.encoder=word reads words and cannot find them: choose lattice or char"])
+            raise ConfigError(
+                ["model.encoder=word reads words and cannot find them: choose lattice or char"]
+            )
         tags = tuple(tag for tag in tags if tag != "O")
     check_tags(tags, config.model.scheme)
     return tags
 
 
 def _tables(
-    config: Config, train: Sequence[Sentence], seen: Sequence[Sentence], cut: Cut, notices: list[str]
+    config: Config,
+    train: Sequence[Sentence],
+    seen: Sequence[Sentence],
+    cut: Cut,
+    notices: list[str],
 ) -> tuple[Vocabs, Tables]:
     """In a fixed order: the tables draw their random numbers one after the other."""
-    model, vocabs, tables = config.model, Vocabs(), Tables()
+    model = config.model
+    vocabs = Vocabs()
+    tables = Tables()
     if config.reads_characters:
         vocabs.chars, tables.chars = character_table(config.chars, seen, notices)
     for nth, source in enumerate(config.lattice_sources):
@@ -110,18 +134,27 @@ def _tables(
             vocabs.lexicon, tables.words, counts = lexicon_table(source, train, notices)
         else:
             vocabs.subwords, tables.subwords, others = lexicon_table(source, train, notices)
-            counts = torch.cat([F.pad(others, (0, len(vocabs.subwords) - len(others))), counts])  # subwords come first
+            counts = torch.cat(
+                [F.pad(others, (0, len(vocabs.subwords) - len(others))), counts]
+            )  # subwords come first
         tables.counts = counts if model.pools else None
     if model.encoder == "word":
         vocabs.words, tables.words = word_table(config.words, *cut(), notices)
     if model.bichar:
-        vocabs.bichars, tables.beside[BICHARS] = bichar_table(config.bichars, seen, notices)
+        vocabs.bichars, tables.extra_embeddings[BICHARS] = bichar_table(
+            config.bichars, seen, notices
+        )
     if model.softword:
-        dim, dropout = config.softwords.dim, config.softwords.dropout
-        tables.beside[POSITIONS] = CharEmbedding(random_vectors(len(PLACES), dim), dropout=dropout)
+        dim = config.softwords.dim
+        dropout = config.softwords.dropout
+        tables.extra_embeddings[POSITIONS] = CharEmbedding(
+            random_vectors(len(PLACES), dim), dropout=dropout
+        )
         if config.softwords.pos:
             vocabs.pos = Vocab(dict.fromkeys(cut()[1].pos or ()))
-            tables.beside[POS] = CharEmbedding(random_vectors(len(vocabs.pos), dim), dropout=dropout)
+            tables.extra_embeddings[POS] = CharEmbedding(
+                random_vectors(len(vocabs.pos), dim), dropout=dropout
+            )
     return vocabs, tables
 
 
@@ -135,18 +168,25 @@ def _cut(config: Config, train: Sequence[Sentence]) -> tuple[list[str], Cuts]:
 def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
     """A notice of how many spans a word model can never find."""
     spans = [sentence.spans or () for sentence in train]
-    crossing, total = count_crossing(spans, cuts.counts, cuts.start, cuts.end), sum(map(len, spans))
+    crossing = count_crossing(spans, cuts.counts, cuts.start, cuts.end)
+    total = sum(map(len, spans))
     return f"segmentation: {crossing:,} of the {total:,} spans begin or end inside a word: they count as missed"
 
 
 # ---- vocabularies and their initial vectors, from the training corpus and vector files
 
 
-def character_table(config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]) -> tuple[Vocab, Tensor]:
+def character_table(
+    config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]
+) -> tuple[Vocab, Tensor]:
     """The characters of the texts and of the vector file."""
     text = dict.fromkeys(character for sentence in sentences for character in sentence.characters)
     known = known_vectors(
-        config.vectors, fold_digits, notices, lambda word: len(word) == 1, "no vector of a single character in it"
+        config.vectors,
+        fold_digits,
+        notices,
+        lambda word: len(word) == 1,
+        "no vector of a single character in it",
     )
     vocab, vectors, _ = _draw("characters", text, known, config, notices)
     return vocab, vectors
@@ -174,13 +214,16 @@ def word_table(
 def lexicon_table(
     source: WordsConfig, train: Sequence[Sentence], notices: list[str]
 ) -> tuple[Lexicon, WordEmbedding, Tensor]:
-    """The lexicon of the vector file, its table, and how often the first words occur in the training text.
+    """The lexicon of the vector file, its table, and how often the first words occur in the
+    training text.
 
     Those that occur there come first, the most frequent first of all.
     """
     lexicon, known = _known_words(source, notices)
     order, counts = met_first(lexicon, train)
-    notices.append(f"lexicon: {len(lexicon):,} {source.called}, {len(counts):,} of them occur in the training text")
+    notices.append(
+        f"lexicon: {len(lexicon):,} {source.called}, {len(counts):,} of them occur in the training text"
+    )
     trained = len(counts) if source.fine_tune else 0
     reordered = Lexicon(lexicon.words[at] for at in order)
     table = WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, source.dropout)
@@ -200,7 +243,8 @@ def known_vectors(
     is_wanted: Callable[[str], bool] = lambda _: True,
     none: str = "",
 ) -> dict[str, Row]:
-    """The vectors of a file, if one is named, by the symbols that a model looks up; the first for a symbol counts.
+    """The vectors of a file, if one is named, by the symbols that a model looks up; the first for a
+    symbol counts.
 
     `none` is the error where none is wanted.
     """
@@ -217,7 +261,9 @@ def known_vectors(
 
 
 def vectors_for(vocab: Vocab, known: Mapping[str, Row], norm: float) -> Tensor:
-    """[V, E]: the known rows, with this mean norm; a symbol without one gets a random row of their mean and spread."""
+    """[V, E]: the known rows, with this mean norm; a symbol without one gets a random row of their
+    mean and spread.
+    """
     rows = _scaled(np.stack(list(known.values())), norm)
     spread = rows.std(0, correction=min(1, len(rows) - 1))  # 0 for a single row
     table = torch.randn(len(vocab), rows.shape[1]) * spread + rows.mean(0)
@@ -232,9 +278,11 @@ def _draw(
     config: EmbeddingConfig,
     notices: list[str],
 ) -> tuple[Vocab, Tensor, int]:
-    """A vocabulary, a vector for each symbol, and how many symbols come first: unknown and those of the text.
+    """A vocabulary, a vector for each symbol, and how many symbols come first: unknown and those of
+    the text.
 
-    Row 0, unknown, is the mean of all; a symbol without a vector gets a random one with the same mean and spread.
+    Row 0, unknown, is the mean of all; a symbol without a vector gets a random one with the same
+    mean and spread.
     """
     met = Vocab(text)
     vocab = Vocab([*met.symbols, *known])
@@ -243,7 +291,9 @@ def _draw(
     if known:
         table = vectors_for(vocab, known, config.norm)
         missing = sum(symbol not in known for symbol in met.symbols[1:])
-        without = f", of which {missing:,} of the text have no vector in the file" if missing else ""
+        without = (
+            f", of which {missing:,} of the text have no vector in the file" if missing else ""
+        )
         notices.append(f"{kind}: {len(vocab) - 1:,}{without}")
     if len(vocab) > 1:
         table[0] = table[1:].mean(0)
@@ -251,15 +301,22 @@ def _draw(
 
 
 def _partly_trained(
-    kind: str, text: Collection[str], known: dict[str, Row], config: EmbeddingConfig, notices: list[str]
+    kind: str,
+    text: Collection[str],
+    known: dict[str, Row],
+    config: EmbeddingConfig,
+    notices: list[str],
 ) -> tuple[Vocab, WordEmbedding]:
-    """Only the symbols of the text are ever trained; without training, those that have no vector stay unknown.
+    """Only the symbols of the text are ever trained; without training, those that have no vector
+    stay unknown.
 
     Vectors that are never trained are rounded to half precision, which halves their table.
     """
     if known and not config.fine_tune:
         some = [symbol for symbol in text if symbol in known]
-        notices.append(f"{kind}: {len(text) - len(some):,} of the text have no vector in the file, and get none")
+        notices.append(
+            f"{kind}: {len(text) - len(some):,} of the text have no vector in the file, and get none"
+        )
         text = some
     vocab, vectors, met = _draw(kind, text, known, config, notices)
     trained = met if config.fine_tune else 0
@@ -270,7 +327,9 @@ def _partly_trained(
 
 
 def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tensor]:
-    """The words that the configuration names, and a vector for each: from the vector file, or random."""
+    """The words that the configuration names, and a vector for each: from the vector file, or
+    random.
+    """
     lexicon, name = Lexicon(), source.vectors or source.lexicon
     if source.vectors:
         vectors = _read(name, notices)
@@ -278,27 +337,37 @@ def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tens
     elif source.lexicon:
         lexicon.update(read_words(resolve(name)))
     else:
-        raise ConfigError([missing_words(source)])
+        raise ConfigError([word_dropout(source)])
     if not len(lexicon):
         raise InputError("no word of two characters or more in it", name)
     if source.vectors:
         return lexicon, _scaled(vectors.matrix[rows], source.norm)
-    return lexicon, random_vectors(len(lexicon), source.dim).half().float()  # half precision holds the fixed rows
+    return lexicon, random_vectors(
+        len(lexicon), source.dim
+    ).half().float()  # half precision holds the fixed rows
 
 
 def _read(name: str | Path, notices: list[str]) -> Vectors:
     vectors = _simplified_first(read_vectors(resolve(name)))
-    notices += [notice for notice in vectors.notices if notice not in notices]  # two tables may read one file
+    notices += [
+        notice for notice in vectors.notices if notice not in notices
+    ]  # two tables may read one file
     return vectors
 
 
 def _simplified_first(vectors: Vectors) -> Vectors:
-    """Of a word in both scripts, which a model sees as one, the simplified spelling counts: it comes before others."""
+    """Of a word in both scripts, which a model sees as one, the simplified spelling counts: it
+    comes before others.
+    """
     order = np.argsort(np.fromiter(map(has_traditional, vectors.words), dtype=bool), kind="stable")
-    return replace(vectors, words=tuple(vectors.words[at] for at in order), matrix=vectors.matrix[order])
+    return replace(
+        vectors, words=tuple(vectors.words[at] for at in order), matrix=vectors.matrix[order]
+    )
 
 
 def _scaled(rows: npt.NDArray[np.float32], norm: float) -> Tensor:
-    """The rows with this mean norm, which decides how much vectors weigh at first; with 0, unchanged."""
+    """The rows with this mean norm, which decides how much vectors weigh at first; with 0,
+    unchanged.
+    """
     mean = np.linalg.norm(rows, axis=1).mean()
     return torch.from_numpy(rows * np.float32(norm / mean) if norm and mean else rows)

@@ -1,4 +1,6 @@
-"""Scores that are as often right as they say: curves by label, fitted on labelled text and stored with the weights."""
+"""Scores that are as often right as they say: curves by label, fitted on labelled text and stored
+with the weights.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,32 @@ from hanlattice.data.corpus import Corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.evaluation.platt import Curves, fit
-from hanlattice.files import opening, sha256, writing
+from hanlattice.files import atomic_write, opening, sha256
 from hanlattice.text.span import Span
 from hanlattice.training.card import CARD, write_card
 from hanlattice.training.corpora import counts
 
 
 def check_place(folder: Path, out: Path | None) -> None:
-    """Whether a model may be written there: into `out`, new or empty, or where it is, unless it is a bundled one."""
+    """Whether a model may be written there: into `out`, new or empty, or where it is, unless it is
+    a bundled one.
+    """
     if out is None and folder in map(find_model, SHIPPED):
-        raise InputError(f"{folder.name} is bundled with the package and stays as it is: --save FOLDER makes a copy")
+        raise InputError(
+            f"{folder.name} is bundled with the package and stays as it is: --save FOLDER makes a copy"
+        )
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
 
 
-def fit_scores(model: Model, corpora: Mapping[str, Corpus], found: Mapping[str, Sequence[Sequence[Span]]]) -> Model:
-    """The model with curves under which the scores of what it found in these corpora are most probable.
+def fit_scores(
+    model: Model, corpora: Mapping[str, Corpus], found: Mapping[str, Sequence[Sequence[Span]]]
+) -> Model:
+    """The model with curves under which the scores of what it found in these corpora are most
+    probable.
 
-    The scores must be its own probabilities. A corpus that it was trained on is refused: it is surer of those texts.
+    The scores must be its own probabilities. A corpus that it was trained on is refused: it is
+    surer of those texts.
     """
     parts = [_part(model, file, corpus) for file, corpus in corpora.items()]
     labels = model.indexer.tag_ids.labels
@@ -47,7 +57,9 @@ def fit_scores(model: Model, corpora: Mapping[str, Corpus], found: Mapping[str, 
     curves = fit(label.astype(np.int64), score, right, len(labels))
     model.tagger.curves = Curves(curves)
     by_label = {name: asdict(curve) for name, curve in zip(labels, curves, strict=True)}
-    return replace(model, scores={**model.scores, "calibration": {"curves": by_label, "fitted": parts}})
+    return replace(
+        model, scores={**model.scores, "calibration": {"curves": by_label, "fitted": parts}}
+    )
 
 
 def save_calibrated(model: Model, folder: Path, out: Path | None) -> None:
@@ -55,7 +67,10 @@ def save_calibrated(model: Model, folder: Path, out: Path | None) -> None:
     if out is not None:
         for file in model_files(folder):
             if file.is_file() and file.name not in (WEIGHTS, CARD, "log.jsonl"):
-                with opening(file) as given, writing(out / file.relative_to(folder), binary=True) as copy:
+                with (
+                    opening(file) as given,
+                    atomic_write(out / file.relative_to(folder), binary=True) as copy,
+                ):
                     shutil.copyfileobj(given, copy)
     save_scores(folder, model.scores, out)
     write_card(out or folder, model, model.scores)
@@ -65,5 +80,8 @@ def _part(model: Model, file: str, corpus: Corpus) -> dict[str, Any]:
     digest = sha256(resolve(file))
     for part in ("train", "more"):
         if model.data.get(part, {}).get("sha256") == digest:
-            raise InputError("the model was trained on this text, of which it is too sure: fit it on another", file)
+            raise InputError(
+                "the model was trained on this text, of which it is too sure: fit it on another",
+                file,
+            )
     return {"file": Path(file).name, "sha256": digest, **counts(corpus.sentences)}

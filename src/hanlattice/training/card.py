@@ -10,7 +10,7 @@ from hanlattice.checkpoint.folder import BEFORE, Model
 from hanlattice.config import Config
 from hanlattice.evaluation.report import Table, percent
 from hanlattice.evaluation.segmentation import named_scores
-from hanlattice.files import writing
+from hanlattice.files import atomic_write
 from hanlattice.text.display import counted
 from hanlattice.text.tags import labels_of
 from hanlattice.training.corpora import PARTS
@@ -23,13 +23,25 @@ _WORDS = (
 
 
 def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
-    """What the model is, what it was trained on and what it scores; and its maker's own text, if it has one."""
+    """What the model is, what it was trained on and what it scores; and its maker's own text, if it
+    has one.
+    """
     about = about_of(model)
     text = "\n".join(
-        [*_head(folder, model), "", *_data(model), "", *_scores(model, scores), "", *([about, ""] if about else [])]
+        [
+            *_head(folder, model),
+            "",
+            *_data(model),
+            "",
+            *_scores(model, scores),
+            "",
+            *([about, ""] if about else []),
+        ]
     )
-    with writing(folder / CARD) as file:
-        file.write(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))  # names may not be UTF-8
+    with atomic_write(folder / CARD) as file:
+        file.write(
+            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        )  # names may not be UTF-8
 
 
 def about_of(model: Model) -> str:
@@ -39,7 +51,8 @@ def about_of(model: Model) -> str:
 
 
 def _head(folder: Path, model: Model) -> list[str]:
-    config, indexer = model.config, model.indexer
+    config = model.config
+    indexer = model.indexer
     does = "cuts text into words" if indexer.cuts else f"finds {', '.join(labels_of(indexer.tags))}"
     verb = "segment" if indexer.cuts else "tag"
     counts = [f"{len(indexer.vocab) - 1:,} characters"] if config.reads_characters else []
@@ -47,7 +60,9 @@ def _head(folder: Path, model: Model) -> list[str]:
     for source, lexicon in zip(config.lattice_sources, lexicons, strict=True):
         counts.append(f"{len(lexicon):,} {source.called} in the lexicon")
     counts += [] if indexer.words is None else [f"{len(indexer.words) - 1:,} words"]
-    counts += [] if indexer.pieces is None else [f"{len(indexer.pieces):,} pieces of the transformer"]
+    counts += (
+        [] if indexer.pieces is None else [f"{len(indexer.pieces):,} pieces of the transformer"]
+    )
     counts += [] if indexer.segmenter is None else [f"text cut by {config.segment.by}"]
     packed = []
     if "packed" in model.data:
@@ -78,7 +93,10 @@ def _origins(start: Mapping[str, Any]) -> Iterator[str]:
 
 def _calibration(scores: Mapping[str, Any]) -> Iterator[str]:
     if "calibration" in scores:
-        fitted = (f"{part['file']} ({counted(part['spans'], 'span')})" for part in scores["calibration"]["fitted"])
+        fitted = (
+            f"{part['file']} ({counted(part['spans'], 'span')})"
+            for part in scores["calibration"]["fitted"]
+        )
         yield f"- scores calibrated on {', '.join(fitted)}"
 
 
@@ -100,7 +118,9 @@ def kind_of(config: Config) -> str:
     parts["coupled gates"] = model.encoder == "char" and model.coupled
     parts["pools of words"] = model.pools
     parts[f"{model.layers} layers"] = model.layers > 1
-    parts["the first of characters alone"] = model.encoder == "lattice" and model.first_layer == "char"
+    parts["the first of characters alone"] = (
+        model.encoder == "lattice" and model.first_layer == "char"
+    )
     parts["whole words"] = model.whole_words
     parts["a language model"] = bool(config.lm.model)
     frozen = "a frozen transformer" if config.transformer.frozen else "a transformer"
@@ -138,13 +158,18 @@ def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
     elif "dev" not in model.data and scores:
         which = "Last epoch; there was no dev to choose by"
     lines = ["## Scores", "", f"{which}: {scores.get('epoch', '–')}. Exact spans, in per cent."]
-    own, before = {part: scores[part] for part in ("dev", "test") if part in scores}, scores.get(BEFORE, {})
+    own = {part: scores[part] for part in ("dev", "test") if part in scores}
+    before = scores.get(BEFORE, {})
     if any("segmentation" in report for report in (*own.values(), *before.values())):
         lines[-1] = f"{lines[-1]} {_WORDS}"
     lines += _tables(own)
     if before:
         again = "before" in model.data.get("packed", {})
-        whose = "the trained model, before it was first packed" if again else "the model that this one was made from"
+        whose = (
+            "the trained model, before it was first packed"
+            if again
+            else "the model that this one was made from"
+        )
         lines += ["", "### Before packing", "", f"Of {whose}."]
     return [*lines, *_tables(before)]
 
@@ -152,7 +177,11 @@ def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
 def _tables(scores: Mapping[str, Any]) -> Iterator[str]:
     for part, report in scores.items():
         rows = tuple(
-            (name, *(percent(score.get(key)) for key in ("precision", "recall", "f1")), str(score["gold"]))
+            (
+                name,
+                *(percent(score.get(key)) for key in ("precision", "recall", "f1")),
+                str(score["gold"]),
+            )
             for name, score in named_scores(report)
         )
         yield ""

@@ -17,7 +17,7 @@ from hanlattice.data.download import cache_folder
 from hanlattice.errors import OutputError
 from hanlattice.features import Examples
 from hanlattice.features.buckets import decoding_batches
-from hanlattice.files import reason, writing
+from hanlattice.files import atomic_write, reason
 from hanlattice.inference.decode import BOUNDS
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.text.lattice import Ints
@@ -32,7 +32,8 @@ def with_states(examples: Examples, lm: LanguageModelStates, digest: str) -> Exa
 
     Of runs side by side one computes them, and the others wait: they may be gigabytes.
     """
-    path, shape = states_file(examples, lm, digest), (len(examples.chars), lm.width)
+    path = states_file(examples, lm, digest)
+    shape = (len(examples.chars), lm.width)
     states = _cached(path, shape)
     if states is None:
         with _locked(path):
@@ -52,7 +53,9 @@ def _locked(path: Path) -> AbstractContextManager[object]:
 
 
 def states_file(examples: Examples, lm: LanguageModelStates, digest: str) -> Path:
-    """Where the states of these texts are cached. CPU and GPU round differently, so each has its own file."""
+    """Where the states of these texts are cached. CPU and GPU round differently, so each has its
+    own file.
+    """
     key = hashlib.sha256(f"{digest} {lm.project.weight.device.type} float16".encode())
     for numbers in (examples.lengths, examples.symbols):
         key.update(np.ascontiguousarray(numbers, dtype="<i8").tobytes())
@@ -70,18 +73,23 @@ def _cached(path: Path, shape: tuple[int, int]) -> States | None:
 
 
 def _write(path: Path, examples: Examples, lm: LanguageModelStates) -> None:
-    edges = np.flatnonzero(np.diff(np.cumsum(examples.lengths) // CHUNK)) + 1  # of parts of about CHUNK characters
-    with writing(path, binary=True) as file:
+    edges = (
+        np.flatnonzero(np.diff(np.cumsum(examples.lengths) // CHUNK)) + 1
+    )  # of parts of about CHUNK characters
+    with atomic_write(path, binary=True) as file:
         header = {"descr": "<f2", "fortran_order": False, "shape": (len(examples.chars), lm.width)}
         np.lib.format.write_array_header_1_0(file, header)
         for low, high in pairwise([0, *edges.tolist(), len(examples.lengths)]):
-            file.write(compute(examples, lm, np.arange(low, high)).astype("<f2", copy=False).tobytes())
+            file.write(
+                compute(examples, lm, np.arange(low, high)).astype("<f2", copy=False).tobytes()
+            )
 
 
 @torch.no_grad()
 def compute(examples: Examples, lm: LanguageModelStates, places: Ints) -> States:
     """[characters of these sentences, S]: their states, sentence by sentence."""
-    device, lengths = lm.project.weight.device, examples.lengths[places]
+    device = lm.project.weight.device
+    lengths = examples.lengths[places]
     most, characters = BOUNDS[device.type]
     first = np.cumsum(lengths) - lengths
     states = np.empty((int(lengths.sum()), lm.width), dtype=np.float16)

@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.checkpoint import Bar
+from hanlattice.checkpoint import Threshold
 from hanlattice.checkpoint.folder import (
-    FRAME,
     LM,
+    STATIC_FILES,
     TRANSFORMER,
     WEIGHTS,
     Model,
-    bar_for,
     load_model,
     save_frame,
     save_scores,
     save_weights,
+    threshold_for,
 )
 from hanlattice.checkpoint.language_model import language_model_digest
 from hanlattice.checkpoint.segmenter import check_segmenter, model_version, segmenter_version
@@ -40,10 +40,10 @@ from hanlattice.events import Listener, Log, ignore
 from hanlattice.features import Batch, Examples, Indexer
 from hanlattice.features.buckets import training_batches
 from hanlattice.features.prefetch import prefetch
-from hanlattice.files import LOCK, hold, remove, sha256
+from hanlattice.files import LOCK, lock_folder, remove, sha256
 from hanlattice.inference.decode import decode
 from hanlattice.inference.device import find_device, use_threads
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.build import Built, build
@@ -51,18 +51,19 @@ from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_gold_words, check_segmented, read_corpora
 from hanlattice.training.lm_cache import with_states
 from hanlattice.training.optim import learning_rates, make_optimizer
-from hanlattice.training.processes import Gradients, Team, join
+from hanlattice.training.processes import Gradients, ProcessGroup, join
 from hanlattice.training.step import Progress, Training
 from hanlattice.training.warm_start import check_start, start_facts
 
 STATE = "state.safetensors"
 LOG = "log.jsonl"
-LONG = (
-    1.0  # seconds: a state that takes longer to write, such as a transformer's, is not written after each short epoch
-)
-# Batches that are made and sent while the device computes, and seconds between two reads of the loss. Reading it waits
+# Seconds: a state that takes longer to write, such as a transformer's, is not written after each
+# short epoch.
+SLOW_SAVE_SECONDS = 1.0
+# Batches that are made and sent while the device computes, and seconds between two reads of the
+# loss. Reading it waits
 # for a GPU; a CPU that computes has no time to spare for batches.
-PACE = {"cpu": (0, 0.0), "cuda": (3, 0.25)}
+PREFETCH = {"cpu": (0, 0.0), "cuda": (3, 0.25)}
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,21 @@ class Result:
     scores: dict[str, Any]
 
 
-def train(config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore) -> Result:
-    """Train a model into a folder. With `resume`, continue where an earlier run in that folder was stopped.
+def train(
+    config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore
+) -> Result:
+    """Train a model into a folder. With `resume`, continue where an earlier run in that folder was
+    stopped.
 
-    Of several processes, which torchrun starts, the first writes the folder, listens and has the scores.
+    Of several processes, which torchrun starts, the first writes the folder, listens and has the
+    scores.
     """
     folder = Path(folder)
     _check(config, folder, resume)
-    with join(config.train.device) as team, hold(folder, "train") if team.writes else nullcontext():
+    with (
+        join(config.train.device) as team,
+        lock_folder(folder, "train") if team.writes else nullcontext(),
+    ):
         if team.writes:
             _check_folder(folder, resume)  # again: now nobody else can begin a run in it
             _remove_half(folder)
@@ -92,18 +100,18 @@ def train(config: Config, folder: str | Path, *, resume: bool = False, listen: L
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """Everything that the loop works with."""
 
     config: TrainConfig
     folder: Path
     identity: str
-    tagger: Tagger
+    tagger: TorchTagger
     indexer: Indexer
     training: Training
     gradients: Gradients
     log: Log
-    team: Team
+    team: ProcessGroup
     examples: Examples
     dev: Sequence[Sentence]
     dev_examples: Examples
@@ -115,19 +123,28 @@ class Run:
         return [self._part(part) for part in parts]
 
     def _part(self, places: Ints) -> Batch:
-        seed = (self.config.seed, self.training.progress.epoch, *places[:8])  # a resumed run leaves out the same words
+        seed = (
+            self.config.seed,
+            self.training.progress.epoch,
+            *places[:8],
+        )  # a resumed run leaves out the same words
         rows = self.team.rows(self.examples.lengths[places])
-        batch = self.examples.batch(places, self.config.missing_words, seed, rows)
-        return self.tagger.prepare(batch.to(self.training.device))  # a thread may have another current device
+        batch = self.examples.batch(places, self.config.word_dropout, seed, rows)
+        return self.tagger.prepare(
+            batch.to(self.training.device)
+        )  # a thread may have another current device
 
     def dev_scores(self) -> dict[str, Any]:
         """The scores on dev, with the bar of a model that decodes by spans; none without dev."""
         if not self.dev:
             return {}
-        report, more = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, self.team), {}
+        report = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, self.team)
+        more = {}
         if self.decode == "spans":
-            more = {"bar": bar_for(report.overall.f1)}
-            report = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, self.team, **more)
+            more = {"threshold": threshold_for(report.overall.f1)}
+            report = evaluate(
+                self.tagger, self.indexer, self.dev, self.dev_examples, self.team, **more
+            )
         return {"dev": report.as_dict(), **more}
 
     def save(self) -> float:
@@ -141,15 +158,24 @@ class Run:
 
 
 def prepare(
-    config: Config, folder: Path, corpora: Corpora, resume: bool, listen: Listener, team: Team | None = None
-) -> Run:
-    """Build the model and everything around it, or restore a stopped run. Without `team` this process is alone."""
-    team = team or Team(config.train.device)
+    config: Config,
+    folder: Path,
+    corpora: Corpora,
+    resume: bool,
+    listen: Listener,
+    team: ProcessGroup | None = None,
+) -> TrainingRun:
+    """Build the model and everything around it, or restore a stopped run. Without `team` this
+    process is alone.
+    """
+    team = team or ProcessGroup(config.train.device)
     check_gold_words(config, corpora)
     built = build(config, corpora.trained_on, (*corpora.dev, *corpora.test))
     if built.indexer.cuts:
         check_segmented(config, corpora)
-    sentences = [sentence for sentence in corpora.trained_on if not sentence.text.isspace()]  # nothing to learn there
+    sentences = [
+        sentence for sentence in corpora.trained_on if not sentence.text.isspace()
+    ]  # nothing to learn there
     tagger = built.tagger.to(team.device)
     optimizer = make_optimizer(tagger, config.train, config.transformer, config.rates)
     training = Training(tagger, optimizer, config.train.clip, config.train.average)
@@ -158,11 +184,13 @@ def prepare(
     if resumed:
         training.load(folder / STATE, identity)
     if len(set(team.gather([resumed]))) > 1:  # nothing is written before all have looked
-        raise ModelError(f"{folder}: not every process finds its state there; --out must be on a disk that all share")
+        raise ModelError(
+            f"{folder}: not every process finds its state there; --out must be on a disk that all share"
+        )
     if team.writes:
         facts = corpora.facts(config) | (start_facts(config) if config.start.model else {})
         save_frame(folder, config, built.indexer, facts)
-    run = Run(
+    run = TrainingRun(
         config=config.train,
         folder=folder,
         identity=identity,
@@ -170,7 +198,9 @@ def prepare(
         indexer=built.indexer,
         training=training,
         gradients=team.gradients(tagger),
-        log=Log(folder / LOG, listen, training.progress.log_size) if team.writes else Log(None, ignore),
+        log=Log(folder / LOG, listen, training.progress.log_size)
+        if team.writes
+        else Log(None, ignore),
         team=team,
         examples=_examples(config, built, sentences),
         dev=corpora.dev,
@@ -178,25 +208,34 @@ def prepare(
         decode=config.model.decode,
     )
     if not resumed:
-        run.save()  # from now to the end there is a state: weights without one are those of a finished run
+        # From now to the end there is a state: weights without one are those of a finished run.
+        run.save()
     _announce(run, corpora, built)
     return run
 
 
 def _examples(config: Config, built: Built, sentences: Sequence[Sentence]) -> Examples:
     """A corpus as numbers, with the language model's states if they are cached."""
-    examples, lm = built.indexer.examples(sentences), built.tagger.lm
+    examples = built.indexer.examples(sentences)
+    lm = built.tagger.lm
     if lm is None or not config.lm.cache:
         return examples
     return with_states(examples, lm, language_model_digest(config.lm.model))
 
 
-def _epochs(run: Run) -> None:
+def _epochs(run: TrainingRun) -> None:
     config, tagger, training, progress = run.config, run.tagger, run.training, run.training.progress
-    depth, pause = PACE[training.device.type]
-    started, saved, told, took = time.monotonic() - progress.seconds, time.monotonic(), float("-inf"), 0.0
-    while progress.epoch < config.epochs and progress.epoch - progress.best_at < (config.patience or float("inf")):
-        order = training_batches(run.examples.lengths, config.batch_size, config.seed, progress.epoch)
+    depth, pause = PREFETCH[training.device.type]
+    started = time.monotonic() - progress.seconds
+    saved = time.monotonic()
+    told = float("-inf")
+    took = 0.0
+    while progress.epoch < config.epochs and progress.epoch - progress.best_at < (
+        config.patience or float("inf")
+    ):
+        order = training_batches(
+            run.examples.lengths, config.batch_size, config.seed, progress.epoch
+        )
         tagger.train()
         with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
             for parts in batches:
@@ -213,13 +252,15 @@ def _epochs(run: Run) -> None:
                     took = run.save()
                     saved = time.monotonic()
         training.record_loss()
-        progress.epoch, progress.batch = progress.epoch + 1, 0
+        progress.epoch = progress.epoch + 1
+        progress.batch = 0
         with training.average.in_place():
             scores = run.dev_scores()
             f1 = scores["dev"]["overall"]["f1"] if scores else 0.0
             is_best = progress.best is None or f1 > progress.best or not scores
             if is_best:
-                progress.best, progress.best_at = f1, progress.epoch
+                progress.best = f1
+                progress.best_at = progress.epoch
             if run.team.writes and (is_best or config.keep == "last"):
                 save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
         progress.seconds = time.monotonic() - started
@@ -227,24 +268,35 @@ def _epochs(run: Run) -> None:
         run.log.keep("epoch", **dev, **_rates(progress))
         training.reset_loss()
         progress.characters = 0
-        if took < LONG or time.monotonic() - saved > 10 * took:
+        if took < SLOW_SAVE_SECONDS or time.monotonic() - saved > 10 * took:
             took = run.save()
             saved = time.monotonic()
 
 
 def evaluate(
-    tagger: Tagger, indexer: Indexer, sentences: Sequence[Sentence], examples: Examples, team: Team, bar: Bar = None
+    tagger: TorchTagger,
+    indexer: Indexer,
+    sentences: Sequence[Sentence],
+    examples: Examples,
+    team: ProcessGroup,
+    threshold: Threshold = None,
 ) -> Report:
-    """Exact spans of all sentences; `examples` are this process's. Leaves the model in evaluation mode."""
+    """Exact spans of all sentences; `examples` are this process's. Leaves the model in evaluation
+    mode.
+    """
     tagger.eval()
-    found = team.gather(decode(tagger, indexer, examples, bar=bar))
+    found = team.gather(decode(tagger, indexer, examples, threshold=threshold))
     return score([sentence.spans or () for sentence in sentences], found)
 
 
 def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
-    """The model's scores with those that are missing: test, and for a segmenter the scores that count words."""
+    """The model's scores with those that are missing: test, and for a segmenter the scores that
+    count words.
+    """
     scores = dict(model.scores)
-    known = words_in(corpora.train) if model.indexer.cuts else None  # without the sentences that were held out
+    known = (
+        words_in(corpora.train) if model.indexer.cuts else None
+    )  # without the sentences that were held out
     for part, sentences in (("dev", corpora.dev), ("test", corpora.test)):
         there = scores.get(part, {})
         complete = bool(there) if known is None else "segmentation" in there
@@ -253,9 +305,13 @@ def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
     return scores
 
 
-def part_scores(model: Model, sentences: Sequence[Sentence], known: Collection[str] | None) -> dict[str, Any]:
+def part_scores(
+    model: Model, sentences: Sequence[Sentence], known: Collection[str] | None
+) -> dict[str, Any]:
     """Exact spans; for a segmenter also its words, `known` being those of its training."""
-    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences), bar=model.bar())
+    found = decode(
+        model.tagger, model.indexer, model.indexer.examples(sentences), threshold=model.threshold()
+    )
     gold = [sentence.spans or () for sentence in sentences]
     report = score(gold, found).as_dict()
     if model.indexer.cuts:
@@ -293,16 +349,22 @@ def _check_folder(folder: Path, resume: bool) -> None:
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
     names = {file.name for file in folder.glob("*")}
     if not names & {STATE, WEIGHTS}:
-        for other in sorted(names - _half(folder) - {*FRAME, LOG, LOCK}):
+        for other in sorted(names - _half(folder) - {*STATIC_FILES, LOG, LOCK}):
             raise OutputError(
                 f"{folder} holds {other}, which is not part of a run: choose a new or empty folder for --out"
             )
     elif not resume:
-        raise OutputError(f"{folder} holds a run already: continue it with --resume, or choose another --out")
+        raise OutputError(
+            f"{folder} holds a run already: continue it with --resume, or choose another --out"
+        )
 
 
 def _half(folder: Path) -> set[str]:
-    return {file.name for file in folder.glob("*") if re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", file.name)}
+    return {
+        file.name
+        for file in folder.glob("*")
+        if re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", file.name)
+    }
 
 
 def _remove_half(folder: Path) -> None:
@@ -318,10 +380,16 @@ def _identity(config: Config, corpora: Corpora) -> str:
     """What must be the same when a run is resumed: settings and the content of data and vectors."""
     others = [sha256(resolve(name)) for name in config.vector_files]
     others += [language_model_digest(config.lm.model)] if config.lm.model else []
-    others += [transformer_digest(find_transformer(config.transformer.model))] if config.transformer.model else []
+    others += (
+        [transformer_digest(find_transformer(config.transformer.model))]
+        if config.transformer.model
+        else []
+    )
     others += [segmenter_version(config.segment.by) or ""] if config.segments_by_model else []
     others += [model_version(config.start.model) or ""] if config.start.model else []
-    return hashlib.sha256(json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def _settings(config: Config) -> dict[str, Any]:
@@ -333,7 +401,7 @@ def _settings(config: Config) -> dict[str, Any]:
     return settings
 
 
-def _announce(run: Run, corpora: Corpora, built: Built) -> None:
+def _announce(run: TrainingRun, corpora: Corpora, built: Built) -> None:
     if run.training.progress.step:
         run.log.keep("resume", epochs=run.config.epochs, **_rates(run.training.progress))
         return
@@ -353,7 +421,9 @@ def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
     """The scores of a finished run, if its settings and data are the same."""
     model = load_model(folder)
     if "packed" in model.data:
-        raise ModelError(f"{folder}: it holds a packed model, which cannot be trained further; choose another --out")
+        raise ModelError(
+            f"{folder}: it holds a packed model, which cannot be trained further; choose another --out"
+        )
     digests = {name: model.data[name]["sha256"] for name in corpora.digests if name in model.data}
     if _settings(model.config) != _settings(config) or digests != corpora.digests:
         raise ModelError(
@@ -363,7 +433,9 @@ def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
 
 
 def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
-    """Score the weights that were kept on test, once, and write that into the model; remove the state."""
+    """Score the weights that were kept on test, once, and write that into the model; remove the
+    state.
+    """
     model = load_model(folder, device)
     scores = complete_scores(model, corpora)
     if scores != model.scores:

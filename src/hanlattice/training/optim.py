@@ -24,13 +24,24 @@ def make_optimizer(
     transformer: TransformerConfig | None = None,
     rates: RatesConfig | None = None,
 ) -> torch.optim.Optimizer:
-    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors or the CRF.
+    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors
+    or the CRF.
 
-    Each layer of a transformer has groups of its own, with rates by the configuration. `rates` are multiples for the
-    groups of [rates]; weights whose rate is 0 are frozen here.
+    Each layer of a transformer has groups of its own, with rates by the configuration. `rates` are
+    multiples for the groups of [rates]; weights whose rate is 0 are frozen here.
     """
-    spared = {id(p) for module in model.modules() if isinstance(module, NOT_DECAYED) for p in module.parameters()}
-    inside = {id(p): depth for m in model.modules() if isinstance(m, TransformerStates) for p, depth in m.depths()}
+    spared = {
+        id(p)
+        for module in model.modules()
+        if isinstance(module, NOT_DECAYED)
+        for p in module.parameters()
+    }
+    inside = {
+        id(p): depth
+        for m in model.modules()
+        if isinstance(m, TransformerStates)
+        for p, depth in m.depths()
+    }
     groups: dict[tuple[int, float, bool], dict[str, Any]] = {}
     for key in ((-1, 1.0, True), (-1, 1.0, False)):  # first the two of most weights
         groups[key] = {"peak": config.lr, "warmup": config.warmup, "params": []}
@@ -42,10 +53,12 @@ def make_optimizer(
         depth = inside.get(id(parameter), -1)
         key = depth, rate, parameter.ndim == 2 and id(parameter) not in spared
         if key not in groups:
-            peak, warmup = config.lr, config.warmup
+            peak = config.lr
+            warmup = config.warmup
             if depth >= 0:
                 assert transformer is not None
-                peak, warmup = transformer.lr * transformer.layer_decay**depth, transformer.warmup
+                peak = transformer.lr * transformer.layer_decay**depth
+                warmup = transformer.warmup
             groups[key] = {"peak": rate * peak, "warmup": warmup, "params": []}
         groups[key]["params"].append(parameter)
     for (*_, decays), group in groups.items():
@@ -55,7 +68,13 @@ def make_optimizer(
 
 def group_of(name: str) -> str:
     """The group of a tagger's weight, by its name: the settings of [rates] are these."""
-    parts = {"chars": "embeddings", "beside": "embeddings", "words": "embeddings", "output": "output", "crf": "output"}
+    parts = {
+        "chars": "embeddings",
+        "extra_embeddings": "embeddings",
+        "words": "embeddings",
+        "output": "output",
+        "crf": "output",
+    }
     return parts.get(name.partition(".")[0], "encoder")
 
 
@@ -70,10 +89,15 @@ def learning_rates(
 ) -> list[float]:
     """The rate of each group in one step (from 0)."""
     groups = optimizer.param_groups
-    return [learning_rate(config, step, steps_per_epoch, group["peak"], group["warmup"]) for group in groups]
+    return [
+        learning_rate(config, step, steps_per_epoch, group["peak"], group["warmup"])
+        for group in groups
+    ]
 
 
-def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int, lr: float, warmup: float) -> float:
+def learning_rate(
+    config: TrainConfig, step: int, steps_per_epoch: int, lr: float, warmup: float
+) -> float:
     """The rate of one step (from 0): warm-up first, up to `lr`, then the schedule."""
     total = steps_per_epoch * config.epochs
     if config.schedule == "linear" or step < int(warmup * total):
@@ -116,7 +140,9 @@ class Average:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        """Contents change places, and no tensor does: cuDNN wants the weights of an LSTM to stay in one piece."""
+        """Contents change places, and no tensor does: cuDNN wants the weights of an LSTM to stay in
+        one piece.
+        """
         for weight, mean in zip(self.weights, self.mean, strict=False):
             before = weight.clone()
             weight.copy_(mean)

@@ -1,4 +1,6 @@
-"""A finished model in fewer bytes: fewer words, smaller numbers, and with them what gives new words their vectors."""
+"""A finished model in fewer bytes: fewer words, smaller numbers, and with them what gives new words
+their vectors.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, OutputError
 from hanlattice.files import sha256
 from hanlattice.nn.embeddings import TwoSources
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.card import about_of, write_card
@@ -31,20 +33,27 @@ from hanlattice.training.corpora import (
 from hanlattice.training.loop import part_scores
 
 OF_ANOTHER = "*Written about the model that this one was packed from:*"
-FINE = 40_000  # words whose vectors get a byte for each number in a small model; the others get half a byte
+# Words whose vectors get a byte for each number in a small model; the others get half a byte.
+FINE = 40_000
 
 
 def pack(
-    folder: Path, out: Path, words: int = 0, precision: str = "small", test: str = "", about: str | None = None
+    folder: Path,
+    out: Path,
+    words: int = 0,
+    precision: str = "small",
+    test: str = "",
+    about: str | None = None,
 ) -> Model:
     """Write the model of a folder into another folder, and return it as it is read from there.
 
-    With `words`, only so many are kept, those that training met most first. With `test`, a corpus, the packed model is
-    scored; scores of the trained model are kept as those before packing. `about` is Markdown for the end of its card;
-    without it, that of the model in `folder` is kept, marked as written about another model.
+    With `words`, only so many are kept, those that training met most first. With `test`, a corpus,
+    the packed model is scored; scores of the trained model are kept as those before packing.
+    `about` is Markdown for the end of its card; without it, that of the model in `folder` is kept,
+    marked as written about another model.
 
-    A packed model may be packed again. Its own scores are left out, since they are no longer true; those of the trained
-    model stay, and the card says that the model was packed several times.
+    A packed model may be packed again. Its own scores are left out, since they are no longer true;
+    those of the trained model stay, and the card says that the model was packed several times.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
@@ -60,18 +69,28 @@ def pack(
     composer = None
     if model.indexer.lexicon is not None and model.tagger.lexicon is not None:
         composer = model.composer or learn_from(model.indexer.lexicon, model.tagger.lexicon)
-        model = with_fewer_words(model, words or len(model.indexer.lexicon), FINE if precision == "small" else None)
+        model = with_fewer_words(
+            model, words or len(model.indexer.lexicon), FINE if precision == "small" else None
+        )
     elif words:
         raise InputError("this model has no lexicon, so there are no words to leave out", folder)
     settings = model.config.as_dict()
-    config = make_config({**without_places(settings), "segment": settings["segment"]})  # a segmenter stays where it is
+    config = make_config(
+        {**without_places(settings), "segment": settings["segment"]}
+    )  # a segmenter stays where it is
     data = without_places(data)
     data["packed"] |= {"about": about} if about else {}
     save_frame(out, config, model.indexer, data, folder, model.segmenter)
-    tensors = compressed({name: tensor.numpy() for name, tensor in _module(model).state_dict().items()}, precision)
+    tensors = compressed(
+        {name: tensor.numpy() for name, tensor in _module(model).state_dict().items()}, precision
+    )
     trained = model.scores.get(BEFORE, {}) if "packed" in model.data else model.scores
-    before = {part: trained[part] for part in (("dev",) if test else ("dev", "test")) if part in trained}
-    scores = {name: value for name, value in model.scores.items() if name not in ("dev", "test", BEFORE)}
+    before = {
+        part: trained[part] for part in (("dev",) if test else ("dev", "test")) if part in trained
+    }
+    scores = {
+        name: value for name, value in model.scores.items() if name not in ("dev", "test", BEFORE)
+    }
     scores |= {BEFORE: before} if before else {}
     save_weights(out, tensors, scores, composer)
     if test:
@@ -83,13 +102,15 @@ def pack(
     return packed
 
 
-def _module(model: Model) -> Tagger:
-    assert isinstance(model.tagger, Tagger)
+def _module(model: Model) -> TorchTagger:
+    assert isinstance(model.tagger, TorchTagger)
     return model.tagger
 
 
 def without_places(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record in which paths that lead out of the working folder are only file names: elsewhere they mean nothing."""
+    """A record in which paths that lead out of the working folder are only file names: elsewhere
+    they mean nothing.
+    """
     found = dict(record)
     for key, value in record.items():
         if isinstance(value, Mapping):
@@ -100,7 +121,9 @@ def without_places(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(test: str, model: Model) -> tuple[Sentence, ...]:
-    """The sentences to score on, checked for the words that a segmenter, or a model of gold words, needs."""
+    """The sentences to score on, checked for the words that a segmenter, or a model of gold words,
+    needs.
+    """
     sentences = without_empty(read_for([model], test, scheme=model.config.data.scheme))
     config = replace(model.config, data=replace(model.config.data, test=test))
     corpora = Corpora(train=(), dev=(), test=sentences, more=(), digests={}, notices=())
@@ -111,8 +134,11 @@ def _read(test: str, model: Model) -> tuple[Sentence, ...]:
 
 
 def _facts(model: Model, precision: str) -> dict[str, Any]:
-    """Where the model came from, its precision and earlier ones; without a test whose score is dropped."""
-    facts, packed = dict(model.data), model.data.get("packed")
+    """Where the model came from, its precision and earlier ones; without a test whose score is
+    dropped.
+    """
+    facts = dict(model.data)
+    packed = model.data.get("packed")
     if packed and "test" in model.scores:
         facts.pop("test", None)
     before = {"before": [*packed.get("before", []), packed["precision"]]} if packed else {}
@@ -120,9 +146,13 @@ def _facts(model: Model, precision: str) -> dict[str, Any]:
 
 
 def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model:
-    """The model with the first `count` words of its lexicon, the first `fine` of them in the finer table."""
-    tagger, lexicon = _module(model), model.indexer.lexicon
-    table, words = tagger.lexicon, tagger.words
+    """The model with the first `count` words of its lexicon, the first `fine` of them in the finer
+    table.
+    """
+    tagger = _module(model)
+    lexicon = model.indexer.lexicon
+    table = tagger.lexicon
+    words = tagger.words
     assert lexicon is not None
     assert table is not None
     fewer = table.first(count, len(table.trained) if fine is None else fine)

@@ -1,8 +1,9 @@
-"""Training on several processes, as torchrun starts them: each computes a share of every batch, the first one writes.
+"""Training on several processes, as torchrun starts them: each computes a share of every batch, the
+first one writes.
 
-Every process has the same weights, the same random numbers and the same order of batches as one process alone would
-have. DDP adds up the gradients of the shares, so the result is that of one process, but for the rounding of these sums
-and the exceptions of `WholeDropout`.
+Every process has the same weights, the same random numbers and the same order of batches as one
+process alone would have. DDP adds up the gradients of the shares, so the result is that of one
+process, but for the rounding of these sums and the exceptions of `WholeDropout`.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from torch.overrides import TorchFunctionMode
 
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.features import Batch
-from hanlattice.features.batches import Share
+from hanlattice.features.batches import BatchShard
 from hanlattice.features.buckets import share_out
 from hanlattice.nn.dropout import drop
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.optional import quiet
 from hanlattice.text.lattice import Ints
 from hanlattice.training.step import tagger_gradients
 
-# Kept for good: were DDP the last to hold a group, it would wait for the group's threads, with Python's lock, and they
+# Kept for good: were DDP the last to hold a group, it would wait for the group's threads, with
+# Python's lock, and they
 # for that lock.
 _groups: list[Any] = []
 
@@ -40,7 +42,7 @@ Gradients = Callable[..., Tensor]  # of the parts of a batch
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """The processes of one training: this one's number, how many there are, and its device."""
 
     device: str
@@ -57,7 +59,9 @@ class Team:
         return None if self.size == 1 else share_out(lengths, self.size)[self.rank]
 
     def gather(self, mine: Sequence[Item]) -> list[Item]:
-        """The items of all processes, of which this one has every `size`-th; each waits for the others."""
+        """The items of all processes, of which this one has every `size`-th; each waits for the
+        others.
+        """
         if self.size == 1:
             return list(mine)
         parts: list[Any] = [None] * self.size
@@ -67,23 +71,34 @@ class Team:
             whole[rank :: self.size] = part
         return whole
 
-    def gradients(self, tagger: Tagger) -> Gradients:
+    def gradients(self, tagger: TorchTagger) -> Gradients:
         """What does for a batch, in parts, what `tagger_gradients` does."""
         if self.size == 1:
             return partial(tagger_gradients, tagger)
-        empty = any(not weight.numel() for weight in tagger.parameters())  # no gradient, and DDP waits for one
+        empty = any(
+            not weight.numel() for weight in tagger.parameters()
+        )  # no gradient, and DDP waits for one
         unused = empty or tagger.transformer is not None  # which may have a pooler
-        with quiet("torch"):  # newer versions warn of `broadcast_buffers`, and older ones know no other name
-            parallel = DistributedDataParallel(tagger, broadcast_buffers=False, find_unused_parameters=unused)
+        with quiet(
+            "torch"
+        ):  # newer versions warn of `broadcast_buffers`, and older ones know no other name
+            parallel = DistributedDataParallel(
+                tagger, broadcast_buffers=False, find_unused_parameters=unused
+            )
         return partial(_gradients, parallel, self.size)
 
 
 def _gradients(parallel: DistributedDataParallel, size: int, *parts: Batch) -> Tensor:
-    """DDP takes the mean over processes; the mean over sentences is their sum divided by all sentences of the batch."""
+    """DDP takes the mean over processes; the mean over sentences is their sum divided by all
+    sentences of the batch.
+    """
     shares = [part.share for part in parts if part.share is not None]
-    total, count = torch.zeros((), device=parts[0].chars.device), sum(share.sentences for share in shares)
+    total = torch.zeros((), device=parts[0].chars.device)
+    count = sum(share.sentences for share in shares)
     for at, (part, share) in enumerate(zip(parts, shares, strict=True)):
-        with parallel.no_sync() if at + 1 < len(parts) else nullcontext():  # gradients travel with the last part
+        with (
+            parallel.no_sync() if at + 1 < len(parts) else nullcontext()
+        ):  # gradients travel with the last part
             with WholeDropout(share):
                 losses = parallel(part)
             loss = losses.sum() * float(share.counts)
@@ -94,38 +109,51 @@ def _gradients(parallel: DistributedDataParallel, size: int, *parts: Batch) -> T
 
 
 class WholeDropout(TorchFunctionMode):
-    """Dropout draws for the whole batch and takes what is of the share: each sentence is masked as in one process.
+    """Dropout draws for the whole batch and takes what is of the share: each sentence is masked as
+    in one process.
 
-    What `nn.LSTM` drops between its own layers, which only a word model of several layers has, and a transformer in its
-    attention and in windows, is not seen here: each process draws that by itself.
+    What `nn.LSTM` drops between its own layers, which only a word model of several layers has, and
+    a transformer in its attention and in windows, is not seen here: each process draws that by
+    itself.
     """
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: BatchShard) -> None:
         super().__init__()
         self.share = share
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func not in (F.dropout, drop) or not kwargs.get("training", True):
             return func(*args, **kwargs)
-        (x,), share = args, self.share
-        size, rows = (share.words, share.word_rows) if x.ndim == 2 else (share.sentences, share.rows)
+        (x,) = args
+        share = self.share
+        size, rows = (
+            (share.words, share.word_rows) if x.ndim == 2 else (share.sentences, share.rows)
+        )
         if len(x) != len(rows):  # the windows of a transformer
             return func(*args, **kwargs)
-        of_words = share.units and x.ndim == 3 and x.shape[1] < share.characters  # a transformer has two more
+        of_words = (
+            share.units and x.ndim == 3 and x.shape[1] < share.characters
+        )  # a transformer has two more
         width = (share.units, x.shape[2]) if of_words else x.shape[1:]
         mask = func(x.new_ones(size, *width), kwargs["p"])
         return x * mask.index_select(0, rows)[:, : x.shape[1]]
 
 
 @contextmanager
-def join(device: str) -> Iterator[Team]:
+def join(device: str) -> Iterator[ProcessGroup]:
     """The team of this process, by the variables that torchrun sets; without them it is alone."""
-    size, rank, local = (int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"))
+    size, rank, local = (
+        int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")
+    )
     if size <= 1:
-        yield Team(device)
+        yield ProcessGroup(device)
         return
     if device != "cpu":
         device = _own_gpu(device, local)
@@ -133,7 +161,7 @@ def join(device: str) -> Iterator[Team]:
     dist.init_process_group("gloo" if device == "cpu" else "nccl")
     _groups.append(dist.group.WORLD)
     try:
-        yield Team(device, rank, size)
+        yield ProcessGroup(device, rank, size)
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
@@ -147,8 +175,11 @@ def join(device: str) -> Iterator[Team]:
 def _own_gpu(device: str, local: int) -> str:
     """Every process of a machine has a GPU of its own."""
     if device != "cuda":
-        raise InputError(f"with several processes each has its own GPU: set train.device to cuda, not {device}")
-    here, there = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1)), torch.cuda.device_count()
+        raise InputError(
+            f"with several processes each has its own GPU: set train.device to cuda, not {device}"
+        )
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
+    there = torch.cuda.device_count()
     if here > there:
         raise InputError(f"{here} processes on this machine need as many GPUs, and it has {there}")
     return f"cuda:{local}"

@@ -1,4 +1,6 @@
-"""One training step, and the state from which a stopped training is resumed. Taggers and language models share both."""
+"""One training step, and the state from which a stopped training is resumed. Taggers and language
+models share both.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from hanlattice.checkpoint.checksums import load_tensors, save_tensors
 from hanlattice.checkpoint.schema import parse
 from hanlattice.errors import HanlatticeError, ModelError
 from hanlattice.features import Batch
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.training.optim import Average
 
 FORMAT = "1"  # of a state
@@ -54,18 +56,31 @@ class Progress:
 
 
 class Training:
-    """What a step changes: weights, their average, the optimiser, random numbers, the sum of losses, the progress."""
+    """What a step changes: weights, their average, the optimiser, random numbers, the sum of
+    losses, the progress.
+    """
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, memory: float = 0.0) -> None:
-        """`clip` is the longest gradient that a step takes, 0 takes any; `memory` is that of the average."""
-        self.model, self.optimizer, self.clip = model, optimizer, clip
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, memory: float = 0.0
+    ) -> None:
+        """`clip` is the longest gradient that a step takes, 0 takes any; `memory` is that of the
+        average.
+        """
+        self.model = model
+        self.optimizer = optimizer
+        self.clip = clip
         self.average = Average(model, memory)
         self.progress = Progress()
         self.device: torch.device = self.average.weights[0].device
-        self.loss = torch.zeros((), dtype=torch.float64, device=self.device)  # not read at each step: a GPU would wait
+        self.loss = torch.zeros(
+            (), dtype=torch.float64, device=self.device
+        )  # not read at each step: a GPU would wait
 
-    def step(self, add_gradients: Callable[[], Tensor], rate: float | Sequence[float] | None = None) -> None:
-        """One step. `add_gradients` adds those of the mean loss to the weights', and gives the sum of the losses.
+    def step(
+        self, add_gradients: Callable[[], Tensor], rate: float | Sequence[float] | None = None
+    ) -> None:
+        """One step. `add_gradients` adds those of the mean loss to the weights', and gives the sum
+        of the losses.
 
         `rate` is one for all, or one for each group of the optimiser's.
         """
@@ -84,7 +99,8 @@ class Training:
 
     def record_loss(self) -> None:
         """Read the sum of losses from the device. A loss that is not finite ends the training."""
-        progress, loss = self.progress, float(self.loss)
+        progress = self.progress
+        loss = float(self.loss)
         if not loss < float("inf"):
             raise HanlatticeError(
                 f"the loss is {loss} by epoch {progress.epoch + 1}, batch {progress.batch}: training has diverged; "
@@ -95,14 +111,21 @@ class Training:
     def reset_loss(self) -> None:
         """Begin a new sum of losses."""
         self.loss.zero_()
-        self.progress.loss, self.progress.counted = 0.0, 0
+        self.progress.loss = 0.0
+        self.progress.counted = 0
 
     def save(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
-        """Write the state. `identity` says which settings and data it belongs to; `carried` is passed on by batches."""
+        """Write the state. `identity` says which settings and data it belongs to; `carried` is
+        passed on by batches.
+        """
         self.record_loss()
         tensors = self._tensors(carried)
         for at, slots in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{at}.{name}": value for name, value in slots.items() if value is not None}
+            tensors |= {
+                f"optimizer.{at}.{name}": value
+                for name, value in slots.items()
+                if value is not None
+            }
         tensors["rng.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -129,7 +152,9 @@ class Training:
         mine = self._tensors(carried)
         for name, tensor in mine.items():
             if name not in tensors or not _is_like(tensors[name], tensor):
-                raise ModelError(f"{path}: {name} does not fit the model; start again with another --out")
+                raise ModelError(
+                    f"{path}: {name} does not fit the model; start again with another --out"
+                )
         try:
             progress = Progress(**parse(metadata.get("progress", "{}"), Progress, "progress"))
             progress.check()
@@ -186,7 +211,9 @@ class Training:
 
     def _tensors(self, carried: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """What is written, and copied back in place."""
-        tensors: dict[str, Tensor] = {f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad}
+        tensors: dict[str, Tensor] = {
+            f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad
+        }
         tensors |= {f"average.{at}": mean for at, mean in enumerate(self.average.mean)}
         return tensors | {f"carried.{name}": tensor for name, tensor in (carried or {}).items()}
 
@@ -195,9 +222,12 @@ def _is_like(tensor: Tensor, other: Tensor) -> bool:
     return tensor.shape == other.shape and tensor.dtype == other.dtype
 
 
-def tagger_gradients(tagger: Tagger, *parts: Batch) -> Tensor:
-    """Add the gradients of the mean loss of a batch, which may come in parts, and give the sum of its losses."""
-    total, count = torch.zeros((), device=tagger.output.weight.device), sum(map(len, parts))
+def tagger_gradients(tagger: TorchTagger, *parts: Batch) -> Tensor:
+    """Add the gradients of the mean loss of a batch, which may come in parts, and give the sum of
+    its losses.
+    """
+    total = torch.zeros((), device=tagger.output.weight.device)
+    count = sum(map(len, parts))
     for part in parts:
         loss = tagger.loss(part).sum()
         (loss / count).backward()  # type: ignore[no-untyped-call]

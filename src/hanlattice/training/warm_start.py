@@ -1,7 +1,9 @@
-"""A training that begins with another model: its settings, vocabularies, vectors and weights, carried over.
+"""A training that begins with another model: its settings, vocabularies, vectors and weights,
+carried over.
 
-What the new corpus adds begins as that model saw it: a new character or bigram with the vector of unknown ones, a new
-label as a mixture of the labels that the model has. So before the first step it finds what that model finds.
+What the new corpus adds begins as that model saw it: a new character or bigram with the vector of
+unknown ones, a new label as a mixture of the labels that the model has. So before the first step it
+finds what that model finds.
 """
 
 from __future__ import annotations
@@ -22,11 +24,18 @@ from hanlattice.checkpoint.folder import CONFIG, FORMAT, LM, TRANSFORMER, Model,
 from hanlattice.checkpoint.schema import ModelRecord
 from hanlattice.checkpoint.segmenter import model_version
 from hanlattice.checkpoint.symbols import Vocabs, met_first
-from hanlattice.config import Carried, Config, EmbeddingConfig, StartConfig, contradictions, make_config
+from hanlattice.config import (
+    Config,
+    EmbeddingConfig,
+    InheritedSettings,
+    StartConfig,
+    contradictions,
+    make_config,
+)
 from hanlattice.errors import ConfigError
 from hanlattice.features.indexer import BICHARS, POS, POSITIONS, words_of
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.segment import Cuts
 from hanlattice.text.sentence import Sentence
@@ -35,8 +44,10 @@ from hanlattice.text.vocab import Vocab, bigrams
 
 Cut = Callable[[], tuple[list[str], Cuts]]  # the training texts, and the words that cover them
 
-# What a model fixes, by section, and what a training may choose; of both, where a configuration says nothing, the new
-# model has what the old one has. Files of vectors, their norms and widths mean nothing here: the vectors are there.
+# What a model fixes, by section, and what a training may choose; of both, where a configuration
+# says nothing, the new
+# model has what the old one has. Files of vectors, their norms and widths mean nothing here: the
+# vectors are there.
 FIXED: dict[str, tuple[str, ...]] = {
     "segment": ("by",),
     "softwords": ("dim", "pos"),
@@ -57,12 +68,23 @@ USUAL: dict[str, tuple[str, ...]] = {
 }
 GENERATIONS = 16  # of models whose beginnings a record keeps: it may not be nested without end
 BESIDE = (LM, TRANSFORMER)  # sections, and folders in a model's folder
-LOWER = 1.0  # how much lower a label scores that begins as a mixture of others beside it: what was found stays so
-_MADE = ("chars.", "words.", "beside.", "pools.counts", "output.", "crf.")  # weights that are not copied as they are
+# How much lower a label scores that begins as a mixture of others beside it: what was found stays
+# so.
+LOWER = 1.0
+_MADE = (
+    "chars.",
+    "words.",
+    "extra_embeddings.",
+    "pools.counts",
+    "output.",
+    "crf.",
+)  # weights that are not copied as they are
 
 
-def carried_settings(name: str) -> Carried:
-    """The settings that the model of this name fixes, and those that it has by default; for `read_config`."""
+def carried_settings(name: str) -> InheritedSettings:
+    """The settings that the model of this name fixes, and those that it has by default; for
+    `read_config`.
+    """
     folder = find_model(name)
     record = read_record(folder / CONFIG, FORMAT, ModelRecord, "model")
     config = make_config(record["config"], str(folder / CONFIG))
@@ -88,7 +110,11 @@ def carried_settings(name: str) -> Carried:
 
 def check_start(config: Config) -> None:
     """Refuse a configuration that is not of the architecture of the model it begins with."""
-    if problems := list(contradictions(config.as_dict(), carried_settings(config.start.model)[0], config.start.model)):
+    if problems := list(
+        contradictions(
+            config.as_dict(), carried_settings(config.start.model)[0], config.start.model
+        )
+    ):
         raise ConfigError(problems)
 
 
@@ -102,7 +128,10 @@ def start_facts(config: Config) -> dict[str, Any]:
     name = config.start.model
     data = read_record(find_model(name) / CONFIG, FORMAT, ModelRecord, "model")["data"]
     before = {"before": _younger(data["start"], GENERATIONS)} if "start" in data else {}
-    return {"vectors": data.get("vectors", {}), "start": {"model": name, "version": model_version(name), **before}}
+    return {
+        "vectors": data.get("vectors", {}),
+        "start": {"model": name, "version": model_version(name), **before},
+    }
 
 
 def _younger(start: Mapping[str, Any], count: int) -> dict[str, Any]:
@@ -117,14 +146,26 @@ def _younger(start: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 
 def carried_tables(
-    config: Config, source: Model, train: Sequence[Sentence], seen: Sequence[Sentence], cut: Cut, notices: list[str]
+    config: Config,
+    source: Model,
+    train: Sequence[Sentence],
+    seen: Sequence[Sentence],
+    cut: Cut,
+    notices: list[str],
 ) -> tuple[Vocabs, Tables]:
     """Those of the model, with what the texts add."""
-    old, tagger, vocabs, tables = source.indexer, _module(source), Vocabs(), Tables()
+    old = source.indexer
+    tagger = _module(source)
+    vocabs = Vocabs()
+    tables = Tables()
     if tagger.chars is not None:
         text = chain.from_iterable(sentence.characters for sentence in seen)
-        vocabs.chars, tables.chars = _grown(old.vocab, tagger.chars.vectors, text if config.chars.fine_tune else ())
-        notices.append(f"characters: {len(old.vocab) - 1:,} of the model, {len(vocabs.chars) - len(old.vocab):,} new")
+        vocabs.chars, tables.chars = _grown(
+            old.vocab, tagger.chars.vectors, text if config.chars.fine_tune else ()
+        )
+        notices.append(
+            f"characters: {len(old.vocab) - 1:,} of the model, {len(vocabs.chars) - len(old.vocab):,} new"
+        )
     if old.lexicon is not None:
         _carry_lexicons(config, source, train, vocabs, tables, notices)
     if old.words is not None:
@@ -132,14 +173,18 @@ def carried_tables(
         vocabs.words, tables.words = _met_rows(old.words, tagger.words, words, config.words)
     if old.bichars is not None:
         pairs = dict.fromkeys(bigram for sentence in seen for bigram in bigrams(sentence.text))
-        table = tagger.beside[BICHARS]
-        vocabs.bichars, tables.beside[BICHARS] = _met_rows(old.bichars, table, pairs, config.bichars)
+        table = tagger.extra_embeddings[BICHARS]
+        vocabs.bichars, tables.extra_embeddings[BICHARS] = _met_rows(
+            old.bichars, table, pairs, config.bichars
+        )
     for name in (POSITIONS, POS):
-        if name in tagger.beside:
-            vectors: Tensor = tagger.beside[name].get_parameter("vectors")
+        if name in tagger.extra_embeddings:
+            vectors: Tensor = tagger.extra_embeddings[name].get_parameter("vectors")
             if name == POS and old.pos is not None:
                 vocabs.pos, vectors = _grown(old.pos, vectors, cut()[1].pos or ())
-            tables.beside[name] = CharEmbedding(vectors.detach(), dropout=config.softwords.dropout)
+            tables.extra_embeddings[name] = CharEmbedding(
+                vectors.detach(), dropout=config.softwords.dropout
+            )
     return vocabs, tables
 
 
@@ -149,25 +194,48 @@ def _grown(old: Vocab, vectors: Tensor, text: Iterable[str]) -> tuple[Vocab, Ten
     return vocab, vectors.detach()[old.ids(vocab.symbols)]  # 0, unknown, for new ones
 
 
-def _met_rows(old: Vocab, table: Any, text: Iterable[str], config: EmbeddingConfig) -> tuple[Vocab, WordEmbedding]:
-    """The symbols of the text come first, since only they are trained; without training, new ones stay unknown."""
+def _met_rows(
+    old: Vocab, table: Any, text: Iterable[str], config: EmbeddingConfig
+) -> tuple[Vocab, WordEmbedding]:
+    """The symbols of the text come first, since only they are trained; without training, new ones
+    stay unknown.
+    """
     met = Vocab(symbol for symbol in text if config.fine_tune or symbol in old)
-    vocab, trained = Vocab([*met.symbols, *old.symbols]), len(met) if config.fine_tune else 0
-    return vocab, WordEmbedding.from_vectors(_rows(table)[old.ids(vocab.symbols)], trained, config.dropout)
+    vocab = Vocab([*met.symbols, *old.symbols])
+    trained = len(met) if config.fine_tune else 0
+    return vocab, WordEmbedding.from_vectors(
+        _rows(table)[old.ids(vocab.symbols)], trained, config.dropout
+    )
 
 
 def _carry_lexicons(
-    config: Config, source: Model, train: Sequence[Sentence], vocabs: Vocabs, tables: Tables, notices: list[str]
+    config: Config,
+    source: Model,
+    train: Sequence[Sentence],
+    vocabs: Vocabs,
+    tables: Tables,
+    notices: list[str],
 ) -> None:
     """The lexicon, or both, with the words of the training text first, and their vectors."""
-    tagger, made, orders = _module(source), list[tuple[Lexicon, WordEmbedding]](), list[Tensor]()
-    parts = (tagger.words.words, tagger.words.subwords) if isinstance(tagger.words, TwoSources) else (tagger.words,)
+    tagger = _module(source)
+    made = list[tuple[Lexicon, WordEmbedding]]()
+    orders = list[Tensor]()
+    parts = (
+        (tagger.words.words, tagger.words.subwords)
+        if isinstance(tagger.words, TwoSources)
+        else (tagger.words,)
+    )
     lexicons = (source.indexer.lexicon, source.indexer.subwords)
     for section, lexicon, table in zip(config.lattice_sources, lexicons, parts, strict=False):
         assert lexicon is not None
-        words, (order, met) = lexicon.words, met_first(lexicon, train)
-        kept = [int(at) for at in order if lexicon.id(words[at]) == at]  # not a traditional spelling beside the other
-        notices.append(f"lexicon: {len(kept):,} {section.called}, {len(met):,} of them occur in the training text")
+        words = lexicon.words
+        order, met = met_first(lexicon, train)
+        kept = [
+            int(at) for at in order if lexicon.id(words[at]) == at
+        ]  # not a traditional spelling beside the other
+        notices.append(
+            f"lexicon: {len(kept):,} {section.called}, {len(met):,} of them occur in the training text"
+        )
         orders.append(torch.tensor(kept, dtype=torch.int64))
         trained = len(met) if section.fine_tune else 0
         rows = WordEmbedding.from_vectors(_rows(table)[orders[-1]], trained, section.dropout)
@@ -177,8 +245,12 @@ def _carry_lexicons(
         vocabs.subwords, tables.subwords = made[1]
     if tagger.pools is not None:  # the counts of words follow those of subwords, and may end early
         sizes = [lexicon.size for lexicon in reversed(lexicons) if lexicon is not None]
-        before = torch.split(F.pad(tagger.pools.counts, (0, sum(sizes) - len(tagger.pools.counts))), sizes)
-        tables.counts = torch.cat([part[order] for part, order in zip(before, reversed(orders), strict=True)])
+        before = torch.split(
+            F.pad(tagger.pools.counts, (0, sum(sizes) - len(tagger.pools.counts))), sizes
+        )
+        tables.counts = torch.cat(
+            [part[order] for part, order in zip(before, reversed(orders), strict=True)]
+        )
 
 
 def _rows(table: Any) -> Tensor:
@@ -188,8 +260,8 @@ def _rows(table: Any) -> Tensor:
     return rows
 
 
-def _module(source: Model) -> Tagger:
-    assert isinstance(source.tagger, Tagger)
+def _module(source: Model) -> TorchTagger:
+    assert isinstance(source.tagger, TorchTagger)
     return source.tagger
 
 
@@ -197,9 +269,14 @@ def _module(source: Model) -> Tagger:
 
 
 @torch.no_grad()
-def carry_weights(source: Model, tagger: Tagger, start: StartConfig, notices: list[str]) -> None:
-    """Copy the weights behind the tables, and mix those of tags: a new label begins as others of the model do."""
-    old, legal = _module(source), legal_transitions(source.indexer.tags, source.indexer.scheme)
+def carry_weights(
+    source: Model, tagger: TorchTagger, start: StartConfig, notices: list[str]
+) -> None:
+    """Copy the weights behind the tables, and mix those of tags: a new label begins as others of
+    the model do.
+    """
+    old = _module(source)
+    legal = legal_transitions(source.indexer.tags, source.indexer.scheme)
     weights = old.state_dict()
     for name, weight in tagger.state_dict().items():
         if not name.startswith(_MADE):
@@ -220,14 +297,22 @@ def carry_weights(source: Model, tagger: Tagger, start: StartConfig, notices: li
             tagger.output.bias[at] -= LOWER
     notices.append(_describe(begins, start.model))
     if missing := [label for label in start.labels if label not in begins]:
-        notices.append(f"start.labels names {', '.join(missing)}, which the training corpus does not have")
+        notices.append(
+            f"start.labels names {', '.join(missing)}, which the training corpus does not have"
+        )
 
 
-def _beginnings(labels: Sequence[str], known: Sequence[str], start: StartConfig) -> dict[str, tuple[str, ...]]:
-    """The labels of the model as whose mixture each label begins: itself, one that is named for it, or all."""
+def _beginnings(
+    labels: Sequence[str], known: Sequence[str], start: StartConfig
+) -> dict[str, tuple[str, ...]]:
+    """The labels of the model as whose mixture each label begins: itself, one that is named for it,
+    or all.
+    """
     unknown = [label for label in start.labels.values() if label not in known]
     if unknown:
-        raise ConfigError([f"start.labels names {', '.join(unknown)}, and {start.model} has {', '.join(known)}"])
+        raise ConfigError(
+            [f"start.labels names {', '.join(unknown)}, and {start.model} has {', '.join(known)}"]
+        )
     found: dict[str, tuple[str, ...]] = {}
     for label in labels:
         first = re.split(r"[\W_]", label)[0]  # PER of PER.NAM
@@ -236,8 +321,12 @@ def _beginnings(labels: Sequence[str], known: Sequence[str], start: StartConfig)
     return found
 
 
-def _mixture(tags: Sequence[str], known: Sequence[str], begins: Mapping[str, tuple[str, ...]]) -> Tensor:
-    """[K, K of the model]: how much of each of its tags is in each tag. O, if it has none, is a mean of all."""
+def _mixture(
+    tags: Sequence[str], known: Sequence[str], begins: Mapping[str, tuple[str, ...]]
+) -> Tensor:
+    """[K, K of the model]: how much of each of its tags is in each tag. O, if it has none, is a
+    mean of all.
+    """
     mix = torch.zeros(len(tags), len(known))
     for at, (prefix, label) in enumerate(map(split_tag, tags)):
         names = [f"{prefix}-{other}" for other in begins[label]] if label else ["O"]

@@ -1,4 +1,6 @@
-"""The gate: a backend that is off by a little, in a value or in one gradient, stops everything before the clock."""
+"""The gate: a backend that is off by a little, in a value or in one gradient, stops everything
+before the clock.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def not_a_number(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
 )
 def test_a_wrong_lattice_lstm_stops_it(monkeypatch, spoil, says):
     monkeypatch.setattr(batched, "directions", spoil(batched.directions))
-    with pytest.raises(HanlatticeError, match=r"lattice LSTM, backend .*batched.* in float64") as error:
+    with pytest.raises(
+        HanlatticeError, match=r"lattice LSTM, backend .*batched.* in float64"
+    ) as error:
         bench(ONE)
     assert says in str(error.value)
     assert "nothing was timed" in str(error.value)
@@ -67,7 +71,9 @@ def test_a_wrong_lattice_lstm_stops_it(monkeypatch, spoil, says):
 @pytest.mark.skipif(bool(library.missing()), reason=library.missing())
 def test_the_backend_behind_auto_is_named(monkeypatch):
     monkeypatch.setattr(native, "directions", off_in_value(native.directions))
-    with pytest.raises(HanlatticeError, match=r"backend auto \(native\) in float64, B = 5, T = 17, H = 4, coupled"):
+    with pytest.raises(
+        HanlatticeError, match=r"backend auto \(native\) in float64, B = 5, T = 17, H = 4, coupled"
+    ):
         bench(ONE)
 
 
@@ -76,13 +82,23 @@ def test_the_backend_behind_auto_is_named(monkeypatch):
     [
         ("log_likelihood", off_in_value, "loss"),
         ("log_likelihood", off_in_gradient, "gradient of emissions"),
-        ("viterbi", lambda right: lambda *given: (1 - right(*given)[0], right(*given)[1]), "best tagging"),
-        ("viterbi", lambda right: lambda *given: (right(*given)[0], right(*given)[1] + 1e-6), "best score"),
+        (
+            "viterbi",
+            lambda right: lambda *given: (1 - right(*given)[0], right(*given)[1]),
+            "best tagging",
+        ),
+        (
+            "viterbi",
+            lambda right: lambda *given: (right(*given)[0], right(*given)[1] + 1e-6),
+            "best score",
+        ),
     ],
 )
 def test_a_wrong_crf_stops_it(monkeypatch, name, spoil, says):
     monkeypatch.setattr(crf_batched, name, spoil(getattr(crf_batched, name)))
-    with pytest.raises(HanlatticeError, match=r"CRF, backend .* in float64, T = 5, 3 tags") as error:
+    with pytest.raises(
+        HanlatticeError, match=r"CRF, backend .* in float64, T = 5, 3 tags"
+    ) as error:
         bench(ONE)
     assert says in str(error.value)
 

@@ -1,4 +1,6 @@
-"""What a run gives: every section, every cell, as JSON; tables of it; and nothing when an option makes no sense."""
+"""What a run gives: every section, every cell, as JSON; tables of it; and nothing when an option
+makes no sense.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 import torch
 
 from hanlattice.errors import InputError
-from hanlattice.lab.bench import SECTIONS, Settings, bench, measure
+from hanlattice.lab.bench import SECTIONS, BenchSettings, bench, measure
 from hanlattice.lab.bench.inputs import CHARACTER, MODELS, make_examples
 from hanlattice.lab.bench.report import table
 from hanlattice.lab.bench.timing import peak_bytes
@@ -19,7 +21,10 @@ from hanlattice.ops.lattice_lstm import runnable
 from tests.lab.bench.small import SMALL
 
 CUDA = pytest.param(
-    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+    "cuda",
+    marks=pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="this machine has no CUDA device"
+    ),
 )
 
 
@@ -42,7 +47,9 @@ def others(record: dict, first: bool) -> list[str]:
 
 
 def test_the_encoder_has_every_cell(record):
-    found = [(row["hidden"], row["batch"], row["what"], row["encoder"]) for row in record["encoder"]]
+    found = [
+        (row["hidden"], row["batch"], row["what"], row["encoder"]) for row in record["encoder"]
+    ]
     expected = [
         (hidden, batch, what, name)
         for hidden, batch, what in product((4, 5), (1, 3), ("forward", "forward + backward"))
@@ -58,7 +65,9 @@ def test_training_has_every_cell(record):
 
 
 def test_tagging_has_both_models(record):
-    assert [(row["hidden"], row["model"]) for row in record["tagging"]] == list(product((4, 5), (CHARACTER, "auto")))
+    assert [(row["hidden"], row["model"]) for row in record["tagging"]] == list(
+        product((4, 5), (CHARACTER, "auto"))
+    )
     plain, lattice, *_ = record["tagging"]
     assert (plain["words"], plain["texts"], lattice["texts"]) == (0, 5, 5)
     assert lattice["words"] >= 0.5 * lattice["characters"]
@@ -77,15 +86,30 @@ def test_lengths_have_every_cell(record):
 
 def test_models_have_every_cell_and_stand_beside_the_plain_one_of_as_many_layers(record):
     found = [(row["hidden"], row["what"], row["model"]) for row in record["models"]]
-    each = [(H, what, name) for H in (4, 5) for group in MODELS for what in ("training", "tagging") for name in group]
+    each = [
+        (H, what, name)
+        for H in (4, 5)
+        for group in MODELS
+        for what in ("training", "tagging")
+        for name in group
+    ]
     assert found == each
     for row in record["models"]:
-        plain = next(r for r in record["models"] if _cell(r) == _cell(row) and r["model"] == row["model"].split(",")[0])
+        plain = next(
+            r
+            for r in record["models"]
+            if _cell(r) == _cell(row) and r["model"] == row["model"].split(",")[0]
+        )
         assert math.isclose(row["ratio"], row["seconds"] / plain["seconds"]), row
 
 
 def test_figures_belong_together(record):
-    sections = (("encoder", "encoder"), ("training", "model"), ("tagging", "model"), ("lengths", "model"))
+    sections = (
+        ("encoder", "encoder"),
+        ("training", "model"),
+        ("tagging", "model"),
+        ("lengths", "model"),
+    )
     for section, name in sections:
         for row in record[section]:
             assert row["seconds"] > 0, row
@@ -108,7 +132,9 @@ def test_peak_memory_is_of_forward_and_backward(record):
 
 
 def test_every_backend_was_checked_in_every_precision(record):
-    checked = {(row["op"], row["backend"].split(" ")[0], row["precision"]) for row in record["checks"]}
+    checked = {
+        (row["op"], row["backend"].split(" ")[0], row["precision"]) for row in record["checks"]
+    }
     device = record["settings"]["device"]
     for dtype, plain in ((torch.float64, "float64"), (torch.float32, "fp32")):
         names = runnable(torch.empty(0, dtype=dtype, device=device))
@@ -120,7 +146,15 @@ def test_every_backend_was_checked_in_every_precision(record):
 
 
 def test_it_says_where_and_with_what(record):
-    assert set(record["versions"]) == {"hanlattice", "python", "torch", "triton", "cuda", "cudnn", "rjieba"}
+    assert set(record["versions"]) == {
+        "hanlattice",
+        "python",
+        "torch",
+        "triton",
+        "cuda",
+        "cudnn",
+        "rjieba",
+    }
     assert record["versions"]["torch"] == torch.__version__
     assert record["machine"]["threads"] == 1
     assert record["settings"]["batches"] == (1, 3)
@@ -143,15 +177,28 @@ def test_sections_come_one_by_one(measured):
         *(f"training step, {cell}" for cell in cells),
         "raw text to spans, H = 4",
         "raw text to spans, H = 5",
-        *(f"sentences of {length} characters, H = {hidden}" for hidden, length in product((4, 5), (4, 9))),
-        *(f"lattices of {layers}, H = {hidden}" for hidden, layers in product((4, 5), ("1 layer", "2 layers"))),
+        *(
+            f"sentences of {length} characters, H = {hidden}"
+            for hidden, length in product((4, 5), (4, 9))
+        ),
+        *(
+            f"lattices of {layers}, H = {hidden}"
+            for hidden, layers in product((4, 5), ("1 layer", "2 layers"))
+        ),
     ]
 
 
 def test_tables_have_a_row_for_every_cell(record):
     rows = {section: len(table(section, record).rows) for section in SECTIONS}
     checks = {(row["op"], row["backend"], row["precision"]) for row in record["checks"]}
-    assert rows == {"checks": len(checks), "encoder": 8, "training": 4, "tagging": 4, "lengths": 4, "models": 12}
+    assert rows == {
+        "checks": len(checks),
+        "encoder": 8,
+        "training": 4,
+        "tagging": 4,
+        "lengths": 4,
+        "models": 12,
+    }
     for section in SECTIONS:
         made = table(section, record)
         assert {len(row) for row in made.rows} == {len(made.headings)}
@@ -166,11 +213,16 @@ def test_tables_have_a_row_for_every_cell(record):
 
 @pytest.mark.parametrize("words", [True, False])
 def test_made_sentences_have_a_word_a_character(words):
-    examples = make_examples(Settings(length=7), 11, words)
+    examples = make_examples(BenchSettings(length=7), 11, words)
     batch = examples.batch(range(11))
     assert batch.chars.shape == (11, 7)
     assert len(batch.lattice) == 77 * words
-    order = [(s, a, b) for s, a, b in zip(batch.lattice.sentence, batch.lattice.start, batch.lattice.end, strict=True)]
+    order = [
+        (s, a, b)
+        for s, a, b in zip(
+            batch.lattice.sentence, batch.lattice.start, batch.lattice.end, strict=True
+        )
+    ]
     assert sorted(order, key=lambda row: row[:2]) == order
 
 
@@ -192,7 +244,7 @@ def test_made_sentences_have_a_word_a_character(words):
 )
 def test_settings_that_make_no_sense(wrong, says):
     with pytest.raises(InputError, match=says):
-        Settings(**wrong)
+        BenchSettings(**wrong)
 
 
 def test_a_device_that_is_not_here():

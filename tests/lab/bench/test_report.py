@@ -15,7 +15,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def by_length() -> list[dict]:
     return [
-        {"hidden": h, "length": length, "what": what, "model": model, "sentences_per_second": 100.0 * h / length}
+        {
+            "hidden": h,
+            "length": length,
+            "what": what,
+            "model": model,
+            "sentences_per_second": 100.0 * h / length,
+        }
         for h in (100, 200)
         for length in (10, 320)
         for what in ("training", "tagging")
@@ -29,7 +35,13 @@ def record(training: bool = True) -> dict:
         "settings": {"hidden": (100, 200), "length": 50, "lengths": (10, 320)},
         "machine": {"gpu": None, "cpu": "Some <CPU> & more", "threads": 2},
         "encoder": [
-            {"hidden": hidden, "batch": batch, "what": what, "encoder": name, "sentences_per_second": 10.0 * batch}
+            {
+                "hidden": hidden,
+                "batch": batch,
+                "what": what,
+                "encoder": name,
+                "sentences_per_second": 10.0 * batch,
+            }
             for hidden, batch in cells
             for what in ("forward", "forward + backward")
             for name in ("nn.LSTM", "auto", "batched")
@@ -87,15 +99,24 @@ def test_a_png(tmp_path):
 
 def test_points_are_those_of_their_line():
     first, *_, last = panels(record())
-    assert {line.label: line.points for line in first.lines}["nn.LSTM, forward"] == [(1, 10.0), (1024, 10240.0)]
-    assert {line.label: line.points for line in last.lines}["lattice LSTM + CRF"] == [(1, 5.0), (1024, 5120.0)]
+    assert {line.label: line.points for line in first.lines}["nn.LSTM, forward"] == [
+        (1, 10.0),
+        (1024, 10240.0),
+    ]
+    assert {line.label: line.points for line in last.lines}["lattice LSTM + CRF"] == [
+        (1, 5.0),
+        (1024, 5120.0),
+    ]
 
 
 def test_lengths_stand_below_or_alone(tmp_path):
     whole = record() | {"lengths": by_length()}
     draw(whole, tmp_path / "whole.svg")
     found = texts(tmp_path / "whole.svg")
-    assert (found.count("batch size (sentences)"), found.count("characters of a sentence")) == (4, 4)
+    assert (found.count("batch size (sentences)"), found.count("characters of a sentence")) == (
+        4,
+        4,
+    )
     assert found.count("sentences per second") == 2
     assert any(text.startswith("Sentences of 50; below, 10 to 320 characters") for text in found)
     alone = {key: whole[key] for key in ("settings", "machine", "lengths")}
@@ -104,7 +125,10 @@ def test_lengths_stand_below_or_alone(tmp_path):
     assert {"Training step, B = 32, H = 100", "Raw text to spans, H = 200", "320"} <= set(found)
     assert any(text.startswith("Sentences of 10 to 320 characters") for text in found)
     *_, last = panels(alone)
-    assert {line.label: line.points for line in last.lines}["lattice LSTM + CRF"] == [(10, 2000.0), (320, 62.5)]
+    assert {line.label: line.points for line in last.lines}["lattice LSTM + CRF"] == [
+        (10, 2000.0),
+        (320, 62.5),
+    ]
 
 
 def test_an_interrupted_run_has_its_encoder(tmp_path):

@@ -1,4 +1,6 @@
-"""Medians of repeated calls, on a clock that moves only when work is done, and the peak of their memory."""
+"""Medians of repeated calls, on a clock that moves only when work is done, and the peak of their
+memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ class Hands:
     """A clock, and work that takes the next of these times; the last one again and again."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.order = 0.0, []
+        self.now = 0.0
+        self.order = []
         monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
 
     def work(self, name: str, *times: float):
@@ -58,9 +61,14 @@ def test_every_figure_has_enough_calls(pace, seconds):
         assert found.calls == timing.FEW
 
 
-@pytest.mark.skipif(peak_bytes(lambda: None, torch.device("cpu")) is None, reason="this system does not count memory")
+@pytest.mark.skipif(
+    peak_bytes(lambda: None, torch.device("cpu")) is None,
+    reason="this system does not count memory",
+)
 def test_peak_memory_of_a_cpu_is_what_a_call_takes_and_gives_back():
     size = 64 << 20
     for _ in range(2):  # what the first call took does not hide the second
         peak = peak_bytes(lambda: torch.ones(size, dtype=torch.uint8), torch.device("cpu"))
-        assert 0.95 * size <= peak < 1.5 * size  # the system counts in pages, not all of them at once
+        assert (
+            0.95 * size <= peak < 1.5 * size
+        )  # the system counts in pages, not all of them at once

@@ -12,7 +12,9 @@ import pytest
 from hanlattice.lab.compare import jobs
 from tests.helpers.made import made_tree, write_made, write_toml
 
-SERVER = multiprocessing.get_context("forkserver")  # it has torch loaded, which takes seconds in a spawned process
+SERVER = multiprocessing.get_context(
+    "forkserver"
+)  # it has torch loaded, which takes seconds in a spawned process
 SERVER.set_forkserver_preload(
     [
         "hanlattice.lab.compare.run",

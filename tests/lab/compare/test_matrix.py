@@ -26,7 +26,9 @@ def test_seeds(text, seeds):
     assert read_seeds(text) == tuple(seeds)
 
 
-@pytest.mark.parametrize("text", ["", ",", "0", "-1", "1.5", "five", "1,,2", "2,2", "1001", "9" * 30, "², 3", "1;2"])
+@pytest.mark.parametrize(
+    "text", ["", ",", "0", "-1", "1.5", "five", "1,,2", "2,2", "1001", "9" * 30, "², 3", "1;2"]
+)
 def test_seeds_that_are_none(text):
     with pytest.raises(InputError, match="seed"):
         read_seeds(text)
@@ -50,7 +52,9 @@ def test_seeds_of_the_library():
 
 
 def test_rows_in_their_order(toml, tiny):
-    rows = read_rows([toml("b", compare__row="B model", compare__paper=58.79), toml("a")], ["train.epochs=7"])
+    rows = read_rows(
+        [toml("b", compare__row="B model", compare__paper=58.79), toml("a")], ["train.epochs=7"]
+    )
     assert [(row.stem, row.name) for row in rows] == [("b", "B model"), ("a", "a")]
     assert {row.section for row in rows} == {f"{tiny}/test.bmes"}
     assert [row.config.train.epochs for row in rows] == [7, 7]
@@ -76,17 +80,40 @@ def test_what_is_compared_without_a_test_file(toml, tiny):
 
 
 def test_a_row_that_begins_with_a_model_has_its_architecture(toml, lattice_folder):
-    (row,) = read_rows([toml("begun", start__model=str(lattice_folder), model__encoder="lattice", model__hidden=16)])
+    (row,) = read_rows(
+        [
+            toml(
+                "begun",
+                start__model=str(lattice_folder),
+                model__encoder="lattice",
+                model__hidden=16,
+            )
+        ]
+    )
     assert row.config.model.hidden == 16
     with pytest.raises(ConfigError, match=r"model\.hidden is 4, and 16 in"):
-        read_rows([toml("other", start__model=str(lattice_folder), model__encoder="lattice", model__hidden=4)])
+        read_rows(
+            [
+                toml(
+                    "other",
+                    start__model=str(lattice_folder),
+                    model__encoder="lattice",
+                    model__hidden=4,
+                )
+            ]
+        )
 
 
 def test_all_mistakes_at_once(toml, tmp_path):
     (tmp_path / "other").mkdir()
     twin = tmp_path / "other" / "good.toml"
     twin.write_text(toml("good").read_text("utf-8"), "utf-8")
-    files = [tmp_path / "good.toml", twin, toml("wrong", train__epochs=0, train__lr=-1.0), tmp_path / "missing.toml"]
+    files = [
+        tmp_path / "good.toml",
+        twin,
+        toml("wrong", train__epochs=0, train__lr=-1.0),
+        tmp_path / "missing.toml",
+    ]
     with pytest.raises(ConfigError) as caught:
         read_rows(files, ["train.seed=3", " train.device = cuda"])
     told = str(caught.value)
@@ -113,7 +140,9 @@ def test_against_a_row_that_is_not_there(toml):
     files = [toml("a", compare__row="the A"), toml("b")]
     for good in ("a", "the A", "b", ""):
         assert read_rows(files, against=good)
-    with pytest.raises(ConfigError, match="--against c: no row has this name; the rows are the A, b"):
+    with pytest.raises(
+        ConfigError, match="--against c: no row has this name; the rows are the A, b"
+    ):
         read_rows(files, against="c")
 
 
@@ -124,7 +153,10 @@ VARIANTS = {
 
 
 def test_variants(toml, tiny, tmp_path):
-    write_toml(tmp_path / "variants.toml", {f"{name}.{s}": t for name, v in VARIANTS.items() for s, t in v.items()})
+    write_toml(
+        tmp_path / "variants.toml",
+        {f"{name}.{s}": t for name, v in VARIANTS.items() for s, t in v.items()},
+    )
     files = [
         toml("weibo", variants__names=[*VARIANTS]),
         toml("resume", variants__names=[*VARIANTS], data__test=f"{tiny}/dev.bmes"),
@@ -150,10 +182,14 @@ def test_mistakes_in_variants(toml, tmp_path):
     with pytest.raises(ConfigError, match=r"plain\.toml: it has no variants"):
         read_rows([toml("plain")], variants=["all"])
     file = toml("weibo", variants__names=["wrong", "right"])
-    write_toml(tmp_path / "variants.toml", {"wrong.train": {"lr": -1.0}, "right.train": {"lr": 1.0}})
+    write_toml(
+        tmp_path / "variants.toml", {"wrong.train": {"lr": -1.0}, "right.train": {"lr": 1.0}}
+    )
     with pytest.raises(ConfigError, match=r"weibo\.toml \(wrong\): train\.lr must be above 0"):
         read_rows([file], variants=["all"])
-    with pytest.raises(ConfigError, match=r"has 1 problem:\n  - .*weibo\.toml: train\.epochs must be above 0"):
+    with pytest.raises(
+        ConfigError, match=r"has 1 problem:\n  - .*weibo\.toml: train\.epochs must be above 0"
+    ):
         read_rows([file], ["train.epochs=0", "train.lr=1.0"], variants=["all"])
     with pytest.raises(ConfigError, match="nothing"):
         read_rows([file], variants=["right", "nothing"])
@@ -167,6 +203,14 @@ def test_nothing_to_compare():
 
 
 def test_settings_that_were_changed(tmp_path):
-    tree = {"data": {"train": "t", "dev": "d"}, "model": {"encoder": "char", "hidden": 100}, "train": {"seed": 7}}
+    tree = {
+        "data": {"train": "t", "dev": "d"},
+        "model": {"encoder": "char", "hidden": 100},
+        "train": {"seed": 7},
+    }
     (row,) = read_rows([write_toml(tmp_path / "a.toml", tree)])
-    assert changed_settings(row.config) == {"data.train": "t", "data.dev": "d", "model.encoder": "char"}
+    assert changed_settings(row.config) == {
+        "data.train": "t",
+        "data.dev": "d",
+        "model.encoder": "char",
+    }

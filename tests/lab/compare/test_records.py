@@ -21,7 +21,11 @@ NOW = {"settings": {"train.lr": 1.0}, "files": {"data.train": "0a"}}
 
 def run_record() -> Record:
     record = run(ROW, 1, 7, {"NAM": 50})
-    record["scores"]["test"]["segmentation"] = {"oov": {"recall": 0.5}, "iv": {"recall": None}, "bakeoff": {}}
+    record["scores"]["test"]["segmentation"] = {
+        "oov": {"recall": 0.5},
+        "iv": {"recall": None},
+        "bakeoff": {},
+    }
     record["short"] = {"left_out": 1, "f1": 0.5}
     return {"identity": copy.deepcopy(NOW), **copy.deepcopy(record)}
 
@@ -30,7 +34,10 @@ def rates_record() -> Record:
     return {"identity": copy.deepcopy(NOW), **copy.deepcopy(rate(5.0))}
 
 
-KINDS = {"run": (run_record, partial(_show_run, ROW, 1)), "rates": (rates_record, partial(_show_rates, ROW))}
+KINDS = {
+    "run": (run_record, partial(_show_run, ROW, 1)),
+    "rates": (rates_record, partial(_show_rates, ROW)),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -41,7 +48,9 @@ def test_what_was_written_is_read(tmp_path, kind):
     assert read_record(tmp_path / "a.json", NOW, use) == ({"format": 1, **make(), "名": [1.5]}, [])
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 2, "identity": {}}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"format": 2, "identity": {}}', b"\xff", b"[" * 100_000]
+)
 def test_not_a_record(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.json: not a record of `hanlattice compare`"):
@@ -65,7 +74,9 @@ NEEDED = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_record_is_refused_or_makes_a_table(tmp_path, kind):
-    """Whatever is missing or has another type: nothing else happens, and what the table needs is refused."""
+    """Whatever is missing or has another type: nothing else happens, and what the table needs is
+    refused.
+    """
     make, use = KINDS[kind]
     refused = set()
     for place in places(make()):
@@ -95,7 +106,15 @@ def test_damaged_counts(tmp_path, counts):
 def test_the_files_of_a_configuration(tiny, lm_folder):
     config = made_config(tiny, lm__model=str(lm_folder), bichars__vectors="b")
     digests = identity(config)["files"]
-    names = ["data.train", "data.dev", "data.test", "chars.vectors", "bichars.vectors", "words.vectors", "lm.model"]
+    names = [
+        "data.train",
+        "data.dev",
+        "data.test",
+        "chars.vectors",
+        "bichars.vectors",
+        "words.vectors",
+        "lm.model",
+    ]
     assert set(digests) == set(names)
     assert digests["bichars.vectors"] == ""
     assert len({digest for digest in digests.values() if digest}) == 6
@@ -110,7 +129,12 @@ def test_what_makes_another_run(tiny, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(tiny, folder)
     changed = partial(differences, tmp_path, identity(made_config(folder)))
-    free = {"train__device": "cuda", "train__checkpoint_minutes": 1.0, "compare__row": "x", "compare__paper": 1.0}
+    free = {
+        "train__device": "cuda",
+        "train__checkpoint_minutes": 1.0,
+        "compare__row": "x",
+        "compare__paper": 1.0,
+    }
     assert changed(identity(made_config(folder, **free))) == []
     assert set(changed(identity(made_config(folder, train__seed=2, model__encoder="char")))) == {
         "train.seed was 1 and is 2",

@@ -1,4 +1,6 @@
-"""Whole comparisons with real trainings: outputs, stopped runs, failed runs; and the processes behind them."""
+"""Whole comparisons with real trainings: outputs, stopped runs, failed runs; and the processes
+behind them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from hanlattice.config import read_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.formats.columns import write_columns
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
-from hanlattice.files import hold
+from hanlattice.files import lock_folder
 from hanlattice.lab.compare.job import recount
-from hanlattice.lab.compare.jobs import Job, find_devices, find_slots, run_jobs
+from hanlattice.lab.compare.jobs import CompareJob, find_devices, find_slots, run_jobs
 from hanlattice.lab.compare.matrix import read_rows
 from hanlattice.lab.compare.run import (
     Comparison,
@@ -50,7 +52,9 @@ class Ears(list):
         return {event["run"] for event in self if event["event"] == name}
 
 
-def quick(files: list[Path], out: Path, seeds: Any = (1,), **options: Any) -> tuple[Comparison, Ears]:
+def quick(
+    files: list[Path], out: Path, seeds: Any = (1,), **options: Any
+) -> tuple[Comparison, Ears]:
     ears = Ears()
     settings = {"devices": "cpu", "rates": False, "samples": 100, "listen": ears, **options}
     return compare(files, seeds, out, **settings), ears
@@ -79,7 +83,10 @@ def test_outputs(whole):
     assert found.failures == {}
     assert ears.runs("finished") == {"lattice-1", "lattice-2", "char-1", "char-2"}
     assert ears[0] == {"event": "plan", "runs": 4, "kept": 0, "devices": ["cpu"]}
-    assert [event["run"] for event in ears if event["event"] == "rates"] == ["rates of lattice", "rates of char"]
+    assert [event["run"] for event in ears if event["event"] == "rates"] == [
+        "rates of lattice",
+        "rates of char",
+    ]
     assert (folder / "out" / "table.md").read_text("utf-8") == found.table
     assert load(folder / "out" / "results.json") == json.loads(json.dumps(found.summary))
     assert "格子" in (folder / "out" / "plot.svg").read_text("utf-8")
@@ -93,12 +100,20 @@ def test_what_the_json_says(whole):
     _, files, _, found = whole
     (section,) = found.summary["sections"]
     first, second = section["rows"]
-    assert (first["name"], first["seeds"], first["wanted"], first["paper"]) == ("格子", [1, 2], 2, 50.0)
+    assert (first["name"], first["seeds"], first["wanted"], first["paper"]) == (
+        "格子",
+        [1, 2],
+        2,
+        50.0,
+    )
     assert first["config"] == str(files[0])
     assert second["settings"]["model.encoder"] == "char"
     assert first["difference"].keys() == {"difference", "low", "high", "p"}
     assert first["rates"]["train"]["sentences_per_second"] > 0
-    assert first["rates"]["decode"]["characters_per_second"] > first["rates"]["decode"]["sentences_per_second"]
+    assert (
+        first["rates"]["decode"]["characters_per_second"]
+        > first["rates"]["decode"]["sentences_per_second"]
+    )
     run = found.summary["runs"]["lattice-1"]
     assert run["versions"]["torch"]
     assert run["machine"]["cpu"]
@@ -165,7 +180,8 @@ def test_other_settings_or_data_are_refused_before_anything_starts(whole, tmp_pa
 
 
 def test_a_stopped_run_goes_on_and_a_finished_one_is_only_counted(toml, tmp_path):
-    file, out = toml("a", train__checkpoint_minutes=1e-9), tmp_path / "out"
+    file = toml("a", train__checkpoint_minutes=1e-9)
+    out = tmp_path / "out"
     (row,) = read_rows([file])
     assert killed_at_step(row.with_seed(1, "cpu"), out / "runs" / "a-1", 7)  # in epoch 2
     train(row.with_seed(2, "cpu"), out / "runs" / "a-2")
@@ -189,7 +205,9 @@ def test_a_run_that_fails_does_not_keep_the_others(toml, tmp_path):
     assert ears.runs("failed") == set(found.failures) == {"missing-1", "diverges-1"}
     assert "nothing.vec: cannot read" in found.failures["missing-1"]
     assert "training has diverged" in found.failures["diverges-1"]
-    assert [line.split("|")[2].strip() for line in found.table.splitlines() if line.startswith("| ")][2:] == [
+    assert [
+        line.split("|")[2].strip() for line in found.table.splitlines() if line.startswith("| ")
+    ][2:] == [
         "1",
         "0 of 1",
         "0 of 1",
@@ -210,7 +228,10 @@ def test_a_run_that_was_begun_elsewhere(toml, tmp_path):
 
 def test_without_a_test_file_dev_is_compared(toml, tmp_path):
     found, _ = quick(
-        [toml("a", data__test="", data__dev="", data__holdout=0.25)], tmp_path / "out", rates=True, seconds=0.01
+        [toml("a", data__test="", data__dev="", data__holdout=0.25)],
+        tmp_path / "out",
+        rates=True,
+        seconds=0.01,
     )
     assert found.failures == {}
     (section,) = found.summary["sections"]
@@ -220,12 +241,16 @@ def test_without_a_test_file_dev_is_compared(toml, tmp_path):
 
 
 def test_segmenters(tiny, tmp_path):
-    file = write_toml(tmp_path / "cut.toml", cutting_tree(tiny, tmp_path, train__epochs=1, model__hidden=4))
+    file = write_toml(
+        tmp_path / "cut.toml", cutting_tree(tiny, tmp_path, train__epochs=1, model__hidden=4)
+    )
     found, ears = quick([file], tmp_path / "out", (1, 2))
     assert found.failures == {}
     assert not [event for event in ears if event["event"] == "notice"]
     (only,) = found.summary["sections"][0]["rows"]
-    runs = [found.summary["runs"][f"cut-{seed}"]["scores"]["test"]["segmentation"] for seed in (1, 2)]
+    runs = [
+        found.summary["runs"][f"cut-{seed}"]["scores"]["test"]["segmentation"] for seed in (1, 2)
+    ]
     for which, heading in (("oov", "OOV R"), ("iv", "IV R")):
         mean = np.mean([run[which]["recall"] for run in runs])
         assert only["segmentation"][which]["mean"] == pytest.approx(mean)
@@ -236,18 +261,26 @@ def test_segmenters(tiny, tmp_path):
 
 
 def test_the_score_without_long_sentences(tiny, tmp_path):
-    short, long = read_corpus(tiny / "test.bmes").sentences[:20], read_corpus(tiny / "dev.bmes").sentences
+    short = read_corpus(tiny / "test.bmes").sentences[:20]
+    long = read_corpus(tiny / "dev.bmes").sentences
     merged = Sentence("".join(each.text for each in long))
     at = accumulate((len(each) for each in long), initial=0)
-    spans = [span.shifted(by) for each, by in zip(long, at, strict=False) for span in each.spans or ()]
+    spans = [
+        span.shifted(by) for each, by in zip(long, at, strict=False) for span in each.spans or ()
+    ]
     assert len(merged) >= 250
-    write_columns(tmp_path / "long.bmes", [short[0], Sentence(merged.text, tuple(spans)), *short[1:]])
+    write_columns(
+        tmp_path / "long.bmes", [short[0], Sentence(merged.text, tuple(spans)), *short[1:]]
+    )
     write_columns(tmp_path / "short.bmes", short)
     files = [
-        write_small(tmp_path / f"{name}.toml", tiny, data__test=f"{tmp_path}/{name}.bmes") for name in ("long", "short")
+        write_small(tmp_path / f"{name}.toml", tiny, data__test=f"{tmp_path}/{name}.bmes")
+        for name in ("long", "short")
     ]
     found, _ = quick(files, tmp_path / "out")
-    with_long, without = (load(tmp_path / "out" / "results" / f"{name}-1.json") for name in ("long", "short"))
+    with_long, without = (
+        load(tmp_path / "out" / "results" / f"{name}-1.json") for name in ("long", "short")
+    )
     assert without["short"] is None
     assert with_long["short"] == {"left_out": 1, **without["scores"]["test"]["overall"]}
     assert with_long["short"]["gold"] < with_long["scores"]["test"]["overall"]["gold"]
@@ -271,7 +304,9 @@ def test_without_matplotlib(whole, tmp_path, monkeypatch):
 def test_variants_are_rows(tiny, tmp_path):
     """Each has a folder of its own, and a run of the same name and settings is kept."""
     file = write_small(tmp_path / "made.toml", tiny, variants__names=["char", "coarse"])
-    write_toml(tmp_path / "variants.toml", {"char.compare": {"row": "C"}, "coarse.model": {"hidden": 2}})
+    write_toml(
+        tmp_path / "variants.toml", {"char.compare": {"row": "C"}, "coarse.model": {"hidden": 2}}
+    )
     whole, ears = quick([file], tmp_path / "out", variants=["all"], against="char")
     assert whole.failures == {}
     assert ears.runs("finished") == {"made-char-1", "made-coarse-1"}
@@ -295,7 +330,9 @@ def test_refusals(toml: Callable[..., Path], tmp_path):
 
 
 @pytest.mark.parametrize("name", ["table.md", "results.json", "plot.svg"])
-def test_a_file_of_somebody_else_stays(toml: Callable[..., Path], tmp_path: Path, name: str) -> None:
+def test_a_file_of_somebody_else_stays(
+    toml: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text("mine", "utf-8")
     with pytest.raises(OutputError, match=f"holds {name}, which is not part of a comparison"):
@@ -304,15 +341,21 @@ def test_a_file_of_somebody_else_stays(toml: Callable[..., Path], tmp_path: Path
 
 
 def test_one_at_a_time(toml, tmp_path):
-    with hold(tmp_path / "out", "compare"), pytest.raises(OutputError, match="another `hanlattice compare` is running"):
+    with (
+        lock_folder(tmp_path / "out", "compare"),
+        pytest.raises(OutputError, match="another `hanlattice compare` is running"),
+    ):
         quick([toml("a")], tmp_path / "out")
-    with hold(tmp_path / "out", "compare"):
+    with lock_folder(tmp_path / "out", "compare"):
         pass
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="cannot write"), hold(tmp_path / "file" / "out", "compare"):
+    with (
+        pytest.raises(OutputError, match="cannot write"),
+        lock_folder(tmp_path / "file" / "out", "compare"),
+    ):
         pass
 
 
@@ -329,15 +372,17 @@ def test_devices_and_slots(toml, monkeypatch):
     assert find_slots(["cuda:0", "cuda:1"], 2, rows) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
 
 
-def job(name: str, do: Callable[..., Any], *arguments: Any, device: str = "") -> Job:
-    return Job(name, do, arguments, Path(f"{name}.json"), device)
+def job(name: str, do: Callable[..., Any], *arguments: Any, device: str = "") -> CompareJob:
+    return CompareJob(name, do, arguments, Path(f"{name}.json"), device)
 
 
 def processes() -> LocalProcesses:
     return LocalProcesses(SERVER, attempts=1, reuse=False)
 
 
-def run(*jobs: Job, slots: tuple[str, ...] = ("cpu",), ears: Ears | None = None) -> dict[str, tuple[str, Outcome]]:
+def run(
+    *jobs: CompareJob, slots: tuple[str, ...] = ("cpu",), ears: Ears | None = None
+) -> dict[str, tuple[str, Outcome]]:
     done = run_jobs(jobs, slots, processes(), Ears() if ears is None else ears)
     return {job.name: (device, outcome) for job, device, outcome in done}
 

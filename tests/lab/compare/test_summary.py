@@ -23,30 +23,62 @@ from hanlattice.lab.compare.summary import Results, draw, markdown, spread, summ
 MACHINE = {"gpu": None, "cpu": "Some CPU", "threads": 2}
 
 
-def row(stem: str, test: str = "weibo/test.bmes", name: str = "", paper: float = 0.0, variant: str = "") -> MatrixRow:
+def row(
+    stem: str, test: str = "weibo/test.bmes", name: str = "", paper: float = 0.0, variant: str = ""
+) -> MatrixRow:
     data = {"train": "t", "dev": "d", "test": test}
     config = make_config({"data": data, "compare": {"row": name, "paper": paper}})
     return MatrixRow(Path(f"{stem}.toml"), config, variant)
 
 
-def run(row: MatrixRow, seed: int, correct: int, groups: dict[str, int] | None = None) -> dict[str, Any]:
+def run(
+    row: MatrixRow, seed: int, correct: int, groups: dict[str, int] | None = None
+) -> dict[str, Any]:
     """Ten sentences of ten spans each; a model finds `correct` of each ten, and one thing too many."""
     score = Score(100, 10 * correct + 10, 10 * correct).as_dict()
     grouped = {group: Score(100, 100, share).as_dict() for group, share in (groups or {}).items()}
     report = {"overall": score, "groups": grouped, "by_type": {}}
-    facts = {"device": "cpu", "machine": MACHINE, "versions": {}, "epoch": 3, "seconds": 60.0, "parameters": 12_345}
+    facts = {
+        "device": "cpu",
+        "machine": MACHINE,
+        "versions": {},
+        "epoch": 3,
+        "seconds": 60.0,
+        "parameters": 12_345,
+    }
     scores = {"epoch": 3, "dev": report} | ({"test": report} if row.part == "test" else {})
     counts = [[10, correct + 1, correct]] * 10
-    return {"row": row.stem, "seed": seed, "part": row.part, "scores": scores, "counts": counts, "short": None, **facts}
+    return {
+        "row": row.stem,
+        "seed": seed,
+        "part": row.part,
+        "scores": scores,
+        "counts": counts,
+        "short": None,
+        **facts,
+    }
 
 
 def rate(sentences: float, gpu: str | None = None) -> dict[str, Any]:
-    figures = {"sentences_per_second": sentences, "characters_per_second": 40 * sentences, "calls": 5}
-    return {"device": "cpu", "machine": {**MACHINE, "gpu": gpu}, "train": figures, "decode": {**figures, "calls": 6}}
+    figures = {
+        "sentences_per_second": sentences,
+        "characters_per_second": 40 * sentences,
+        "calls": 5,
+    }
+    return {
+        "device": "cpu",
+        "machine": {**MACHINE, "gpu": gpu},
+        "train": figures,
+        "decode": {**figures, "calls": 6},
+    }
 
 
 def found(*given: tuple[MatrixRow, list[int]], **more: Any) -> Results:
-    runs = {f"{r.stem}-{at}": run(r, at, correct) for r, each in given for at, correct in enumerate(each, 1)}
+    runs = {
+        f"{r.stem}-{at}": run(r, at, correct)
+        for r, each in given
+        for at, correct in enumerate(each, 1)
+    }
     settings = {"rates": {}, "failures": {}, "seeds": [1, 2, 3], "samples": 100, **more}
     return Results(rows=[r for r, _ in given], runs=runs, **settings)
 
@@ -59,15 +91,19 @@ def cells(text: str) -> list[dict[str, str]]:
             tables[-1].append([cell.strip() for cell in line.strip("|").split(" | ")])
         elif tables[-1]:
             tables.append([])
-    return [dict(zip(table[0], line, strict=True)) for table in tables if table for line in table[2:]]
+    return [
+        dict(zip(table[0], line, strict=True)) for table in tables if table for line in table[2:]
+    ]
 
 
 def test_means_deviations_and_the_paper():
-    a, b = row("a", name="格子", paper=58.79), row("b")
+    a = row("a", name="格子", paper=58.79)
+    b = row("b")
     summary = summarise(found((a, [7, 8, 9]), (b, [5])))
     (first, second) = cells(markdown(summary))
     f1 = [100 * Score(100, 10 * n + 10, 10 * n).f1 for n in (7, 8, 9)]
-    mean, deviation = statistics.mean(f1), statistics.stdev(f1)
+    mean = statistics.mean(f1)
+    deviation = statistics.stdev(f1)
     assert first == {
         "model": "格子",
         "seeds": "3",
@@ -79,12 +115,18 @@ def test_means_deviations_and_the_paper():
         "F1 − paper": f"+{mean - 58.79:.2f}",
         "weights": "12,345",
     }
-    assert (second["seeds"], second["F1"], second["R"], second["paper"]) == ("1 of 3", "62.50", "50.00", "–")
+    assert (second["seeds"], second["F1"], second["R"], second["paper"]) == (
+        "1 of 3",
+        "62.50",
+        "50.00",
+        "–",
+    )
     assert json.loads(json.dumps(summary)) == summary
 
 
 def test_the_difference_to_the_named_row():
-    a, b = row("a"), row("b", name="the other")
+    a = row("a")
+    b = row("b", name="the other")
     for name in ("b", "the other"):
         given = found((a, [7, 8]), (b, [5, 6]), against=name, seeds=[1, 2])
         summary = summarise(given)
@@ -107,20 +149,32 @@ def test_without_a_named_row_there_is_no_difference():
 
 
 def test_other_gold_is_not_compared():
-    a, b = row("a"), row("b")
+    a = row("a")
+    b = row("b")
     given = found((a, [7]), (b, [5]), against="b")
     given.runs["a-1"]["counts"][0] = [9, 8, 7]
     assert summarise(given)["sections"][0]["rows"][0]["difference"] is None
 
 
 def test_a_section_for_each_test_file_in_the_order_given():
-    rows = [row("wa"), row("ma", test="msra/test.bmes"), row("wb"), row("mb", test="msra/test.bmes")]
+    rows = [
+        row("wa"),
+        row("ma", test="msra/test.bmes"),
+        row("wb"),
+        row("mb", test="msra/test.bmes"),
+    ]
     summary = summarise(found(*((each, [5]) for each in rows), against="ma"))
-    assert [section["name"] for section in summary["sections"]] == ["weibo/test.bmes", "msra/test.bmes"]
+    assert [section["name"] for section in summary["sections"]] == [
+        "weibo/test.bmes",
+        "msra/test.bmes",
+    ]
     assert [section["against"] for section in summary["sections"]] == [None, "ma"]
     text = markdown(summary)
     assert [each["model"] for each in cells(text)] == ["wa", "wb", "ma", "mb"]
-    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## weibo/test.bmes", "## msra/test.bmes"]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## weibo/test.bmes",
+        "## msra/test.bmes",
+    ]
 
 
 def test_groups():
@@ -142,7 +196,11 @@ def test_recalls_of_segmenters():
     runs = {f"a-{seed}": with_recalls(run(a, seed, 5), seed / 10, 0.95) for seed in (1, 2, 3)}
     runs["same-1"] = with_recalls(run(same, 1, 5), None, 0.5)  # all words are known
     summary = summarise(Results([a, b, same], [1, 2, 3], runs, {}, {}))
-    assert [each["segmentation"] is None for each in summary["sections"][0]["rows"]] == [False, True, False]
+    assert [each["segmentation"] is None for each in summary["sections"][0]["rows"]] == [
+        False,
+        True,
+        False,
+    ]
     assert summary["sections"][0]["rows"][0]["segmentation"]["oov"] == spread([0.1, 0.2, 0.3])
     text = markdown(summary)
     assert [(each["OOV R"], each["IV R"]) for each in cells(text)] == [
@@ -158,12 +216,16 @@ def test_recalls_of_segmenters():
 
 def test_without_long_sentences():
     """A row whose test has no long sentences has no figure in the column."""
-    a, b = row("a"), row("b")
+    a = row("a")
+    b = row("b")
     given = found((a, [7, 8, 9]), (b, [5, 6, 7]))
     for seed, f1 in ((1, 0.5), (2, 0.6), (3, 0.7)):
         given.runs[f"a-{seed}"]["short"] = {"left_out": 1, "f1": f1}
     summary = summarise(given)
-    assert summary["sections"][0]["rows"][0]["short"] == {"f1": spread([0.5, 0.6, 0.7]), "left_out": 1}
+    assert summary["sections"][0]["rows"][0]["short"] == {
+        "f1": spread([0.5, 0.6, 0.7]),
+        "left_out": 1,
+    }
     text = markdown(summary)
     assert [each["F1, < 250"] for each in cells(text)] == ["60.00 ± 10.00", "–"]
     assert list(cells(text)[0])[5:7] == ["F1", "F1, < 250"]
@@ -172,20 +234,30 @@ def test_without_long_sentences():
 
 
 def test_rates_and_their_ratio():
-    a, b, c = row("a"), row("b"), row("c")
+    a = row("a")
+    b = row("b")
+    c = row("c")
     rates = {"a": rate(1500.4), "b": rate(3000.0)}
     text = markdown(summarise(found((a, [7]), (b, [5]), (c, [5]), rates=rates, against="b")))
     first, second, third = cells(text)
-    assert (first["train sent/s"], second["train sent/s"], third["train sent/s"]) == ("1,500 (0.50×)", "3,000", "–")
+    assert (first["train sent/s"], second["train sent/s"], third["train sent/s"]) == (
+        "1,500 (0.50×)",
+        "3,000",
+        "–",
+    )
     assert "each row alone on Some CPU, 2 threads; × is to b." in text
-    mixed = markdown(summarise(found((a, [7]), (b, [5]), rates={"a": rate(1), "b": rate(2, "NVIDIA H200")})))
+    mixed = markdown(
+        summarise(found((a, [7]), (b, [5]), rates={"a": rate(1), "b": rate(2, "NVIDIA H200")}))
+    )
     assert "Some CPU, 2 threads or NVIDIA H200" in mixed
     assert "remove rates/" in mixed
 
 
 def test_what_failed_is_told():
     failures = {"b-1": {"reason": "no such\nfile", "trace": "…"}}
-    text = markdown(summarise(found((row("a"), [7]), (row("b"), []), failures=failures, against="b", seeds=[1])))
+    text = markdown(
+        summarise(found((row("a"), [7]), (row("b"), []), failures=failures, against="b", seeds=[1]))
+    )
     first, second = cells(text)
     assert (second["seeds"], second["F1"], second["weights"]) == ("0 of 1", "–", "–")
     assert "95 %" not in first
@@ -208,7 +280,11 @@ def test_one_value_has_no_deviation():
 def test_lines_are_equally_wide_and_cells_stay_apart(names):
     """A name is shown as it is but for bars, which would end a cell, and line ends."""
     rows = [row(f"r{at}", name=name) for at, name in enumerate(names)]
-    lines = [line for line in markdown(summarise(found(*((each, [5]) for each in rows)))).splitlines() if "|" in line]
+    lines = [
+        line
+        for line in markdown(summarise(found(*((each, [5]) for each in rows)))).splitlines()
+        if "|" in line
+    ]
     assert len({len_of(line) for line in lines}) == 1
     assert len(lines) == len(names) + 2
     assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
@@ -218,18 +294,26 @@ def test_lines_are_equally_wide_and_cells_stay_apart(names):
 
 def texts(path: Path) -> list[str]:
     svg = "{http://www.w3.org/2000/svg}"
-    return ["".join(node.itertext()) for node in ElementTree.parse(path).getroot().iter(f"{svg}text")]
+    return [
+        "".join(node.itertext()) for node in ElementTree.parse(path).getroot().iter(f"{svg}text")
+    ]
 
 
 def test_the_plot_has_every_row(tmp_path):
-    rows = [row("a", name="格子 $x$ <b>", paper=58.79, variant="v"), row("empty"), row("m", test="msra/test.bmes")]
+    rows = [
+        row("a", name="格子 $x$ <b>", paper=58.79, variant="v"),
+        row("empty"),
+        row("m", test="msra/test.bmes"),
+    ]
     summary = summarise(found((rows[0], [7, 8]), (rows[1], []), (rows[2], [5]), against="v"))
     for name in ("one.svg", "two.svg"):
         draw(summary, tmp_path / name)
     told = texts(tmp_path / "one.svg")
     for text in ("格子 $x$ <b>", "empty", "m", "weibo/test.bmes", "msra/test.bmes"):
         assert text in told, told
-    assert [text.endswith("bar: the paper's") for text in told if text.startswith("test F1, per cent")] == [True, False]
+    assert [
+        text.endswith("bar: the paper's") for text in told if text.startswith("test F1, per cent")
+    ] == [True, False]
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 

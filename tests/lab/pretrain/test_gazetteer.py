@@ -1,4 +1,6 @@
-"""Which words of a vector file occur in corpora: counted by plain search, and as good as the whole file in training."""
+"""Which words of a vector file occur in corpora: counted by plain search, and as good as the whole
+file in training.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import InputError
 from hanlattice.lab.pretrain import gazetteer
-from hanlattice.lab.pretrain.gazetteer import EntityShare, Gazetteer, check_request, make_gazetteer, write_gazetteer
+from hanlattice.lab.pretrain.gazetteer import (
+    EntityShare,
+    Gazetteer,
+    check_request,
+    make_gazetteer,
+    write_gazetteer,
+)
 from hanlattice.text.normalize import fold, fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.span import Span
@@ -41,7 +49,9 @@ def search(words: tuple[str, ...], text: str) -> set[tuple[int, int]]:
 
 
 @given(
-    st.lists(st.text(few, min_size=1, max_size=4).filter(str.strip), unique=True, min_size=1, max_size=8),
+    st.lists(
+        st.text(few, min_size=1, max_size=4).filter(str.strip), unique=True, min_size=1, max_size=8
+    ),
     st.lists(sentences(few), min_size=1, max_size=5),
     st.sampled_from(gazetteer.CHARACTERS),
 )
@@ -65,7 +75,9 @@ def test_it_counts_what_a_plain_search_finds(names, corpus, characters):
     _right_rows(made, words, spelt, corpus, characters)
 
 
-def _same_entities(made: Gazetteer, corpus: list[Sentence], found: list[set[tuple[int, int]]]) -> None:
+def _same_entities(
+    made: Gazetteer, corpus: list[Sentence], found: list[set[tuple[int, int]]]
+) -> None:
     """An entity is known exactly where a match has its two ends."""
     gold = [
         (span.label, fold(s.text[span.start : span.end]), (span.start, span.end) in places)
@@ -76,14 +88,20 @@ def _same_entities(made: Gazetteer, corpus: list[Sentence], found: list[set[tupl
     assert list(made.overall.by_label) == labels
     for label in [None, *labels]:
         mine = [(text, known) for name, text, known in gold if label in (None, name)]
-        share = EntityShare(len(mine), sum(known for _, known in mine), len({text for text, _ in mine}), 0)
+        share = EntityShare(
+            len(mine), sum(known for _, known in mine), len({text for text, _ in mine}), 0
+        )
         types_in = len({text for text, known in mine if known})
         told = made.overall.entities if label is None else made.overall.by_label[label]
         assert told == EntityShare(share.tokens, share.tokens_in, share.types, types_in)
 
 
 def _right_rows(
-    made: Gazetteer, words: tuple[str, ...], spelt: set[str], corpus: list[Sentence], characters: str
+    made: Gazetteer,
+    words: tuple[str, ...],
+    spelt: set[str],
+    corpus: list[Sentence],
+    characters: str,
 ) -> None:
     seen = {character for sentence in corpus for character in sentence.characters}
     firsts: dict[str, str] = {}
@@ -91,22 +109,36 @@ def _right_rows(
         firsts.setdefault(fold_digits(word) if len(word) == 1 else fold(word), word)
     wanted = {"met": seen, "all": set(firsts), "none": set()}[characters]
     kept = [
-        word for key, word in firsts.items() if (len(key) > 1 and key in spelt) or (len(key) == 1 and key in wanted)
+        word
+        for key, word in firsts.items()
+        if (len(key) > 1 and key in spelt) or (len(key) == 1 and key in wanted)
     ]
     writable = [word for word in words if word in kept and " " not in word]
     assert list(made.vectors.words) == writable
     assert made.vectors.matrix[:, 0].tolist() == [words.index(word) + 1 for word in writable]
-    assert (made.words, made.characters) == (sum(len(w) > 1 for w in writable), sum(len(w) == 1 for w in writable))
-    assert any("white space" in notice for notice in made.notices) == any(" " in word for word in kept)
+    assert (made.words, made.characters) == (
+        sum(len(w) > 1 for w in writable),
+        sum(len(w) == 1 for w in writable),
+    )
+    assert any("white space" in notice for notice in made.notices) == any(
+        " " in word for word in kept
+    )
 
 
 def test_several_corpora_and_all_of_them_together():
     first = [Sentence("南京市长江", (Span(0, 3, "LOC"), Span(3, 5, "LOC")))]
-    second = [Sentence("去南京", (Span(1, 3, "LOC"),)), Sentence("王在南京", (Span(0, 1, "PER"), Span(2, 4, "GPE")))]
+    second = [
+        Sentence("去南京", (Span(1, 3, "LOC"),)),
+        Sentence("王在南京", (Span(0, 1, "PER"), Span(2, 4, "GPE"))),
+    ]
     third = map(Sentence, ["长江大桥", "", "没有"])
     vectors = numbered("大海", "南京", "京市", "长江", "王", "海", "大桥", "江大")
     made = make_gazetteer(vectors, [("a", first), ("b", second), ("raw", third)])
-    assert [(c.positions, c.words, c.covered) for c in made.corpora] == [(3, 3, 5), (2, 1, 4), (3, 3, 4)]
+    assert [(c.positions, c.words, c.covered) for c in made.corpora] == [
+        (3, 3, 5),
+        (2, 1, 4),
+        (3, 3, 4),
+    ]
     assert (made.overall.positions, made.overall.words, made.overall.sentences) == (8, 5, 6)
     assert made.vectors.words == ("南京", "京市", "长江", "王", "大桥", "江大")
     assert made.corpora[1].by_label == {
@@ -117,12 +149,16 @@ def test_several_corpora_and_all_of_them_together():
     assert made.corpora[2].entities is None
     assert made.overall.entities == EntityShare(5, 3, 4, 2)  # 南京市 长江 南京 南京 王
     assert made.overall.by_label["LOC"] == EntityShare(3, 2, 3, 2)
-    assert (made.norm, made.norm_kept) == pytest.approx((np.mean([1, 2, 3, 4, 7, 8]), np.mean([2, 3, 4, 7, 8])))
+    assert (made.norm, made.norm_kept) == pytest.approx(
+        (np.mean([1, 2, 3, 4, 7, 8]), np.mean([2, 3, 4, 7, 8]))
+    )
 
 
 def test_a_blank_at_the_edge_of_an_entity_keeps_it_out_of_the_lexicon():
     corpus = [Sentence("去 南京", (Span(1, 4, "LOC"),)), Sentence("南京", (Span(0, 2, "LOC"),))]
-    assert make_gazetteer(numbered("南京"), [("c", corpus)]).overall.entities == EntityShare(2, 1, 2, 1)
+    assert make_gazetteer(numbered("南京"), [("c", corpus)]).overall.entities == EntityShare(
+        2, 1, 2, 1
+    )
 
 
 def test_of_the_digits_the_first_is_kept_for_it_stands_for_all():
@@ -137,7 +173,9 @@ def test_the_size_of_a_part_changes_nothing(monkeypatch, size):
     whole = make_gazetteer(vectors, [("c", corpus)])
     monkeypatch.setattr(gazetteer, "_PART", size)
     told: list[int] = []
-    parted = make_gazetteer(vectors, [("c", corpus)], listen=lambda event: told.append(event["characters"]))
+    parted = make_gazetteer(
+        vectors, [("c", corpus)], listen=lambda event: told.append(event["characters"])
+    )
     assert parted.overall == whole.overall
     assert told == sorted(told)
     assert told[-1] == whole.overall.characters
@@ -184,15 +222,20 @@ def test_very_large_values_have_a_finite_norm():
 
 
 def compacted(made: Path, folder: Path, characters: str = "all", name: str = "small.bin") -> Path:
-    """The gazetteer of the made corpus, whose vector file gets the characters too, and words that occur nowhere."""
-    words, chars = read_vectors(made / "words.bin"), read_vectors(made / "chars.vec")
+    """The gazetteer of the made corpus, whose vector file gets the characters too, and words that
+    occur nowhere.
+    """
+    words = read_vectors(made / "words.bin")
+    chars = read_vectors(made / "chars.vec")
     more = ("电视", "南极", "龙", "鱼", "天地", "一", "二")
     table = np.random.default_rng(3).normal(size=(len(more), WIDTH)).astype(np.float32)
     names = (*more[:3], *words.words, *more[3:], *(c for c in chars.words if c not in more))
     kept = [at for at, c in enumerate(chars.words) if c not in more]
     matrix = np.concatenate([table[:3], words.matrix, table[3:], chars.matrix[kept]])
     write_vectors(folder / "whole.bin", Vectors(names, matrix), binary=True)
-    corpora = [(part, read_corpus(made / f"{part}.bmes").sentences) for part in ("train", "dev", "test")]
+    corpora = [
+        (part, read_corpus(made / f"{part}.bmes").sentences) for part in ("train", "dev", "test")
+    ]
     small = make_gazetteer(read_vectors(folder / "whole.bin"), corpora, characters=characters)
     assert small.words < len(words.words)
     write_gazetteer(folder / name, small)
@@ -213,10 +256,13 @@ def matched(built: Built, texts: list[str]) -> list[list[tuple[int, int, str]]]:
 @pytest.mark.parametrize("same_file", [True, False])
 def test_a_model_is_built_the_same(made, tmp_path, name, same_file):
     small = compacted(made, tmp_path, "all" if same_file else "none", name)
-    parts = {part: read_corpus(made / f"{part}.bmes").sentences for part in ("train", "dev", "test")}
+    parts = {
+        part: read_corpus(made / f"{part}.bmes").sentences for part in ("train", "dev", "test")
+    }
     files = (tmp_path / "whole.bin", small)
     whole, compact = (
-        build(make_config(tree(made, file, file if same_file else None)), parts["train"]) for file in files
+        build(make_config(tree(made, file, file if same_file else None)), parts["train"])
+        for file in files
     )
     everything = [sentence for sentences in parts.values() for sentence in sentences]
     texts = [sentence.text for sentence in everything]

@@ -1,4 +1,6 @@
-"""The check of a vector file: every count on broken files, coverage against plain loops; neighbours against gensim."""
+"""The check of a vector file: every count on broken files, coverage against plain loops; neighbours
+against gensim.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ GOOD = ["江 1 2", "长江 3 4", "0 0 0"]
 
 def written(folder: Path, lines: list[str | bytes], name: str = "v.vec") -> Path:
     path = folder / name
-    path.write_bytes(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
+    path.write_bytes(
+        b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines)
+    )
     return path
 
 
@@ -38,7 +42,12 @@ def test_a_sound_file(tmp_path):
         3,
         2,
     )
-    assert (report["single_characters"], report["repeated"], report["skipped"], report["zero"]) == (2, 0, 0, 1)
+    assert (report["single_characters"], report["repeated"], report["skipped"], report["zero"]) == (
+        2,
+        0,
+        0,
+        1,
+    )
     assert report["norms"] == pytest.approx({"mean": (5**0.5 + 5 + 0) / 3, "min": 0, "max": 5})
     assert vectors.words == ("江", "长江", "0")
 
@@ -48,7 +57,11 @@ def test_both_forms_of_our_own(tmp_path, name, binary):
     made = Vectors(("江", "长江"), np.array([[1, 2], [3, 4]], np.float32))
     write_vectors(tmp_path / name, made, binary=binary)
     report, _ = check_vectors(tmp_path / name)
-    assert (report["form"], report["rows"], report["sound"]) == ("binary" if binary else "text", 2, True)
+    assert (report["form"], report["rows"], report["sound"]) == (
+        "binary" if binary else "text",
+        2,
+        True,
+    )
 
 
 def test_without_a_header(tmp_path):
@@ -83,10 +96,18 @@ def test_every_fault_has_its_lines(tmp_path):
 
 def test_faults_of_a_binary_file(tmp_path):
     rows = [("江", [1, 2]), ("江", [3, 4]), ("河", [np.nan, 1]), ("海", [1, 1])]
-    body = b"".join(word.encode() + b" " + np.array(row, "<f4").tobytes() + b"\n" for word, row in rows)
+    body = b"".join(
+        word.encode() + b" " + np.array(row, "<f4").tobytes() + b"\n" for word, row in rows
+    )
     (tmp_path / "v.bin").write_bytes(b"4 2\n" + body)
     report, _ = check_vectors(tmp_path / "v.bin")
-    assert (report["form"], report["rows"], report["words"], report["repeated"], report["skipped"]) == (
+    assert (
+        report["form"],
+        report["rows"],
+        report["words"],
+        report["repeated"],
+        report["skipped"],
+    ) == (
         "binary",
         4,
         2,
@@ -99,17 +120,29 @@ def test_faults_of_a_binary_file(tmp_path):
 
 
 def test_text_that_begins_with_broken_rows_is_still_text(tmp_path):
-    report, vectors = check_vectors(written(tmp_path, ["62 2", *["坏 x 1"] * 60, "江 1 2", "河 3 4"]))
-    assert (report["form"], report["rows"], report["words"], report["skipped"]) == ("text", 62, 2, 60)
+    report, vectors = check_vectors(
+        written(tmp_path, ["62 2", *["坏 x 1"] * 60, "江 1 2", "河 3 4"])
+    )
+    assert (report["form"], report["rows"], report["words"], report["skipped"]) == (
+        "text",
+        62,
+        2,
+        60,
+    )
     assert report["broken"] == tuple((line, "not a number") for line in range(2, 62))
     assert vectors.words == ("江", "河")
 
 
-field = st.sampled_from(["江", "长江", "1", "-2.5", "nan", "x", "1_0", "1e99", "\xa0", "", " ", "\ufeff"])
+field = st.sampled_from(
+    ["江", "长江", "1", "-2.5", "nan", "x", "1_0", "1e99", "\xa0", "", " ", "\ufeff"]
+)
 
 
 @shares_folder
-@given(rows=st.lists(st.lists(field, max_size=5).map(" ".join)), header=st.sampled_from([[], ["3 2"], ["\ufeff3 2"]]))
+@given(
+    rows=st.lists(st.lists(field, max_size=5).map(" ".join)),
+    header=st.sampled_from([[], ["3 2"], ["\ufeff3 2"]]),
+)
 def test_the_check_and_the_reader_agree(tmp_path, rows, header):
     """Whatever is in a file: what the one skips is what the other names."""
     path = written(tmp_path, [*header, *GOOD, *rows])
@@ -119,11 +152,15 @@ def test_the_check_and_the_reader_agree(tmp_path, rows, header):
     assert report["repeated"] == sum(
         int(n.split(" rows repeat")[0].split()[-1]) for n in expected.notices if "repeat" in n
     )
-    assert report["header_is_right"] == (not any("promises" in notice for notice in expected.notices))
+    assert report["header_is_right"] == (
+        not any("promises" in notice for notice in expected.notices)
+    )
     assert report["sound"] == (not expected.notices)
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"3 0\n", "只是 文字\n".encode(), b"9 2\n\x00\x01", b"2 2\n\xe6 "])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", b"3 0\n", "只是 文字\n".encode(), b"9 2\n\x00\x01", b"2 2\n\xe6 "]
+)
 def test_a_file_that_cannot_be_used(tmp_path, content):
     (tmp_path / "v.bin").write_bytes(content)
     with pytest.raises(InputError):
@@ -150,23 +187,41 @@ def test_coverage_by_plain_loops(corpus, words):
     found = cover(ones(words), "x", iter(corpus))
     known = {word for word in words if len(word) == 1}
     assert (found["positions"], found["types"]) == (len(seen), len(set(seen)))
-    assert (found["positions_in"], found["types_in"]) == (sum(c in known for c in seen), len(known & set(seen)))
+    assert (found["positions_in"], found["types_in"]) == (
+        sum(c in known for c in seen),
+        len(known & set(seen)),
+    )
     assert set(found["missing"]) == set(seen) - known
     long = {word for word in words if len(word) > 1}
     texts = [fold(sentence.text) for sentence in corpus]
-    places = [word for text in texts for word in long for at in range(len(text)) if text.startswith(word, at)]
+    places = [
+        word
+        for text in texts
+        for word in long
+        for at in range(len(text))
+        if text.startswith(word, at)
+    ]
     if not places:
         assert found["words"] is None
         return
     assert found["words"] is not None
     assert (found["words"]["words"], found["words"]["positions"]) == (len(set(places)), len(places))
-    entities = [text[span.start : span.end] for text, s in zip(texts, corpus, strict=True) for span in s.spans or ()]
+    entities = [
+        text[span.start : span.end]
+        for text, s in zip(texts, corpus, strict=True)
+        for span in s.spans or ()
+    ]
     assert found["words"]["entities"]["tokens_in"] == sum(entity in long for entity in entities)
 
 
 def test_a_file_of_characters_covers_characters():
     found = cover(ones(["长", "0"]), "x", [Sentence("长江７", (Span(0, 2, "LOC"),))])
-    assert (found["positions_in"], found["positions"], found["missing"], found["words"]) == (2, 3, ("江",), None)
+    assert (found["positions_in"], found["positions"], found["missing"], found["words"]) == (
+        2,
+        3,
+        ("江",),
+        None,
+    )
 
 
 @pytest.mark.parametrize("when", [0, 1])
@@ -195,7 +250,9 @@ WORDS = ("长江", "长江大桥", "大桥", "江", "北京", "南京", "0", "AB
 
 
 def random_vectors(words=WORDS, width: int = 4) -> Vectors:
-    return Vectors(tuple(words), np.random.default_rng(1).normal(size=(len(words), width)).astype(np.float32))
+    return Vectors(
+        tuple(words), np.random.default_rng(1).normal(size=(len(words), width)).astype(np.float32)
+    )
 
 
 def test_the_same_as_gensim():
@@ -206,12 +263,16 @@ def test_the_same_as_gensim():
         mine = Neighbours(made)(word, 5)
         expected = theirs.most_similar(word, topn=5)
         assert [row.word for row in mine] == [other for other, _ in expected]
-        np.testing.assert_allclose([row.cosine for row in mine], [cosine for _, cosine in expected], atol=1e-6)
+        np.testing.assert_allclose(
+            [row.cosine for row in mine], [cosine for _, cosine in expected], atol=1e-6
+        )
 
 
 @given(st.lists(st.sampled_from(WORDS), min_size=2, max_size=5), st.data())
 def test_sums_are_the_same_as_gensims(words, data):
-    signs = data.draw(st.lists(st.sampled_from("+-"), min_size=len(words) - 1, max_size=len(words) - 1))
+    signs = data.draw(
+        st.lists(st.sampled_from("+-"), min_size=len(words) - 1, max_size=len(words) - 1)
+    )
     made = random_vectors()
     theirs = gensim.models.KeyedVectors(made.width)
     theirs.add_vectors(list(made.words), made.matrix)
@@ -225,7 +286,9 @@ def test_sums_are_the_same_as_gensims(words, data):
     expected = theirs.most_similar(positive=list(weights.items()), topn=4)
     found = Neighbours(made)(query, 4)
     assert [row.word for row in found] == [other for other, _ in expected]
-    np.testing.assert_allclose([row.cosine for row in found], [cosine for _, cosine in expected], atol=2e-6)
+    np.testing.assert_allclose(
+        [row.cosine for row in found], [cosine for _, cosine in expected], atol=2e-6
+    )
     assert not {row.word for row in Neighbours(made)(query, 99)} & set(words)
     assert len(Neighbours(made)(query, 99)) == len(WORDS) - len(set(words))
 
@@ -240,13 +303,17 @@ def test_words_that_signs_join_are_one_query(tokens):
         return
     found = read_queries(tokens)
     assert [token for query in found for token in query] == tokens
-    joined = "".join("".join("s" if token in "+-" else "w" for token in query) + "|" for query in found)
+    joined = "".join(
+        "".join("s" if token in "+-" else "w" for token in query) + "|" for query in found
+    )
     assert joined == kinds.replace("ww", "w|w").replace("ww", "w|w") + "|"
 
 
 @given(
     matrix=st_np.arrays(
-        np.float32, st.tuples(st.integers(1, 9), st.integers(1, 3)), elements=st.sampled_from([-1, 0, 2])
+        np.float32,
+        st.tuples(st.integers(1, 9), st.integers(1, 3)),
+        elements=st.sampled_from([-1, 0, 2]),
     ),
     count=st.integers(1, 12),
 )
@@ -259,7 +326,9 @@ def test_the_same_as_a_plain_loop(matrix, count):
         rows.append((word, float(row @ matrix[0] / norm) if norm else 0.0))
     rows.sort(key=lambda pair: -round(pair[1], 5))
     found = Neighbours(Vectors(words, matrix))(words[0], count)
-    np.testing.assert_allclose([row.cosine for row in found], [cosine for _, cosine in rows[:count]], atol=1e-6)
+    np.testing.assert_allclose(
+        [row.cosine for row in found], [cosine for _, cosine in rows[:count]], atol=1e-6
+    )
     assert [row.word for row in found] == [word for word, _ in rows[:count]]
 
 
@@ -267,7 +336,10 @@ def test_the_same_as_a_plain_loop(matrix, count):
 def test_of_equal_ones_the_first_in_the_file_come_first(count):
     """Wherever the cut falls among them."""
     words = [f"词{at}" for at in range(60)]
-    matrix = np.array([[1, 0, 0]] + [[1, 1, at % 2] for at in range(59)], np.float32) * np.arange(1, 61)[:, None]
+    matrix = (
+        np.array([[1, 0, 0]] + [[1, 1, at % 2] for at in range(59)], np.float32)
+        * np.arange(1, 61)[:, None]
+    )
     expected = [word for at, word in enumerate(words[1:]) if at % 2 == 0] + [
         word for at, word in enumerate(words[1:]) if at % 2
     ]
@@ -280,7 +352,11 @@ def test_very_large_and_very_small_values(size):
     """Without a warning, which would be an error here."""
     matrix = np.array([[size, size], [size, size], [size, -size], [1, 0]], np.float32)
     found = Neighbours(Vectors(("甲", "乙", "丙", "丁"), matrix))("甲")
-    assert [(row.word, row.cosine) for row in found] == [("乙", 1), ("丁", pytest.approx(0.5**0.5)), ("丙", 0)]
+    assert [(row.word, row.cosine) for row in found] == [
+        ("乙", 1),
+        ("丁", pytest.approx(0.5**0.5)),
+        ("丙", 0),
+    ]
 
 
 def test_a_word_is_found_as_the_tagger_sees_it():

@@ -1,4 +1,6 @@
-"""Outputs: their names, and every way in which one could replace an input or a file of another kind."""
+"""Outputs: their names, and every way in which one could replace an input or a file of another
+kind.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ SUFFIXES = (".txt", ".bpe.json", ".json")
 
 def test_where_outputs_go(tmp_path):
     names = ("a", "a.txt", "a.json", "a.bpe.json", "a.b", ".json")
-    assert [Outputs(name, SUFFIXES).stem.name for name in names] == ["a", "a", "a", "a", "a.b", ".json"]
+    assert [Outputs(name, SUFFIXES).stem.name for name in names] == [
+        "a",
+        "a",
+        "a",
+        "a",
+        "a.b",
+        ".json",
+    ]
     assert Outputs("f/a.b", SUFFIXES)[".txt"] == Path("f/a.b.txt")
     with pytest.raises(OutputError, match="is a folder: --out names the files in it"):
         Outputs(tmp_path, SUFFIXES)
@@ -34,11 +43,23 @@ def test_an_input_is_never_an_output(tmp_path, name, link):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[1]", '{"settings": 1}', '{"settings": {"unit": 1}}', "{}", "\xff", "[" * 100_000, " " * (1 << 21)]
+    "content",
+    [
+        "",
+        "[1]",
+        '{"settings": 1}',
+        '{"settings": {"unit": 1}}',
+        "{}",
+        "\xff",
+        "[" * 100_000,
+        " " * (1 << 21),
+    ],
 )
 def test_a_json_of_another_kind_stays(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content.encode("latin-1"))
-    with pytest.raises(OutputError, match=r"a.json already exists and is not the record of a run like this one"):
+    with pytest.raises(
+        OutputError, match=r"a.json already exists and is not the record of a run like this one"
+    ):
         Outputs(tmp_path / "a", SUFFIXES).check([], "size")
 
 
@@ -48,7 +69,11 @@ def test_a_record_of_the_same_kind_may_be_replaced(tmp_path):
     record = {"settings": {"size": 3}, "文": "字"}
     outputs.write_record(record)
     outputs.check([], "size")
-    assert read_record(tmp_path / "a.json") == record == json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert (
+        read_record(tmp_path / "a.json")
+        == record
+        == json.loads((tmp_path / "a.json").read_text("utf-8"))
+    )
     assert read_record(tmp_path / "none.json") == {}
 
 

@@ -1,4 +1,6 @@
-"""Byte-pair encoding: a plain loop merges the same pairs, its cut loses nothing, and the lexicon is one of ours."""
+"""Byte-pair encoding: a plain loop merges the same pairs, its cut loses nothing, and the lexicon is
+one of ours.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from tests.helpers.strategies import any_text
 
 
 def trained(raw: Path, out: Path, listen=ignore, **changes) -> dict:
-    return train_subwords((raw,), out, SubwordSettings(**{"size": 40, "min_count": 2, **changes}), listen=listen)
+    return train_subwords(
+        (raw,), out, SubwordSettings(**{"size": 40, "min_count": 2, **changes}), listen=listen
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +56,15 @@ def merged(words: list[list[str]], pair: tuple[str, str]) -> list[list[str]]:
 
 
 def plain_bpe(text: str, size: int, longest: int, min_count: int) -> tuple[Counter[str], set[int]]:
-    """Counts of the final pieces by the textbook's loop, and how many merges tied (a tie has no right answer)."""
-    words, ties = [list(run) for run in re.findall("[一-鿿]+|[a-z]+|[^ \n]", text)], set()
+    """Counts of the final pieces by the textbook's loop, and how many merges tied (a tie has no
+    right answer).
+    """
+    words = [list(run) for run in re.findall("[一-鿿]+|[a-z]+|[^ \n]", text)]
+    ties = set()
     for step in range(size):
-        pairs = Counter(pair for word in words for pair in pairwise(word) if len("".join(pair)) <= longest)
+        pairs = Counter(
+            pair for word in words for pair in pairwise(word) if len("".join(pair)) <= longest
+        )
         if not pairs or pairs.most_common(1)[0][1] < min_count:
             break
         best = pairs.most_common(2)
@@ -71,14 +80,18 @@ def test_the_same_pieces_as_a_plain_loop(tmp_path):
     record = trained(tmp_path / "raw.txt", tmp_path / "s", size=4, longest=4)
     counts, ties = plain_bpe(fold(text), size=4, longest=4, min_count=2)
     assert not ties
-    assert read_frequencies(tmp_path / "s.txt") == {piece: n for piece, n in counts.items() if len(piece) > 1}
+    assert read_frequencies(tmp_path / "s.txt") == {
+        piece: n for piece, n in counts.items() if len(piece) > 1
+    }
     assert record["used"] == counts.total()
 
 
 @pytest.mark.parametrize("longest", [2, 3, 5])
 def test_no_piece_is_longer_than_allowed(tmp_path, longest):
     whole = "南京市长江大桥"
-    (tmp_path / "raw.txt").write_text("".join(f"{whole[:end]}\n" * 9 for end in range(1, 8)), "utf-8")
+    (tmp_path / "raw.txt").write_text(
+        "".join(f"{whole[:end]}\n" * 9 for end in range(1, 8)), "utf-8"
+    )
     trained(tmp_path / "raw.txt", tmp_path / "s", longest=longest, size=1000)
     lengths = {len(word) for word in read_words(tmp_path / "s.txt")}
     assert max(lengths) == longest
@@ -120,7 +133,9 @@ def test_pieces_join_to_the_text(made_lexicon, line):
 def test_frequencies_are_those_of_the_cut(made_lexicon):
     lines = (made_lexicon.parent / "raw.txt").read_text("utf-8").splitlines()
     counts = Counter(piece for pieces in Subwords(made_lexicon)(lines) for piece in pieces)
-    assert read_frequencies(made_lexicon) == {piece: count for piece, count in counts.items() if len(piece) > 1}
+    assert read_frequencies(made_lexicon) == {
+        piece: count for piece, count in counts.items() if len(piece) > 1
+    }
 
 
 def test_vectors_of_pieces(made_lexicon, tmp_path):
@@ -143,7 +158,8 @@ def test_two_runs_are_one(tmp_path):
 
 
 def test_events(tmp_path):
-    raw, events = write_text(tmp_path), []
+    raw = write_text(tmp_path)
+    events = []
     trained(raw, tmp_path / "s", listen=events.append)
     ends = [e["number"] for e in events if e["event"] == "pass" and e["done"] == e["size"]]
     assert sorted(set(ends)) == [0, 1, 2]
@@ -167,13 +183,23 @@ def test_a_bad_line_in_the_second_pass_too(tmp_path):
 
 def test_nothing_to_merge(tmp_path):
     (tmp_path / "raw.txt").write_text("一，二，三\n四1五\n", "utf-8")
-    with pytest.raises(InputError, match="the text is too small: no pair of characters occurs 2 times"):
+    with pytest.raises(
+        InputError, match="the text is too small: no pair of characters occurs 2 times"
+    ):
         trained(tmp_path / "raw.txt", tmp_path / "s")
     assert not (tmp_path / "s.txt").exists()
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"size": 0}, {"longest": 1}, {"min_count": 0}, {"size": 10**20}, {"longest": 101}, {"min_count": 10**20}]
+    "wrong",
+    [
+        {"size": 0},
+        {"longest": 1},
+        {"min_count": 0},
+        {"size": 10**20},
+        {"longest": 101},
+        {"min_count": 10**20},
+    ],
 )
 def test_settings_out_of_range(wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
@@ -184,7 +210,8 @@ def test_settings_out_of_range(wrong):
 def test_all_cores_or_one(tmp_path, monkeypatch, wanted):
     """What tokenizers goes by while it works, and after that what it was before."""
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "as it was")
-    raw, seen = write_text(tmp_path), set()
+    raw = write_text(tmp_path)
+    seen = set()
     record = train_subwords(
         (raw,), tmp_path / "s", SubwordSettings(40, min_count=2), parallel=wanted,
         listen=lambda event: seen.add(os.environ["TOKENIZERS_PARALLELISM"]),
@@ -196,5 +223,7 @@ def test_all_cores_or_one(tmp_path, monkeypatch, wanted):
 
 def test_a_missing_library_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(HanlatticeError, match=r"tokenizers is not installed.*pip install 'hanlattice\[pretrain\]'"):
+    with pytest.raises(
+        HanlatticeError, match=r"tokenizers is not installed.*pip install 'hanlattice\[pretrain\]'"
+    ):
         trained(write_text(tmp_path), tmp_path / "s")

@@ -1,4 +1,6 @@
-"""Units of text: nothing but white space is lost, each kind is cut as documented, and a pass loses nothing."""
+"""Units of text: nothing but white space is lost, each kind is cut as documented, and a pass loses
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from hanlattice.events import ignore
 from hanlattice.lab.pretrain import units as units_module
 from hanlattice.lab.pretrain.units import (
     BestPath,
-    Characters,
+    CharacterUnits,
     JiebaWords,
     LexiconWords,
     ModelWords,
@@ -47,14 +49,15 @@ def bare(text: str) -> str:
 
 @given(lines=st.lists(any_text))
 def test_characters_are_those_of_the_embedding(lines):
-    found = list(Characters()(lines))
+    found = list(CharacterUnits()(lines))
     assert found == [[c for c in map(fold_digits, line) if not c.isspace()] for line in lines]
 
 
 @given(line=any_text)
 def test_a_bigram_is_a_character_and_the_next(line):
     """A plain loop over the folded text, in which white space stands for the end."""
-    plain, expected = fold_digits(line), []
+    plain = fold_digits(line)
+    expected = []
     for here, following in pairwise([*plain, " "]):
         if not here.isspace():
             expected.append(here + (END if following.isspace() else following))
@@ -73,7 +76,9 @@ def test_jieba_loses_nothing_but_white_space(line):
 
 
 def test_jieba_words_are_rjiebas():
-    assert list(JiebaWords()(["我们去南京市长江大桥，Ｏｋ"])) == [rjieba.cut("我们去南京市长江大桥,Ok")]
+    assert list(JiebaWords()(["我们去南京市长江大桥，Ｏｋ"])) == [
+        rjieba.cut("我们去南京市长江大桥,Ok")
+    ]
 
 
 # ---- a lexicon's words
@@ -100,7 +105,10 @@ def score(words: list[str], frequencies: dict[str, int]) -> float:
 few = st.text("长江大桥", min_size=1, max_size=4)
 
 
-@given(text=st.text("长江大桥", min_size=1, max_size=8), frequencies=st.dictionaries(few, st.integers(1, 50)))
+@given(
+    text=st.text("长江大桥", min_size=1, max_size=8),
+    frequencies=st.dictionaries(few, st.integers(1, 50)),
+)
 def test_the_best_path_is_the_best_of_all(text, frequencies):
     found = BestPath(frequencies).words(text)
     assert "".join(found) == text
@@ -143,7 +151,9 @@ def test_a_lexicon_loses_nothing_but_white_space(tmp_path, line, words):
 
 def test_every_form_of_a_lexicon_is_read(tmp_path):
     path = tmp_path / "words.txt"
-    path.write_text("\ufeff长江\t12\n大桥 7 n\n南京\n市长\tn\n\nＡＢ 3\nAB\t4\n两 字 5 n\n零\t0\n", "utf-8")
+    path.write_text(
+        "\ufeff长江\t12\n大桥 7 n\n南京\n市长\tn\n\nＡＢ 3\nAB\t4\n两 字 5 n\n零\t0\n", "utf-8"
+    )
     expected = {"长江": 12, "大桥": 7, "南京": 1, "市长": 1, "AB": 7, "零": 1}
     assert read_frequencies(path) == expected, "a word with a blank in it is left out"
     path.write_text("\n \n", "utf-8")
@@ -182,7 +192,9 @@ def test_vectors_of_a_models_words(segmenter, tmp_path):
     raw = write_text(tmp_path)
     settings = VectorSettings(Unit.word, dim=4, epochs=2, min_count=1)
     record = train_vectors(VectorSource((raw,), model=segmenter), tmp_path / "w", settings)
-    words = {word for line in ModelWords(segmenter)(raw.read_text("utf-8").splitlines()) for word in line}
+    words = {
+        word for line in ModelWords(segmenter)(raw.read_text("utf-8").splitlines()) for word in line
+    }
     assert {*read_vectors(tmp_path / "w.bin").words} == words
     assert record["model"] == str(segmenter)
 
@@ -228,7 +240,7 @@ def test_long_lines_are_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(units_module, "LONGEST_LIST", 4)
     path = tmp_path / "a.txt"
     path.write_text("一二三四五六七八九\n十\n", "utf-8")
-    lists = list(UnitLists(RawText([path]), Characters(), tmp_path, ignore))
+    lists = list(UnitLists(RawText([path]), CharacterUnits(), tmp_path, ignore))
     assert lists == [list("一二三四"), list("五六七八"), ["九"], ["十"]]
 
 
@@ -246,11 +258,11 @@ def test_parts_join_to_the_line(line, longest, back):
         start += len(part)
 
 
-@pytest.mark.parametrize("unit", [Characters(), LexiconWords])
+@pytest.mark.parametrize("unit", [CharacterUnits(), LexiconWords])
 def test_text_without_line_ends_comes_in_parts(tmp_path, monkeypatch, unit):
     """What is worked on at a time is bounded, and nothing is lost."""
     (tmp_path / "words.txt").write_text("长江\n", "utf-8")
-    units = unit if isinstance(unit, Characters) else unit(tmp_path / "words.txt")
+    units = unit if isinstance(unit, CharacterUnits) else unit(tmp_path / "words.txt")
     monkeypatch.setattr(units_module, "_LONGEST_LINE", 100)
     path = tmp_path / "a.txt"
     path.write_text("长江大桥，" * 1000, "utf-8")
@@ -261,7 +273,9 @@ def test_text_without_line_ends_comes_in_parts(tmp_path, monkeypatch, unit):
 
 
 def test_slow_units_are_found_once(tmp_path):
-    path, words, calls = tmp_path / "a.txt", tmp_path / "words.txt", []
+    path = tmp_path / "a.txt"
+    words = tmp_path / "words.txt"
+    calls = []
     path.write_text("长江\x1c大 桥\n\u200b\n1长江\n", "utf-8")
     words.write_text("长江\n", "utf-8")
 

@@ -1,4 +1,6 @@
-"""Training of vectors: what is written, that it is deterministic, and every way in which a run ends early."""
+"""Training of vectors: what is written, that it is deterministic, and every way in which a run ends
+early.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,28 @@ def raw(tmp_path: Path) -> Path:
     return write_text(tmp_path)
 
 
-def trained(raw: Path, out: Path, resume: bool = False, listen=ignore, lexicon: Path | None = None, **changes) -> Path:
+def trained(
+    raw: Path,
+    out: Path,
+    resume: bool = False,
+    listen=ignore,
+    lexicon: Path | None = None,
+    **changes,
+) -> Path:
     train_vectors(
-        VectorSource((raw,), lexicon), out, VectorSettings(**{**SMALL, **changes}), resume=resume, listen=listen
+        VectorSource((raw,), lexicon),
+        out,
+        VectorSettings(**{**SMALL, **changes}),
+        resume=resume,
+        listen=listen,
     )
     return out
 
 
 def same(left: Path, right: Path) -> bool:
-    return all(Path(f"{left}{end}").read_bytes() == Path(f"{right}{end}").read_bytes() for end in OUTPUTS)
+    return all(
+        Path(f"{left}{end}").read_bytes() == Path(f"{right}{end}").read_bytes() for end in OUTPUTS
+    )
 
 
 def test_both_forms_and_the_record(raw, tmp_path):
@@ -53,20 +68,34 @@ def test_both_forms_and_the_record(raw, tmp_path):
     np.testing.assert_array_equal(text.matrix, binary.matrix)
     assert text.width == 6
     counts = Counter(c for line in raw.read_text("utf-8").split() for c in fold_digits(line))
-    assert {word: counts[word] for word in text.words} == {c: n for c, n in counts.items() if n >= 3}
-    assert [counts[word] for word in text.words] == sorted((counts[word] for word in text.words), reverse=True)
+    assert {word: counts[word] for word in text.words} == {
+        c: n for c, n in counts.items() if n >= 3
+    }
+    assert [counts[word] for word in text.words] == sorted(
+        (counts[word] for word in text.words), reverse=True
+    )
     record = json.loads(Path(f"{out}.json").read_text("utf-8"))
     assert record["settings"]["unit"] == "char"
-    assert (record["units"], record["types"], record["vectors"]) == (counts.total(), len(counts), len(text))
+    assert (record["units"], record["types"], record["vectors"]) == (
+        counts.total(),
+        len(counts),
+        len(text),
+    )
     assert record["versions"]["gensim"] == gensim.__version__
     assert record["peak_memory"] > 1e6
-    assert sorted(path.name for path in out.parent.iterdir()) == ["char.bin", "char.json", "char.vec"]
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        "char.bin",
+        "char.json",
+        "char.vec",
+    ]
 
 
 def test_gensim_reads_what_is_written(raw, tmp_path):
     out = trained(raw, tmp_path / "char")
     for end in OUTPUTS:
-        theirs = gensim.models.KeyedVectors.load_word2vec_format(f"{out}{end}", binary=end == ".bin")
+        theirs = gensim.models.KeyedVectors.load_word2vec_format(
+            f"{out}{end}", binary=end == ".bin"
+        )
         assert tuple(theirs.index_to_key) == read_vectors(f"{out}{end}").words
 
 
@@ -92,7 +121,9 @@ def test_bigrams_words_and_threads(raw, tmp_path):
     (tmp_path / "words.txt").write_text("天气\n工作\n", "utf-8")
     words = trained(raw, tmp_path / "w", unit=Unit.word, lexicon=tmp_path / "words.txt")
     assert {"天气", "工作"} <= {*read_vectors(f"{words}.vec").words}
-    train_vectors(VectorSource((raw,)), tmp_path / "t", VectorSettings(**SMALL, unit=Unit.word), threads=3)
+    train_vectors(
+        VectorSource((raw,)), tmp_path / "t", VectorSettings(**SMALL, unit=Unit.word), threads=3
+    )
     assert "今天天气" in "".join(read_vectors(tmp_path / "t.bin").words)
 
 
@@ -101,7 +132,9 @@ def test_events(raw, tmp_path):
     trained(raw, tmp_path / "v", listen=events.append)
     kinds = [event["event"] for event in events if event["event"] != "pass"]
     assert kinds == ["counted", "epoch", "epoch", "epoch"]
-    ends = [(e["number"], e["size"]) for e in events if e["event"] == "pass" and e["done"] == e["size"]]
+    ends = [
+        (e["number"], e["size"]) for e in events if e["event"] == "pass" and e["done"] == e["size"]
+    ]
     assert sorted(set(ends)) == [(number, raw.stat().st_size) for number in range(4)]
 
 
@@ -154,7 +187,9 @@ def test_a_killed_process_continues_in_another(raw, tmp_path):
 def test_an_interrupted_run_is_neither_overwritten_nor_mixed_up(raw, tmp_path):
     with pytest.raises(StopError):
         trained(raw, tmp_path / "a", listen=partial(stop, "counted"))
-    with pytest.raises(OutputError, match=r"a.state belongs to an interrupted run: continue it with --resume"):
+    with pytest.raises(
+        OutputError, match=r"a.state belongs to an interrupted run: continue it with --resume"
+    ):
         trained(raw, tmp_path / "a")
     with pytest.raises(ModelError, match="other settings or other text"):
         trained(raw, tmp_path / "a", resume=True, seed=9)
@@ -223,7 +258,12 @@ def test_settings_out_of_range(wrong):
 
 @pytest.mark.parametrize(
     ("unit", "name"),
-    [(Unit.char, "characters"), (Unit.bichar, "bigrams"), (Unit.word, "words"), (Unit.subword, "subwords")],
+    [
+        (Unit.char, "characters"),
+        (Unit.bichar, "bigrams"),
+        (Unit.word, "words"),
+        (Unit.subword, "subwords"),
+    ],
 )
 def test_a_unit_has_a_name(unit, name):
     assert unit.plural == name
@@ -235,7 +275,8 @@ def test_a_folder_that_cannot_be_made(raw):
 
 
 @pytest.mark.parametrize(
-    ("package", "extra", "unit"), [("gensim", "pretrain", Unit.char), ("rjieba", "segment", Unit.word)]
+    ("package", "extra", "unit"),
+    [("gensim", "pretrain", Unit.char), ("rjieba", "segment", Unit.word)],
 )
 def test_a_missing_library_says_how_to_get_it(raw, tmp_path, monkeypatch, package, extra, unit):
     monkeypatch.setitem(sys.modules, package, None)

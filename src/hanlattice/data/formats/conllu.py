@@ -1,6 +1,8 @@
-"""CoNLL-U, the format of Universal Dependencies: a word a line, ten columns, a blank line between sentences.
+"""CoNLL-U, the format of Universal Dependencies: a word a line, ten columns, a blank line between
+sentences.
 
-Read are the form, the universal part of speech and `SpaceAfter=No`; other columns and remarks are passed over.
+Read are the form, the universal part of speech and `SpaceAfter=No`; other columns and remarks are
+passed over.
 """
 
 from __future__ import annotations
@@ -17,18 +19,23 @@ from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import check_label
 
 _COLUMNS = 10
-# A word, several of them (3-4), or an empty node (2.1). Words are fewer than a number of nine digits.
+# A word, several of them (3-4), or an empty node (2.1). Words are fewer than a number of nine
+# digits.
 _NUMBER = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})|\.([0-9]{1,9}))?")
 
 
 def read_conllu(path: str | Path, encoding: str | None = None) -> Corpus:
-    """A Sentence for each block, with its words and no entities; `data.learn = "words"` learns them."""
+    """A Sentence for each block, with its words and no entities; `data.learn = "words"` learns
+    them.
+    """
     blocks = groupby(read_lines(path, encoding), key=lambda line: not line[1].strip())
     return Corpus(tuple(_sentence(lines, path) for is_blank, lines in blocks if not is_blank))
 
 
 def _sentence(lines: Iterable[tuple[int, str]], path: str | Path) -> Sentence:
-    text, words, until = "", [], 0
+    text = ""
+    words = []
+    until = 0
     for number, line in lines:
         if line.startswith("#"):
             continue
@@ -41,7 +48,9 @@ def _sentence(lines: Iterable[tuple[int, str]], path: str | Path) -> Sentence:
         if last and int(last) < int(first):
             message = f"expected ten columns that begin with numbers in order, not {columns[0]}"
             raise InputError(message, path, number)
-        if nested or (not last and int(first) <= until):  # an empty node, or a part of the word before
+        if nested or (
+            not last and int(first) <= until
+        ):  # an empty node, or a part of the word before
             continue
         until = int(last) if last else 0
         label = WORD if columns[3] == "_" else columns[3]

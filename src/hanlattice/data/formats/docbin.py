@@ -10,8 +10,8 @@ from typing import Any
 
 from hanlattice.checks import brief
 from hanlattice.errors import InputError
-from hanlattice.files import opening, writing
-from hanlattice.optional import extra
+from hanlattice.files import atomic_write, opening
+from hanlattice.optional import require
 from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import check_label
@@ -20,15 +20,20 @@ _CHUNK = 1 << 20  # bytes
 
 
 def read_docbin(path: str | Path) -> Corpus:
-    """A Sentence for each document: its text and its entities. Its tokens need not be words, and are passed over."""
-    tokens, vocab = extra("spacy", "tokens"), extra("spacy", "vocab").Vocab()
+    """A Sentence for each document: its text and its entities. Its tokens need not be words, and
+    are passed over.
+    """
+    tokens = require("spacy", "tokens")
+    vocab = require("spacy", "vocab").Vocab()
     with opening(path) as file:
         content = file.read()
     try:
         _check_whole(content)
         docs = list(tokens.DocBin().from_bytes(content).get_docs(vocab))
     except Exception as error:  # zlib, msgpack and spaCy have each their own
-        raise InputError(f"it is not a DocBin of spaCy, or a damaged one: {brief(str(error))}", path) from None
+        raise InputError(
+            f"it is not a DocBin of spaCy, or a damaged one: {brief(str(error))}", path
+        ) from None
     sentences = []
     for number, doc in enumerate(docs, start=1):
         try:
@@ -61,20 +66,24 @@ def _sentence(doc: Any) -> Sentence:
 
 
 def write_docbin(path: str | Path, sentences: Iterable[Sentence]) -> None:
-    """Write documents whose tokens are the words or, where these are not known, characters; entities cut tokens."""
-    tokens, vocab = extra("spacy", "tokens"), extra("spacy", "vocab").Vocab()
+    """Write documents whose tokens are the words or, where these are not known, characters;
+    entities cut tokens.
+    """
+    tokens = require("spacy", "tokens")
+    vocab = require("spacy", "vocab").Vocab()
     file_of = tokens.DocBin(attrs=["ORTH", "SPACY", "TAG", "ENT_IOB", "ENT_TYPE"])
     for number, sentence in enumerate(sentences, start=1):
         try:
             file_of.add(_doc(sentence, tokens.Doc, vocab))
         except (ValueError, UnicodeEncodeError) as error:
             raise InputError(f"spaCy cannot carry sentence {number}: {error}", path) from None
-    with writing(path, binary=True) as file:
+    with atomic_write(path, binary=True) as file:
         file.write(file_of.to_bytes())
 
 
 def _doc(sentence: Sentence, make: Any, vocab: Any) -> Any:
-    text, spans = sentence.text, sentence.spans or ()
+    text = sentence.text
+    spans = sentence.spans or ()
     words = sentence.words or [Span(at, at + 1, WORD) for at in range(len(text))]
     words = [word for word in words if not text[word.start : word.end].isspace()]
     edges = {edge for span in spans for edge in (span.start, span.end)}
@@ -83,7 +92,9 @@ def _doc(sentence: Sentence, make: Any, vocab: Any) -> Any:
     entities = [doc.char_span(span.start, span.end, label=span.label) for span in spans]
     if None in entities:
         wrong = spans[entities.index(None)]
-        raise ValueError(f"the entity {text[wrong.start : wrong.end]!r} begins or ends with white space")
+        raise ValueError(
+            f"the entity {text[wrong.start : wrong.end]!r} begins or ends with white space"
+        )
     doc.ents = entities
     return doc
 
@@ -94,7 +105,9 @@ def _cut(word: Span, edges: set[int]) -> list[Span]:
 
 
 def tokens_of(text: str, words: Sequence[Span]) -> tuple[list[str], list[bool], list[str]]:
-    """Words and runs of white space in order, whether the one space after each belongs to it, and parts of speech."""
+    """Words and runs of white space in order, whether the one space after each belongs to it, and
+    parts of speech.
+    """
     tokens: list[str] = []
     spaces: list[bool] = []
     tags: list[str] = []

@@ -2,12 +2,12 @@
 
 {"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
 
-Where the words are known, "words" lists them in the same way; they cover the text, and a label is a part of speech.
-Where teachers were not sure (`hanlattice distil`), "doubts" lists characters with the shares of their tags:
-[[3, {"B-LOC": 0.6, "M-LOC": 0.4}]].
+Where the words are known, "words" lists them in the same way; they cover the text, and a label is a
+part of speech. Where teachers were not sure (`hanlattice distil`), "soft_labels" lists characters
+with the shares of their tags: [[3, {"B-LOC": 0.6, "M-LOC": 0.4}]].
 
-The exports of doccano are read as well: "label" or "labels" with a list [start, end, label] a span, or "entities" with
-"start_offset" and "end_offset"; older ones call the text "data".
+The exports of doccano are read as well: "label" or "labels" with a list [start, end, label] a span,
+or "entities" with "start_offset" and "end_offset"; older ones call the text "data".
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from typing import Any
 
 from hanlattice.checks import brief, check_number, read_json
 from hanlattice.errors import InputError, TagError
-from hanlattice.files import read_lines, writing
+from hanlattice.files import atomic_write, read_lines
 from hanlattice.text.display import rounded
-from hanlattice.text.sentence import Corpus, Doubt, Sentence, check_words, cover_space
+from hanlattice.text.sentence import Corpus, Sentence, SoftLabel, check_words, cover_space
 from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import check_label, split_tag
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-_DOUBTS_EXPECTED = (
-    '"doubts" must be a list of characters with the shares of their tags: [[3, {"O": 0.6, "S-LOC": 0.4}]]'
-)
+_DOUBTS_EXPECTED = '"soft_labels" must be a list of characters with the shares of their tags: [[3, {"O": 0.6, "S-LOC": 0.4}]]'
 _CONTROLS = re.compile("[\x7f-\x9f]")  # JSON allows them unescaped, but terminals obey them
 
 
 def read_jsonl(path: str | Path, encoding: str | None = None) -> Corpus:
     """Read and check every line. Blank lines are skipped, and so are empty texts, with a notice."""
-    sentences, empty = [], 0
+    sentences = []
+    empty = 0
     for number, line in read_lines(path, encoding):
         if not line.strip():
             continue
@@ -58,21 +57,31 @@ def read_jsonl(path: str | Path, encoding: str | None = None) -> Corpus:
 
 def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
     """Write one line a sentence; the file is written atomically."""
-    with writing(path) as file:
+    with atomic_write(path) as file:
         for sentence in sentences:
-            file.write(to_json_line(sentence.text, sentence.spans or (), sentence.words, sentence.doubts) + "\n")
+            file.write(
+                to_json_line(
+                    sentence.text, sentence.spans or (), sentence.words, sentence.soft_labels
+                )
+                + "\n"
+            )
 
 
 def to_json_line(
-    text: str, spans: Iterable[Span], words: Iterable[Span] | None = None, doubts: Iterable[Doubt] = ()
+    text: str,
+    spans: Iterable[Span],
+    words: Iterable[Span] | None = None,
+    soft_labels: Iterable[SoftLabel] = (),
 ) -> str:
     """One line without its end, as `to_json` writes it."""
     record: dict[str, Any] = {"text": text, "spans": span_records(text, spans)}
     if words is not None:
-        record["words"] = [{"start": word.start, "end": word.end, "label": word.label} for word in words]
-    groups = groupby(doubts, key=lambda doubt: doubt.place)
+        record["words"] = [
+            {"start": word.start, "end": word.end, "label": word.label} for word in words
+        ]
+    groups = groupby(soft_labels, key=lambda doubt: doubt.place)
     if shares := [[place, {doubt.tag: doubt.share for doubt in group}] for place, group in groups]:
-        record["doubts"] = shares
+        record["soft_labels"] = shares
     return to_json(record)
 
 
@@ -86,8 +95,11 @@ def spans_json(spans: Iterable[Span]) -> str:
     found = []
     for span in spans:
         score = "" if span.score is None else f', "score": {_score_json(span.score)}'
-        label, text = _label_json(span.label), text_json(span.text)
-        found.append(f'{{"start": {span.start}, "end": {span.end}, "label": {label}, "text": {text}{score}}}')
+        label = _label_json(span.label)
+        text = text_json(span.text)
+        found.append(
+            f'{{"start": {span.start}, "end": {span.end}, "label": {label}, "text": {text}{score}}}'
+        )
     return f"[{', '.join(found)}]"
 
 
@@ -104,14 +116,19 @@ def _score_json(score: float) -> str:
 
 def text_json(text: str) -> str:
     """`to_json` of a text, by a shorter way where nothing of it has to be escaped."""
-    return f'"{text}"' if text.isprintable() and '"' not in text and "\\" not in text else to_json(text)
+    return (
+        f'"{text}"'
+        if text.isprintable() and '"' not in text and "\\" not in text
+        else to_json(text)
+    )
 
 
 _label_json = lru_cache(text_json)  # there are few labels, and many spans
 
 
 def to_json(record: object, indent: int | None = None) -> str:
-    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it ASCII escapes.
+    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it
+    ASCII escapes.
 
     NaN and infinity are an InputError, because JSON does not have them.
     """
@@ -132,7 +149,9 @@ def to_json(record: object, indent: int | None = None) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _not_finite(value: object, place: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], float]]:
+def _not_finite(
+    value: object, place: tuple[object, ...] = ()
+) -> Iterator[tuple[tuple[object, ...], float]]:
     """Yield the numbers in a record that JSON does not have, with the keys that lead to them."""
     if isinstance(value, float) and not math.isfinite(value):
         yield place, value
@@ -153,32 +172,42 @@ def from_json_line(line: str) -> Sentence:
     text = record.get("text", record.get("data")) if isinstance(record, dict) else None
     if not isinstance(text, str):
         raise InputError('expected an object with a string "text" and a list "spans"')
-    name = next((name for name in ("spans", "label", "labels", "entities") if name in record), "spans")
+    name = next(
+        (name for name in ("spans", "label", "labels", "entities") if name in record), "spans"
+    )
     items = record.get(name)
     if not isinstance(items, list):
-        raise InputError('expected a list "spans", or doccano\'s "label" or "entities" (empty when the text has none)')
+        raise InputError(
+            'expected a list "spans", or doccano\'s "label" or "entities" (empty when the text has none)'
+        )
     items = items if name == "spans" else [*map(_by_name, items)]
-    return make_sentence(text, items, record.get("words"), record.get("doubts", []))
+    return make_sentence(text, items, record.get("words"), record.get("soft_labels", []))
 
 
-def make_sentence(text: str, items: Sequence[Any], words: Any = None, doubts: Any = ()) -> Sentence:
-    """The Sentence of a text and of spans as JSON has them; those that overlap or lie outside it are an InputError."""
+def make_sentence(
+    text: str, items: Sequence[Any], words: Any = None, soft_labels: Any = ()
+) -> Sentence:
+    """The Sentence of a text and of spans as JSON has them; those that overlap or lie outside it
+    are an InputError.
+    """
     spans = sorted(_span(item, text) for item in items)
     for left, right in pairwise(spans):
         if left == right:
             raise InputError(f"the span {_name(left)} comes twice")
         if right.start < left.end:
-            raise InputError(f"the spans {_name(left)} and {_name(right)} overlap, and a character has one label")
-    known = tuple(spans), _words(words, text), _doubts(doubts)
+            raise InputError(
+                f"the spans {_name(left)} and {_name(right)} overlap, and a character has one label"
+            )
+    known = tuple(spans), _words(words, text), _doubts(soft_labels)
     try:
         return Sentence(text, *known)
     except ValueError as error:
-        raise InputError(f'"doubts": {error}') from None
+        raise InputError(f'"soft_labels": {error}') from None
 
 
-def _doubts(items: Any) -> tuple[Doubt, ...]:
-    """Make the doubts of the line; `Sentence` checks their places and sums."""
-    found: list[Doubt] = []
+def _doubts(items: Any) -> tuple[SoftLabel, ...]:
+    """Make the soft labels of the line; `Sentence` checks their places and sums."""
+    found: list[SoftLabel] = []
     for item in items if isinstance(items, (list, tuple)) else [items]:
         is_pair = isinstance(item, list) and len(item) == 2
         place, shares = item if is_pair else (None, None)
@@ -190,8 +219,8 @@ def _doubts(items: Any) -> tuple[Doubt, ...]:
             try:
                 split_tag(tag)
             except TagError as error:
-                raise InputError(f'"doubts": {error.message}') from None
-            found.append(Doubt(place, tag, share))
+                raise InputError(f'"soft_labels": {error.message}') from None
+            found.append(SoftLabel(place, tag, share))
     return tuple(found)
 
 
@@ -200,16 +229,24 @@ def _by_name(item: Any) -> Any:
     if isinstance(item, list) and len(item) == 3:
         return dict(zip(("start", "end", "label"), item, strict=True))
     if isinstance(item, dict) and "start_offset" in item:
-        return {"start": item["start_offset"], "end": item.get("end_offset"), "label": item.get("label")}
+        return {
+            "start": item["start_offset"],
+            "end": item.get("end_offset"),
+            "label": item.get("label"),
+        }
     return item
 
 
 def _words(items: Any, text: str) -> tuple[Span, ...] | None:
-    """The words of the line, if it has any. The label of a word is optional, and white space need not be in a word."""
+    """The words of the line, if it has any. The label of a word is optional, and white space need
+    not be in a word.
+    """
     if items is None:
         return None
     if not isinstance(items, list):
-        raise InputError('"words" must be a list of words that cover the text; leave it out where they are not known')
+        raise InputError(
+            '"words" must be a list of words that cover the text; leave it out where they are not known'
+        )
     words = cover_space((_span(item, text, WORD) for item in items), text)
     try:
         check_words(words, len(text))
@@ -220,8 +257,12 @@ def _words(items: Any, text: str) -> tuple[Span, ...] | None:
 
 def _span(item: Any, text: str, default: str | None = None) -> Span:
     if not isinstance(item, dict):
-        raise InputError(f'a span must be an object with "start", "end" and "label", not {brief(item)}')
-    start, end, label = item.get("start"), item.get("end"), item.get("label", default)
+        raise InputError(
+            f'a span must be an object with "start", "end" and "label", not {brief(item)}'
+        )
+    start = item.get("start")
+    end = item.get("end")
+    label = item.get("label", default)
     if type(start) is not int or type(end) is not int:
         found = f"{brief(start)} and {brief(end)}"
         raise InputError(f'"start" and "end" of a span must be whole numbers, not {found}')
@@ -232,7 +273,9 @@ def _span(item: Any, text: str, default: str | None = None) -> Span:
     if not 0 <= start < end <= len(text):
         place = f"[{brief(start)}, {brief(end)})"
         raise InputError(f"the span {place} does not lie in the text of {len(text)} characters")
-    own, given, score = text[start:end], item.get("text"), item.get("score")
+    own = text[start:end]
+    given = item.get("text")
+    score = item.get("score")
     if given is not None and given != own:
         differ = f"is {brief(given)}, but its offsets give {brief(own)}"
         raise InputError(f'"text" of a span {differ}: count code points')

@@ -21,7 +21,9 @@ _SHOWN = 20  # kinds of other results, and characters of each
 
 
 def read_label_studio(path: str | Path) -> Corpus:
-    """A Sentence for each task that somebody annotated; its first annotation that was not cancelled counts."""
+    """A Sentence for each task that somebody annotated; its first annotation that was not cancelled
+    counts.
+    """
     sentences: list[Sentence] = []
     left_out = several = 0
     others = Counter[str]()  # results that are no labels, by their type
@@ -40,18 +42,26 @@ def read_label_studio(path: str | Path) -> Corpus:
     if left_out:
         notices.append(f"{path}: tasks without a text or an annotation were left out: {left_out}")
     if several:
-        notices.append(f"{path}: tasks with several annotations, of which the first counts: {several}")
+        notices.append(
+            f"{path}: tasks with several annotations, of which the first counts: {several}"
+        )
     if others:
-        counts = ", ".join(f"{visible(kind[:_SHOWN])} {count:,}" for kind, count in sorted(others.items())[:_SHOWN])
+        counts = ", ".join(
+            f"{visible(kind[:_SHOWN])} {count:,}" for kind, count in sorted(others.items())[:_SHOWN]
+        )
         notices.append(f"{path}: results that are no labels were left out: {counts}")
     return Corpus(tuple(sentences), notices=tuple(notices))
 
 
 def _elements(content: str, path: str | Path) -> Iterator[tuple[int, Any]]:
     """The elements of a JSON list, each with the line on which it begins."""
-    line, seen, at = 1, 0, _skip(content, 0)
+    line = 1
+    seen = 0
+    at = _skip(content, 0)
     if content[at : at + 1] != "[":
-        raise InputError("expected a list of tasks, as Label Studio exports them: [{…}, …]", path, 1)
+        raise InputError(
+            "expected a list of tasks, as Label Studio exports them: [{…}, …]", path, 1
+        )
     closing = _skip(content, at + 1)
     while content[closing : closing + 1] != "]":
         begin = _skip(content, at + 1)
@@ -64,7 +74,9 @@ def _elements(content: str, path: str | Path) -> Iterator[tuple[int, Any]]:
         yield line, element
         at = closing = _skip(content, end)
         if content[at : at + 1] not in ("]", ","):
-            raise InputError("not JSON: expected a comma or the end of the list after this task", path, line)
+            raise InputError(
+                "not JSON: expected a comma or the end of the list after this task", path, line
+            )
     rest = _skip(content, closing + 1)
     if rest < len(content):
         line = content.count("\n", 0, rest) + 1
@@ -89,9 +101,12 @@ def _task(task: Any, others: Counter[str]) -> tuple[str, list[Any] | None, int]:
     if "annotations" not in task:  # JSON-MIN
         regions = task.get("label")
         if not isinstance(task.get("text"), str) or not isinstance(regions, (list, type(None))):
-            raise InputError('expected "data" and "annotations", or, of JSON-MIN, "text" and a list "label"')
+            raise InputError(
+                'expected "data" and "annotations", or, of JSON-MIN, "text" and a list "label"'
+            )
         return task["text"], regions, 1
-    text, annotations = _text(task.get("data")), task["annotations"]
+    text = _text(task.get("data"))
+    annotations = task["annotations"]
     if not isinstance(annotations, list) or not all(isinstance(each, dict) for each in annotations):
         raise InputError('"annotations" must be a list of objects')
     for each in annotations:
@@ -113,7 +128,11 @@ def _task(task: Any, others: Counter[str]) -> tuple[str, list[Any] | None, int]:
 
 def _text(data: Any) -> str:
     """The string "text" of a task's data, or its only string."""
-    strings = {key: value for key, value in (data or {}).items() if isinstance(value, str)} if _is_object(data) else {}
+    strings = (
+        {key: value for key, value in (data or {}).items() if isinstance(value, str)}
+        if _is_object(data)
+        else {}
+    )
     if "text" in strings:
         return strings["text"]
     if len(strings) != 1 or "text" in data:
@@ -126,18 +145,28 @@ def _is_object(value: Any) -> bool:
 
 
 def _sentence(text: str, regions: list[Any]) -> Sentence:
-    """Offsets count code points or, as browsers do, UTF-16 units: where they differ, the texts of the regions tell."""
+    """Offsets count code points or, as browsers do, UTF-16 units: where they differ, the texts of
+    the regions tell.
+    """
     spans = [_span(region) for region in regions]
     if not text.isascii() and max(text) > "\uffff" and not _fit(text, spans):
-        units = {unit: at for at, unit in enumerate(accumulate((1 + (c > "\uffff") for c in text), initial=0))}
-        moved = [span | {name: units.get(span[name], -1) for name in ("start", "end")} for span in spans]
+        units = {
+            unit: at
+            for at, unit in enumerate(accumulate((1 + (c > "\uffff") for c in text), initial=0))
+        }
+        moved = [
+            span | {name: units.get(span[name], -1) for name in ("start", "end")} for span in spans
+        ]
         spans = moved if _fit(text, moved) else spans
     return make_sentence(text, spans)
 
 
 def _fit(text: str, spans: list[dict[str, Any]]) -> bool:
     """Whether the texts that spans have are at their offsets."""
-    return all(span.get("text") in (None, text[max(0, span["start"]) : max(0, span["end"])]) for span in spans)
+    return all(
+        span.get("text") in (None, text[max(0, span["start"]) : max(0, span["end"])])
+        for span in spans
+    )
 
 
 def _span(region: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Raw text: any number of plain, gz, xz or zst files, one paragraph a line, streamed. Errors name the line."""
+"""Raw text: any number of plain, gz, xz or zst files, one paragraph a line, streamed. Errors name
+the line.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ from typing import BinaryIO, TypeVar, cast
 
 from hanlattice.errors import InputError
 from hanlattice.files import decode_lines, opening, reason
-from hanlattice.optional import extra
+from hanlattice.optional import require
 
-_GZ, _XZ, _ZST = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_GZ = b"\x1f\x8b"
+_XZ = b"\xfd7zXZ\x00"
+_ZST = b"\x28\xb5\x2f\xfd"
 DAMAGE = (
     EOFError,
     zlib.error,
@@ -25,9 +29,11 @@ _Sized = TypeVar("_Sized", bound=Sized)
 
 
 class RawText:
-    """The lines of some files that are not blank; it can be iterated repeatedly. Content decides how a file is packed.
+    """The lines of some files that are not blank; it can be iterated repeatedly. Content decides
+    how a file is packed.
 
-    `size` is the bytes of all files on disk and `done` those that the current pass has read, for a progress bar.
+    `size` is the bytes of all files on disk and `done` those that the current pass has read, for a
+    progress bar.
     """
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
@@ -35,7 +41,8 @@ class RawText:
         if not self.paths:
             raise InputError("no file of raw text was named")
         sizes = [_size(path) for path in self.paths]
-        self.size, self.done = sum(sizes), 0
+        self.size = sum(sizes)
+        self.done = 0
         self._before = [sum(sizes[:at]) for at in range(len(sizes))]
 
     def __iter__(self) -> Iterator[str]:
@@ -47,9 +54,13 @@ class RawText:
 
 
 def _size(path: Path) -> int:
-    """The file's bytes; a file that cannot be opened, or is empty, is reported before any work begins."""
+    """The file's bytes; a file that cannot be opened, or is empty, is reported before any work
+    begins.
+    """
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError("it is a pipe or a device; raw text is read several times, so give a file", path)
+        raise InputError(
+            "it is a pipe or a device; raw text is read several times, so give a file", path
+        )
     with opening(path) as file:
         if not file.peek(1):
             raise InputError("the file is empty: expected raw text, one paragraph a line", path)
@@ -58,7 +69,8 @@ def _size(path: Path) -> int:
 
 def _lines(path: Path) -> Iterator[tuple[str, int]]:
     """(line, bytes of the file that were read for it and all before it)."""
-    number, full = 0, False
+    number = 0
+    full = False
     with opening(path) as file:
         try:
             for number, line in decode_lines(unpacked(file), path):  # noqa: B007 (an error names it)
@@ -66,12 +78,16 @@ def _lines(path: Path) -> Iterator[tuple[str, int]]:
                     full = True
                     yield line, file.tell()
         except DAMAGE as error:
-            message = f"cannot be unpacked after this line ({error}): cut short or damaged; copy it again"
+            message = (
+                f"cannot be unpacked after this line ({error}): cut short or damaged; copy it again"
+            )
             raise InputError(message, path, max(1, number)) from None
         except OSError as error:
             raise InputError(f"cannot read: {reason(error)}", path, number + 1) from None
     if not full:
-        raise InputError("there are only blank lines in it: expected raw text, one paragraph a line", path)
+        raise InputError(
+            "there are only blank lines in it: expected raw text, one paragraph a line", path
+        )
 
 
 def unpacked(file: BufferedReader) -> BinaryIO:
@@ -82,15 +98,19 @@ def unpacked(file: BufferedReader) -> BinaryIO:
     if head.startswith(_XZ):
         return cast(BinaryIO, lzma.LZMAFile(file))
     if head.startswith(_ZST):
-        arrow = extra("pyarrow")
-        return io.BufferedReader(arrow.CompressedInputStream(arrow.PythonFile(file), "zstd"), 1 << 17)
+        arrow = require("pyarrow")
+        return io.BufferedReader(
+            arrow.CompressedInputStream(arrow.PythonFile(file), "zstd"), 1 << 17
+        )
     return file
 
 
 def groups(texts: Iterable[_Sized], characters: int) -> Iterator[list[_Sized]]:
-    """Texts in groups of about so many characters, which bounds the memory that processing a group needs.
+    """Texts in groups of about so many characters, which bounds the memory that processing a group
+    needs.
 
-    Each group has this many, counting one for the end of each text, or exceeds it by less than its last text.
+    Each group has this many, counting one for the end of each text, or exceeds it by less than its
+    last text.
     """
     group: list[_Sized] = []
     size = 0
@@ -99,6 +119,7 @@ def groups(texts: Iterable[_Sized], characters: int) -> Iterator[list[_Sized]]:
         size += len(text) + 1
         if size >= characters:
             yield group
-            group, size = [], 0
+            group = []
+            size = 0
     if group:
         yield group

@@ -1,18 +1,22 @@
 """What the lattice costs: equality first, then times, as ratios in one process.
 
-`measure` yields a record after each section, `bench` returns the last one: a dict that JSON can hold.
+`measure` yields a record after each section, `bench` returns the last one: a dict that JSON can
+hold.
 
 - checks: every backend against `reference`. If one differs, nothing is timed.
-- encoder: forward, and forward + backward, beside `torch.nn.LSTM` of the same sizes. A lattice's index arrays are an
+- encoder: forward, and forward + backward, beside `torch.nn.LSTM` of the same sizes. A lattice's
+  index arrays are an
   input as x is: they are made once, and each call uses them again.
-- training: whole steps, each with a new batch, made as training makes it; the character LSTM has the same CRF.
+- training: whole steps, each with a new batch, made as training makes it; the character LSTM has
+  the same CRF.
 - tagging: raw text to spans, with made words and random weights.
 - lengths: the last two for sentences of each length.
-- models: the same two for lattices with pools, several layers, whole words, beside the plain one of as many layers.
+- models: the same two for lattices with pools, several layers, whole words, beside the plain one of
+  as many layers.
 
 The character LSTM is the package's own, which packs its sentences. On a CPU that is slower than the
-padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is not a gain of the
-lattice.
+padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is
+not a gain of the lattice.
 
 Absolute times depend on the machine and the moment; compare figures of one run only.
 """
@@ -26,7 +30,7 @@ from typing import Any
 from hanlattice.errors import InputError
 from hanlattice.inference.device import find_device, use_threads
 from hanlattice.lab.bench.equality import check_backends
-from hanlattice.lab.bench.inputs import Settings
+from hanlattice.lab.bench.inputs import BenchSettings
 from hanlattice.lab.bench.sections import (
     measure_encoder,
     measure_lengths,
@@ -36,7 +40,7 @@ from hanlattice.lab.bench.sections import (
 )
 from hanlattice.lab.bench.timing import machine, versions
 
-__all__ = ["SECTIONS", "Settings", "bench", "measure"]
+__all__ = ["SECTIONS", "BenchSettings", "bench", "measure"]
 
 Record = dict[str, Any]
 SECTIONS = {
@@ -50,7 +54,7 @@ SECTIONS = {
 
 
 def measure(
-    settings: Settings, tell: Callable[[str], None] = lambda _: None, only: str = ""
+    settings: BenchSettings, tell: Callable[[str], None] = lambda _: None, only: str = ""
 ) -> Iterator[tuple[str, Record]]:
     """(section, the record so far) after each section, or after the checks and `only` that one.
 
@@ -61,12 +65,16 @@ def measure(
         raise InputError(f"no section is called {only!r}: expected {', '.join(others)}")
     device = find_device(settings.device)
     use_threads(settings.threads)
-    record: Record = {"settings": settings.as_dict(), "versions": versions(), "machine": machine(device)}
+    record: Record = {
+        "settings": settings.as_dict(),
+        "versions": versions(),
+        "machine": machine(device),
+    }
     for name in (first, only) if only else SECTIONS:
         record = {**record, name: SECTIONS[name](settings, device, tell)}
         yield name, record
 
 
-def bench(settings: Settings) -> Record:
+def bench(settings: BenchSettings) -> Record:
     """Everything at once."""
     return deque(measure(settings), maxlen=1)[0][1]

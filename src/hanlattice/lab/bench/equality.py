@@ -1,6 +1,8 @@
-"""Whether a backend gives the reference's numbers: outputs and each gradient, by name. Nothing is timed before that.
+"""Whether a backend gives the reference's numbers: outputs and each gradient, by name. Nothing is
+timed before that.
 
-The difference is a norm over the norm of what is right in float64; the tolerance depends on the precision alone.
+The difference is a norm over the norm of what is right in float64; the tolerance depends on the
+precision alone.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hanlattice.errors import HanlatticeError
-from hanlattice.lab.bench.inputs import Settings, make_examples
+from hanlattice.lab.bench.inputs import BenchSettings, make_examples
 from hanlattice.ops import crf, gpu, library
 from hanlattice.ops.crf import CRFScores
 from hanlattice.ops.lattice_lstm import LatticeLSTMWeights, bidirectional, lattice_lstm, runnable
@@ -24,9 +26,12 @@ from hanlattice.text.lattice import Lattice
 TOLERANCES = {"float64": 1e-9, "fp32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}
 PRECISIONS = ((torch.float64, "float64"), (torch.float32, "fp32"))  # of what has no other name
 LARGEST = {"cpu": 33, "cuda": 1024}  # sentences: float64 takes long on a CPU
-SMALL_CHAIN, USUAL_CHAIN = ((5, 1, 4), 3), ((50, 23, 1, 40), 33)  # lengths, tags
+# lengths, tags
+SMALL_CHAIN = ((5, 1, 4), 3)
+USUAL_CHAIN = ((50, 23, 1, 40), 33)
 
-# Words side by side, overlapping, twice on one span, over the whole sentence; one character; no words.
+# Words side by side, overlapping, twice on one span, over the whole sentence; one character; no
+# words.
 SMALL = Lattice.from_words(
     (17, 9, 1, 5, 12),
     [(0, at, at + 2 + at % 3, 0) for at in range(13)]
@@ -35,7 +40,9 @@ SMALL = Lattice.from_words(
 )
 
 
-def largest_difference(found: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> tuple[str, float]:
+def largest_difference(
+    found: Mapping[str, Tensor], right: Mapping[str, Tensor]
+) -> tuple[str, float]:
     """The name with the largest relative difference, and that difference; NaN counts as ∞."""
     differences = {name: relative_difference(found[name], value) for name, value in right.items()}
     name = max(differences, key=differences.__getitem__)
@@ -43,7 +50,9 @@ def largest_difference(found: Mapping[str, Tensor], right: Mapping[str, Tensor])
 
 
 def relative_difference(found: Tensor, right: Tensor) -> float:
-    """The norm of the difference over the norm of what is right; where that is next to nothing, over 1e-6."""
+    """The norm of the difference over the norm of what is right; where that is next to nothing,
+    over 1e-6.
+    """
     found, right = (tensor.detach().to(right.device, torch.float64) for tensor in (found, right))
     difference = float((found - right).norm() / right.norm().clamp(min=1e-6))
     return math.inf if math.isnan(difference) else difference
@@ -51,7 +60,9 @@ def relative_difference(found: Tensor, right: Tensor) -> float:
 
 @dataclass(frozen=True)
 class LSTMCase:
-    """Inputs of a lattice LSTM with one direction or two. Padding holds NaN: no backend may read it."""
+    """Inputs of a lattice LSTM with one direction or two. Padding holds NaN: no backend may read
+    it.
+    """
 
     lattice: Lattice
     x: Tensor
@@ -81,9 +92,13 @@ class LSTMCase:
         x = draw(len(lattice.lengths), int(lattice.lengths.max(initial=0)) + extra, D)
         for row, length in zip(x, lattice.lengths, strict=True):
             row[length:] = torch.nan
-        word_x, shapes = draw(len(lattice), E), weight_shapes(D, E, H, coupled)
+        word_x = draw(len(lattice), E)
+        shapes = weight_shapes(D, E, H, coupled)
         size = H**-0.5 if scale is None else scale
-        weights = [LatticeLSTMWeights(*(size * draw(*shape) for shape in shapes)) for _ in range(directions)]
+        weights = [
+            LatticeLSTMWeights(*(size * draw(*shape) for shape in shapes))
+            for _ in range(directions)
+        ]
         return cls(lattice, x, word_x, tuple(weights), coupled).to("cpu", torch.float64)
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
@@ -104,10 +119,14 @@ class LSTMCase:
 
     def run(self, backend: str) -> Tensor:
         if len(self.weights) == 1:
-            one: Tensor = lattice_lstm(self.x, self.word_x, self.lattice, self.weights[0], self.coupled, backend)
+            one: Tensor = lattice_lstm(
+                self.x, self.word_x, self.lattice, self.weights[0], self.coupled, backend
+            )
             return one
         forward, backward = self.weights
-        both: Tensor = bidirectional(self.x, self.word_x, self.lattice, forward, backward, self.coupled, backend)
+        both: Tensor = bidirectional(
+            self.x, self.word_x, self.lattice, forward, backward, self.coupled, backend
+        )
         return both
 
     def values(self, backend: str) -> dict[str, Tensor]:
@@ -134,19 +153,27 @@ class CRFCase:
     @classmethod
     def draw(cls, lengths: Sequence[int], K: int) -> Self:
         generator = torch.Generator().manual_seed(0)
-        B, T = len(lengths), max(lengths)
+        B = len(lengths)
+        T = max(lengths)
         emissions, *scores = (
-            torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((B, T, K), (K,), (K, K), (K,))
+            torch.randn(shape, generator=generator, dtype=torch.float64)
+            for shape in ((B, T, K), (K,), (K, K), (K,))
         )
         tags = torch.randint(0, K, (B, T), generator=generator)
         return cls(emissions, tags, torch.tensor(lengths), CRFScores(*scores))
 
-    def values(self, backend: str, device: torch.device | str, dtype: torch.dtype) -> dict[str, Tensor]:
+    def values(
+        self, backend: str, device: torch.device | str, dtype: torch.dtype
+    ) -> dict[str, Tensor]:
         """The loss, its gradients, and the best tagging with its score."""
         inputs = {"emissions": self.emissions, **self.scores._asdict()}
-        moved = {name: tensor.detach().to(device, dtype, copy=True).requires_grad_() for name, tensor in inputs.items()}
+        moved = {
+            name: tensor.detach().to(device, dtype, copy=True).requires_grad_()
+            for name, tensor in inputs.items()
+        }
         emissions, *scores = moved.values()
-        lengths, chain = self.lengths.to(device), CRFScores(*scores)
+        lengths = self.lengths.to(device)
+        chain = CRFScores(*scores)
         loss = -crf.log_likelihood(emissions, self.tags.to(device), lengths, chain, backend)
         with torch.no_grad():
             best, score = crf.viterbi(emissions, lengths, chain, backend)
@@ -157,18 +184,26 @@ def _gradients(output: Tensor, inputs: Mapping[str, Tensor]) -> dict[str, Tensor
     """By name; zeros for what the output does not depend on."""
     if not output.requires_grad:  # nothing but empty sentences
         return {f"gradient of {name}": torch.zeros_like(tensor) for name, tensor in inputs.items()}
-    weight = torch.linspace(-1, 2, output.numel(), dtype=output.dtype, device=output.device).view_as(output)
-    found = torch.autograd.grad(output, list(inputs.values()), weight, allow_unused=True, materialize_grads=True)
+    weight = torch.linspace(
+        -1, 2, output.numel(), dtype=output.dtype, device=output.device
+    ).view_as(output)
+    found = torch.autograd.grad(
+        output, list(inputs.values()), weight, allow_unused=True, materialize_grads=True
+    )
     return {f"gradient of {name}": gradient for name, gradient in zip(inputs, found, strict=True)}
 
 
-def check_backends(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+def check_backends(
+    settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
+) -> list[dict[str, Any]]:
     """A row for each case, with its largest difference; a HanlatticeError if one is too large.
 
-    With many sentences the reference would take too long: `batched` in float64, compared before, takes its place.
+    With many sentences the reference would take too long: `batched` in float64, compared before,
+    takes its place.
     """
     tell("equality with the reference")
-    cpu, rows = torch.device("cpu"), list[dict[str, Any]]()
+    cpu = torch.device("cpu")
+    rows = list[dict[str, Any]]()
     largest = min(max(settings.batches), LARGEST[device.type])
     usual = make_examples(settings, largest).batch(range(largest)).lattice
     for hidden in settings.hidden:
@@ -180,7 +215,9 @@ def check_backends(settings: Settings, device: torch.device, tell: Callable[[str
     return rows
 
 
-def _check_lstm(case: LSTMCase, trusted: str, there: torch.device, device: torch.device) -> Iterator[dict[str, Any]]:
+def _check_lstm(
+    case: LSTMCase, trusted: str, there: torch.device, device: torch.device
+) -> Iterator[dict[str, Any]]:
     right = case.to(there, torch.float64).values(trusted)
     for dtype, plain in PRECISIONS:
         here = case.to(device, dtype)
@@ -192,7 +229,9 @@ def _check_lstm(case: LSTMCase, trusted: str, there: torch.device, device: torch
             yield _row("lattice LSTM", str(case), label, precision, here.values(name), right)
 
 
-def _check_crf(chain: tuple[Sequence[int], int], trusted: str, device: torch.device) -> Iterator[dict[str, Any]]:
+def _check_crf(
+    chain: tuple[Sequence[int], int], trusted: str, device: torch.device
+) -> Iterator[dict[str, Any]]:
     lengths, K = chain
     case = CRFCase.draw(lengths, K)
     right = case.values(trusted, "cpu", torch.float64)
@@ -200,13 +239,26 @@ def _check_crf(chain: tuple[Sequence[int], int], trusted: str, device: torch.dev
     native = device.type == "cpu" and not library.missing()
     for dtype, precision in PRECISIONS:
         for name in ["auto", "batched", *["fused"] * fused, *["native"] * native]:
-            yield _row("CRF", f"T = {max(lengths)}, {K} tags", name, precision, case.values(name, device, dtype), right)
+            yield _row(
+                "CRF",
+                f"T = {max(lengths)}, {K} tags",
+                name,
+                precision,
+                case.values(name, device, dtype),
+                right,
+            )
 
 
 def _row(
-    op: str, case: str, backend: str, precision: str, found: Mapping[str, Tensor], right: Mapping[str, Tensor]
+    op: str,
+    case: str,
+    backend: str,
+    precision: str,
+    found: Mapping[str, Tensor],
+    right: Mapping[str, Tensor],
 ) -> dict[str, Any]:
-    (worst, difference), tolerance = largest_difference(found, right), TOLERANCES[precision]
+    worst, difference = largest_difference(found, right)
+    tolerance = TOLERANCES[precision]
     if not difference <= tolerance:
         raise HanlatticeError(
             f"{op}, backend {backend} in {precision}, {case}: {worst} differs from the reference by "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanlattice.evaluation.report import Table
-from hanlattice.files import writing
+from hanlattice.files import atomic_write
 from hanlattice.lab.bench.inputs import CHARACTER
 from hanlattice.lab.bench.sections import PLAIN, SMALL_BATCH
 from hanlattice.text.display import counted
@@ -17,20 +17,24 @@ from hanlattice.theme import BLUE, RED, plot, plot_text, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BATCHES, LENGTHS = "batch size (sentences)", "characters of a sentence"  # what a plot's axes show
+# what a plot's axes show
+BATCHES = "batch size (sentences)"
+LENGTHS = "characters of a sentence"
 
 _RATE = (("sentences_per_second", ",.1f"), ("ratio", ".2f"))
 Content = tuple[str, Sequence[str], Sequence[Sequence[str]]]  # title, headings, rows
 
 
 def write_json(record: dict[str, Any], path: Path) -> None:
-    with writing(path) as file:
+    with atomic_write(path) as file:
         json.dump(record, file, ensure_ascii=False, indent=2)
         file.write("\n")
 
 
 def write_files(record: dict[str, Any], out: Path | None, picture: Path | None) -> None:
-    """The files that were asked for. Written after each section, they keep what an interrupted run has measured."""
+    """The files that were asked for. Written after each section, they keep what an interrupted run
+    has measured.
+    """
     if out is not None:
         write_json(record, out)
     if picture is not None and record.keys() & {"encoder", "training", "lengths"}:
@@ -52,7 +56,10 @@ def _checks(record: dict[str, Any]) -> Content:
         key = row["op"], row["backend"], row["precision"]
         if key not in worst or row["difference"] > worst[key]["difference"]:
             worst[key] = row
-    rows = [[*key, f"{row['difference']:.1e}", f"{row['tolerance']:.0e}", row["worst"]] for key, row in worst.items()]
+    rows = [
+        [*key, f"{row['difference']:.1e}", f"{row['tolerance']:.0e}", row["worst"]]
+        for key, row in worst.items()
+    ]
     headings = ("op", "backend", "precision", "largest difference", "allowed", "where")
     return "Equality with the reference, of values and gradients (relative norm)", headings, rows
 
@@ -60,9 +67,18 @@ def _checks(record: dict[str, Any]) -> Content:
 def _encoder(record: dict[str, Any]) -> Content:
     cells = _grouped(record["encoder"], "hidden", "batch", "what", by="encoder")
     names = _names(cells)[1:]
-    headings = ["H", "B", "", f"{PLAIN} ms", "auto ms", *(f"{name} ×" for name in names), "sentences/s"]
+    headings = [
+        "H",
+        "B",
+        "",
+        f"{PLAIN} ms",
+        "auto ms",
+        *(f"{name} ×" for name in names),
+        "sentences/s",
+    ]
     headings += [f"{PLAIN} MiB", "auto MiB"]
-    short, rows = {"forward": "forward", "forward + backward": "both"}, []
+    short = {"forward": "forward", "forward + backward": "both"}
+    rows = []
     for (hidden, batch, what), cell in cells.items():
         ratios = [_number(cell.get(name), "ratio", ".2f") for name in names]
         times = [_milliseconds(cell[name]["seconds"]) for name in (PLAIN, "auto")]
@@ -70,7 +86,8 @@ def _encoder(record: dict[str, Any]) -> Content:
         peaks = [_mebibytes(cell[name]["peak_bytes"]) for name in (PLAIN, "auto")]
         rows.append([str(hidden), f"{batch:,}", short[what], *times, *ratios, rate, *peaks])
     stands_for = cells and next(iter(cells.values()))["auto"]["backend"]
-    settings, machine = record["settings"], record["machine"]
+    settings = record["settings"]
+    machine = record["machine"]
     title = (
         f"Encoder on {machine['gpu'] or machine['cpu']}, bidirectional, T = {settings['length']}, "
         f"D = {settings['dim']}, a word a character, forward or both: forward + backward; × is time over {PLAIN}'s; "
@@ -83,8 +100,10 @@ def _encoder(record: dict[str, Any]) -> Content:
 def _training(record: dict[str, Any]) -> Content:
     cells = _grouped(record["training"], "hidden", "batch", by="model")
     names = _names(cells)
-    rates, ratios = (f"{_model(name)} sentences/s" for name in names), (f"{_model(name)} ×" for name in names[1:])
-    headings, rows = ["H", "B", *rates, *ratios], []
+    rates = (f"{_model(name)} sentences/s" for name in names)
+    ratios = (f"{_model(name)} ×" for name in names[1:])
+    headings = ["H", "B", *rates, *ratios]
+    rows = []
     for (hidden, batch), cell in cells.items():
         rates = (_number(cell.get(name), "sentences_per_second", ",.1f") for name in names)
         ratios = (_number(cell.get(name), "ratio", ".2f") for name in names[1:])
@@ -97,15 +116,32 @@ def _training(record: dict[str, Any]) -> Content:
 
 
 def _tagging(record: dict[str, Any]) -> Content:
-    headings = ["H", "model", "sentences/s", "characters/s", "×", "words a character", "spans a sentence"]
+    headings = [
+        "H",
+        "model",
+        "sentences/s",
+        "characters/s",
+        "×",
+        "words a character",
+        "spans a sentence",
+    ]
     rows = []
     for row in record["tagging"]:
         rates = [f"{row[name]:,.0f}" for name in ("sentences_per_second", "characters_per_second")]
-        words, spans = row["words"] / row["characters"], row["spans"] / row["texts"]
+        words = row["words"] / row["characters"]
+        spans = row["spans"] / row["texts"]
         rows.append(
-            [str(row["hidden"]), _model(row["model"]), *rates, f"{row['ratio']:.2f}", f"{words:.2f}", f"{spans:.2f}"]
+            [
+                str(row["hidden"]),
+                _model(row["model"]),
+                *rates,
+                f"{row['ratio']:.2f}",
+                f"{words:.2f}",
+                f"{spans:.2f}",
+            ]
         )
-    words, texts = record["settings"]["words"], record["tagging"][0]["texts"]
+    words = record["settings"]["words"]
+    texts = record["tagging"][0]["texts"]
     title = (
         f"Raw text to spans, {texts:,} texts of unequal length, {words:,} made words; "
         f"× is time over the {CHARACTER}'s, which packs its sentences"
@@ -115,11 +151,14 @@ def _tagging(record: dict[str, Any]) -> Content:
 
 def _lengths(record: dict[str, Any]) -> Content:
     cells = _grouped(record["lengths"], "hidden", "length", "what", by="model")
-    headings, rows = ["H", "T"], dict[tuple[int, int], list[str]]()
+    headings = ["H", "T"]
+    rows = dict[tuple[int, int], list[str]]()
     for what in ("training", "tagging"):
         headings += [f"{what}: {CHARACTER} sentences/s", "lattice sentences/s", "×"]
     for (hidden, length, _), cell in cells.items():
-        rates = (_number(cell[name], "sentences_per_second", ",.1f") for name in (CHARACTER, "auto"))
+        rates = (
+            _number(cell[name], "sentences_per_second", ",.1f") for name in (CHARACTER, "auto")
+        )
         row = rows.setdefault((hidden, length), [str(hidden), str(length)])
         row += [*rates, _number(cell["auto"], "ratio", ".2f")]
     title = (
@@ -131,7 +170,8 @@ def _lengths(record: dict[str, Any]) -> Content:
 
 def _models(record: dict[str, Any]) -> Content:
     cells = _grouped(record["models"], "hidden", "model", by="what")
-    headings, rows = ["H", "lattice", "training sentences/s", "×", "tagging sentences/s", "×"], []
+    headings = ["H", "lattice", "training sentences/s", "×", "tagging sentences/s", "×"]
+    rows = []
     for (hidden, name), cell in cells.items():
         figures = ((cell[what], form) for what in ("training", "tagging") for form in _RATE)
         rows.append([str(hidden), name, *(_number(row, key, form) for row, (key, form) in figures)])
@@ -142,7 +182,9 @@ def _models(record: dict[str, Any]) -> Content:
     return title, headings, rows
 
 
-def _grouped(rows: Iterable[dict[str, Any]], *keys: str, by: str) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
+def _grouped(
+    rows: Iterable[dict[str, Any]], *keys: str, by: str
+) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
     """The rows of each cell, by name."""
     cells: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for row in rows:
@@ -184,9 +226,15 @@ class Panel(NamedTuple):
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """What a record has: a panel for each H of the encoder, and of the training step; below them those by length."""
+    """What a record has: a panel for each H of the encoder, and of the training step; below them
+    those by length.
+    """
     found = list(panels(record))
-    rows = [row for across in (BATCHES, LENGTHS) if (row := [each for each in found if each.across == across])]
+    rows = [
+        row
+        for across in (BATCHES, LENGTHS)
+        if (row := [each for each in found if each.across == across])
+    ]
     columns = max(map(len, rows))
     with plot(path, 1 + 3.4 * columns, 4.8 * len(rows)) as figure:
         grid = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
@@ -196,21 +244,29 @@ def draw(record: dict[str, Any], path: Path) -> None:
             for axis in axes[len(row) :]:
                 axis.set_visible(False)
             axes[0].set_ylabel("sentences per second")
-        machine, settings = record["machine"], record["settings"]
+        machine = record["machine"]
+        settings = record["settings"]
         where = machine["gpu"] or f"{machine['cpu']}, {counted(machine['threads'], 'thread')}"
         lengths = {
             BATCHES: f"{settings['length']}",
             LENGTHS: f"{min(settings['lengths'])} to {max(settings['lengths'])}",
         }
         sizes = "; below, ".join(lengths[row[0].across] for row in rows)
-        figure.suptitle(f"Sentences of {sizes} characters, a word a character · {plot_text(where)}", fontsize=10)
+        figure.suptitle(
+            f"Sentences of {sizes} characters, a word a character · {plot_text(where)}", fontsize=10
+        )
 
 
 def panels(record: dict[str, Any]) -> Iterator[Panel]:
     for hidden in record["settings"]["hidden"]:
         if rows := [row for row in record.get("encoder", ()) if row["hidden"] == hidden]:
             lines = [
-                Line(f"{label}, {what}", colour, what == "forward", points(rows, encoder=name, what=what))
+                Line(
+                    f"{label}, {what}",
+                    colour,
+                    what == "forward",
+                    points(rows, encoder=name, what=what),
+                )
                 for what in ("forward", "forward + backward")
                 for name, label, colour in ((PLAIN, PLAIN, BLUE), ("auto", "lattice LSTM", RED))
             ]
@@ -218,7 +274,10 @@ def panels(record: dict[str, Any]) -> Iterator[Panel]:
     for hidden in record["settings"]["hidden"]:
         if rows := [row for row in record.get("training", ()) if row["hidden"] == hidden]:
             names = ((CHARACTER, CHARACTER, BLUE), ("auto", "lattice LSTM", RED))
-            lines = [Line(f"{label} + CRF", colour, False, points(rows, model=name)) for name, label, colour in names]
+            lines = [
+                Line(f"{label} + CRF", colour, False, points(rows, model=name))
+                for name, label, colour in names
+            ]
             yield Panel(f"Training step, H = {hidden}", lines)
     titles = {"training": f"Training step, B = {SMALL_BATCH}", "tagging": "Raw text to spans"}
     for hidden in record["settings"]["hidden"] if "lengths" in record else ():
@@ -226,12 +285,17 @@ def panels(record: dict[str, Any]) -> Iterator[Panel]:
         for what, title in titles.items():
             lines = [
                 Line(f"{label} + CRF", colour, False, points(rows, "length", model=name, what=what))
-                for name, label, colour in ((CHARACTER, CHARACTER, BLUE), ("auto", "lattice LSTM", RED))
+                for name, label, colour in (
+                    (CHARACTER, CHARACTER, BLUE),
+                    ("auto", "lattice LSTM", RED),
+                )
             ]
             yield Panel(f"{title}, H = {hidden}", lines, LENGTHS)
 
 
-def points(rows: Iterable[dict[str, Any]], across: str = "batch", **which: str) -> list[tuple[int, float]]:
+def points(
+    rows: Iterable[dict[str, Any]], across: str = "batch", **which: str
+) -> list[tuple[int, float]]:
     chosen = [row for row in rows if all(row[key] == value for key, value in which.items())]
     return sorted((row[across], row["sentences_per_second"]) for row in chosen)
 
@@ -241,13 +305,22 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
 
     for line in panel.lines:
         style = "--" if line.dashed else "-"
-        axis.plot(*zip(*line.points, strict=True), style, color=line.colour, marker="o", markersize=4, label=line.label)
+        axis.plot(
+            *zip(*line.points, strict=True),
+            style,
+            color=line.colour,
+            marker="o",
+            markersize=4,
+            label=line.label,
+        )
     axis.set(xscale="log", yscale="log", xlabel=panel.across, title=panel.title)
     places = sorted({place for line in panel.lines for place, _ in line.points})
     axis.set_xticks(places, [f"{place:,}" for place in places])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.0f}" if rate >= 1 else f"{rate:g}"))
+    axis.yaxis.set_major_formatter(
+        FuncFormatter(lambda rate, _: f"{rate:,.0f}" if rate >= 1 else f"{rate:g}")
+    )
     axis.yaxis.set_minor_locator(NullLocator())
     axis.margins(x=0.07)
     tidy(axis)

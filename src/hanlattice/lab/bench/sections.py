@@ -1,4 +1,6 @@
-"""What is timed: the encoder beside `torch.nn.LSTM`; training steps and raw text to spans, also by length and model."""
+"""What is timed: the encoder beside `torch.nn.LSTM`; training steps and raw text to spans, also by
+length and model.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from hanlattice.lab.bench.inputs import (
     OUTSIDE,
     SCHEME,
     TAGS,
-    Settings,
+    BenchSettings,
     make_examples,
     make_lexicon,
     make_tagger,
@@ -33,20 +35,22 @@ from hanlattice.lab.bench.inputs import (
 )
 from hanlattice.lab.bench.timing import medians, peak_bytes
 from hanlattice.nn.lattice_lstm import LatticeLSTM
-from hanlattice.nn.tagger import Tagger
+from hanlattice.nn.tagger import TorchTagger
 from hanlattice.ops.lattice_lstm import runnable
 from hanlattice.predict import Predictor
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vocab import Vocab
-from hanlattice.training.loop import PACE
+from hanlattice.training.loop import PREFETCH
 from hanlattice.training.optim import make_optimizer
 from hanlattice.training.step import Training, tagger_gradients
 
 PLAIN = "nn.LSTM"
 SENTENCES = 2048  # that training batches are taken from
 SMALL_BATCH = 32  # sentences of a training step where their length changes
-QUIET = 0.95  # the share of characters that are no span by themselves: random weights would find far too many spans
+# The share of characters that are no span by themselves: random weights would find far too many
+# spans.
+QUIET = 0.95
 
 Row = dict[str, Any]
 
@@ -68,7 +72,9 @@ class Encoder(NamedTuple):
         torch.autograd.grad(self.call(), self.inputs, grad)
 
 
-def measure_encoder(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
+def measure_encoder(
+    settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
+) -> list[Row]:
     """A row for each H, B, direction of work and encoder; `ratio` is to nn.LSTM's time."""
     rows: list[Row] = []
     for hidden in settings.hidden:
@@ -78,18 +84,27 @@ def measure_encoder(settings: Settings, device: torch.device, tell: Callable[[st
     return rows
 
 
-def _encoder_cell(settings: Settings, hidden: int, batch: int, device: torch.device) -> Iterator[Row]:
+def _encoder_cell(
+    settings: BenchSettings, hidden: int, batch: int, device: torch.device
+) -> Iterator[Row]:
     torch.manual_seed(0)
-    B, T, D = batch, settings.length, settings.dim
+    B = batch
+    T = settings.length
+    D = settings.dim
     lattice = make_examples(settings, B).batch(range(B)).lattice
     x = torch.randn(B, T, D, device=device, requires_grad=True)
     word_x = torch.randn(len(lattice), D, device=device, requires_grad=True)
     grad = torch.randn(B, T, 2 * hidden, device=device)  # what comes back from above
-    encoders = _make_encoders(x, word_x, lattice, hidden, batch == 1 and hidden == settings.hidden[0])
+    encoders = _make_encoders(
+        x, word_x, lattice, hidden, batch == 1 and hidden == settings.hidden[0]
+    )
     for what, trains in (("forward", False), ("forward + backward", True)):
         for encoder in encoders.values():
             encoder.module.train(trains)
-        works = {name: partial(each.both, grad) if trains else each.forward for name, each in encoders.items()}
+        works = {
+            name: partial(each.both, grad) if trains else each.forward
+            for name, each in encoders.items()
+        }
         times = medians(works, settings.seconds, device)
         for name, timing in times.items():
             yield {
@@ -108,21 +123,29 @@ def _encoder_cell(settings: Settings, hidden: int, batch: int, device: torch.dev
 def _make_encoders(
     x: Tensor, word_x: Tensor, lattice: Lattice, hidden: int, with_reference: bool
 ) -> dict[str, Encoder]:
-    """nn.LSTM, and the lattice LSTM with every backend that can run here; the slow reference only if asked for."""
+    """nn.LSTM, and the lattice LSTM with every backend that can run here; the slow reference only
+    if asked for.
+    """
     plain = nn.LSTM(x.shape[2], hidden, batch_first=True, bidirectional=True).to(x.device)
     found = {PLAIN: Encoder(PLAIN, plain, lambda: plain(x)[0], [x, *plain.parameters()])}
     for name, full in runnable(x).items():
         if name != "reference" or with_reference:
             ours = LatticeLSTM(x.shape[2], word_x.shape[1], hidden, backend=name).to(x.device)
-            found[name] = Encoder(full, ours, partial(ours, x, word_x, lattice), [x, word_x, *ours.parameters()])
+            found[name] = Encoder(
+                full, ours, partial(ours, x, word_x, lattice), [x, word_x, *ours.parameters()]
+            )
     return found
 
 
-# ---- whole training steps beside a character LSTM: a new batch, loss with CRF, backward, clipping, AdamW
+# ---- whole training steps beside a character LSTM: a new batch, loss with CRF, backward, clipping,
+# AdamW
 
 
-def measure_training(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
-    """A row for each H, B and model; `ratio` is to the time of the character LSTM with the same CRF.
+def measure_training(
+    settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
+) -> list[Row]:
+    """A row for each H, B and model; `ratio` is to the time of the character LSTM with the same
+    CRF.
 
     The lattice model has its own choice of backend and, if that is another, `batched`.
     """
@@ -137,7 +160,7 @@ def measure_training(settings: Settings, device: torch.device, tell: Callable[[s
 
 
 def _training_cell(
-    settings: Settings, hidden: int, batch: int, models: list[str], device: torch.device
+    settings: BenchSettings, hidden: int, batch: int, models: list[str], device: torch.device
 ) -> Iterator[Row]:
     """`ratio` is to the first model's time."""
     with ExitStack() as stack:
@@ -160,23 +183,36 @@ def _training_cell(
         }
 
 
-def _new_batches(tagger: Tagger, examples: Examples, batch: int, device: torch.device) -> Generator[Batch]:
+def _new_batches(
+    tagger: TorchTagger, examples: Examples, batch: int, device: torch.device
+) -> Generator[Batch]:
     """Batches without end, made as the training loop makes them: on a GPU, ahead of their turn."""
     rng = np.random.default_rng(0)
     places = (rng.integers(0, len(examples), size=batch) for _ in count())
-    return prefetch(lambda some: tagger.prepare(examples.batch(some).to(device)), places, PACE[device.type][0])
+    return prefetch(
+        lambda some: tagger.prepare(examples.batch(some).to(device)),
+        places,
+        PREFETCH[device.type][0],
+    )
 
 
-def _step(tagger: Tagger, training: Training, batches: Iterator[Batch]) -> None:
+def _step(tagger: TorchTagger, training: Training, batches: Iterator[Batch]) -> None:
     training.step(partial(tagger_gradients, tagger, next(batches)))
 
 
-# ---- raw text to spans, by `Predictor.pipe`, with a made vocabulary, a made lexicon and random weights
+# ---- raw text to spans, by `Predictor.pipe`, with a made vocabulary, a made lexicon and random
+# weights
 
 
-def measure_tagging(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
-    """A row for each H and model; `ratio` is to the character model's time. The size of batches is Predictor's own."""
-    lexicon, texts, rows = make_lexicon(settings), make_texts(settings, device), list[Row]()
+def measure_tagging(
+    settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
+) -> list[Row]:
+    """A row for each H and model; `ratio` is to the character model's time. The size of batches is
+    Predictor's own.
+    """
+    lexicon = make_lexicon(settings)
+    texts = make_texts(settings, device)
+    rows = list[Row]()
     for hidden in settings.hidden:
         tell(f"raw text to spans, H = {hidden}")
         rows += _tagging_cell(settings, hidden, [CHARACTER, "auto"], lexicon, texts, device)
@@ -184,11 +220,20 @@ def measure_tagging(settings: Settings, device: torch.device, tell: Callable[[st
 
 
 def _tagging_cell(
-    settings: Settings, hidden: int, models: list[str], lexicon: Lexicon, texts: list[str], device: torch.device
+    settings: BenchSettings,
+    hidden: int,
+    models: list[str],
+    lexicon: Lexicon,
+    texts: list[str],
+    device: torch.device,
 ) -> Iterator[Row]:
     """`ratio` is to the first model's time."""
-    characters, words = sum(map(len, texts)), int(lexicon.match_many(texts).counts.sum())
-    made = {name: _make_predictor(settings.dim, hidden, name, lexicon, texts[:32], device) for name in models}
+    characters = sum(map(len, texts))
+    words = int(lexicon.match_many(texts).counts.sum())
+    made = {
+        name: _make_predictor(settings.dim, hidden, name, lexicon, texts[:32], device)
+        for name in models
+    }
     works = {name: partial(_tag_all, model, texts) for name, model in made.items()}
     found = {name: work() for name, work in works.items()}  # and whatever compiles has compiled
     times = medians(works, settings.seconds)
@@ -218,7 +263,11 @@ def _make_predictor(
 ) -> Predictor:
     """The score of O is moved to where few characters of the sample are a span by themselves."""
     indexer = Indexer(Vocab(ALPHABET), None if name == CHARACTER else lexicon, TAGS, SCHEME)
-    tagger = make_tagger(dim, hidden, name, len(indexer.vocab), len(lexicon), trained=0).to(device).eval()
+    tagger = (
+        make_tagger(dim, hidden, name, len(indexer.vocab), len(lexicon), trained=0)
+        .to(device)
+        .eval()
+    )
     batch = indexer.read(sample).batch(range(len(sample))).to(device)
     inside = torch.arange(batch.chars.shape[1], device=device) < batch.lengths[:, None]
     emissions = tagger.emissions(batch)[inside]  # [N, K]
@@ -230,13 +279,19 @@ def _make_predictor(
 # ---- both by the length of sentences
 
 
-def measure_lengths(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
-    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and length."""
-    lexicon, rows = make_lexicon(settings), list[Row]()
+def measure_lengths(
+    settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
+) -> list[Row]:
+    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and
+    length.
+    """
+    lexicon = make_lexicon(settings)
+    rows = list[Row]()
     for hidden in settings.hidden:
         for length in settings.lengths:
             tell(f"sentences of {length} characters, H = {hidden}")
-            here, texts = replace(settings, length=length), make_texts(settings, device, length)
+            here = replace(settings, length=length)
+            texts = make_texts(settings, device, length)
             steps = _training_cell(here, hidden, SMALL_BATCH, [CHARACTER, "auto"], device)
             rows += ({"length": length, "what": "training", **row} for row in steps)
             tagging = _tagging_cell(settings, hidden, [CHARACTER, "auto"], lexicon, texts, device)
@@ -247,9 +302,15 @@ def measure_lengths(settings: Settings, device: torch.device, tell: Callable[[st
 # ---- both for lattices of several kinds, beside the plain one of as many layers
 
 
-def measure_models(settings: Settings, device: torch.device, tell: Callable[[str], None]) -> list[Row]:
-    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and model."""
-    lexicon, texts, rows = make_lexicon(settings), make_texts(settings, device), list[Row]()
+def measure_models(
+    settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
+) -> list[Row]:
+    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and
+    model.
+    """
+    lexicon = make_lexicon(settings)
+    texts = make_texts(settings, device)
+    rows = list[Row]()
     for hidden in settings.hidden:
         for group in MODELS:
             names = [*group]

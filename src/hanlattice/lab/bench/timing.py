@@ -1,4 +1,5 @@
-"""Medians of repeated calls, the peak of their memory, and the machine and versions that figures belong to.
+"""Medians of repeated calls, the peak of their memory, and the machine and versions that figures
+belong to.
 
 Calls to be compared take turns, so that a slow moment of the machine affects them all.
 """
@@ -22,8 +23,10 @@ import torch
 from hanlattice.ops import library
 from hanlattice.optional import __version__, installed
 
-TURNS, FEW = 5, 3
-_CPUINFO, _SELF = Path("/proc/cpuinfo"), Path("/proc/self")
+TURNS = 5
+FEW = 3
+_CPUINFO = Path("/proc/cpuinfo")
+_SELF = Path("/proc/self")
 
 
 class Timing(NamedTuple):
@@ -36,24 +39,32 @@ def medians(
 ) -> dict[str, Timing]:
     """After a warm-up, at least `seconds` and `TURNS` calls for each.
 
-    Where one call takes that long on a CPU, `FEW` calls are all, the first among them: what it warms up does not count.
-    With a GPU for `device`, calls follow each other without a wait and its own clock is read between them; without one,
-    the host's clock is.
+    Where one call takes that long on a CPU, `FEW` calls are all, the first among them: what it
+    warms up does not count. With a GPU for `device`, calls follow each other without a wait and its
+    own clock is read between them; without one, the host's clock is.
     """
     series = {name: _Series(work, seconds, device) for name, work in works.items()}
     for _ in range(TURNS):
         for each in series.values():
             each.take_turn()
-    return {name: Timing(statistics.median(each.times), len(each.times)) for name, each in series.items()}
+    return {
+        name: Timing(statistics.median(each.times), len(each.times))
+        for name, each in series.items()
+    }
 
 
 class _Series:
     """The times of one of those that take turns."""
 
-    def __init__(self, work: Callable[[], object], seconds: float, device: torch.device | None) -> None:
-        self.work, self.device, self.share = work, device, seconds / TURNS
+    def __init__(
+        self, work: Callable[[], object], seconds: float, device: torch.device | None
+    ) -> None:
+        self.work = work
+        self.device = device
+        self.share = seconds / TURNS
         self.times = call_times(work, 1, device)
-        self.turns, self.calls = FEW - 1, 1
+        self.turns = FEW - 1
+        self.calls = 1
         on_gpu = device is not None and device.type == "cuda"
         if self.times[0] < seconds or on_gpu:  # a GPU's first call may have compiled something
             pace = max(call_times(work, 1, device)[0], 1e-6)
@@ -68,7 +79,9 @@ class _Series:
 def call_times(
     work: Callable[[], object], calls: int, device: torch.device | None, limit: float = math.inf
 ) -> list[float]:
-    """The seconds of each of so many calls; on a CPU that others want too, of as many as are begun before `limit`."""
+    """The seconds of each of so many calls; on a CPU that others want too, of as many as are begun
+    before `limit`.
+    """
     if device is not None and device.type == "cuda":
         return _gpu_times(work, calls, device)
     marks = [time.perf_counter()]
@@ -92,7 +105,9 @@ def _gpu_times(work: Callable[[], object], calls: int, device: torch.device) -> 
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
-    """On a GPU what torch allocates there; on Linux the growth of resident memory; None where it cannot be measured."""
+    """On a GPU what torch allocates there; on Linux the growth of resident memory; None where it
+    cannot be measured.
+    """
     if device.type != "cuda":
         return _growth(work) if _gives_back() else None
     torch.cuda.synchronize(device)
@@ -105,14 +120,18 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
 
 @cache
 def _gives_back() -> bool:
-    """Whether torch's freed memory goes back to the system. Where its allocator keeps it, growth says nothing."""
+    """Whether torch's freed memory goes back to the system. Where its allocator keeps it, growth
+    says nothing.
+    """
     size = 64 << 20
     first, again = (_growth(lambda: torch.ones(size, dtype=torch.uint8)) for _ in range(2))
     return first is not None and again is not None and again > size // 2
 
 
 def _growth(work: Callable[[], object]) -> int | None:
-    """What earlier calls freed goes back to the system first, or it would be used again and not be seen."""
+    """What earlier calls freed goes back to the system first, or it would be used again and not be
+    seen.
+    """
     try:
         ctypes.CDLL(None).malloc_trim(0)
         (_SELF / "clear_refs").write_text("5")  # the highest size so far is now the present one
@@ -151,11 +170,14 @@ def machine(device: torch.device) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-        "native": library.missing() or library.loaded().level,  # its instruction set, or why it is missing
+        "native": library.missing()
+        or library.loaded().level,  # its instruction set, or why it is missing
     }
 
 
 def busy() -> tuple[float, int]:
-    """How many processes wanted a core during the last minute, where the system says so, and the cores."""
+    """How many processes wanted a core during the last minute, where the system says so, and the
+    cores.
+    """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return load, os.cpu_count() or 1

@@ -1,1 +1,3 @@
-"""Several configurations, each trained with several seeds, in one table. `run.compare` is the entry."""
+"""Several configurations, each trained with several seeds, in one table. `run.compare` is the
+entry.
+"""

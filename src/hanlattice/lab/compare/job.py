@@ -1,7 +1,8 @@
-"""What a process of the comparison does: train and count one run, or measure one row's rates, and leave a record.
+"""What a process of the comparison does: train and count one run, or measure one row's rates, and
+leave a record.
 
-A record is a JSON file that says what it belongs to. Records are enough for the table, so a folder of them can go to
-another machine without its models.
+A record is a JSON file that says what it belongs to. Records are enough for the table, so a folder
+of them can go to another machine without its models.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hanlattice.evaluation.significance import Counts, sentence_counts
 from hanlattice.events import Listener, ignore
 from hanlattice.features.buckets import training_batches
 from hanlattice.features.prefetch import prefetch
-from hanlattice.files import opening, sha256, writing
+from hanlattice.files import atomic_write, opening, sha256
 from hanlattice.inference.decode import decode
 from hanlattice.inference.device import find_device, use_threads
 from hanlattice.lab.bench.timing import call_times, machine, medians, versions
@@ -39,28 +40,51 @@ from hanlattice.lab.compare.matrix import MatrixRow, flat_settings
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
-from hanlattice.training.loop import LOG, PACE, Run, prepare, train
+from hanlattice.training.loop import LOG, PREFETCH, TrainingRun, prepare, train
 
 FORMAT = 1
 # Settings that do not change the result, or not more than another device does.
 FREE = ("train.device", "train.checkpoint_minutes", "lm.cache", "compare.row", "compare.paper")
-FILES = ("train", "dev", "test", "more", "vectors", "lexicon", "model")  # keys of settings that name a file or folder
-WARM, FEW = 20, 5  # training steps that do not count, and that count at least
+FILES = (
+    "train",
+    "dev",
+    "test",
+    "more",
+    "vectors",
+    "lexicon",
+    "model",
+)  # keys of settings that name a file or folder
+# training steps that do not count, and that count at least
+WARM = 20
+FEW = 5
 
 Record = dict[str, Any]
 Rate = dict[str, float]
 
 
 def train_run(
-    device: str, listen: Listener, row: MatrixRow, seed: int, folder: Path, path: Path, identity: Record
+    device: str,
+    listen: Listener,
+    row: MatrixRow,
+    seed: int,
+    folder: Path,
+    path: Path,
+    identity: Record,
 ) -> Record:
-    """Train, or resume, or find it finished; then count sentence by sentence. The record goes to `path`."""
+    """Train, or resume, or find it finished; then count sentence by sentence. The record goes to
+    `path`.
+    """
     begun = begun_on(folder)
     if begun and begun != device:
-        raise ModelError(f"{folder}: it was begun on {begun}, not on {device}: give that device, or remove the folder")
+        raise ModelError(
+            f"{folder}: it was begun on {begun}, not on {device}: give that device, or remove the folder"
+        )
     result = train(row.with_seed(seed, device), folder, resume=True, listen=listen)
-    model, sentences = load_model(folder, device), _compared_sentences(row)
-    found = decode(model.tagger, model.indexer, model.indexer.examples(sentences), bar=model.bar())
+    model = load_model(folder, device)
+    sentences = _compared_sentences(row)
+    found = decode(
+        model.tagger, model.indexer, model.indexer.examples(sentences), threshold=model.threshold()
+    )
     counts = sentence_counts([sentence.spans or () for sentence in sentences], found)  # [S, 3]
     start, last = _first_and_last(folder)
     record = {
@@ -83,7 +107,9 @@ def train_run(
 
 
 def short_score(sentences: Sequence[Sentence], counts: Counts) -> Record | None:
-    """The score without sentences of LONG characters or more, which the papers leave out; None if there are none."""
+    """The score without sentences of LONG characters or more, which the papers leave out; None if
+    there are none.
+    """
     short = np.fromiter(map(len, sentences), dtype=np.int64) < LONG
     if short.all():
         return None
@@ -93,15 +119,20 @@ def short_score(sentences: Sequence[Sentence], counts: Counts) -> Record | None:
 def begun_on(folder: Path) -> str:
     """The device on which a run was begun, where alone it can be resumed; "" if it was not begun."""
     try:
-        return str(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["config"]["train"]["device"])
+        return str(
+            json.loads((folder / CONFIG).read_text(encoding="utf-8"))["config"]["train"]["device"]
+        )
     except (OSError, ValueError, KeyError, TypeError):  # `train` looks at it more closely
         return ""
 
 
 def recount(record: Record) -> str:
     """In words, how the counts differ from the recorded score; "" if they add up to it."""
-    gold, predicted, correct = np.array(record["counts"], dtype=np.int64).reshape(-1, 3).sum(0).tolist()
-    score, recorded = Score(gold, predicted, correct), record["scores"][record["part"]]["overall"]
+    gold, predicted, correct = (
+        np.array(record["counts"], dtype=np.int64).reshape(-1, 3).sum(0).tolist()
+    )
+    score = Score(gold, predicted, correct)
+    recorded = record["scores"][record["part"]]["overall"]
     if (gold, predicted, correct) == (recorded["gold"], recorded["predicted"], recorded["correct"]):
         return ""
     return (
@@ -111,16 +142,27 @@ def recount(record: Record) -> str:
 
 
 def measure_rates(
-    device: str, listen: Listener, row: MatrixRow, seed: int, folder: Path, path: Path, identity: Record, seconds: float
+    device: str,
+    listen: Listener,
+    row: MatrixRow,
+    seed: int,
+    folder: Path,
+    path: Path,
+    identity: Record,
+    seconds: float,
 ) -> Record:
-    """How fast the row of the finished run in `folder` trains and decodes. The record goes to `path`."""
+    """How fast the row of the finished run in `folder` trains and decodes. The record goes to
+    `path`.
+    """
     use_threads(row.config.train.threads)
     decoding = _decoding_rate(row, folder, device, seconds)
     scratch = path.with_suffix(".scratch")
     shutil.rmtree(scratch, ignore_errors=True)  # of a killed process
     try:
         config = row.with_seed(seed, device)
-        training = _training_rate(prepare(config, scratch, read_corpora(config.data), False, ignore), seconds)
+        training = _training_rate(
+            prepare(config, scratch, read_corpora(config.data), False, ignore), seconds
+        )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     record = {
@@ -137,24 +179,33 @@ def measure_rates(
 
 def _decoding_rate(row: MatrixRow, folder: Path, device: str, seconds: float) -> Rate:
     """From Examples to spans, all compared sentences at once."""
-    model, sentences = load_model(folder, device), _compared_sentences(row)
+    model = load_model(folder, device)
+    sentences = _compared_sentences(row)
     examples = model.indexer.examples(sentences)
-    timing = medians({"decode": partial(decode, model.tagger, model.indexer, examples, bar=model.bar())}, seconds)[
-        "decode"
-    ]
+    timing = medians(
+        {
+            "decode": partial(
+                decode, model.tagger, model.indexer, examples, threshold=model.threshold()
+            )
+        },
+        seconds,
+    )["decode"]
     return _rate(len(sentences), sum(map(len, sentences)), timing.seconds, timing.calls)
 
 
-def _training_rate(run: Run, seconds: float) -> Rate:
+def _training_rate(run: TrainingRun, seconds: float) -> Rate:
     """Whole steps on the batches of the training set, in the order of a training."""
-    device, lengths = find_device(run.config.device), list[Ints]()
+    device = find_device(run.config.device)
+    lengths = list[Ints]()
     run.tagger.train()
     places = (
         place
         for epoch in count()
-        for place in training_batches(run.examples.lengths, run.config.batch_size, run.config.seed, epoch)
+        for place in training_batches(
+            run.examples.lengths, run.config.batch_size, run.config.seed, epoch
+        )
     )
-    with closing(prefetch(run.make_batch, places, PACE[device.type][0])) as batches:
+    with closing(prefetch(run.make_batch, places, PREFETCH[device.type][0])) as batches:
 
         def step() -> None:
             parts = next(batches)
@@ -170,7 +221,11 @@ def _training_rate(run: Run, seconds: float) -> Rate:
 
 
 def _rate(sentences: int, characters: int, seconds: float, calls: int) -> Rate:
-    return {"sentences_per_second": sentences / seconds, "characters_per_second": characters / seconds, "calls": calls}
+    return {
+        "sentences_per_second": sentences / seconds,
+        "characters_per_second": characters / seconds,
+        "calls": calls,
+    }
 
 
 def _compared_sentences(row: MatrixRow) -> tuple[Sentence, ...]:
@@ -179,13 +234,17 @@ def _compared_sentences(row: MatrixRow) -> tuple[Sentence, ...]:
 
 
 def _first_and_last(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The log's start and last epoch, whose `seconds` are those of the run, without the time it was stopped."""
+    """The log's start and last epoch, whose `seconds` are those of the run, without the time it was
+    stopped.
+    """
     with open(folder / LOG, encoding="utf-8") as file:
         events = [json.loads(line) for line in file]
     start = next((event for event in events if event["event"] == "start"), None)
     last = next((event for event in reversed(events) if event["event"] == "epoch"), None)
     if start is None or last is None:
-        raise ModelError(f"{folder / LOG}: no start or no epoch in it; remove the folder to train again")
+        raise ModelError(
+            f"{folder / LOG}: no start or no epoch in it; remove the folder to train again"
+        )
     return start, last
 
 
@@ -193,13 +252,16 @@ def _first_and_last(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def write_record(path: Path, record: Record) -> None:
-    with writing(path) as file:
+    with atomic_write(path) as file:
         json.dump({"format": FORMAT, **record}, file, ensure_ascii=False)
         file.write("\n")
 
 
-def read_record(path: Path, now: Record, use: Callable[[Record], object]) -> tuple[Record | None, list[str]]:
-    """What `write_record` wrote, or None without a file; and how its identity differs from that of `now`.
+def read_record(
+    path: Path, now: Record, use: Callable[[Record], object]
+) -> tuple[Record | None, list[str]]:
+    """What `write_record` wrote, or None without a file; and how its identity differs from that of
+    `now`.
 
     A record that fails when it is put to `use` is damaged.
     """
@@ -231,13 +293,28 @@ def file_digest(name: str) -> str:
 
 
 def identity(config: Config, digest: Callable[[str], str] = file_digest) -> Record:
-    """What must be the same for a record to belong to this run: settings, and the content of the files they name."""
+    """What must be the same for a record to belong to this run: settings, and the content of the
+    files they name.
+    """
     settings = flat_settings(config)
-    files = {place: name for place, name in settings.items() if name and place.rpartition(".")[2] in FILES}
+    files = {
+        place: name
+        for place, name in settings.items()
+        if name and place.rpartition(".")[2] in FILES
+    }
     digests = {place: digest(name) for place, name in files.items()}
-    digests |= {"segment.by": segmenter_version(config.segment.by) or ""} if config.segments_by_model else {}
-    digests |= {"start.model": model_version(config.start.model) or ""} if config.start.model else {}
-    return {"settings": {place: value for place, value in settings.items() if place not in FREE}, "files": digests}
+    digests |= (
+        {"segment.by": segmenter_version(config.segment.by) or ""}
+        if config.segments_by_model
+        else {}
+    )
+    digests |= (
+        {"start.model": model_version(config.start.model) or ""} if config.start.model else {}
+    )
+    return {
+        "settings": {place: value for place, value in settings.items() if place not in FREE},
+        "files": digests,
+    }
 
 
 def _changes(then: Record, now: Record) -> Iterator[str]:

@@ -25,8 +25,10 @@ PAUSE = 0.5  # seconds between two steps that a run reports
 
 
 @dataclass(frozen=True)
-class Job:
-    """`do(device, listen, *arguments)` in a process of its own; `do` must be a function of a module."""
+class CompareJob:
+    """`do(device, listen, *arguments)` in a process of its own; `do` must be a function of a
+    module.
+    """
 
     name: str
     do: Callable[..., Record]
@@ -36,7 +38,7 @@ class Job:
     cpus: int = 1  # that it needs
 
 
-Result = tuple[Job, str, Outcome]  # the job, its device, what came of it
+Result = tuple[CompareJob, str, Outcome]  # the job, its device, what came of it
 
 
 class Machine:
@@ -46,14 +48,16 @@ class Machine:
         self.devices = find_devices(devices)
         self.slots = find_slots(self.devices, jobs, rows)
 
-    def run(self, jobs: Sequence[Job], listen: Listener, alone: bool = False) -> Iterator[Result]:
+    def run(
+        self, jobs: Sequence[CompareJob], listen: Listener, alone: bool = False
+    ) -> Iterator[Result]:
         """Yield what came of the jobs, as they end; with `alone`, one after the other."""
         processes = LocalProcesses(CONTEXT, attempts=1, reuse=False)
         return run_jobs(jobs, self.devices[:1] if alone else self.slots, processes, listen)
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[CompareJob],
     slots: Sequence[str],
     processes: Processes,
     listen: Listener,
@@ -87,10 +91,10 @@ class JobWorker:
 
     device: str
 
-    def accepts(self, job: Job) -> bool:
+    def accepts(self, job: CompareJob) -> bool:
         return job.device in ("", self.device)
 
-    def attempt(self, job: Job, emit: Listener) -> Outcome:
+    def attempt(self, job: CompareJob, emit: Listener) -> Outcome:
         """Do a job. Of its steps, which may be thousands a second, report a few."""
         last = float("-inf")
 
@@ -114,13 +118,19 @@ def find_devices(words: str) -> list[str]:
     found = [find_device(word.strip()) for word in words.split(",")]
     devices = [f"cuda:{device.index or 0}" if device.type == "cuda" else "cpu" for device in found]
     if len(set(devices)) < len(devices):
-        raise InputError(f"--devices {words} names a device twice; --jobs says how many runs are side by side on each")
+        raise InputError(
+            f"--devices {words} names a device twice; --jobs says how many runs are side by side on each"
+        )
     return devices
 
 
 def find_slots(devices: Sequence[str], jobs: int, rows: Sequence[MatrixRow]) -> list[str]:
     """A device for each run that is side by side with others, the devices in turn."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     on_cpu = max(1, min(cores // (row.config.train.threads or cores) for row in rows))
     counts = {device: jobs or (on_cpu if device == "cpu" else 1) for device in devices}
-    return [device for at in range(max(counts.values())) for device in devices if at < counts[device]]
+    return [
+        device for at in range(max(counts.values())) for device in devices if at < counts[device]
+    ]

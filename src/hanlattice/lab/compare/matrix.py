@@ -1,4 +1,6 @@
-"""What is compared: configurations × seeds. All mistakes in them are reported together, before anything starts."""
+"""What is compared: configurations × seeds. All mistakes in them are reported together, before
+anything starts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from hanlattice.errors import ConfigError, HanlatticeError, InputError
 from hanlattice.training.warm_start import carried_settings
 
 ALL = "all"  # every variant of a file
-SET_HERE = {"train.seed": "--seeds", "train.device": "--devices"}  # settings that every run gets from the command
+SET_HERE = {
+    "train.seed": "--seeds",
+    "train.device": "--devices",
+}  # settings that every run gets from the command
 MOST_SEEDS = 1000
 
 
@@ -56,7 +61,9 @@ class MatrixRow:
         return bool(name) and name in (self.name, self.stem, self.variant)
 
     def with_seed(self, seed: int, device: str) -> Config:
-        return dataclasses.replace(self.config, train=dataclasses.replace(self.config.train, seed=seed, device=device))
+        return dataclasses.replace(
+            self.config, train=dataclasses.replace(self.config.train, seed=seed, device=device)
+        )
 
 
 def row_stem(file: str | Path, variant: str = "") -> str:
@@ -69,9 +76,14 @@ def run_name(stem: str, seed: int) -> str:
 
 
 def read_rows(
-    files: Iterable[str | Path], changes: Sequence[str] = (), against: str = "", variants: Sequence[str] = ()
+    files: Iterable[str | Path],
+    changes: Sequence[str] = (),
+    against: str = "",
+    variants: Sequence[str] = (),
 ) -> list[MatrixRow]:
-    """The rows in the order given: a file is one, or one for each of `variants`. One error reports all mistakes."""
+    """The rows in the order given: a file is one, or one for each of `variants`. One error reports
+    all mistakes.
+    """
     problems = [
         f"--set {place} is for a single training: {option} sets it here"
         for change in changes
@@ -89,10 +101,14 @@ def read_rows(
     problems += _ambiguous(rows)
     for row in rows:
         if not (row.config.data.test or row.config.data.dev or row.config.data.holdout):
-            problems.append(f"{row.stem} has no test or dev to compare on: name data.test, data.dev or data.holdout")
+            problems.append(
+                f"{row.stem} has no test or dev to compare on: name data.test, data.dev or data.holdout"
+            )
     if against and not problems and not any(row.is_called(against) for row in rows):
         names = dict.fromkeys(row.name for row in rows)
-        problems.append(f"--against {against}: no row has this name; the rows are {', '.join(names)}")
+        problems.append(
+            f"--against {against}: no row has this name; the rows are {', '.join(names)}"
+        )
     if problems:
         raise ConfigError(problems, "the comparison")
     if not rows:
@@ -108,13 +124,18 @@ def _rows_of(file: Path, changes: Sequence[str], variants: Sequence[str]) -> lis
     found: dict[str, list[str]] = {}  # problem → the variants that have it
     for name in names:
         try:
-            config = read_config(file, changes, variant=name, complete=True, carried=carried_settings)
+            config = read_config(
+                file, changes, variant=name, complete=True, carried=carried_settings
+            )
             rows.append(MatrixRow(file, config, name))
         except ConfigError as error:
             for problem in error.problems:
                 found.setdefault(problem, []).append(name)
     if found:
-        where = {problem: f" ({', '.join(some)})" if len(some) < len(names) else "" for problem, some in found.items()}
+        where = {
+            problem: f" ({', '.join(some)})" if len(some) < len(names) else ""
+            for problem, some in found.items()
+        }
         raise ConfigError([f"{file}{where[problem]}: {problem}" for problem in found])
     return rows
 
@@ -138,11 +159,15 @@ def read_seeds(text: str) -> tuple[int, ...]:
         words.pop()
     numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) < 19]
     if len(numbers) < len(words):
-        raise InputError(f"--seeds takes how many, such as 5, or which, such as 1,4,7; not {text!r}")
+        raise InputError(
+            f"--seeds takes how many, such as 5, or which, such as 1,4,7; not {text!r}"
+        )
     if "," in text:
         return check_seeds(numbers)
     if numbers[0] > MOST_SEEDS:
-        raise InputError(f"--seeds {text.strip()} is {numbers[0]:,} trainings of each row; at most {MOST_SEEDS:,}")
+        raise InputError(
+            f"--seeds {text.strip()} is {numbers[0]:,} trainings of each row; at most {MOST_SEEDS:,}"
+        )
     return check_seeds(range(1, numbers[0] + 1))
 
 
@@ -153,7 +178,9 @@ def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
         raise InputError("--seeds must be one or more")
     for seed, count in Counter(found).items():
         if count > 1:
-            raise InputError(f"seed {seed} is given {count} times: another run with it would be the same run")
+            raise InputError(
+                f"seed {seed} is given {count} times: another run with it would be the same run"
+            )
         if not 0 <= seed < 1 << 63:
             raise InputError(f"a seed is a number from 0 to 2⁶³ − 1, not {seed}")
     return found
@@ -161,10 +188,19 @@ def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
 
 def changed_settings(config: Config) -> dict[str, Any]:
     """`section.key` → value of every setting that is not the default, except seed and device."""
-    defaults, ours = flat_settings(Config()), flat_settings(config)
+    defaults = flat_settings(Config())
+    ours = flat_settings(config)
     defaults["model.coupled"] = ModelConfig(encoder=config.model.encoder).coupled
-    return {place: value for place, value in ours.items() if value != defaults[place] and place not in SET_HERE}
+    return {
+        place: value
+        for place, value in ours.items()
+        if value != defaults[place] and place not in SET_HERE
+    }
 
 
 def flat_settings(config: Config) -> dict[str, Any]:
-    return {f"{section}.{key}": value for section, keys in config.as_dict().items() for key, value in keys.items()}
+    return {
+        f"{section}.{key}": value
+        for section, keys in config.as_dict().items()
+        for key, value in keys.items()
+    }

@@ -1,4 +1,6 @@
-"""The comparison from end to end: a process for each run and each row's rates, then a table, a JSON and a plot."""
+"""The comparison from end to end: a process for each run and each row's rates, then a table, a JSON
+and a plot.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, OutputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import hold, writing
+from hanlattice.files import atomic_write, lock_folder
 from hanlattice.lab.compare.job import (
     Record,
     begun_on,
@@ -22,7 +24,7 @@ from hanlattice.lab.compare.job import (
     recount,
     train_run,
 )
-from hanlattice.lab.compare.jobs import Job, Machine
+from hanlattice.lab.compare.jobs import CompareJob, Machine
 from hanlattice.lab.compare.matrix import MatrixRow, check_seeds, read_rows, run_name
 from hanlattice.lab.compare.summary import Results, draw, markdown, summarise
 from hanlattice.tasks.run import Outcome
@@ -31,7 +33,9 @@ from hanlattice.theme import can_plot
 if TYPE_CHECKING:
     from hanlattice.lab.compare.cluster import Cluster
 
-TABLE, RESULTS, PLOT = "table.md", "results.json", "plot.svg"
+TABLE = "table.md"
+RESULTS = "results.json"
+PLOT = "plot.svg"
 
 Workers: TypeAlias = "Machine | Cluster"
 
@@ -61,14 +65,18 @@ def compare(
     samples: int = 10_000,
     listen: Listener = ignore,
 ) -> Comparison:
-    """Train every configuration with every seed and compare them. Called again, it continues where it was stopped.
+    """Train every configuration with every seed and compare them. Called again, it continues where
+    it was stopped.
 
-    `variants` are names from variants.toml, or `["all"]`: each file is then a row for each of them. `jobs` is how many
-    runs are side by side on each device; 0 is one on a GPU, and on the CPU one for every `train.threads` cores. A rate
-    takes about `seconds`. A run that fails does not stop the others: `failures` says why. With `engine` "ray" the runs
-    are tasks on the Ray cluster at `address`.
+    `variants` are names from variants.toml, or `["all"]`: each file is then a row for each of them.
+    `jobs` is how many runs are side by side on each device; 0 is one on a GPU, and on the CPU one
+    for every `train.threads` cores. A rate takes about `seconds`. A run that fails does not stop
+    the others: `failures` says why. With `engine` "ray" the runs are tasks on the Ray cluster at
+    `address`.
     """
-    rows, numbers, folder = read_rows(files, changes, against, variants), check_seeds(seeds), Path(out)
+    rows = read_rows(files, changes, against, variants)
+    numbers = check_seeds(seeds)
+    folder = Path(out)
     if jobs < 0:
         raise InputError(f"jobs must be 1 or more, or 0 for the default, not {jobs}")
     if folder.exists() and not folder.is_dir():
@@ -77,7 +85,7 @@ def compare(
     workers = _workers(engine, address, devices, jobs, rows)
     results = Results(rows, numbers, {}, {}, {}, changes, against, samples)
     digest = functools.cache(file_digest)
-    with hold(folder, "compare"):
+    with lock_folder(folder, "compare"):
         train_all(results, folder, workers, digest, listen)
         if rates:
             measure_all(results, folder, workers, seconds, digest, listen)
@@ -94,29 +102,42 @@ def _check_folder(folder: Path) -> None:
             raise OutputError(f"{message}: choose a new or empty folder for --out")
 
 
-def _workers(engine: str, address: str, devices: str, jobs: int, rows: Sequence[MatrixRow]) -> Workers:
+def _workers(
+    engine: str, address: str, devices: str, jobs: int, rows: Sequence[MatrixRow]
+) -> Workers:
     if engine == "ray":
         from hanlattice.lab.compare.cluster import Cluster
 
         return Cluster(address, devices, jobs)
     if engine != "local" or address:
-        raise InputError(f"the engine is local, or ray with an address, not {engine} {address}".rstrip())
+        raise InputError(
+            f"the engine is local, or ray with an address, not {engine} {address}".rstrip()
+        )
     return Machine(devices, jobs, rows)
 
 
-def train_all(results: Results, folder: Path, workers: Workers, digest: Callable[[str], str], listen: Listener) -> None:
-    """Every run that has no record yet. Records of other settings or data are refused before anything starts."""
-    problems, waiting = [], []
+def train_all(
+    results: Results, folder: Path, workers: Workers, digest: Callable[[str], str], listen: Listener
+) -> None:
+    """Every run that has no record yet. Records of other settings or data are refused before
+    anything starts.
+    """
+    problems = []
+    waiting = []
     for row in results.rows:
         for seed in results.seeds:
-            name, now = run_name(row.stem, seed), identity(row.with_seed(seed, ""), digest)
-            model, path = folder / "runs" / name, folder / "results" / f"{name}.json"
+            name = run_name(row.stem, seed)
+            now = identity(row.with_seed(seed, ""), digest)
+            model = folder / "runs" / name
+            path = folder / "results" / f"{name}.json"
             record, differences = read_record(path, now, functools.partial(_show_run, row, seed))
             if record is None:
                 begun = begun_on(model)
                 device = begun if begun in workers.devices else ""
                 cpus = row.config.train.threads or 1
-                waiting.append(Job(name, train_run, (row, seed, model, path, now), path, device, cpus))
+                waiting.append(
+                    CompareJob(name, train_run, (row, seed, model, path, now), path, device, cpus)
+                )
             elif differences:
                 problems.append(
                     f"{path} is of another run ({'; '.join(differences)}): choose another --out, or remove it"
@@ -125,7 +146,8 @@ def train_all(results: Results, folder: Path, workers: Workers, digest: Callable
                 results.runs[name] = record
     if problems:
         raise ConfigError(problems, f"the comparison in {folder}")
-    total, kept = len(results.rows) * len(results.seeds), len(results.runs)
+    total = len(results.rows) * len(results.seeds)
+    kept = len(results.runs)
     listen({"event": "plan", "runs": total, "kept": kept, "devices": workers.devices})
     for job, device, outcome in workers.run(waiting, listen):
         record = outcome.record
@@ -133,7 +155,11 @@ def train_all(results: Results, folder: Path, workers: Workers, digest: Callable
             _fail(results, job, outcome, listen)
             continue
         results.runs[job.name] = record
-        scores = {part: record["scores"][part]["overall"]["f1"] for part in ("dev", "test") if part in record["scores"]}
+        scores = {
+            part: record["scores"][part]["overall"]["f1"]
+            for part in ("dev", "test")
+            if part in record["scores"]
+        }
         facts = {"device": device, "seconds": record["seconds"], "epoch": record["epoch"]}
         listen({"event": "finished", "run": job.name, **facts, **scores})
         if difference := recount(record):
@@ -141,21 +167,32 @@ def train_all(results: Results, folder: Path, workers: Workers, digest: Callable
 
 
 def measure_all(
-    results: Results, folder: Path, workers: Workers, seconds: float, digest: Callable[[str], str], listen: Listener
+    results: Results,
+    folder: Path,
+    workers: Workers,
+    seconds: float,
+    digest: Callable[[str], str],
+    listen: Listener,
 ) -> None:
-    """The rates of every row that has none yet or those of other settings, one after the other on one device."""
+    """The rates of every row that has none yet or those of other settings, one after the other on
+    one device.
+    """
     waiting = []
     for row in results.rows:
-        path, now = folder / "rates" / f"{row.stem}.json", identity(row.with_seed(0, ""), digest)
+        path = folder / "rates" / f"{row.stem}.json"
+        now = identity(row.with_seed(0, ""), digest)
         record, differences = read_record(path, now, functools.partial(_show_rates, row))
-        models = [(run["seed"], folder / "runs" / run_name(row.stem, run["seed"])) for run in results.of(row)]
+        models = [
+            (run["seed"], folder / "runs" / run_name(row.stem, run["seed"]))
+            for run in results.of(row)
+        ]
         seed, model = next((each for each in models if each[1].is_dir()), (None, folder))
         if record is not None and not differences:
             results.rates[row.stem] = record
         elif seed is not None:
             task = (row, seed, model, path, now, seconds)
             cpus = row.config.train.threads or 1
-            waiting.append(Job(f"rates of {row.stem}", measure_rates, task, path, cpus=cpus))
+            waiting.append(CompareJob(f"rates of {row.stem}", measure_rates, task, path, cpus=cpus))
     for job, device, outcome in workers.run(waiting, listen, alone=True):
         if outcome.record is None:
             _fail(results, job, outcome, listen)
@@ -175,7 +212,7 @@ def _show_rates(row: MatrixRow, record: Record) -> None:
     markdown(summarise(Results([row], [], {}, {row.stem: record}, {})))
 
 
-def _fail(results: Results, job: Job, outcome: Outcome, listen: Listener) -> None:
+def _fail(results: Results, job: CompareJob, outcome: Outcome, listen: Listener) -> None:
     results.failures[job.name] = {"reason": outcome.reason, "trace": outcome.trace}
     listen({"event": "failed", "run": job.name, "reason": outcome.reason})
 
@@ -183,16 +220,26 @@ def _fail(results: Results, job: Job, outcome: Outcome, listen: Listener) -> Non
 def write_outputs(results: Results, folder: Path, listen: Listener) -> Comparison:
     summary = summarise(results)
     text = markdown(summary)
-    with writing(folder / RESULTS) as file:
+    with atomic_write(folder / RESULTS) as file:
         json.dump(summary, file, ensure_ascii=False, indent=2)
         file.write("\n")
-    with writing(folder / TABLE) as file:
+    with atomic_write(folder / TABLE) as file:
         file.write(text)
     if can_plot():
         draw(summary, folder / PLOT)
     else:
-        listen({"event": "notice", "text": f"no {PLOT}: it needs matplotlib: pip install 'hanlattice[plot]'"})
-    return Comparison(folder, summary, text, {name: failure["reason"] for name, failure in results.failures.items()})
+        listen(
+            {
+                "event": "notice",
+                "text": f"no {PLOT}: it needs matplotlib: pip install 'hanlattice[plot]'",
+            }
+        )
+    return Comparison(
+        folder,
+        summary,
+        text,
+        {name: failure["reason"] for name, failure in results.failures.items()},
+    )
 
 
 def raise_failures(comparison: Comparison) -> None:

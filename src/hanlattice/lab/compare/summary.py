@@ -1,4 +1,6 @@
-"""From the records of runs to the outputs: means, deviations and differences, as JSON, Markdown table and plot."""
+"""From the records of runs to the outputs: means, deviations and differences, as JSON, Markdown
+table and plot.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import numpy as np
 from hanlattice.evaluation.ner import LONG
 from hanlattice.evaluation.report import NONE, Table, signed
 from hanlattice.evaluation.significance import paired_bootstrap
-from hanlattice.files import shown
+from hanlattice.files import printable_path
 from hanlattice.lab.bench.timing import versions
 from hanlattice.lab.compare.job import FORMAT, Record
 from hanlattice.lab.compare.matrix import MatrixRow, changed_settings, row_stem, run_name
@@ -27,7 +29,18 @@ if TYPE_CHECKING:
 FIGURES = ("precision", "recall", "f1")
 SHORT = f"F1, < {LONG}"
 RECALLS = ("oov", "iv")  # of words that training lacks, and has
-RUN_FACTS = ("row", "seed", "device", "machine", "versions", "epoch", "seconds", "parameters", "part", "scores")
+RUN_FACTS = (
+    "row",
+    "seed",
+    "device",
+    "machine",
+    "versions",
+    "epoch",
+    "seconds",
+    "parameters",
+    "part",
+    "scores",
+)
 
 Summary = Mapping[str, Any]  # what `summarise` makes, or a section or row of it
 
@@ -52,7 +65,9 @@ class Results:
 
 
 def summarise(results: Results) -> dict[str, Any]:
-    """Everything, as JSON can hold it. Scores are shares of 1; `paper` and `over_paper` are per cent, as published."""
+    """Everything, as JSON can hold it. Scores are shares of 1; `paper` and `over_paper` are per
+    cent, as published.
+    """
     sections: dict[str, list[MatrixRow]] = {}
     for row in results.rows:
         sections.setdefault(row.section, []).append(row)
@@ -64,7 +79,10 @@ def summarise(results: Results) -> dict[str, Any]:
         "changes": list(results.changes),
         "samples": results.samples,
         "sections": [_section(name, rows, results) for name, rows in sections.items()],
-        "runs": {run_name(run["row"], run["seed"]): {fact: run[fact] for fact in RUN_FACTS} for run in runs},
+        "runs": {
+            run_name(run["row"], run["seed"]): {fact: run[fact] for fact in RUN_FACTS}
+            for run in runs
+        },
         "failures": {name: dict(results.failures[name]) for name in sorted(results.failures)},
     }
 
@@ -72,10 +90,13 @@ def summarise(results: Results) -> dict[str, Any]:
 def _section(name: str, rows: Sequence[MatrixRow], results: Results) -> dict[str, Any]:
     baseline = next((row for row in rows if row.is_called(results.against)), None)
     return {
-        "name": shown(name),
+        "name": printable_path(name),
         "part": rows[0].part,
         "against": baseline.name if baseline else None,
-        "rows": [{**_row(row, results), "difference": _difference(row, baseline, results)} for row in rows],
+        "rows": [
+            {**_row(row, results), "difference": _difference(row, baseline, results)}
+            for row in rows
+        ],
     }
 
 
@@ -89,35 +110,48 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
     rate = results.rates.get(row.stem)
     return {
         "name": row.name,
-        "config": shown(row.file),
+        "config": printable_path(row.file),
         "variant": row.variant,
         "settings": changed_settings(row.config),
         "seeds": [run["seed"] for run in runs],
         "wanted": len(results.seeds),
         "parameters": runs[0]["parameters"] if runs else None,
         "seconds": statistics.mean(run["seconds"] for run in runs) if runs else None,
-        "dev": {"f1": spread(run["scores"]["dev"]["overall"]["f1"] for run in runs if "dev" in run["scores"])},
+        "dev": {
+            "f1": spread(
+                run["scores"]["dev"]["overall"]["f1"] for run in runs if "dev" in run["scores"]
+            )
+        },
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
         "short": _short([run["short"] for run in runs]),
         "segmentation": {which: _recall(scores, which) for which in RECALLS} if are_words else None,
         "groups": {  # 0 for a group that is neither in the gold nor in what a model predicted
-            group: spread(float(score["groups"].get(group, {"f1": 0.0})["f1"]) for score in scores) for group in groups
+            group: spread(float(score["groups"].get(group, {"f1": 0.0})["f1"]) for score in scores)
+            for group in groups
         },
         "paper": paper or None,
         "over_paper": 100 * statistics.mean(f1) - paper if paper and f1 else None,
-        "rates": {key: rate[key] for key in ("device", "machine", "train", "decode")} if rate else None,
+        "rates": {key: rate[key] for key in ("device", "machine", "train", "decode")}
+        if rate
+        else None,
     }
 
 
 def _short(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
     """Return F1 without long sentences, or None where the test has none."""
     known = [score for score in scores if score]
-    return {"f1": spread(score["f1"] for score in known), "left_out": known[0]["left_out"]} if known else None
+    return (
+        {"f1": spread(score["f1"] for score in known), "left_out": known[0]["left_out"]}
+        if known
+        else None
+    )
 
 
 def _recall(scores: Sequence[Mapping[str, Any]], which: str) -> dict[str, Any] | None:
     """The words are the same for all seeds, so either all of them have a recall or none."""
-    return spread(recall for score in scores if (recall := score["segmentation"][which]["recall"]) is not None)
+    return spread(
+        recall for score in scores if (recall := score["segmentation"][which]["recall"]) is not None
+    )
 
 
 def spread(values: Iterable[float]) -> dict[str, Any] | None:
@@ -125,11 +159,18 @@ def spread(values: Iterable[float]) -> dict[str, Any] | None:
     found = list(values)
     if not found:
         return None
-    return {"mean": statistics.mean(found), "deviation": statistics.stdev(found) if len(found) > 1 else None}
+    return {
+        "mean": statistics.mean(found),
+        "deviation": statistics.stdev(found) if len(found) > 1 else None,
+    }
 
 
-def _difference(row: MatrixRow, baseline: MatrixRow | None, results: Results) -> dict[str, float] | None:
-    """To the baseline; None for the baseline itself, and where one of the two has no runs or other sentences."""
+def _difference(
+    row: MatrixRow, baseline: MatrixRow | None, results: Results
+) -> dict[str, float] | None:
+    """To the baseline; None for the baseline itself, and where one of the two has no runs or other
+    sentences.
+    """
     if baseline is None or row is baseline:
         return None
     counts = [[run["counts"] for run in results.of(each)] for each in (row, baseline)]
@@ -144,23 +185,38 @@ def _difference(row: MatrixRow, baseline: MatrixRow | None, results: Results) ->
 def markdown(summary: Summary) -> str:
     """A table for each section with its notes, in columns that are also straight in a terminal."""
     parts = [_section_text(section, summary["samples"]) for section in summary["sections"]]
-    failures = [f"- {name}: {_one_line(failure['reason'])}" for name, failure in summary["failures"].items()]
+    failures = [
+        f"- {name}: {_one_line(failure['reason'])}" for name, failure in summary["failures"].items()
+    ]
     if failures:
         parts.append("\n".join(["## What failed", "", *failures, ""]))
     return "\n".join(parts)
 
 
 def _section_text(section: Summary, samples: int) -> str:
-    columns = [(heading, [cell(row) for row in section["rows"]]) for heading, cell in _columns(section, samples)]
-    shown = [each for at, each in enumerate(columns) if at < 2 or set(each[1]) != {NONE}]
-    headings, cells = zip(*shown, strict=True)
+    columns = [
+        (heading, [cell(row) for row in section["rows"]])
+        for heading, cell in _columns(section, samples)
+    ]
+    printable_path = [each for at, each in enumerate(columns) if at < 2 or set(each[1]) != {NONE}]
+    headings, cells = zip(*printable_path, strict=True)
     table = Table(section["name"], tuple(map(_one_line, headings)), tuple(zip(*cells, strict=True)))
-    return "\n".join([f"## {section['name']}", "", *table.markdown(aligned=True), "", *_notes(section, samples), ""])
+    return "\n".join(
+        [
+            f"## {section['name']}",
+            "",
+            *table.markdown(aligned=True),
+            "",
+            *_notes(section, samples),
+            "",
+        ]
+    )
 
 
 def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Summary], str]]]:
     """Heading and cell of every possible column; one without any figure is left out."""
-    against, rows = section["against"], section["rows"]
+    against = section["against"]
+    rows = section["rows"]
     baseline = next((row for row in rows if row["name"] == against), None)
     yield "model", lambda row: _one_line(row["name"])
     yield "seeds", _seeds
@@ -173,8 +229,16 @@ def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Su
         yield heading, partial(_figure, "segmentation", which)
     for group in sorted({group for row in rows for group in row["groups"]}):
         yield f"{group} F1", partial(_figure, "groups", group)
-    yield f"F1 − {against}", lambda row: _of_difference(row, lambda d: signed(100 * d["difference"]))
-    yield "95 %", lambda row: _of_difference(row, lambda d: f"{signed(100 * d['low'])} … {signed(100 * d['high'])}")
+    yield (
+        f"F1 − {against}",
+        lambda row: _of_difference(row, lambda d: signed(100 * d["difference"])),
+    )
+    yield (
+        "95 %",
+        lambda row: _of_difference(
+            row, lambda d: f"{signed(100 * d['low'])} … {signed(100 * d['high'])}"
+        ),
+    )
     yield "p", lambda row: _of_difference(row, lambda d: _probability(d["p"], samples))
     yield "paper", lambda row: NONE if row["paper"] is None else f"{row['paper']:.2f}"
     yield "F1 − paper", lambda row: NONE if row["over_paper"] is None else signed(row["over_paper"])
@@ -184,7 +248,8 @@ def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Su
 
 
 def _seeds(row: Summary) -> str:
-    done, wanted = len(row["seeds"]), row["wanted"]
+    done = len(row["seeds"])
+    wanted = row["wanted"]
     return str(done) if done == wanted else f"{done} of {wanted}"
 
 
@@ -224,7 +289,9 @@ def _notes(section: Summary, samples: int) -> Iterator[str]:
         yield "OOV R and IV R: recall of the words that training lacks and has, as the SIGHAN bakeoff counts."
     if any(row["difference"] for row in rows):
         yield f"95 % and p: paired bootstrap over sentences and seeds, {samples:,} samples."
-    machines = list(dict.fromkeys(_machine(row["rates"]["machine"]) for row in rows if row["rates"]))
+    machines = list(
+        dict.fromkeys(_machine(row["rates"]["machine"]) for row in rows if row["rates"])
+    )
     if machines:
         against = f"; × is to {section['against']}" if section["against"] else ""
         yield f"Rates: each row alone on {' or '.join(machines)}{against}."
@@ -241,7 +308,9 @@ def _one_line(text: str) -> str:
 
 
 def draw(summary: Summary, path: Path) -> None:
-    """A panel for each section: every seed a small dot, the mean a large one, the published figure a bar."""
+    """A panel for each section: every seed a small dot, the mean a large one, the published figure
+    a bar.
+    """
     sections = summary["sections"]
     heights = [len(section["rows"]) + 2.2 for section in sections]
     with plot(path, 7.5, 0.32 * sum(heights)) as figure:
@@ -251,15 +320,25 @@ def draw(summary: Summary, path: Path) -> None:
 
 
 def _draw_section(axis: Axes, section: Summary, runs: Sequence[Summary]) -> None:
-    rows, part = section["rows"], section["part"]
+    rows = section["rows"]
+    part = section["part"]
     for at, row in enumerate(rows):
-        stem, colour = row_stem(row["config"], row["variant"]), RED if row["name"] == section["against"] else BLUE
+        stem = row_stem(row["config"], row["variant"])
+        colour = RED if row["name"] == section["against"] else BLUE
         f1 = [100 * run["scores"][part]["overall"]["f1"] for run in runs if run["row"] == stem]
         axis.plot(f1, [at] * len(f1), ".", color=colour, alpha=0.4, markersize=5)
         mean = row["scores"]["f1"]
         if mean is not None:
             deviation = [100 * (mean["deviation"] or 0.0)]
-            axis.errorbar([100 * mean["mean"]], [at], xerr=deviation, fmt="o", color=colour, markersize=6, capsize=3)
+            axis.errorbar(
+                [100 * mean["mean"]],
+                [at],
+                xerr=deviation,
+                fmt="o",
+                color=colour,
+                markersize=6,
+                capsize=3,
+            )
         if row["paper"] is not None:
             axis.plot([row["paper"]], [at], "|", color="0.35", markersize=14, markeredgewidth=1.6)
     axis.set_yticks(range(len(rows)), [plot_text(row["name"]) for row in rows])

@@ -1,7 +1,9 @@
-"""The words of a vector file that occur in corpora: how much they cover, and a small vector file of them alone.
+"""The words of a vector file that occur in corpora: how much they cover, and a small vector file of
+them alone.
 
-A model that is trained and tested on these corpora learns the same from the small file as from the whole one: words
-that occur nowhere in them have no effect. Words are matched as the lattice matches them, overlapping ones included.
+A model that is trained and tested on these corpora learns the same from the small file as from the
+whole one: words that occur nowhere in them have no effect. Words are matched as the lattice matches
+them, overlapping ones included.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _WHITE = " \t\n\r\v\f"
 
 @dataclass(frozen=True, eq=False)
 class Gazetteer:
-    """`vectors` are the rows that are kept, in the order of the file; `words` and `characters` count them by kind."""
+    """`vectors` are the rows that are kept, in the order of the file; `words` and `characters`
+    count them by kind.
+    """
 
     lexicon: int  # words of the file that a lattice can use
     norm: float  # the mean length of their vectors, and of those that are kept
@@ -57,13 +61,15 @@ def make_gazetteer(
 ) -> Gazetteer:
     """Match named corpora, which are read once, and keep what occurs.
 
-    Single characters are not words of a lattice; 'met' keeps those of the file that occur, 'all' every one.
+    Single characters are not words of a lattice; 'met' keeps those of the file that occur, 'all'
+    every one.
     """
     _check_characters(characters)
     if all(len(word.strip()) < 2 for word in vectors.words):
         raise InputError("no word of two characters or more is in the vector file")
     found = tally_words(vectors.words, corpora, listen)
-    rows, met = found.rows, found.overall.met
+    rows = found.rows
+    met = found.overall.met
     if not met.any():
         raise InputError(f"none of the {len(rows):,} words of the vector file occurs in the text")
     singles = _single_characters(vectors.words, characters, found.overall.seen)
@@ -84,12 +90,16 @@ def make_gazetteer(
 
 def norms(vectors: Vectors) -> npt.NDArray[np.float64]:
     """[V]: the length of each vector, in double precision and without a copy of the matrix."""
-    lengths: npt.NDArray[np.float64] = np.sqrt(np.einsum("ve,ve->v", vectors.matrix, vectors.matrix, dtype=np.float64))
+    lengths: npt.NDArray[np.float64] = np.sqrt(
+        np.einsum("ve,ve->v", vectors.matrix, vectors.matrix, dtype=np.float64)
+    )
     return lengths
 
 
 def check_request(out: Path, inputs: Sequence[Path], characters: str) -> None:
-    """Whatever can be found wrong before the vectors are read: the output must be a .bin or .vec, and not an input."""
+    """Whatever can be found wrong before the vectors are read: the output must be a .bin or .vec,
+    and not an input.
+    """
     _check_characters(characters)
     if out.suffix not in (".bin", ".vec"):
         raise InputError("the output must end with .bin (word2vec binary) or .vec (text)", out)
@@ -110,22 +120,32 @@ def write_gazetteer(path: Path, gazetteer: Gazetteer) -> None:
 
 
 def _single_characters(words: Sequence[str], which: str, seen: set[str]) -> list[int]:
-    """The rows of single characters that a character embedding would use: the first of those that fold to the same."""
+    """The rows of single characters that a character embedding would use: the first of those that
+    fold to the same.
+    """
     wanted = {fold_digits(character) for character in seen}
     first: dict[str, int] = {}
     for at, word in enumerate(words):
         if len(word) == 1:
             first.setdefault(fold_digits(word), at)
-    return [at for character, at in first.items() if which == "all" or (which == "met" and character in wanted)]
+    return [
+        at
+        for character, at in first.items()
+        if which == "all" or (which == "met" and character in wanted)
+    ]
 
 
 def _writable(words: Sequence[str], rows: Ints) -> tuple[Ints, list[str]]:
-    """The rows whose word has no white space, which word2vec files cannot contain, and a notice of the others."""
+    """The rows whose word has no white space, which word2vec files cannot contain, and a notice of
+    the others.
+    """
     lost = [at for at in rows.tolist() if any(character in _WHITE for character in words[at])]
     if not lost:
         return rows, []
     few = ", ".join(repr(words[at]) for at in lost[:3])
-    return np.setdiff1d(rows, lost), [f"left out {len(lost):,} words with white space in them, such as {few}"]
+    return np.setdiff1d(rows, lost), [
+        f"left out {len(lost):,} words with white space in them, such as {few}"
+    ]
 
 
 # ---- counting
@@ -133,7 +153,9 @@ def _writable(words: Sequence[str], rows: Ints) -> tuple[Ints, list[str]]:
 
 @dataclass(frozen=True)
 class EntityShare:
-    """How many gold entities are words of the lexicon: every occurrence (tokens), and each spelling once (types)."""
+    """How many gold entities are words of the lexicon: every occurrence (tokens), and each spelling
+    once (types).
+    """
 
     tokens: int
     tokens_in: int
@@ -156,11 +178,14 @@ class WordCoverage:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with the two ratios."""
-        ratios = {"per_character": self.positions / self.characters, "covered_share": self.covered / self.characters}
+        ratios = {
+            "per_character": self.positions / self.characters,
+            "covered_share": self.covered / self.characters,
+        }
         return {**asdict(self), **ratios}
 
 
-class Tally:
+class CoverageTally:
     """The counts of a corpus so far."""
 
     def __init__(self, name: str, words: int) -> None:
@@ -184,9 +209,11 @@ class Tally:
         for sentence in sentences:
             self.annotated |= sentence.spans is not None
             for span in sentence.spans or ():
-                self.entities.setdefault(span.label, Counter())[sentence.folded[span.start : span.end]] += 1
+                self.entities.setdefault(span.label, Counter())[
+                    sentence.folded[span.start : span.end]
+                ] += 1
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: CoverageTally) -> None:
         for name in ("sentences", "characters", "covered", "positions"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.met |= other.met
@@ -205,27 +232,35 @@ class Tally:
             positions=self.positions,
             words=int(self.met.sum()),
             entities=_entity_share(every, lexicon) if self.annotated else None,
-            by_label={label: _entity_share(self.entities[label], lexicon) for label in sorted(self.entities)},
+            by_label={
+                label: _entity_share(self.entities[label], lexicon)
+                for label in sorted(self.entities)
+            },
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Tallies:
-    """The counts of each corpus and of all together. Word w of the lexicon is row `rows[w]` of the vector file."""
+    """The counts of each corpus and of all together. Word w of the lexicon is row `rows[w]` of the
+    vector file.
+    """
 
     lexicon: Lexicon
     rows: Ints  # [V]
-    corpora: tuple[Tally, ...]
-    overall: Tally
+    corpora: tuple[CoverageTally, ...]
+    overall: CoverageTally
 
 
-def tally_words(words: Sequence[str], corpora: Iterable[tuple[str, Iterable[Sentence]]], listen: Listener) -> Tallies:
+def tally_words(
+    words: Sequence[str], corpora: Iterable[tuple[str, Iterable[Sentence]]], listen: Listener
+) -> Tallies:
     """Read named corpora once, and count what a lattice finds of these words in them."""
     lexicon = Lexicon()
     rows = np.flatnonzero(lexicon.add_many(words))
-    tallies, overall = list[Tally](), Tally(ALL, len(lexicon))
+    tallies = list[CoverageTally]()
+    overall = CoverageTally(ALL, len(lexicon))
     for name, sentences in corpora:
-        tally = Tally(name, len(lexicon))
+        tally = CoverageTally(name, len(lexicon))
         for part in groups(sentences, _PART):
             tally.read(part, lexicon)
             listen({"event": "part", "corpus": name, "characters": tally.characters})
@@ -241,13 +276,19 @@ def tally_words(words: Sequence[str], corpora: Iterable[tuple[str, Iterable[Sent
 def _covered(lengths: Ints, found: Matches) -> int:
     """How many characters of texts of these lengths are inside at least one match."""
     size = int(lengths.sum())
-    first = np.repeat(np.cumsum(lengths) - lengths, found.counts)  # [W]: where the text of each match begins
-    open_at = np.bincount(first + found.start, minlength=size + 1) - np.bincount(first + found.end, minlength=size + 1)
+    first = np.repeat(
+        np.cumsum(lengths) - lengths, found.counts
+    )  # [W]: where the text of each match begins
+    open_at = np.bincount(first + found.start, minlength=size + 1) - np.bincount(
+        first + found.end, minlength=size + 1
+    )
     return int((np.cumsum(open_at) > 0).sum())
 
 
 def _entity_share(entities: Counter[str], lexicon: Lexicon) -> EntityShare:
-    """`in` strips the word that it looks up, but no match begins or ends with a blank; so such an entity is not in."""
+    """`in` strips the word that it looks up, but no match begins or ends with a blank; so such an
+    entity is not in.
+    """
     inside = {entity for entity in entities if entity == entity.strip() and entity in lexicon}
     tokens_in = sum(entities[entity] for entity in inside)
     return EntityShare(entities.total(), tokens_in, len(entities), len(inside))

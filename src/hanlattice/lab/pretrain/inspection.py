@@ -1,4 +1,6 @@
-"""A look into a vector file: its contents and faults, how much of a corpus it covers, and the neighbours of a word."""
+"""A look into a vector file: its contents and faults, how much of a corpus it covers, and the
+neighbours of a word.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +14,31 @@ import numpy as np
 
 from hanlattice.errors import InputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import shown
+from hanlattice.files import printable_path
 from hanlattice.lab.pretrain.gazetteer import norms, tally_words
 from hanlattice.text.normalize import fold, fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, examine_vectors
 
-_DIGITS = 6  # of a cosine that are right in float32: cosines that differ in later ones count as equal
+_DIGITS = (
+    6  # of a cosine that are right in float32: cosines that differ in later ones count as equal
+)
 _SIGNS = {"+": 1, "-": -1}
 _SUGGESTIONS = 5  # words that an error proposes
 
 
 def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
-    """What a file contains, for JSON, and the vectors that can be used; a file that cannot be used is an InputError.
+    """What a file contains, for JSON, and the vectors that can be used; a file that cannot be used
+    is an InputError.
 
-    `broken` has (the line, or in a binary file the row from 1; what is wrong) of every row that is left out, `problems`
-    the number of each. `repeated` are rows of a word that an earlier row has.
+    `broken` has (the line, or in a binary file the row from 1; what is wrong) of every row that is
+    left out, `problems` the number of each. `repeated` are rows of a word that an earlier row has.
     """
     vectors, found = examine_vectors(path)
     lengths = norms(vectors)
     header_is_right = found.header is None or found.header[0] == found.rows
     report = {
-        "file": shown(path),
+        "file": printable_path(path),
         "form": found.form,  # text or binary
         "header": found.header,  # the count and width that it promises
         "rows": found.rows,
@@ -44,7 +49,11 @@ def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
         "skipped": vectors.skipped,
         "broken": found.broken,
         "zero": int((lengths == 0).sum()),
-        "norms": {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())},
+        "norms": {
+            "mean": float(lengths.mean()),
+            "min": float(lengths.min()),
+            "max": float(lengths.max()),
+        },
         "notices": vectors.notices,
         "header_is_right": header_is_right,
         "sound": header_is_right and not found.repeated and not vectors.skipped,
@@ -53,11 +62,15 @@ def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
     return report, vectors
 
 
-def cover(vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Listener = ignore) -> dict[str, Any]:
-    """Read a corpus once, and count which characters, and words of the lattice, have vectors; for JSON.
+def cover(
+    vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Listener = ignore
+) -> dict[str, Any]:
+    """Read a corpus once, and count which characters, and words of the lattice, have vectors; for
+    JSON.
 
-    White space does not count as a character. Positions count every character of the text, types each different one
-    once. `words` is the `WordCoverage` with the size of the lexicon; None where no word of the file occurs.
+    White space does not count as a character. Positions count every character of the text, types
+    each different one once. `words` is the `WordCoverage` with the size of the lexicon; None where
+    no word of the file occurs.
     """
     counts: Counter[str] = Counter()
     found = tally_words(vectors.words, [(name, _counted(sentences, counts))], listen)
@@ -90,12 +103,16 @@ class Neighbour(NamedTuple):
 
 
 def read_queries(tokens: Sequence[str]) -> list[list[str]]:
-    """Words that a sign joins are one query, the others one each: [国王, -, 男人, 桥] → [[国王, -, 男人], [桥]]."""
+    """Words that a sign joins are one query, the others one each: [国王, -, 男人, 桥] → [[国王, -, 男人],
+    [桥]].
+    """
     queries: list[list[str]] = []
     for at, (before, token) in enumerate(pairwise(["+", *tokens])):
         if token in _SIGNS and (before in _SIGNS or at + 1 == len(tokens)):
             wanted = "before" if before in _SIGNS else "after"
-            raise InputError(f"{' '.join(tokens)}: expected a word {wanted} {token!r}, as in 国王 - 男人 + 女人")
+            raise InputError(
+                f"{' '.join(tokens)}: expected a word {wanted} {token!r}, as in 国王 - 男人 + 女人"
+            )
         if at and (token in _SIGNS or before in _SIGNS):
             queries[-1].append(token)
         else:
@@ -104,7 +121,9 @@ def read_queries(tokens: Sequence[str]) -> list[list[str]]:
 
 
 class Neighbours:
-    """The words whose vectors are nearest to a word's by cosine. The vectors are kept with unit norm."""
+    """The words whose vectors are nearest to a word's by cosine. The vectors are kept with unit
+    norm.
+    """
 
     def __init__(self, vectors: Vectors) -> None:
         self.words = vectors.words
@@ -117,7 +136,8 @@ class Neighbours:
     def __call__(self, query: str | Sequence[str], count: int = 10) -> list[Neighbour]:
         """The `count` nearest, the nearest first, without the query's own words.
 
-        A query is a word, or words with signs between them, whose unit vectors are added and subtracted.
+        A query is a word, or words with signs between them, whose unit vectors are added and
+        subtracted.
         """
         terms = [query] if isinstance(query, str) else query
         rows = [self._row(word) for word in terms[::2]]
@@ -126,7 +146,9 @@ class Neighbours:
         if len(rows) > 1:
             length = np.linalg.norm(vector)
             if length < 10.0**-_DIGITS:
-                raise InputError(f"{' '.join(terms)}: these vectors add up to nothing; leave out a word")
+                raise InputError(
+                    f"{' '.join(terms)}: these vectors add up to nothing; leave out a word"
+                )
             vector /= length
         cosines = (self._unit @ vector).round(_DIGITS) + 0.0  # [V]; no minus before a zero
         cosines[rows] = -np.inf
@@ -135,8 +157,12 @@ class Neighbours:
             return []
         least = np.partition(cosines, -count)[-count]
         near = np.flatnonzero(cosines >= least)
-        near = near[np.argsort(-cosines[near], kind="stable")][:count]  # equal ones in the order of the file
-        return [Neighbour(self.words[at], round(float(cosines[at]), _DIGITS)) for at in near.tolist()]
+        near = near[np.argsort(-cosines[near], kind="stable")][
+            :count
+        ]  # equal ones in the order of the file
+        return [
+            Neighbour(self.words[at], round(float(cosines[at]), _DIGITS)) for at in near.tolist()
+        ]
 
     def _row(self, word: str) -> int:
         """The row of the word as it is written, or else as the tagger sees it."""
@@ -150,12 +176,22 @@ class Neighbours:
         if len(word) > 1 and longest == 1:
             return ": the file has single characters; ask for one of those"
         near = list(islice(dict.fromkeys(self._similar(word)), _SUGGESTIONS))
-        return f"; similar words are {', '.join(near)}" if near else "; nothing in the file resembles it"
+        return (
+            f"; similar words are {', '.join(near)}"
+            if near
+            else "; nothing in the file resembles it"
+        )
 
     def _similar(self, word: str) -> Iterator[str]:
-        """Words that contain it, then words inside it, then words with its first and last character."""
+        """Words that contain it, then words inside it, then words with its first and last
+        character.
+        """
         yield from (other for other in self.words if word and word in other)
-        parts = {word[start:end] for start in range(len(word)) for end in range(start + 1, len(word) + 1)} - {word}
+        parts = {
+            word[start:end] for start in range(len(word)) for end in range(start + 1, len(word) + 1)
+        } - {word}
         yield from sorted(parts & self._rows.keys(), key=lambda part: (-len(part), part))
         ends = (word[:1], word[-1:])
-        yield from (other for other in self.words if len(other) > 1 and (other[0], other[-1]) == ends)
+        yield from (
+            other for other in self.words if len(other) > 1 and (other[0], other[-1]) == ends
+        )

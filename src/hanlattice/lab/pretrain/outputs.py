@@ -1,4 +1,6 @@
-"""Where outputs go: their names, and checks that none of them replaces an input or a file of another kind."""
+"""Where outputs go: their names, and checks that none of them replaces an input or a file of
+another kind.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.errors import OutputError
-from hanlattice.files import check_output, opening, writing
+from hanlattice.files import atomic_write, check_output, opening
 
 _LARGEST = 1 << 20  # bytes; no record is larger
 
@@ -24,8 +26,12 @@ class Outputs:
         self.named = path
         self.suffixes = tuple(suffixes)
         if path.is_dir():
-            raise OutputError(f"{path} is a folder: --out names the files in it, as in {path / 'char'}")
-        written = [suffix for suffix in self.suffixes if path.name.endswith(suffix) and path.name != suffix]
+            raise OutputError(
+                f"{path} is a folder: --out names the files in it, as in {path / 'char'}"
+            )
+        written = [
+            suffix for suffix in self.suffixes if path.name.endswith(suffix) and path.name != suffix
+        ]
         self.stem = path.with_name(path.name.removesuffix(max(written, key=len, default="")))
 
     def __getitem__(self, suffix: str) -> Path:
@@ -54,10 +60,12 @@ class Outputs:
         try:
             self.stem.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot make the folder {self.stem.parent}: {error.strerror}") from None
+            raise OutputError(
+                f"cannot make the folder {self.stem.parent}: {error.strerror}"
+            ) from None
 
     def write_record(self, record: dict[str, Any]) -> None:
-        with writing(self[".json"]) as file:
+        with atomic_write(self[".json"]) as file:
             json.dump(record, file, ensure_ascii=False, indent=2)
             file.write("\n")
 
@@ -74,7 +82,9 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def check_readable(inputs: Iterable[Path]) -> None:
-    """Report a file that cannot be opened before long work begins; a pipe is skipped, for it opens only once."""
+    """Report a file that cannot be opened before long work begins; a pipe is skipped, for it opens
+    only once.
+    """
     for path in inputs:
         if not path.is_fifo():
             with opening(path):

@@ -1,7 +1,8 @@
-"""Byte-pair encoding over characters: a lexicon of the pieces that text is made of, with the frequency of each.
+"""Byte-pair encoding over characters: a lexicon of the pieces that text is made of, with the
+frequency of each.
 
-Merges stay inside a run of Han characters, of Latin letters, or of other letters; digits, punctuation and white space
-are never part of a piece. Text is seen as the lexicon sees it (`fold`).
+Merges stay inside a run of Han characters, of Latin letters, or of other letters; digits,
+punctuation and white space are never part of a piece. Text is seen as the lexicon sees it (`fold`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Any
 from hanlattice.data.formats.raw import RawText
 from hanlattice.errors import InputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import keep_first, shown, writing
+from hanlattice.files import atomic_write, keep_first, printable_path
 from hanlattice.lab.pretrain.outputs import Outputs
 from hanlattice.lab.pretrain.units import BPE_SUFFIX, LARGEST_COUNT, TrackedText, bpe_pieces
-from hanlattice.optional import extra, peak_memory, versions
+from hanlattice.optional import peak_memory, require, versions
 from hanlattice.text.normalize import fold
 
 SUFFIXES = (".txt", BPE_SUFFIX, ".json")
@@ -34,7 +35,9 @@ _RANGES = {"size": (1, MOST_PIECES), "longest": (2, LONGEST_PIECE), "min_count":
 
 @dataclass(frozen=True)
 class SubwordSettings:
-    """At most `size` pieces, each of two to `longest` characters; a merge must occur `min_count` times."""
+    """At most `size` pieces, each of two to `longest` characters; a merge must occur `min_count`
+    times.
+    """
 
     size: int = 20_000
     longest: int = 4
@@ -43,7 +46,9 @@ class SubwordSettings:
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
             if not least <= getattr(self, name) <= most:
-                raise InputError(f"{name} must be from {least} to {most:,}, not {getattr(self, name)}")
+                raise InputError(
+                    f"{name} must be from {least} to {most:,}, not {getattr(self, name)}"
+                )
 
 
 def train_subwords(
@@ -54,12 +59,14 @@ def train_subwords(
     parallel: bool = False,
     listen: Listener = ignore,
 ) -> dict[str, Any]:
-    """Write OUT.txt (the lexicon), OUT.bpe.json (the BPE model) and OUT.json, whose content is returned.
+    """Write OUT.txt (the lexicon), OUT.bpe.json (the BPE model) and OUT.json, whose content is
+    returned.
 
     `parallel` uses all cores; the result is the same.
     """
-    extra("tokenizers")  # if it is missing, say so before any work
-    outputs, start = Outputs(out, SUFFIXES), time.perf_counter()
+    require("tokenizers")  # if it is missing, say so before any work
+    outputs = Outputs(out, SUFFIXES)
+    start = time.perf_counter()
     outputs.check(files, "longest")
     text = TrackedText(RawText(files), listen)
     outputs.make_folder()
@@ -73,7 +80,7 @@ def train_subwords(
     pieces = _lexicon(counts, settings)
     record = {
         "settings": asdict(settings),
-        "files": [shown(path) for path in files],
+        "files": [printable_path(path) for path in files],
         "pieces": len(pieces),
         "unused": sum(len(piece) > 1 for piece in tokenizer.get_vocab()) - len(pieces),
         "characters": sum(len(piece) * count for piece, count in counts.items()),
@@ -83,24 +90,32 @@ def train_subwords(
         "parallel": parallel,
         "versions": versions("tokenizers"),
     }
-    outputs.write_record(record)  # first: the next run knows by it that the other files may be replaced
-    with writing(outputs[BPE_SUFFIX]) as file:
+    outputs.write_record(
+        record
+    )  # first: the next run knows by it that the other files may be replaced
+    with atomic_write(outputs[BPE_SUFFIX]) as file:
         file.write(tokenizer.to_str(pretty=True))
-    with writing(outputs[".txt"]) as file:  # the last: where the lexicon exists, so does its BPE model
+    with atomic_write(
+        outputs[".txt"]
+    ) as file:  # the last: where the lexicon exists, so does its BPE model
         file.write(keep_first("".join(f"{piece}\t{count}\n" for piece, count in pieces.items())))
     return record
 
 
 def _lexicon(counts: Counter[str], settings: SubwordSettings) -> dict[str, int]:
     """The pieces of two characters or more, the most frequent first, equal ones by code point."""
-    found = sorted((piece for piece in counts if len(piece) > 1), key=lambda piece: (-counts[piece], piece))
+    found = sorted(
+        (piece for piece in counts if len(piece) > 1), key=lambda piece: (-counts[piece], piece)
+    )
     if not found:
         message = f"the text is too small: no pair of characters occurs {settings.min_count} times"
         raise InputError(f"{message}; lower --min-count or give more text")
     return {piece: counts[piece] for piece in found}
 
 
-def _train_tokenizer(text: TrackedText, characters: int, settings: SubwordSettings, listen: Listener) -> Any:
+def _train_tokenizer(
+    text: TrackedText, characters: int, settings: SubwordSettings, listen: Listener
+) -> Any:
     """tokenizers counts the single characters in its size, and no piece reaches its maximum length."""
 
     def spaced() -> Iterator[str]:
@@ -108,11 +123,12 @@ def _train_tokenizer(text: TrackedText, characters: int, settings: SubwordSettin
             yield " ".join(fold(line).split())
         listen({"event": "merging"})
 
-    tokenizers, splits = extra("tokenizers"), extra("tokenizers", "pre_tokenizers")
-    tokenizer = tokenizers.Tokenizer(extra("tokenizers", "models").BPE(unk_token=UNKNOWN))
+    tokenizers = require("tokenizers")
+    splits = require("tokenizers", "pre_tokenizers")
+    tokenizer = tokenizers.Tokenizer(require("tokenizers", "models").BPE(unk_token=UNKNOWN))
     runs = splits.Split(tokenizers.Regex(_RUNS), "isolated")
     tokenizer.pre_tokenizer = splits.Sequence([splits.Split(" ", "removed"), runs])
-    trainer = extra("tokenizers", "trainers").BpeTrainer(
+    trainer = require("tokenizers", "trainers").BpeTrainer(
         vocab_size=settings.size + characters,
         min_frequency=settings.min_count,
         max_token_length=settings.longest + 1,

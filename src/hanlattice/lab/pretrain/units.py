@@ -1,7 +1,9 @@
-"""Raw text as lists of units: characters, bigrams, words or subwords, and the passes over them that word2vec makes.
+"""Raw text as lists of units: characters, bigrams, words or subwords, and the passes over them that
+word2vec makes.
 
-Text is seen as the tagger sees it: characters and bigrams as the character embedding does (`fold_digits`), words and
-subwords as the lexicon does (`fold`). White space is never a unit, nor part of one.
+Text is seen as the tagger sees it: characters and bigrams as the character embedding does
+(`fold_digits`), words and subwords as the lexicon does (`fold`). White space is never a unit, nor
+part of one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from hanlattice.data.formats.raw import RawText, groups
 from hanlattice.errors import InputError, OutputError
 from hanlattice.events import Listener
 from hanlattice.files import opening, reason
-from hanlattice.optional import extra
+from hanlattice.optional import require
 from hanlattice.text.dictionary import read_entries
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normalize import fold, fold_digits
@@ -30,8 +32,12 @@ BPE_SUFFIX = ".bpe.json"
 LARGEST_COUNT = 1_000_000_000  # the highest minimum frequency that may be set
 LONGEST_LIST = 10_000  # units in one list: word2vec ignores what follows them
 _BATCH = 1 << 16  # characters that a tokeniser gets at a time
-_WESTERN = re.compile("[0-9A-Za-z\u00c0-\u024f]+")  # letters and digits that stay together as one word
-_LONGEST_LINE = 1 << 18  # characters processed at a time: text without line ends must not fill the memory
+_WESTERN = re.compile(
+    "[0-9A-Za-z\u00c0-\u024f]+"
+)  # letters and digits that stay together as one word
+_LONGEST_LINE = (
+    1 << 18
+)  # characters processed at a time: text without line ends must not fill the memory
 _LOOK_BACK = 1000  # characters before that limit in which a better place for the cut is looked for
 _INTERVAL = 0.1  # seconds between two progress events
 
@@ -53,14 +59,16 @@ class Unit(StrEnum):
 
 
 class Units(Protocol):
-    """Takes lines and gives the units of each; the result of a `slow` one is cached on disk during the first pass."""
+    """Takes lines and gives the units of each; the result of a `slow` one is cached on disk during
+    the first pass.
+    """
 
     slow: bool
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]: ...
 
 
-class Characters:
+class CharacterUnits:
     slow = False
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
@@ -79,7 +87,7 @@ class JiebaWords:
     slow = False
 
     def __init__(self) -> None:
-        self._cut = extra("rjieba").cut
+        self._cut = require("rjieba").cut
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
         for line in lines:
@@ -130,7 +138,7 @@ class Subwords:
         if not path.is_file():
             message = f"{path.name} is missing beside it: expected a lexicon written by `pretrain subwords`"
             raise InputError(message, lexicon)
-        tokenizers = extra("tokenizers")
+        tokenizers = require("tokenizers")
         with opening(path) as file:
             content = file.read()
         try:
@@ -156,62 +164,84 @@ def bpe_pieces(tokenizer: Any, lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def make_units(
-    unit: Unit, lexicon: str | Path | None = None, model: str | Path | None = None, device: str | None = None
+    unit: Unit,
+    lexicon: str | Path | None = None,
+    model: str | Path | None = None,
+    device: str | None = None,
 ) -> Units:
     """The units that these options ask for; an option that this unit does not use is an InputError."""
     if model and (unit is not Unit.word or lexicon):
-        raise InputError("--model cuts text into words: it needs --unit word, and excludes --lexicon")
+        raise InputError(
+            "--model cuts text into words: it needs --unit word, and excludes --lexicon"
+        )
     if device and not model:
         raise InputError("--device says where --model runs: it has no effect without --model")
     if lexicon and unit in (Unit.char, Unit.bichar):
         raise InputError(f"--lexicon is for --unit word and --unit subword, not {unit}")
     if unit is Unit.subword:
         if not lexicon:
-            raise InputError("--unit subword needs --lexicon: the lexicon that `hanlattice pretrain subwords` wrote")
+            raise InputError(
+                "--unit subword needs --lexicon: the lexicon that `hanlattice pretrain subwords` wrote"
+            )
         return Subwords(lexicon)
     if unit is Unit.word:
-        return ModelWords(model, device or "cpu") if model else LexiconWords(lexicon) if lexicon else JiebaWords()
-    return Characters() if unit is Unit.char else Bigrams()
+        return (
+            ModelWords(model, device or "cpu")
+            if model
+            else LexiconWords(lexicon)
+            if lexicon
+            else JiebaWords()
+        )
+    return CharacterUnits() if unit is Unit.char else Bigrams()
 
 
 # ---- words by a lexicon
 
 
 class BestPath:
-    """The segmentation with the largest product of the words' shares in the total frequency, as in a unigram model.
+    """The segmentation with the largest product of the words' shares in the total frequency, as in
+    a unigram model.
 
-    A word without a frequency, and a character that is not a word, count as 1; so a plain list of words gives the
-    segmentation with the fewest words. Of equal ones, the one whose first word is longer. A run of Western letters and
-    digits is never cut.
+    A word without a frequency, and a character that is not a word, count as 1; so a plain list of
+    words gives the segmentation with the fewest words. Of equal ones, the one whose first word is
+    longer. A run of Western letters and digits is never cut.
     """
 
     def __init__(self, frequencies: Mapping[str, int]) -> None:
         total = math.log(max(2, sum(frequencies.values())))
         self._lexicon = Lexicon(frequencies)
         self._scores = [math.log(frequencies[word]) - total for word in self._lexicon.words]
-        self._single = {word: math.log(count) - total for word, count in frequencies.items() if len(word) == 1}
+        self._single = {
+            word: math.log(count) - total for word, count in frequencies.items() if len(word) == 1
+        }
         self._unknown = -total
 
     @classmethod
     def load(cls, path: str | Path) -> BestPath:
         frequencies = read_frequencies(path)
         if not frequencies:
-            raise InputError("it contains no word: expected one word a line, or word TAB frequency", path)
+            raise InputError(
+                "it contains no word: expected one word a line, or word TAB frequency", path
+            )
         return cls(frequencies)
 
     def words(self, folded: str) -> list[str]:
         """The words of a folded text; white space is left out."""
         ends = self._ends(folded)
-        words, at = [], 0
+        words = []
+        at = 0
         while at < len(folded):
             words.append(folded[at : ends[at]])
             at = ends[at]
         return [word for word in words if not word.isspace()]
 
     def _ends(self, text: str) -> list[int]:
-        """For each start, where the first word of the best path from there to the end of the text ends."""
+        """For each start, where the first word of the best path from there to the end of the text
+        ends.
+        """
         steps = self._steps(text)
-        best, ends = [0.0] * (len(text) + 1), [0] * len(text)
+        best = [0.0] * (len(text) + 1)
+        ends = [0] * len(text)
         for at in range(len(text) - 1, -1, -1):
             best[at], ends[at] = max((score + best[end], end) for end, score in steps[at])
         return ends
@@ -219,7 +249,10 @@ class BestPath:
     def _steps(self, text: str) -> list[list[tuple[int, float]]]:
         """For each start, the (end, score) of every word that may begin there."""
         single = self._single
-        steps = [[(at, single.get(character, self._unknown))] for at, character in enumerate(text, start=1)]
+        steps = [
+            [(at, single.get(character, self._unknown))]
+            for at, character in enumerate(text, start=1)
+        ]
         inside: set[int] = set()
         for run in _WESTERN.finditer(text):
             start, end = run.span()
@@ -233,7 +266,9 @@ class BestPath:
 
 
 def read_frequencies(path: str | Path) -> dict[str, int]:
-    """Folded words and their frequencies, 1 where there is none, from any file that `Lexicon.load` reads."""
+    """Folded words and their frequencies, 1 where there is none, from any file that `Lexicon.load`
+    reads.
+    """
     frequencies: dict[str, int] = {}
     for word, frequency in read_entries(path):
         word = fold(word)
@@ -246,13 +281,16 @@ def read_frequencies(path: str | Path) -> dict[str, int]:
 
 
 class TrackedText:
-    """Raw text that reports its progress: a `pass` event with the bytes `done`, of `size`, a few times a second.
+    """Raw text that reports its progress: a `pass` event with the bytes `done`, of `size`, a few
+    times a second.
 
-    `number` is that of the pass, and grows by one with each. A very long line comes in parts, like several lines.
+    `number` is that of the pass, and grows by one with each. A very long line comes in parts, like
+    several lines.
     """
 
     def __init__(self, text: RawText, listen: Listener) -> None:
-        self.text, self._listen = text, listen
+        self.text = text
+        self._listen = listen
         self.number = -1
         self._last_event = 0.0
 
@@ -267,11 +305,15 @@ class TrackedText:
         now = time.monotonic()
         if done == self.text.size or now >= self._last_event + _INTERVAL:
             self._last_event = now
-            self._listen({"event": "pass", "number": self.number, "done": done, "size": self.text.size})
+            self._listen(
+                {"event": "pass", "number": self.number, "done": done, "size": self.text.size}
+            )
 
 
 def split_line(line: str) -> Iterator[str]:
-    """A very long line in parts, each cut after white space or punctuation if there is any near the limit."""
+    """A very long line in parts, each cut after white space or punctuation if there is any near the
+    limit.
+    """
     start = 0
     while len(line) - start > _LONGEST_LINE:
         end = start + _LONGEST_LINE
@@ -283,13 +325,17 @@ def split_line(line: str) -> Iterator[str]:
 
 
 class UnitLists:
-    """Iterates over lists of units, with the `pass` events of `TrackedText`: pass 0 counts, pass 1 is the first epoch.
+    """Iterates over lists of units, with the `pass` events of `TrackedText`: pass 0 counts, pass 1
+    is the first epoch.
 
-    The first complete pass writes slow units to an unnamed temporary file in `folder`; later passes read that.
+    The first complete pass writes slow units to an unnamed temporary file in `folder`; later passes
+    read that.
     """
 
     def __init__(self, text: RawText, units: Units, folder: Path, listen: Listener) -> None:
-        self.progress, self.units, self.folder = TrackedText(text, listen), units, folder
+        self.progress = TrackedText(text, listen)
+        self.units = units
+        self.folder = folder
         self.stopped = False
         self._cache: IO[bytes] | None = None
 
@@ -328,7 +374,9 @@ class UnitLists:
                 if self._cache is not file:
                     file.close()
         except OSError as error:
-            raise OutputError(f"cannot write a temporary file to {self.folder}: {reason(error)}") from None
+            raise OutputError(
+                f"cannot write a temporary file to {self.folder}: {reason(error)}"
+            ) from None
 
     def close(self) -> None:
         """Delete the cache."""

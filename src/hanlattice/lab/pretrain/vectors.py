@@ -1,4 +1,6 @@
-"""Vectors from raw text by gensim's word2vec: count, then train epoch by epoch with a resumable state on disk."""
+"""Vectors from raw text by gensim's word2vec: count, then train epoch by epoch with a resumable
+state on disk.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from hanlattice.checkpoint.folder import WEIGHTS
 from hanlattice.data.formats.raw import RawText
 from hanlattice.errors import InputError, ModelError, OutputError
 from hanlattice.events import Listener, ignore
-from hanlattice.files import remove, sha256, shown
+from hanlattice.files import printable_path, remove, sha256
 from hanlattice.inference.device import use_threads
 from hanlattice.lab.pretrain.outputs import Outputs, read_record
 from hanlattice.lab.pretrain.units import Unit, UnitLists, bpe_path, make_units
-from hanlattice.optional import extra, peak_memory, quiet, versions
+from hanlattice.optional import peak_memory, quiet, require, versions
 from hanlattice.text.vectors import Vectors, write_vectors
 
 Matrix = npt.NDArray[np.float32]
@@ -34,7 +36,9 @@ _FORMS = {".vec": False, ".bin": True}  # is it binary
 SUFFIXES = (*_FORMS, ".json")
 _STATE = ".state"
 _LITTLE = 100_000  # units of text below which vectors are little better than random
-_FIRST_RATE, _LAST_RATE = 0.025, 0.0001  # word2vec's learning rate falls from the one to the other
+# word2vec's learning rate falls from the one to the other
+_FIRST_RATE = 0.025
+_LAST_RATE = 0.0001
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ class VectorSettings:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be 1 or more, not {getattr(self, name)}")
         if not 0 <= self.sample < 1:
-            raise InputError(f"sample must be 0 (keep everything) or a share below 1, not {self.sample}")
+            raise InputError(
+                f"sample must be 0 (keep everything) or a share below 1, not {self.sample}"
+            )
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed must be from 0 to {2**32 - 1}, not {self.seed}")
 
@@ -74,18 +80,25 @@ class VectorSource:
         """The files that determine the text and how it is cut."""
         weights = [self.model / WEIGHTS] if self.model else []
         lexicon = [self.lexicon] if self.lexicon else []
-        return [*self.files, *weights, *lexicon, *(path for path in map(bpe_path, lexicon) if path.is_file())]
+        return [
+            *self.files,
+            *weights,
+            *lexicon,
+            *(path for path in map(bpe_path, lexicon) if path.is_file()),
+        ]
 
 
 def train_vectors(
     source: VectorSource, out: str | Path, settings: VectorSettings, *, threads: int = 1, resume: bool = False,
     listen: Listener = ignore,
 ) -> dict[str, Any]:  # fmt: skip
-    """Write OUT.vec, OUT.bin and OUT.json, and return what OUT.json contains. One thread makes it deterministic.
+    """Write OUT.vec, OUT.bin and OUT.json, and return what OUT.json contains. One thread makes it
+    deterministic.
 
-    OUT.state exists until the run is done; with `resume` an interrupted run continues after its last complete epoch.
+    OUT.state exists until the run is done; with `resume` an interrupted run continues after its
+    last complete epoch.
     """
-    extra("gensim")  # if it is missing, say so before any work
+    require("gensim")  # if it is missing, say so before any work
     outputs = Outputs(out, SUFFIXES)
     outputs.check(source.inputs(), "unit", begun=outputs[_STATE].exists())
     text = RawText(source.files)
@@ -110,7 +123,9 @@ def _identity(source: VectorSource, settings: VectorSettings) -> str:
 
 
 def _interrupted(outputs: Outputs, identity: str, resume: bool) -> VectorState | None:
-    """The state of an interrupted run, which is neither continued nor deleted unless the user asks for it."""
+    """The state of an interrupted run, which is neither continued nor deleted unless the user asks
+    for it.
+    """
     path = outputs[_STATE]
     if not path.exists():
         return None
@@ -122,9 +137,13 @@ def _interrupted(outputs: Outputs, identity: str, resume: bool) -> VectorState |
 
 
 def _finished(outputs: Outputs, identity: str) -> dict[str, Any] | None:
-    """The record of a finished run with the same text and settings, if its files are still as it wrote them."""
+    """The record of a finished run with the same text and settings, if its files are still as it
+    wrote them.
+    """
     record = read_record(outputs[".json"])
-    if record.get("identity") != identity or not all(outputs[suffix].is_file() for suffix in _FORMS):
+    if record.get("identity") != identity or not all(
+        outputs[suffix].is_file() for suffix in _FORMS
+    ):
         return None
     return record if record.get("sha256") == _sums(outputs) else None
 
@@ -152,7 +171,9 @@ def _train(
 
 def _count(lists: UnitLists, settings: VectorSettings) -> VectorState:
     """The frequency of each unit; the most frequent first, equal ones by code point."""
-    start, number, counts = time.perf_counter(), 0, Counter[str]()
+    start = time.perf_counter()
+    number = 0
+    counts = Counter[str]()
     for number, units in enumerate(lists, start=1):  # noqa: B007 (the last number is the count)
         counts.update(units)
     kept = [(unit, count) for unit, count in counts.items() if count >= settings.min_count]
@@ -160,12 +181,16 @@ def _count(lists: UnitLists, settings: VectorSettings) -> VectorState:
         raise InputError(_too_little(counts, settings))
     kept.sort(key=lambda pair: (-pair[1], pair[0]))
     words, numbers = zip(*kept, strict=True)
-    total, seconds = counts.total(), time.perf_counter() - start
-    return VectorState(words, np.array(numbers), sentences=number, units=total, types=len(counts), seconds=seconds)
+    total = counts.total()
+    seconds = time.perf_counter() - start
+    return VectorState(
+        words, np.array(numbers), sentences=number, units=total, types=len(counts), seconds=seconds
+    )
 
 
 def _too_little(counts: Counter[str], settings: VectorSettings) -> str:
-    units, least = settings.unit.plural, settings.min_count
+    units = settings.unit.plural
+    least = settings.min_count
     if not counts:
         return f"there are no {units} in the text"
     (commonest, times), *_ = counts.most_common(1)
@@ -182,9 +207,9 @@ def _record(
     cutters = ["rjieba"] * jieba + ["tokenizers"] * (settings.unit is Unit.subword)
     return {
         "settings": asdict(settings),
-        "files": [shown(path) for path in source.files],
-        "lexicon": source.lexicon and shown(source.lexicon),
-        "model": source.model and shown(source.model),
+        "files": [printable_path(path) for path in source.files],
+        "lexicon": source.lexicon and printable_path(source.lexicon),
+        "model": source.model and printable_path(source.model),
         **state.facts(),
         "seconds": round(state.seconds, 1),
         "peak_memory": peak_memory(),
@@ -195,7 +220,9 @@ def _record(
 
 
 def _write(outputs: Outputs, state: VectorState, record: dict[str, Any]) -> dict[str, Any]:
-    """The record is written last, so that where it exists all files do; after that the state is not needed."""
+    """The record is written last, so that where it exists all files do; after that the state is not
+    needed.
+    """
     assert state.inputs is not None  # there is one epoch at least
     for suffix, binary in _FORMS.items():
         write_vectors(outputs[suffix], Vectors(state.words, state.inputs), binary=binary)
@@ -248,7 +275,13 @@ def load_state(path: Path, identity: str) -> VectorState:
     arrays = {name: np.array(array) for name, array in loaded.items()}  # training goes on in them
     words = tuple(arrays.pop("words").tobytes().decode("utf-8").split("\n"))
     numbers = json.loads(metadata["numbers"])
-    return VectorState(words, arrays["counts"], inputs=arrays.get("inputs"), outputs=arrays.get("outputs"), **numbers)
+    return VectorState(
+        words,
+        arrays["counts"],
+        inputs=arrays.get("inputs"),
+        outputs=arrays.get("outputs"),
+        **numbers,
+    )
 
 
 # ---- gensim
@@ -257,9 +290,11 @@ def load_state(path: Path, identity: str) -> VectorState:
 def _train_epochs(
     lists: UnitLists, settings: VectorSettings, state: VectorState, threads: int
 ) -> Iterator[dict[str, Any]]:
-    """Train the remaining epochs; after each, the state has its matrices, and its time and speed are yielded.
+    """Train the remaining epochs; after each, the state has its matrices, and its time and speed
+    are yielded.
 
-    Each epoch has its share of the falling learning rate and random numbers of its own, so that it can be resumed.
+    Each epoch has its share of the falling learning rate and random numbers of its own, so that it
+    can be resumed.
     """
     model = _gensim_model(settings, state, threads)
     fall = (_FIRST_RATE - _LAST_RATE) / settings.epochs
@@ -269,15 +304,19 @@ def _train_epochs(
         lists.progress.number = epoch  # of the pass before
         _train_epoch(model, lists, _FIRST_RATE - epoch * fall, _FIRST_RATE - (epoch + 1) * fall)
         seconds = time.perf_counter() - start
-        state.inputs, state.outputs, state.epoch = model.wv.vectors, model.syn1neg, epoch + 1
+        state.inputs = model.wv.vectors
+        state.outputs = model.syn1neg
+        state.epoch = epoch + 1
         state.seconds += seconds
         yield {"epoch": epoch + 1, "seconds": seconds, "rate": state.units / seconds}
 
 
 def _gensim_model(settings: VectorSettings, state: VectorState, threads: int) -> Any:
-    """gensim's model over this vocabulary, in this order, with the matrices of an interrupted run if there are any."""
+    """gensim's model over this vocabulary, in this order, with the matrices of an interrupted run
+    if there are any.
+    """
     with quiet("gensim"):
-        model = extra("gensim", "models.word2vec").Word2Vec(
+        model = require("gensim", "models.word2vec").Word2Vec(
             vector_size=settings.dim, window=settings.window, negative=settings.negative, sg=int(not settings.cbow),
             sample=settings.sample, seed=settings.seed, min_count=1, sorted_vocab=0, workers=threads,
         )  # fmt: skip
@@ -289,7 +328,9 @@ def _gensim_model(settings: VectorSettings, state: VectorState, threads: int) ->
 
 
 def _train_epoch(model: Any, lists: UnitLists, first_rate: float, last_rate: float) -> None:
-    """gensim reads in a thread, and after an error there would wait for ever; so the error is raised here."""
+    """gensim reads in a thread, and after an error there would wait for ever; so the error is
+    raised here.
+    """
     errors: list[Exception] = []
     try:
         with quiet("gensim"):

@@ -1,8 +1,10 @@
-"""The linear-chain CRF: likelihood, partition, Viterbi, marginals, n-best and the probability of a span.
+"""The linear-chain CRF: likelihood, partition, Viterbi, marginals, n-best and the probability of a
+span.
 
-Each function exists for any tensor (`batched`), as one launch on a GPU (`fused`), in C (`native`; for tensors
-`differentiable`) and, for arrays without C, in numpy (`plain`); `reference` holds their twins, which enumerate every
-tagging. Arrays of numpy go in and come out where tensors do, and torch is not imported for them. See README.md.
+Each function exists for any tensor (`batched`), as one launch on a GPU (`fused`), in C (`native`;
+for tensors `differentiable`) and, for arrays without C, in numpy (`plain`); `reference` holds their
+twins, which enumerate every tagging. Arrays of numpy go in and come out where tensors do, and torch
+is not imported for them. See README.md.
 """
 
 from __future__ import annotations
@@ -46,10 +48,15 @@ __all__ = [
 ]
 
 BACKENDS = ("auto", "batched", "fused", "native", "reference")
-_TRAINS = ("log_partition", "log_likelihood")  # what fused and native have a gradient for; batched has all
+_TRAINS = (
+    "log_partition",
+    "log_likelihood",
+)  # what fused and native have a gradient for; batched has all
 
 
-def log_partition(emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto") -> Values:
+def log_partition(
+    emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto"
+) -> Values:
     """[B]: the log of the summed weight of all taggings."""
     value: Values = _choose("log_partition", backend, emissions, scores)(emissions, lengths, scores)
     return value
@@ -59,11 +66,15 @@ def log_likelihood(
     emissions: Values, tags: Values, lengths: Values, scores: CRFScores, backend: str = "auto"
 ) -> Values:
     """[B]: the log probability of `tags` [B, T]."""
-    value: Values = _choose("log_likelihood", backend, emissions, scores)(emissions, tags, lengths, scores)
+    value: Values = _choose("log_likelihood", backend, emissions, scores)(
+        emissions, tags, lengths, scores
+    )
     return value
 
 
-def marginals(emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto") -> Values:
+def marginals(
+    emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto"
+) -> Values:
     """[B, T, K]: the probability of each tag at each character; zero beyond the lengths."""
     value: Values = _choose("marginals", backend, emissions, scores)(emissions, lengths, scores)
     return value
@@ -76,9 +87,11 @@ def viterbi(
     backend: str = "auto",
     arcs: Arcs | None = None,
 ) -> tuple[Values, Values]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
+    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
+    tag order.
 
-    With `arcs`, which arrays alone can have, the characters of an arc a have −1 − a instead of a tag.
+    With `arcs`, which arrays alone can have, the characters of an arc a have −1 − a instead of a
+    tag.
     """
     function = _choose("viterbi", backend, emissions, scores, arcs)
     tags, score = function(emissions, lengths, scores)
@@ -93,10 +106,11 @@ def nbest(
     backend: str = "auto",
     arcs: Arcs | None = None,
 ) -> tuple[Values, Values]:
-    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order.
+    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in
+    tag order.
 
-    Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden taggings do count: they
-    come last, with scores near FORBIDDEN. `arcs` are those of `viterbi`.
+    Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden
+    taggings do count: they come last, with scores near FORBIDDEN. `arcs` are those of `viterbi`.
     """
     check_n(n, emissions.shape[-1])
     tags, score = _choose("nbest", backend, emissions, scores, arcs)(emissions, lengths, scores, n)
@@ -113,20 +127,26 @@ def span_log_probability(
 ) -> Values:
     """[S]: the log probability of each tagged span, summed over all that may stand around it.
 
-    Where nothing can stand around it the answer is near FORBIDDEN rather than −∞, so that its gradient is finite.
-    `arcs`, which arrays alone can have, may stand around a span too; it is no arc itself.
+    Where nothing can stand around it the answer is near FORBIDDEN rather than −∞, so that its
+    gradient is finite. `arcs`, which arrays alone can have, may stand around a span too; it is no
+    arc itself.
     """
     function = _choose("span_log_probability", backend, emissions, scores, arcs)
     value: Values = function(emissions, lengths, scores, spans)
     return value
 
 
-def arc_marginals(emissions: Values, lengths: Values, scores: CRFScores, arcs: Arcs) -> ArcMarginals:
-    """The log partition of a chain with arcs, the probability of each tag, and the log probability of each arc.
+def arc_marginals(
+    emissions: Values, lengths: Values, scores: CRFScores, arcs: Arcs
+) -> ArcMarginals:
+    """The log partition of a chain with arcs, the probability of each tag, and the log probability
+    of each arc.
 
     For arrays alone.
     """
-    found: ArcMarginals = _choose("arc_marginals", "auto", emissions, scores, arcs)(emissions, lengths, scores)
+    found: ArcMarginals = _choose("arc_marginals", "auto", emissions, scores, arcs)(
+        emissions, lengths, scores
+    )
     return found
 
 
@@ -137,7 +157,9 @@ def _choose(
     if isinstance(emissions, np.ndarray):
         chosen: ModuleType = native if native.takes(name, emissions, scores) else plain
     elif arcs is not None:
-        raise ValueError(f"{name} takes arcs with arrays of numpy, not with tensors: use emissions.numpy()")
+        raise ValueError(
+            f"{name} takes arcs with arrays of numpy, not with tensors: use emissions.numpy()"
+        )
     else:
         chosen = _for_tensors(name, backend, emissions, scores)
     function: Callable[..., Any] = getattr(chosen, name)
@@ -150,11 +172,17 @@ def _for_tensors(name: str, backend: str, emissions: Values, scores: CRFScores) 
     from hanlattice.ops.crf import batched, reference
 
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in (emissions, *scores))
-    chosen = _fastest(name, emissions, scores, trains) if backend == "auto" else _named(backend, emissions)
+    chosen = (
+        _fastest(name, emissions, scores, trains)
+        if backend == "auto"
+        else _named(backend, emissions)
+    )
     if not hasattr(chosen, name):
         raise ValueError(f"{name} has no {backend} backend: use backend='auto'")
     if trains and name not in _TRAINS and chosen is not batched and chosen is not reference:
-        raise ValueError(f"{name} has a gradient in backend='batched' alone: use that, 'auto', or torch.no_grad()")
+        raise ValueError(
+            f"{name} has a gradient in backend='batched' alone: use that, 'auto', or torch.no_grad()"
+        )
     return chosen
 
 
@@ -171,7 +199,11 @@ def _fastest(name: str, emissions: Values, scores: CRFScores, trains: bool) -> M
 def _fits(name: str, emissions: Values) -> bool:
     from hanlattice.ops import gpu
 
-    return not gpu.why_not(emissions) and hasattr(_fused(), name) and emissions.shape[2] <= _fused().LARGEST_K
+    return (
+        not gpu.why_not(emissions)
+        and hasattr(_fused(), name)
+        and emissions.shape[2] <= _fused().LARGEST_K
+    )
 
 
 def _named(backend: str, emissions: Values) -> ModuleType:

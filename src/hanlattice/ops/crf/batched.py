@@ -1,7 +1,8 @@
-"""The CRF for a whole batch: loops over time only, differentiable, with the names and signatures of reference.py.
+"""The CRF for a whole batch: loops over time only, differentiable, with the names and signatures of
+reference.py.
 
-What stands in `emissions` or `tags` beyond a sentence's length is never used, not even if it is NaN. The sums stay in
-the log domain at every step; README.md says why.
+What stands in `emissions` or `tags` beyond a sentence's length is never used, not even if it is
+NaN. The sums stay in the log domain at every step; README.md says why.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ from hanlattice.ops.crf.values import FORBIDDEN, CRFScores, TaggedSpans
 
 
 class _LogSumExp(torch.autograd.Function):
-    """`torch.logsumexp`, several times as fast where much is forbidden: exp() is slow where it underflows.
+    """`torch.logsumexp`, several times as fast where much is forbidden: exp() is slow where it
+    underflows.
 
-    Beside the largest term, which is 1, no float64 sum can feel a term below 1e-17. Such a term is made an exact 0
-    without asking exp() for it, and the weights are kept, so that the gradient needs no exp() either.
+    Beside the largest term, which is 1, no float64 sum can feel a term below 1e-17. Such a term is
+    made an exact 0 without asking exp() for it, and the weights are kept, so that the gradient
+    needs no exp() either.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
         top = x.amax(dim, keepdim=True)
-        weights = F.threshold((x - top).clamp_(min=-40.0).exp_(), 1e-17, 0.0, inplace=True)  # e⁻⁴⁰ is 4e-18
+        weights = F.threshold(
+            (x - top).clamp_(min=-40.0).exp_(), 1e-17, 0.0, inplace=True
+        )  # e⁻⁴⁰ is 4e-18
         total = weights.sum(dim, keepdim=True)
         ctx.save_for_backward(weights, total)
         ctx.dim = dim
@@ -60,19 +65,27 @@ def _chain(emissions: Tensor, lengths: Tensor) -> _Chain:
 
 
 def _forward(chain: _Chain, scores: CRFScores) -> list[Tensor]:
-    """T × [B, K]: the log of the summed weight of all beginnings that end in a tag here; kept as it is past the end."""
+    """T × [B, K]: the log of the summed weight of all beginnings that end in a tag here; kept as it
+    is past the end.
+    """
     alphas = [scores.start + chain.steps[0]]
     for emission, exists in zip(chain.steps[1:], chain.exists[1:], strict=True):
-        arrived = _logsumexp(alphas[-1].unsqueeze(2) + scores.transitions, 1)  # [B, from, to] → [B, K]
+        arrived = _logsumexp(
+            alphas[-1].unsqueeze(2) + scores.transitions, 1
+        )  # [B, from, to] → [B, K]
         alphas.append(torch.where(exists, arrived + emission, alphas[-1]))
     return alphas
 
 
 def _backward(chain: _Chain, scores: CRFScores) -> list[Tensor]:
-    """T × [B, K]: the log of the summed weight of all that may come after a tag here; `end` from the last one on."""
+    """T × [B, K]: the log of the summed weight of all that may come after a tag here; `end` from
+    the last one on.
+    """
     betas = [scores.end.expand_as(chain.steps[0])]
     for emission, exists in zip(chain.steps[:0:-1], chain.exists[:0:-1], strict=True):
-        onward = _logsumexp(scores.transitions + (emission + betas[-1]).unsqueeze(1), 2)  # [B, from, to] → [B, K]
+        onward = _logsumexp(
+            scores.transitions + (emission + betas[-1]).unsqueeze(1), 2
+        )  # [B, from, to] → [B, K]
         betas.append(torch.where(exists, onward, betas[-1]))
     return betas[::-1]
 
@@ -93,7 +106,9 @@ def _path_score(chain: _Chain, tags: Tensor, lengths: Tensor, scores: CRFScores)
     tags = tags.masked_fill(~chain.mask, 0)
     last = tags.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)  # [B]
     emitted = chain.emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
-    moved = scores.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~chain.mask[:, 1:], 0.0).sum(1)
+    moved = (
+        scores.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~chain.mask[:, 1:], 0.0).sum(1)
+    )
     total: Tensor = scores.start[tags[:, 0]] + emitted + moved + scores.end[last]
     return total
 
@@ -101,22 +116,27 @@ def _path_score(chain: _Chain, tags: Tensor, lengths: Tensor, scores: CRFScores)
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[B, T, K]: the probability of each tag at each character; zero beyond the lengths."""
     chain = _chain(emissions, lengths)
-    alphas, betas = _forward(chain, scores), _backward(chain, scores)
+    alphas = _forward(chain, scores)
+    betas = _backward(chain, scores)
     partition = _logsumexp(alphas[-1] + scores.end, 1)
     log_probability = torch.stack(alphas, 1) + torch.stack(betas, 1) - partition[:, None, None]
     return log_probability.exp().masked_fill(~chain.mask.unsqueeze(2), 0.0)
 
 
 def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tensor, Tensor]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
+    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
+    tag order.
 
-    The maxima run from right to left: the tags are then read from left to right, where the first of equals is taken.
+    The maxima run from right to left: the tags are then read from left to right, where the first of
+    equals is taken.
     """
     chain = _chain(emissions, lengths)
     best = scores.end.expand_as(chain.steps[0])
     choices = []
     for emission, exists in zip(chain.steps[:0:-1], chain.exists[:0:-1], strict=True):
-        onward, choice = (scores.transitions + (emission + best).unsqueeze(1)).max(2)  # [B, from, to] → [B, K]
+        onward, choice = (scores.transitions + (emission + best).unsqueeze(1)).max(
+            2
+        )  # [B, from, to] → [B, K]
         best = torch.where(exists, onward, best)
         choices.append(choice)
     score, tag = (scores.start + chain.steps[0] + best).max(1)
@@ -127,10 +147,11 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
 
 
 def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tuple[Tensor, Tensor]:
-    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order.
+    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in
+    tag order.
 
-    Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden taggings do count: they
-    come last, with scores near FORBIDDEN.
+    Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden
+    taggings do count: they come last, with scores near FORBIDDEN.
     """
     chain = _chain(emissions, lengths)
     B, _, K = emissions.shape
@@ -138,7 +159,9 @@ def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tupl
     best[:, :, 0] = scores.end
     choices = []
     for emission, exists in zip(chain.steps[:0:-1], chain.exists[:0:-1], strict=True):
-        ways = (emission.unsqueeze(2) + best).unsqueeze(1) + scores.transitions.unsqueeze(2)  # [B, from, to, n]
+        ways = (emission.unsqueeze(2) + best).unsqueeze(1) + scores.transitions.unsqueeze(
+            2
+        )  # [B, from, to, n]
         onward, choice = _first(ways.flatten(2), n)  # [B, K, n]: a choice is to·n + rank
         best = torch.where(exists.unsqueeze(2), onward, best)
         choices.append(choice)
@@ -152,36 +175,52 @@ def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tupl
 
 
 def _first(ways: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n largest of the last dimension, in order; a stable sort, as `topk` may put equals in any order."""
+    """The n largest of the last dimension, in order; a stable sort, as `topk` may put equals in any
+    order.
+    """
     score, index = ways.sort(dim=-1, descending=True, stable=True)
     return score[..., :n], index[..., :n]
 
 
-def span_log_probability(emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans) -> Tensor:
+def span_log_probability(
+    emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans
+) -> Tensor:
     """[S]: the log probability of each tagged span, summed over all that may stand around it.
 
-    Where nothing can stand around it the answer is near FORBIDDEN rather than −∞, so that its gradient is finite.
+    Where nothing can stand around it the answer is near FORBIDDEN rather than −∞, so that its
+    gradient is finite.
     """
     chain = _chain(emissions, lengths)
-    alphas, betas = _forward(chain, scores), _backward(chain, scores)
+    alphas = _forward(chain, scores)
+    betas = _backward(chain, scores)
     partition = _logsumexp(alphas[-1] + scores.end, 1)
     sums = partition, torch.stack(alphas, 1), torch.stack(betas, 1)
     return span_between(chain.emissions, lengths, scores, spans, sums)
 
 
 def span_between(
-    emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans, sums: tuple[Tensor, Tensor, Tensor]
+    emissions: Tensor,
+    lengths: Tensor,
+    scores: CRFScores,
+    spans: TaggedSpans,
+    sums: tuple[Tensor, Tensor, Tensor],
 ) -> Tensor:
-    """[S]: the same from sums that are there already: (log Z [B], alphas [B, T, K], betas [B, T, K])."""
+    """[S]: the same from sums that are there already: (log Z [B], alphas [B, T, K], betas [B, T,
+    K]).
+    """
     partition, alphas, betas = sums
-    left = alphas[spans.sentence, spans.start, spans.tags[:, 0]]  # [S], with the first tag's emission
+    left = alphas[
+        spans.sentence, spans.start, spans.tags[:, 0]
+    ]  # [S], with the first tag's emission
     right = _right_of(spans, emissions, betas, lengths, scores)
     return left + _inside(spans, emissions, scores) + right - partition[spans.sentence]
 
 
 def _inside(spans: TaggedSpans, emissions: Tensor, scores: CRFScores) -> Tensor:
     """[S]: what the span's tags after the first one earn: their emissions and the steps to them."""
-    at = spans.start.unsqueeze(1) + torch.arange(1, spans.tags.shape[1], device=spans.tags.device)  # [S, L - 1]
+    at = spans.start.unsqueeze(1) + torch.arange(
+        1, spans.tags.shape[1], device=spans.tags.device
+    )  # [S, L - 1]
     beyond = at >= spans.end.unsqueeze(1)
     tags = spans.tags[:, 1:].masked_fill(beyond, 0)
     before = spans.tags[:, :-1].masked_fill(beyond, 0)
@@ -190,8 +229,12 @@ def _inside(spans: TaggedSpans, emissions: Tensor, scores: CRFScores) -> Tensor:
     return earned
 
 
-def _right_of(spans: TaggedSpans, emissions: Tensor, betas: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
-    """[S]: the log of the summed weight of all that may follow the span's last tag, less the blocked."""
+def _right_of(
+    spans: TaggedSpans, emissions: Tensor, betas: Tensor, lengths: Tensor, scores: CRFScores
+) -> Tensor:
+    """[S]: the log of the summed weight of all that may follow the span's last tag, less the
+    blocked.
+    """
     last = spans.tags.gather(1, (spans.end - spans.start - 1).unsqueeze(1)).squeeze(1)  # [S]
     at_edge = spans.end == lengths[spans.sentence]
     next_at = spans.end.masked_fill(at_edge, 0)

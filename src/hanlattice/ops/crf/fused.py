@@ -1,12 +1,14 @@
 """The CRF in one launch of a Triton kernel, with the names and signatures of batched.py.
 
-One program takes one sentence, from its first character to the last and back. The transitions [P, P] stay in registers.
-Alphas, or the tags chosen, go through global memory, where the way back reads them; a barrier stands between the two. A
-step's emissions are loaded one step ahead. Nothing waits for the device, and no sum depends on the order of programs.
+One program takes one sentence, from its first character to the last and back. The transitions [P,
+P] stay in registers. Alphas, or the tags chosen, go through global memory, where the way back reads
+them; a barrier stands between the two. A step's emissions are loaded one step ahead. Nothing waits
+for the device, and no sum depends on the order of programs.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (Triton's language only looks like Python: its functions are compiled, and its values have no Python types.)
+# (Triton's language only looks like Python: its functions are compiled, and its values have no
+# Python types.)
 
 from __future__ import annotations
 
@@ -25,15 +27,21 @@ from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, 
 
 LARGEST_K = 256  # tags: above it the transitions of a sentence do not fit a program's registers
 WARPS = {16: 1, 32: 2, 64: 8, 128: 8, 256: 16}  # for each power of two above the number of tags
-_NOWHERE = tl.constexpr(-1e30)  # the score of what only fills a power of two; finite, so that no difference is NaN
+_NOWHERE = tl.constexpr(
+    -1e30
+)  # the score of what only fills a power of two; finite, so that no difference is NaN
 
 
 def _inputs(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> CRFInputs:
     check(emissions, lengths, scores)
     K = emissions.shape[2]
     if K > LARGEST_K:
-        raise ValueError(f"the fused CRF takes at most {LARGEST_K} tags, not {K}: use backend='batched'")
-    dtype = torch.float64 if torch.float64 in (emissions.dtype, scores.start.dtype) else torch.float32
+        raise ValueError(
+            f"the fused CRF takes at most {LARGEST_K} tags, not {K}: use backend='batched'"
+        )
+    dtype = (
+        torch.float64 if torch.float64 in (emissions.dtype, scores.start.dtype) else torch.float32
+    )
     parts = CRFScores(*(part.to(dtype).contiguous() for part in scores))
     return CRFInputs(emissions.to(dtype).contiguous(), lengths.contiguous(), parts)
 
@@ -53,7 +61,11 @@ class _Launch(NamedTuple):
 
 
 def _launch_sums(
-    given: CRFInputs, tags: Tensor | None = None, gradient: bool = False, by_scores: bool = False, betas: bool = False
+    given: CRFInputs,
+    tags: Tensor | None = None,
+    gradient: bool = False,
+    by_scores: bool = False,
+    betas: bool = False,
 ) -> _Launch:
     """One launch. What is not asked for is neither computed nor has it memory."""
     emissions, lengths, scores = given
@@ -77,12 +89,19 @@ def _launch_sums(
     return made
 
 
-class _Value(torch.autograd.Function):
-    """log Z, or the log likelihood of tags; where a gradient will be wanted, the same launch computes it."""
+class _FusedLogPartition(torch.autograd.Function):
+    """log Z, or the log likelihood of tags; where a gradient will be wanted, the same launch
+    computes it.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, gradient: bool, tags: Tensor | None, lengths: Tensor, emissions: Tensor, *scores: Tensor
+        ctx: Any,
+        gradient: bool,
+        tags: Tensor | None,
+        lengths: Tensor,
+        emissions: Tensor,
+        *scores: Tensor,
     ) -> Tensor:
         given = CRFInputs(emissions, lengths, CRFScores(*scores))
         made = _launch_sums(given, tags, gradient, by_scores=gradient)
@@ -94,30 +113,38 @@ class _Value(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         by_emission, by_score = ctx.saved_tensors
         K = by_emission.shape[2]
-        by_emission = gradient[:, None, None] * by_emission  # first: a thread's first call should not be one of cuBLAS
+        by_emission = (
+            gradient[:, None, None] * by_emission
+        )  # first: a thread's first call should not be one of cuBLAS
         summed = (gradient @ by_score.flatten(1)).view(K + 2, K)
         return None, None, None, by_emission, summed[K], summed[:K], summed[K + 1]
 
 
 def log_partition(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[B]: the log of the summed weight of all taggings."""
-    return differentiable(_Value, _inputs(emissions, lengths, scores), None)
+    return differentiable(_FusedLogPartition, _inputs(emissions, lengths, scores), None)
 
 
 def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     """[B]: the log probability of `tags` [B, T]."""
     check_tags(emissions, tags)
-    return differentiable(_Value, _inputs(emissions, lengths, scores), tags)
+    return differentiable(_FusedLogPartition, _inputs(emissions, lengths, scores), tags)
 
 
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
-    """[B, T, K]: the probability of each tag at each character; zero beyond the lengths. Without a gradient."""
+    """[B, T, K]: the probability of each tag at each character; zero beyond the lengths. Without a
+    gradient.
+    """
     with torch.no_grad():
         return _launch_sums(_inputs(emissions, lengths, scores), gradient=True).by_emission
 
 
-def span_log_probability(emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans) -> Tensor:
-    """[S]: the log probability of each tagged span, summed over all that may stand around it. Without a gradient."""
+def span_log_probability(
+    emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans
+) -> Tensor:
+    """[S]: the log probability of each tagged span, summed over all that may stand around it.
+    Without a gradient.
+    """
     with torch.no_grad():
         given = _inputs(emissions, lengths, scores)
         made = _launch_sums(given, betas=True)
@@ -125,7 +152,9 @@ def span_log_probability(emissions: Tensor, lengths: Tensor, scores: CRFScores, 
 
 
 def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tensor, Tensor]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order."""
+    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
+    tag order.
+    """
     with torch.no_grad():
         given = _inputs(emissions, lengths, scores)
         B, T, K = given.emissions.shape
@@ -134,13 +163,24 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
         value = given.emissions.new_empty(B)
         if B:
             with gpu.device_of(emissions):
-                best_tags[(B,)](given.emissions, given.lengths, *given.scores, choices, tags, value, T, **_options(K))
+                best_tags[(B,)](
+                    given.emissions,
+                    given.lengths,
+                    *given.scores,
+                    choices,
+                    tags,
+                    value,
+                    T,
+                    **_options(K),
+                )
     return tags, value
 
 
 @triton.jit
 def _first_max(x, axis: tl.constexpr, places, nobody: tl.constexpr):
-    """The largest value along `axis` and the first place that holds it; a place there even where all are NaN."""
+    """The largest value along `axis` and the first place that holds it; a place there even where
+    all are NaN.
+    """
     top = tl.max(x, axis)
     if axis == 1:
         first = tl.min(tl.where(x == top[:, None], places, nobody), axis)
@@ -162,14 +202,17 @@ def _gold_score(emissions, tags, start, transitions, end, n, K: tl.constexpr, BL
         came = (at < n) & (at > 0) & known & (before >= 0) & (before < K)
         moved = tl.load(transitions + before * K + tag, mask=came, other=0.0).to(tl.float64)
         total += tl.sum(tl.where(known, emitted + moved, float("nan")), 0)
-    first, last = tl.load(tags), tl.load(tags + n - 1)
+    first = tl.load(tags)
+    last = tl.load(tags + n - 1)
     total += tl.load(start + first, mask=(first >= 0) & (first < K), other=0.0).to(tl.float64)
     return total + tl.load(end + last, mask=(last >= 0) & (last < K), other=0.0).to(tl.float64)
 
 
 @triton.jit
 def _store_gradient(to, marginal, tag, K: tl.constexpr, P: tl.constexpr, GOLD: tl.constexpr):
-    """The expected number of each tag at a character; with GOLD, by how much the gold tag's own exceeds it."""
+    """The expected number of each tag at a character; with GOLD, by how much the gold tag's own
+    exceeds it.
+    """
     k = tl.arange(0, P)
     if GOLD:
         tl.store(to + k, tl.where(k == tl.load(tag).to(tl.int32), 1.0, 0.0) - marginal, mask=k < K)
@@ -189,7 +232,8 @@ def sums(
     betas,  # [B, T, K], only with BETAS
     value,  # [B]: log Z, or with GOLD the log likelihood
     by_emission,  # [B, T, K]: the gradient of `value`, with GRADIENT
-    by_score,  # [B, K + 2, K]: the same by the transitions, the start and the end, with GRADIENT and SCORES
+    # [B, K + 2, K]: the same by the transitions, the start and the end, with GRADIENT and SCORES.
+    by_score,
     T,
     K: tl.constexpr,
     P: tl.constexpr,  # K, filled to a power of two
@@ -200,7 +244,9 @@ def sums(
     BLOCK: tl.constexpr,
 ):
     b = tl.program_id(0).to(tl.int64)
-    n = tl.minimum(tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T)  # a wrong length leads nowhere else
+    n = tl.minimum(
+        tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T
+    )  # a wrong length leads nowhere else
     emissions += b * T * K
     tags += b * T
     alphas += b * T * K
@@ -209,12 +255,18 @@ def sums(
     by_score += b * (K + 2) * K
     k = tl.arange(0, P)
     is_tag = k < K
-    row, column = k[:, None], k[None, :]
+    row = k[:, None]
+    column = k[None, :]
     both = (row < K) & (column < K)
 
-    # From left to right. The largest score of a step is taken out and added up in float64: what stays is small.
-    step = tl.load(transitions + column * K + row, mask=both, other=_NOWHERE)  # [to, from]: sums run along rows
-    alpha = tl.load(start + k, mask=is_tag, other=_NOWHERE) + tl.load(emissions + k, mask=is_tag, other=0.0)
+    # From left to right. The largest score of a step is taken out and added up in float64: what
+    # stays is small.
+    step = tl.load(
+        transitions + column * K + row, mask=both, other=_NOWHERE
+    )  # [to, from]: sums run along rows
+    alpha = tl.load(start + k, mask=is_tag, other=_NOWHERE) + tl.load(
+        emissions + k, mask=is_tag, other=0.0
+    )
     top = tl.max(alpha, 0)
     alpha = tl.where(is_tag, alpha - top, _NOWHERE)
     taken = top.to(tl.float64)
@@ -248,7 +300,8 @@ def sums(
     else:
         tl.store(value + b, partition)
 
-    # From right to left. A character's marginals sum to one, so its alphas and betas may lack any constant.
+    # From right to left. A character's marginals sum to one, so its alphas and betas may lack any
+    # constant.
     if GRADIENT or BETAS:
         tl.debug_barrier()  # the alphas were stored by other threads than those that read them now
         step = tl.load(transitions + row * K + column, mask=both, other=_NOWHERE)  # [from, to]
@@ -263,7 +316,8 @@ def sums(
             _store_gradient(by_score + (K + 1) * K, marginal, tags + n - 1, K, P, GOLD)
         for back in range(1, n):
             t = n - back  # the step from t − 1 to t
-            emission, alpha = ahead, before
+            emission = ahead
+            alpha = before
             ahead = tl.load(emissions + (t - 1) * K + k, mask=is_tag, other=0.0)
             before = tl.load(alphas + tl.maximum(t - 2, 0) * K + k, mask=is_tag, other=_NOWHERE)
             ways = step + (emission + beta)[None, :]
@@ -273,7 +327,9 @@ def sums(
             if GRADIENT:
                 _store_gradient(by_emission + t * K, marginal, tags + t, K, P, GOLD)
             beta = best + tl.log(total)
-            if GRADIENT:  # the betas stay close to the alphas' other side: no constant of their own has to be found
+            # The betas stay close to the alphas' other side: no constant of their own has to be
+            # found.
+            if GRADIENT:
                 here = alpha + beta
                 top = tl.max(tl.where(is_tag, here, _NOWHERE), 0)
                 marginal = tl.where(is_tag, tl.exp(here - top), 0.0)
@@ -287,13 +343,16 @@ def sums(
             if SCORES:
                 at_step += weight * (marginal / total)[:, None]
                 if GOLD:
-                    gold_from, gold_to = tl.load(tags + t - 1).to(tl.int32), tl.load(tags + t).to(tl.int32)
+                    gold_from = tl.load(tags + t - 1).to(tl.int32)
+                    gold_to = tl.load(tags + t).to(tl.int32)
                     at_step -= tl.where((row == gold_from) & (column == gold_to), 1.0, 0.0)
         if GRADIENT:
             _store_gradient(by_emission, marginal, tags, K, P, GOLD)
             for low in range(n * K, T * K, BLOCK):
                 beyond = low + tl.arange(0, BLOCK)
-                tl.store(by_emission + beyond, tl.zeros((BLOCK,), dtype=step.dtype), mask=beyond < T * K)
+                tl.store(
+                    by_emission + beyond, tl.zeros((BLOCK,), dtype=step.dtype), mask=beyond < T * K
+                )
             if SCORES:
                 _store_gradient(by_score + K * K, marginal, tags, K, P, GOLD)
                 if GOLD:
@@ -317,14 +376,19 @@ def best_tags(
     BLOCK: tl.constexpr,
 ):
     b = tl.program_id(0).to(tl.int64)
-    n = tl.minimum(tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T)  # a wrong length leads nowhere else
+    n = tl.minimum(
+        tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T
+    )  # a wrong length leads nowhere else
     emissions += b * T * K
     choices += b * T * K
     tags += b * T
     k = tl.arange(0, P)
     is_tag = k < K
-    row, column = k[:, None], k[None, :]
-    step = tl.load(transitions + row * K + column, mask=(row < K) & (column < K), other=_NOWHERE)  # [from, to]
+    row = k[:, None]
+    column = k[None, :]
+    step = tl.load(
+        transitions + row * K + column, mask=(row < K) & (column < K), other=_NOWHERE
+    )  # [from, to]
     best = tl.load(end + k, mask=is_tag, other=_NOWHERE)
     ahead = tl.load(emissions + (n - 1) * K + k, mask=is_tag, other=0.0)
     for back in range(1, n):

@@ -1,7 +1,8 @@
 """The CRF in C (native_*.c), with the names and signatures of batched.py, for arrays of numpy.
 
-A batch is cut into runs of sentences for the threads. The cut follows from the batch alone, and no sentence feels it:
-the results do not depend on the number of threads. `differentiable.py` is for tensors.
+A batch is cut into runs of sentences for the threads. The cut follows from the batch alone, and no
+sentence feels it: the results do not depend on the number of threads. `differentiable.py` is for
+tensors.
 """
 
 from __future__ import annotations
@@ -39,8 +40,14 @@ class _Batch(Structure):
     _fields_ = (
         *((name, c_int64) for name in ["size", "low", "high", "T", "K", "n", "longest"]),
         *((name, c_void_p) for name in ["emissions", "lengths", "start", "transitions", "end"]),
-        *((name, c_void_p) for name in ["tags", "value", "alphas", "gradient", "by_emission", "by_score"]),
-        *((name, c_void_p) for name in ["first", "span_start", "span_end", "span_tags", "blocked", "single"]),
+        *(
+            (name, c_void_p)
+            for name in ["tags", "value", "alphas", "gradient", "by_emission", "by_score"]
+        ),
+        *(
+            (name, c_void_p)
+            for name in ["first", "span_start", "span_end", "span_tags", "blocked", "single"]
+        ),
         *((name, c_void_p) for name in ["arcs", "arc_start", "arc_end", "arc_first", "arc_last"]),
         *((name, c_void_p) for name in ["arc_by_end", "arc_score", "arc_value"]),
     )
@@ -60,11 +67,16 @@ def inputs(name: str, emissions: Array, lengths: Array, scores: CRFScores) -> CR
         reason = library.missing() or "it takes tensors on the CPU, all float32 or all float64"
         raise ValueError(f"the native CRF cannot run here: {reason}; use backend='batched'")
     dense = CRFScores(*map(np.ascontiguousarray, scores))
-    given = CRFInputs(np.ascontiguousarray(emissions), np.ascontiguousarray(lengths, dtype=np.int64), dense)
+    given = CRFInputs(
+        np.ascontiguousarray(emissions), np.ascontiguousarray(lengths, dtype=np.int64), dense
+    )
     if len(lengths):
-        shortest, longest = int(given.lengths.min()), int(given.lengths.max())
+        shortest = int(given.lengths.min())
+        longest = int(given.lengths.max())
         if shortest < 1 or longest > emissions.shape[1]:
-            raise ValueError(f"lengths must be from 1 to {emissions.shape[1]}, not from {shortest} to {longest}")
+            raise ValueError(
+                f"lengths must be from 1 to {emissions.shape[1]}, not from {shortest} to {longest}"
+            )
     return given
 
 
@@ -79,7 +91,9 @@ def gold(tags: Array, given: CRFInputs) -> Ints:
 
 
 class _SortedArcs(NamedTuple):
-    """Arcs as C reads them: sentence by sentence, by their starts. `order` says which arc each of them was."""
+    """Arcs as C reads them: sentence by sentence, by their starts. `order` says which arc each of
+    them was.
+    """
 
     order: Ints
     fields: dict[str, Array]
@@ -93,7 +107,9 @@ def _sorted_arcs(given: CRFInputs, arcs: Arcs | None) -> _SortedArcs:
     check_arcs(given.emissions, given.lengths, dense)
     order = np.lexsort((dense.start, dense.sentence))  # of equals the first stays first
     in_order = Arcs(*map(np.ascontiguousarray, dense.at(order)))
-    fields = {f"arc_{name}": part for name, part in zip(in_order._fields[1:], in_order[1:], strict=True)}
+    fields = {
+        f"arc_{name}": part for name, part in zip(in_order._fields[1:], in_order[1:], strict=True)
+    }
     fields["arcs"] = np.searchsorted(in_order.sentence, np.arange(len(given.lengths) + 1))
     fields["arc_by_end"] = np.lexsort((in_order.end, in_order.sentence))
     return _SortedArcs(order, fields)
@@ -103,8 +119,12 @@ def _run_count(B: int, T: int) -> int:
     return min(B, RUNS) if B * T > SMALL else min(B, 1)
 
 
-def _call(name: str, given: CRFInputs, by_score: Array | None = None, **asked: Array | int | None) -> None:
-    """C's function for each run of sentences. `by_score` [runs, K + 2, K] has one place for each of them."""
+def _call(
+    name: str, given: CRFInputs, by_score: Array | None = None, **asked: Array | int | None
+) -> None:
+    """C's function for each run of sentences. `by_score` [runs, K + 2, K] has one place for each of
+    them.
+    """
     B, T, K = given.emissions.shape
     runs = _run_count(B, T)
     arrays = {"emissions": given.emissions, "lengths": given.lengths, **given.scores._asdict()}
@@ -113,7 +133,9 @@ def _call(name: str, given: CRFInputs, by_score: Array | None = None, **asked: A
         for field, value in (arrays | asked).items()
     }
     tasks = [
-        _Batch(size=sizeof(_Batch), low=B * run // runs, high=B * (run + 1) // runs, T=T, K=K, **fields)
+        _Batch(
+            size=sizeof(_Batch), low=B * run // runs, high=B * (run + 1) // runs, T=T, K=K, **fields
+        )
         for run in range(runs)
     ]
     if by_score is not None:
@@ -121,13 +143,17 @@ def _call(name: str, given: CRFInputs, by_score: Array | None = None, **asked: A
             task.by_score = place.ctypes.data
     for status in run_calls(library.function(name, given.scores.start.dtype, c_void_p), tasks):
         if status == -1:
-            raise RuntimeError(f"{name} of the C library is older than this package: install hanlattice again")
+            raise RuntimeError(
+                f"{name} of the C library is older than this package: install hanlattice again"
+            )
         if status == -2:
             raise MemoryError(f"{name}: no memory for sentences of {T} characters and {K} tags")
 
 
 def value(given: CRFInputs, tags: Ints | None, alphas: Array | None = None) -> Array:
-    """[B]: log Z, or the log likelihood of tags; `alphas`, like the emissions, is filled for `gradient`."""
+    """[B]: log Z, or the log likelihood of tags; `alphas`, like the emissions, is filled for
+    `gradient`.
+    """
     found = np.empty(len(given.lengths), dtype=given.emissions.dtype)
     _call("crf_forward", given, tags=tags, alphas=alphas, value=found)
     return found
@@ -136,10 +162,14 @@ def value(given: CRFInputs, tags: Ints | None, alphas: Array | None = None) -> A
 def gradient(
     given: CRFInputs, tags: Ints | None, alphas: Array, by_value: Array, by_scores: bool
 ) -> tuple[Array, Array]:
-    """By the emissions, [B, T, K], and by transitions, start and end, [K + 2, K]: one sum a run, added in order."""
+    """By the emissions, [B, T, K], and by transitions, start and end, [K + 2, K]: one sum a run,
+    added in order.
+    """
     B, T, K = given.emissions.shape
     by_emission = np.empty_like(given.emissions)
-    by_score = np.empty((_run_count(B, T) if by_scores else 0, K + 2, K), dtype=given.emissions.dtype)
+    by_score = np.empty(
+        (_run_count(B, T) if by_scores else 0, K + 2, K), dtype=given.emissions.dtype
+    )
     asked = {"tags": tags, "alphas": alphas, "gradient": by_value, "by_emission": by_emission}
     _call("crf_backward", given, by_score if by_scores else None, **asked)
     return by_emission, by_score.sum(0)
@@ -160,11 +190,16 @@ def marginals(emissions: Array, lengths: Array, scores: CRFScores) -> Array:
     """[B, T, K]: the probability of each tag at each character; zero beyond the lengths."""
     given = inputs("marginals", emissions, lengths, scores)
     alphas = np.empty_like(given.emissions)
-    return gradient(given, None, alphas, np.ones_like(value(given, None, alphas)), by_scores=False)[0]
+    return gradient(given, None, alphas, np.ones_like(value(given, None, alphas)), by_scores=False)[
+        0
+    ]
 
 
-def viterbi(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None) -> tuple[Ints, Array]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
+def viterbi(
+    emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None
+) -> tuple[Ints, Array]:
+    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
+    tag order.
 
     The characters of an arc a have −1 − a instead of a tag.
     """
@@ -176,8 +211,12 @@ def viterbi(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | No
     return _with_given_arcs(tags, sorted_arcs), score
 
 
-def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None) -> tuple[Ints, Array]:
-    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order."""
+def nbest(
+    emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None
+) -> tuple[Ints, Array]:
+    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in
+    tag order.
+    """
     given = inputs("nbest", emissions, lengths, scores)
     sorted_arcs = _sorted_arcs(given, arcs)
     B, T, K = emissions.shape
@@ -197,7 +236,9 @@ def _with_given_arcs(tags: Ints, sorted_arcs: _SortedArcs) -> Ints:
 
 
 def arc_marginals(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs) -> ArcMarginals:
-    """The log partition with these arcs, the probability of each tag, and the log probability of each arc."""
+    """The log partition with these arcs, the probability of each tag, and the log probability of
+    each arc.
+    """
     given = inputs("arc_marginals", emissions, lengths, scores)
     order, fields = _sorted_arcs(given, arcs)
     found = np.empty(len(order), dtype=emissions.dtype)
@@ -216,7 +257,8 @@ def span_log_probability(
     spans: TaggedSpans,
     arcs: Arcs | None = None,
 ) -> Array:
-    """[S]: the log probability of each tagged span, summed over all that may stand around it, arcs too.
+    """[S]: the log probability of each tagged span, summed over all that may stand around it, arcs
+    too.
 
     In the dtype of the scores: float32 emissions need not be made float64 for it.
     """
@@ -247,17 +289,23 @@ def span_log_probability(
 
 def _check_spans(given: CRFInputs, spans: TaggedSpans) -> None:
     """What C would follow outside the batch is an IndexError, as it is where torch looks up."""
-    (B, _, K), (S, L) = given.emissions.shape, spans.tags.shape
+    B, _, K = given.emissions.shape
+    S, L = spans.tags.shape
     if spans.blocked_next.shape != (S, K) or any(len(part) != S for part in spans):
         shapes = ", ".join(str(part.shape) for part in spans)
-        raise ValueError(f"spans must be [S], their tags [S, L] and blocked_next [S, {K}], not {shapes}")
+        raise ValueError(
+            f"spans must be [S], their tags [S, L] and blocked_next [S, {K}], not {shapes}"
+        )
     if not S:
         return
     if not 0 <= spans.sentence.min() <= spans.sentence.max() < B:
         raise IndexError(f"spans must be of sentences from 0 to {B - 1}, not of {spans.sentence}")
-    long, ends = spans.end - spans.start, given.lengths[spans.sentence]
+    long = spans.end - spans.start
+    ends = given.lengths[spans.sentence]
     if not ((spans.start >= 0) & (long > 0) & (long <= L) & (spans.end <= ends)).all():
-        raise IndexError("each span must lie in its sentence, hold a character and have a tag for each")
+        raise IndexError(
+            "each span must lie in its sentence, hold a character and have a tag for each"
+        )
     beyond = np.arange(L) >= long[:, None]
     if not (((spans.tags >= 0) & (spans.tags < K)) | beyond).all():
         raise IndexError(f"the tags of spans must be from 0 to {K - 1}")

@@ -1,4 +1,6 @@
-"""The CRF in numpy, for a whole batch, where there is no C library: loops over time only, in the log domain."""
+"""The CRF in numpy, for a whole batch, where there is no C library: loops over time only, in the
+log domain.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,31 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.ops.crf.values import FORBIDDEN, ArcMarginals, Arcs, CRFScores, TaggedSpans, check, check_arcs, check_n
+from hanlattice.ops.crf.values import (
+    FORBIDDEN,
+    ArcMarginals,
+    Arcs,
+    CRFScores,
+    TaggedSpans,
+    check,
+    check_arcs,
+    check_n,
+)
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 
 class _Sums(NamedTuple):
-    """Logarithms of summed weights: of all beginnings that end in a tag here, of all that may follow it, of all."""
+    """Logarithms of summed weights: of all beginnings that end in a tag here, of all that may
+    follow it, of all.
+    """
 
     alphas: Array  # [B, T, K]
     betas: Array  # [B, T, K]
-    following: Array  # [B, T, K]: of all that begins with a tag here; the first character is left out
+    following: (
+        Array  # [B, T, K]: of all that begins with a tag here; the first character is left out
+    )
     partition: Array  # [B]
     arcs: Array  # [A]: of all taggings with each arc
 
@@ -44,8 +59,11 @@ def _sums(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None
     sentence, start, end, first, last, score = arcs
     opened = _by_character(start, T)
     closed = _by_character(end - 1, T)
-    before, after = np.empty_like(score), np.empty_like(score)
-    alphas, betas, following = np.empty_like(steps), np.empty_like(steps), steps.copy()
+    before = np.empty_like(score)
+    after = np.empty_like(score)
+    alphas = np.empty_like(steps)
+    betas = np.empty_like(steps)
+    following = steps.copy()
     betas[:, -1] = scores.end
     for t in range(T):
         arrived = np.broadcast_to(scores.start, steps[:, 0].shape)
@@ -95,7 +113,9 @@ def marginals(emissions: Array, lengths: Array, scores: CRFScores) -> Array:
 
 
 def arc_marginals(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs) -> ArcMarginals:
-    """The log partition with these arcs, the probability of each tag, and the log probability of each arc."""
+    """The log partition with these arcs, the probability of each tag, and the log probability of
+    each arc.
+    """
     sums = _sums(emissions, lengths, scores, arcs)
     tags = _tag_marginals(sums, _clean(emissions, lengths)[1])
     return ArcMarginals(sums.partition, tags, sums.arcs - sums.partition[arcs.sentence])
@@ -107,8 +127,11 @@ def _tag_marginals(sums: _Sums, exists: npt.NDArray[np.bool_]) -> Array:
     return found
 
 
-def viterbi(emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None) -> tuple[Ints, Array]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in tag order.
+def viterbi(
+    emissions: Array, lengths: Array, scores: CRFScores, arcs: Arcs | None = None
+) -> tuple[Ints, Array]:
+    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
+    tag order.
 
     The characters of an arc a have −1 − a instead of a tag.
     """
@@ -120,13 +143,19 @@ class _Ways(NamedTuple):
     """The n best ways on, best first, all [B, K, n]."""
 
     score: Array
-    begins: Ints  # the rank among a tag's own ways, or n · (1 + arc) + rank among those after the arc
+    begins: (
+        Ints  # the rank among a tag's own ways, or n · (1 + arc) + rank among those after the arc
+    )
 
 
-def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None) -> tuple[Ints, Array]:
-    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in tag order.
+def nbest(
+    emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arcs | None = None
+) -> tuple[Ints, Array]:
+    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in
+    tag order.
 
-    The maxima run from right to left: the tags are then read from left to right, where the first of equals is taken.
+    The maxima run from right to left: the tags are then read from left to right, where the first of
+    equals is taken.
     """
     arcs = _checked(emissions, lengths, scores, arcs)
     steps, exists = _clean(emissions, lengths)
@@ -137,7 +166,9 @@ def nbest(emissions: Array, lengths: Array, scores: CRFScores, n: int, arcs: Arc
     opened = _by_character(arcs.start, T)
     best = np.full((T, B, K, n), -np.inf, dtype=steps.dtype)  # the n best ways on from each tag
     best[T - 1, :, :, 0] = scores.end
-    following: list[_Ways] = []  # the n best ways that begin with each tag, from the last character to the first
+    following: list[
+        _Ways
+    ] = []  # the n best ways that begin with each tag, from the last character to the first
     choices = np.empty((T, B, K * n), dtype=np.int64)  # at t, for each tag before it: to·n + rank
     for t in range(T - 1, 0, -1):
         following.append(_with_arcs(steps[:, t, :, None] + best[t], best, arcs, opened[t]))
@@ -170,7 +201,8 @@ def _with_arcs(plain: Array, best: Array, arcs: Arcs, opened: Ints) -> _Ways:
 
 def _read(following: list[_Ways], choices: Ints, first: Ints, arcs: Arcs, lengths: Array) -> Ints:
     """[B, n, T]: the tags of the ways that begin with `first` [B, n], from left to right."""
-    T, (B, n) = len(following), first.shape
+    T = len(following)
+    B, n = first.shape
     tags = np.zeros((B, n, T), dtype=np.int64)
     at = first.copy()
     free_from = np.zeros((B, n), dtype=np.int64)  # where the arc that a way is in ends
@@ -179,7 +211,8 @@ def _read(following: list[_Ways], choices: Ints, first: Ints, arcs: Arcs, length
         free = (free_from <= t) & (t < lengths[:, None])
         if t:
             at = np.where(free, choices[t][sentences, at], at)
-        tag, rank = at // n, at % n
+        tag = at // n
+        rank = at % n
         begins = following[t].begins[sentences, tag, rank]
         arc = begins // n - 1
         jumps = free & (arc >= 0)
@@ -193,8 +226,12 @@ def _read(following: list[_Ways], choices: Ints, first: Ints, arcs: Arcs, length
 
 
 def _first(ways: Array, n: int) -> tuple[Array, Ints]:
-    """The n largest of the last axis, in order; of equals the first. Fewer than n there cannot be: there are K·n."""
-    index = ways.argmax(-1)[..., None] if n == 1 else np.argsort(-ways, axis=-1, kind="stable")[..., :n]
+    """The n largest of the last axis, in order; of equals the first. Fewer than n there cannot be:
+    there are K·n.
+    """
+    index = (
+        ways.argmax(-1)[..., None] if n == 1 else np.argsort(-ways, axis=-1, kind="stable")[..., :n]
+    )
     return np.take_along_axis(ways, index, -1), index
 
 
@@ -205,17 +242,23 @@ def span_log_probability(
     spans: TaggedSpans,
     arcs: Arcs | None = None,
 ) -> Array:
-    """[S]: the log probability of each tagged span, summed over all that may stand around it, arcs too.
+    """[S]: the log probability of each tagged span, summed over all that may stand around it, arcs
+    too.
 
-    In the dtype of the scores. Where nothing can stand around it the answer is near FORBIDDEN rather than −∞.
+    In the dtype of the scores. Where nothing can stand around it the answer is near FORBIDDEN
+    rather than −∞.
     """
     emissions, _ = _clean(emissions.astype(scores.start.dtype, copy=False), lengths)
     sums = _sums(emissions, lengths, scores, arcs)
     sentence, start, end, tags, blocked = spans
     at = start[:, None] + np.arange(1, tags.shape[1])  # [S, L - 1]
     inside = at < end[:, None]
-    before, here = np.where(inside, tags[:, :-1], 0), np.where(inside, tags[:, 1:], 0)
-    earned = emissions[sentence[:, None], np.where(inside, at, 0), here] + scores.transitions[before, here]
+    before = np.where(inside, tags[:, :-1], 0)
+    here = np.where(inside, tags[:, 1:], 0)
+    earned = (
+        emissions[sentence[:, None], np.where(inside, at, 0), here]
+        + scores.transitions[before, here]
+    )
     last = np.take_along_axis(tags, (end - start - 1)[:, None], 1)[:, 0]
     at_edge = end == lengths[sentence]
     next_at = np.where(at_edge, 0, end)

@@ -1,4 +1,6 @@
-"""The specification of the CRF: every tagging of every sentence is written down and weighed. Small T and K only."""
+"""The specification of the CRF: every tagging of every sentence is written down and weighed. Small
+T and K only.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def _score(emissions: Tensor, tagging: Tagging, scores: CRFScores) -> Tensor:
     return score
 
 
-def _sentences(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Iterator[tuple[list[Tagging], Tensor]]:
+def _sentences(
+    emissions: Tensor, lengths: Tensor, scores: CRFScores
+) -> Iterator[tuple[list[Tagging], Tensor]]:
     """For each sentence every tagging, in the order of a dictionary, and the scores of all of them."""
     for sentence, length in zip(emissions, lengths.tolist(), strict=True):
         taggings = list(product(range(sentence.shape[1]), repeat=length))
@@ -32,7 +36,9 @@ def _sentences(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Iterato
 
 
 def log_partition(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
-    return torch.stack([all_scores.logsumexp(0) for _, all_scores in _sentences(emissions, lengths, scores)])
+    return torch.stack(
+        [all_scores.logsumexp(0) for _, all_scores in _sentences(emissions, lengths, scores)]
+    )
 
 
 def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
@@ -49,7 +55,10 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     rows = []
     for taggings, all_scores in _sentences(emissions, lengths, scores):
-        row = [[emissions.new_zeros(()) for _ in range(emissions.shape[2])] for _ in range(emissions.shape[1])]
+        row = [
+            [emissions.new_zeros(()) for _ in range(emissions.shape[2])]
+            for _ in range(emissions.shape[1])
+        ]
         for tagging, probability in zip(taggings, all_scores.softmax(0), strict=True):
             for t, tag in enumerate(tagging):
                 row[t][tag] = row[t][tag] + probability
@@ -69,13 +78,16 @@ def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tupl
     return tags, score
 
 
-def span_log_probability(emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans) -> Tensor:
+def span_log_probability(
+    emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans
+) -> Tensor:
     sentences = list(_sentences(emissions, lengths, scores))
     answers = []
     for b, start, end, tags, blocked in zip(*(field.tolist() for field in spans), strict=True):
         taggings, all_scores = sentences[b]
         fits = [
-            list(tagging[start:end]) == tags[: end - start] and not any(blocked[tag] for tag in tagging[end : end + 1])
+            list(tagging[start:end]) == tags[: end - start]
+            and not any(blocked[tag] for tag in tagging[end : end + 1])
             for tagging in taggings
         ]
         answers.append(all_scores[torch.tensor(fits)].logsumexp(0) - all_scores.logsumexp(0))

@@ -1,4 +1,5 @@
-"""What every CRF sibling is given: the scores of a chain, what is forbidden in it, and spans to ask about.
+"""What every CRF sibling is given: the scores of a chain, what is forbidden in it, and spans to ask
+about.
 
 The values are arrays of numpy, or tensors; nothing here needs to know which.
 """
@@ -11,8 +12,10 @@ import numpy as np
 
 Values = Any  # arrays of numpy, or tensors
 
-# The score of a forbidden step. Finite, so that no gradient is ever ∞ − ∞; so low that exp() of it is an exact 0 in
-# float32 and float64 beside anything legal; and so far from the largest float32 that the worst path of a sentence of a
+# The score of a forbidden step. Finite, so that no gradient is ever ∞ − ∞; so low that exp() of it
+# is an exact 0 in
+# float32 and float64 beside anything legal; and so far from the largest float32 that the worst path
+# of a sentence of a
 # hundred thousand characters stays finite.
 FORBIDDEN = -1e6
 # C counts the ways on from all tags of a character in 32 bits.
@@ -36,10 +39,11 @@ class CRFInputs(NamedTuple):
 
 
 class TaggedSpans(NamedTuple):
-    """S spans of a batch: `[start, end)` of a sentence carries `tags`, and no `blocked_next` tag comes straight after.
+    """S spans of a batch: `[start, end)` of a sentence carries `tags`, and no `blocked_next` tag
+    comes straight after.
 
-    BIO needs the block: `B-X I-X` is only a whole span when `I-X` does not follow. At the end of a sentence no tag
-    follows, so nothing is blocked.
+    BIO needs the block: `B-X I-X` is only a whole span when `I-X` does not follow. At the end of a
+    sentence no tag follows, so nothing is blocked.
     """
 
     sentence: Values  # [S]
@@ -50,11 +54,13 @@ class TaggedSpans(NamedTuple):
 
 
 class Arcs(NamedTuple):
-    """A arcs over a batch: each lets a tagging take the characters `[start, end)` of a sentence in one step.
+    """A arcs over a batch: each lets a tagging take the characters `[start, end)` of a sentence in
+    one step.
 
-    To its neighbours an arc looks like a tag: the step into it scores as one to the tag `first`, the step out of it as
-    one from the tag `last`. Whatever lies between is in `score`: emissions, steps inside, and what the span earns as a
-    whole, which no sum over single tags can say. Arrays of numpy only.
+    To its neighbours an arc looks like a tag: the step into it scores as one to the tag `first`,
+    the step out of it as one from the tag `last`. Whatever lies between is in `score`: emissions,
+    steps inside, and what the span earns as a whole, which no sum over single tags can say. Arrays
+    of numpy only.
     """
 
     sentence: Values  # [A]
@@ -77,8 +83,12 @@ class ArcMarginals(NamedTuple):
     arcs: Values  # [A]: log probabilities
 
 
-def forbid(scores: CRFScores, allowed_start: Values, allowed_between: Values, allowed_end: Values) -> CRFScores:
-    """The scores with every step that is not allowed set to FORBIDDEN; what is forbidden gets no gradient."""
+def forbid(
+    scores: CRFScores, allowed_start: Values, allowed_between: Values, allowed_end: Values
+) -> CRFScores:
+    """The scores with every step that is not allowed set to FORBIDDEN; what is forbidden gets no
+    gradient.
+    """
     return CRFScores(*map(fill_forbidden, scores, (~allowed_start, ~allowed_between, ~allowed_end)))
 
 
@@ -96,7 +106,9 @@ def check(emissions: Values, lengths: Values, scores: CRFScores) -> None:
             f"emissions must be [B, T, K] and lengths [B], not {tuple(emissions.shape)} and {tuple(lengths.shape)}"
         )
     if len(lengths) and not emissions.shape[1]:
-        raise ValueError(f"a sentence has one character or more, and emissions are {tuple(emissions.shape)}")
+        raise ValueError(
+            f"a sentence has one character or more, and emissions are {tuple(emissions.shape)}"
+        )
     K = emissions.shape[2]
     if not K:
         raise ValueError(f"a CRF has one tag or more, and emissions are {tuple(emissions.shape)}")
@@ -106,7 +118,9 @@ def check(emissions: Values, lengths: Values, scores: CRFScores) -> None:
 
 
 def check_arcs(emissions: Values, lengths: Values, arcs: Arcs) -> None:
-    """An arc that leaves its sentence or names no tag is an IndexError, a score that is no number a ValueError."""
+    """An arc that leaves its sentence or names no tag is an IndexError, a score that is no number a
+    ValueError.
+    """
     if len({part.shape for part in arcs}) != 1 or arcs.score.ndim != 1:
         raise ValueError(f"arcs must be [A], not {', '.join(str(part.shape) for part in arcs)}")
     B, _, K = emissions.shape
@@ -114,9 +128,16 @@ def check_arcs(emissions: Values, lengths: Values, arcs: Arcs) -> None:
         return
     if not 0 <= arcs.sentence.min() <= arcs.sentence.max() < B:
         raise IndexError(f"arcs must be of sentences from 0 to {B - 1}")
-    if not ((arcs.start >= 0) & (arcs.start < arcs.end) & (arcs.end <= lengths[arcs.sentence])).all():
+    if not (
+        (arcs.start >= 0) & (arcs.start < arcs.end) & (arcs.end <= lengths[arcs.sentence])
+    ).all():
         raise IndexError("each arc must lie in its sentence and hold a character")
-    if not 0 <= min(arcs.first.min(), arcs.last.min()) <= max(arcs.first.max(), arcs.last.max()) < K:
+    if (
+        not 0
+        <= min(arcs.first.min(), arcs.last.min())
+        <= max(arcs.first.max(), arcs.last.max())
+        < K
+    ):
         raise IndexError(f"the tags of arcs must be from 0 to {K - 1}")
     if not np.isfinite(arcs.score).all():
         raise ValueError("the scores of arcs must be finite")
@@ -127,9 +148,13 @@ def check_n(n: int, K: int) -> None:
     if n < 1:
         raise ValueError(f"n must be 1 or more, not {n}")
     if n * K > _MOST_WAYS:
-        raise ValueError(f"{n} taggings with {K} tags are too many: n may be {_MOST_WAYS // K:,} at most")
+        raise ValueError(
+            f"{n} taggings with {K} tags are too many: n may be {_MOST_WAYS // K:,} at most"
+        )
 
 
 def check_tags(emissions: Values, tags: Values) -> None:
     if tuple(tags.shape) != tuple(emissions.shape[:2]):
-        raise ValueError(f"tags must be {tuple(emissions.shape[:2])} as the emissions are, not {tuple(tags.shape)}")
+        raise ValueError(
+            f"tags must be {tuple(emissions.shape[:2])} as the emissions are, not {tuple(tags.shape)}"
+        )

@@ -1,6 +1,8 @@
-"""The lattice LSTM as pure functions, and the choice among its backends, which all give the same numbers.
+"""The lattice LSTM as pure functions, and the choice among its backends, which all give the same
+numbers.
 
-Tensors have all backends. Arrays of numpy, for which torch is not imported, have C and, without it, `trace`.
+Tensors have all backends. Arrays of numpy, for which torch is not imported, have C and, without it,
+`trace`.
 
 README.md beside this file has the equations and the memory layout.
 """
@@ -34,7 +36,17 @@ __all__ = [
     "runnable",
 ]
 
-BACKENDS = ("auto", "auto-fp32", "reference", "batched", "native", "fused", "fused-fp32", "fused-tf32", "fused-bf16")
+BACKENDS = (
+    "auto",
+    "auto-fp32",
+    "reference",
+    "batched",
+    "native",
+    "fused",
+    "fused-fp32",
+    "fused-tf32",
+    "fused-bf16",
+)
 PRECISION = "bf16"  # of "fused": the fastest, and as good (README.md)
 
 # (x, word_x, lattice, weights of one direction or of both, coupled) → h [B, T, N·H]
@@ -49,7 +61,9 @@ def lattice_lstm(
     coupled: bool = True,
     backend: str = "auto",
 ) -> Any:
-    """One direction: x [B, T, D], word_x [W, E] in the lattice's word order → h [B, T, H], zero after a sentence."""
+    """One direction: x [B, T, D], word_x [W, E] in the lattice's word order → h [B, T, H], zero
+    after a sentence.
+    """
     check(x, word_x, lattice, weights, coupled)
     return choose(backend, x)(x, word_x, lattice, [weights], coupled)
 
@@ -63,16 +77,22 @@ def bidirectional(
     coupled: bool = True,
     backend: str = "auto",
 ) -> Any:
-    """Both directions, side by side: [B, T, 2H]. The backward one reads the mirrored sentences and mirrored words."""
+    """Both directions, side by side: [B, T, 2H]. The backward one reads the mirrored sentences and
+    mirrored words.
+    """
     check(x, word_x, lattice, forward, coupled)
     check_weights(x, word_x, backward, coupled)
     if forward.hidden != backward.hidden:
-        raise ValueError(f"both directions must have one H: forward has {forward.hidden}, backward {backward.hidden}")
+        raise ValueError(
+            f"both directions must have one H: forward has {forward.hidden}, backward {backward.hidden}"
+        )
     return choose(backend, x)(x, word_x, lattice, [forward, backward], coupled)
 
 
 def prepare(lattice: Lattice, device: torch.device | str) -> None:
-    """Make what the GPU needs to know about a lattice and start its copy, so that a later call need not wait for it."""
+    """Make what the GPU needs to know about a lattice and start its copy, so that a later call need
+    not wait for it.
+    """
     import torch
 
     x = torch.empty(0, dtype=torch.float32, device=device)
@@ -82,17 +102,23 @@ def prepare(lattice: Lattice, device: torch.device | str) -> None:
         schedule(lattice, x.device)
 
 
-def check(x: Any, word_x: Any, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool) -> None:
+def check(
+    x: Any, word_x: Any, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool
+) -> None:
     """Refuse shapes that do not fit here, with their names, rather than inside a matrix product."""
     if x.ndim != 3 or word_x.ndim != 2:
-        raise ValueError(f"x must be [B, T, D] and word_x [W, E], not {tuple(x.shape)} and {tuple(word_x.shape)}")
+        raise ValueError(
+            f"x must be [B, T, D] and word_x [W, E], not {tuple(x.shape)} and {tuple(word_x.shape)}"
+        )
     longest = int(lattice.lengths.max(initial=0))
     if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
         raise ValueError(
             f"x is {tuple(x.shape)}, but the lattice has {len(lattice.lengths)} sentences, the longest of {longest}"
         )
     if len(lattice) != word_x.shape[0]:
-        raise ValueError(f"word_x has {word_x.shape[0]} rows, but the lattice has {len(lattice)} words")
+        raise ValueError(
+            f"word_x has {word_x.shape[0]} rows, but the lattice has {len(lattice)} words"
+        )
     check_weights(x, word_x, weights, coupled)
 
 
@@ -100,11 +126,14 @@ def check_weights(x: Any, word_x: Any, weights: LatticeLSTMWeights, coupled: boo
     shapes = weight_shapes(x.shape[2], word_x.shape[1], weights.hidden, coupled)
     for name, tensor, shape in zip(weights._fields, weights, shapes, strict=True):
         if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name} must be {shape} with coupled={coupled}, not {tuple(tensor.shape)}")
+            raise ValueError(
+                f"{name} must be {shape} with coupled={coupled}, not {tuple(tensor.shape)}"
+            )
 
 
 def resolve(name: str, x: Tensor) -> str:
-    """What a name stands for with tensors like x. "auto": fused on a GPU, native on a CPU, else batched.
+    """What a name stands for with tensors like x. "auto": fused on a GPU, native on a CPU, else
+    batched.
 
     "auto-fp32" is the same with fp32 factors on a GPU, as they are on a CPU.
     """
@@ -156,21 +185,31 @@ def _native(x: Tensor) -> Backend:
     if reason := library.missing():
         raise InputError(f"the backend native cannot be used: {reason}")
     if not library.available(x):
-        raise InputError(f"the backend native takes float32 or float64 on the CPU, not {x.dtype} on {x.device}")
+        raise InputError(
+            f"the backend native takes float32 or float64 on the CPU, not {x.dtype} on {x.device}"
+        )
     from hanlattice.ops.lattice_lstm import differentiable
 
     return differentiable.directions
 
 
-def _plain(x: Any, word_x: Any, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool) -> Any:
+def _plain(
+    x: Any, word_x: Any, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
+) -> Any:
     """Of arrays, without the C library."""
     if len(weights) == 1:
         return trace.lattice_lstm(x, word_x, lattice, weights[0], coupled).h
-    return np.concatenate([each.h for each in trace.bidirectional(x, word_x, lattice, weights, coupled)], axis=2)
+    return np.concatenate(
+        [each.h for each in trace.bidirectional(x, word_x, lattice, weights, coupled)], axis=2
+    )
 
 
 def _reference(
-    x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
+    x: Tensor,
+    word_x: Tensor,
+    lattice: Lattice,
+    weights: Sequence[LatticeLSTMWeights],
+    coupled: bool,
 ) -> Tensor:
     """The second direction reads mirrored sentences and mirrored words."""
     import torch
@@ -187,10 +226,11 @@ def _reference(
 
 
 def runnable(x: Tensor) -> dict[str, str]:
-    """The backends for tensors like x, by the name to ask for, with their full names: "auto" → "native".
+    """The backends for tensors like x, by the name to ask for, with their full names: "auto" →
+    "native".
 
-    Two names for the same thing come once: "auto" first, the others in their order. Triton's interpreter can run the
-    fused kernels on a CPU, but it is there to test them.
+    Two names for the same thing come once: "auto" first, the others in their order. Triton's
+    interpreter can run the fused kernels on a CPU, but it is there to test them.
     """
     found: dict[str, str] = {}
     for name in BACKENDS:

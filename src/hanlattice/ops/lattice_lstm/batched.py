@@ -1,7 +1,9 @@
-"""The lattice LSTM for a whole batch and N directions at once: the same numbers as `reference`, one step a character.
+"""The lattice LSTM for a whole batch and N directions at once: the same numbers as `reference`, one
+step a character.
 
-What is done at once, and why it is exact, is in README.md beside this file. Rows of a batch are sorted by length, so
-that the sentences still running at step t are always the first ones, and no mask is needed.
+What is done at once, and why it is exact, is in README.md beside this file. Rows of a batch are
+sorted by length, so that the sentences still running at step t are always the first ones, and no
+mask is needed.
 """
 
 from __future__ import annotations
@@ -20,13 +22,19 @@ from hanlattice.text.lattice import Lattice
 
 
 def directions(
-    x: Tensor, word_x: Tensor, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
+    x: Tensor,
+    word_x: Tensor,
+    lattice: Lattice,
+    weights: Sequence[LatticeLSTMWeights],
+    coupled: bool,
 ) -> Tensor:
     """One direction, or the two in one loop → [B, T, N·H]; zero after a sentence's end."""
     if len(weights) == 1:
         return side_by_side([x], word_x, [lattice], weights, coupled)[0]
     flip = mirror_index(lattice, x)
-    ahead, back = side_by_side([x, take(x, flip)], word_x, [lattice, lattice.reversed()], weights, coupled)
+    ahead, back = side_by_side(
+        [x, take(x, flip)], word_x, [lattice, lattice.reversed()], weights, coupled
+    )
     return torch.cat([ahead, take(back, flip)], dim=-1)
 
 
@@ -47,25 +55,36 @@ def side_by_side(
     weights: Sequence[LatticeLSTMWeights],
     coupled: bool,
 ) -> Tensor:
-    """N runs over sentences of the same lengths → h [N, B, T, H]. What needs no recurrence is done in few products."""
+    """N runs over sentences of the same lengths → h [N, B, T, H]. What needs no recurrence is done
+    in few products.
+    """
     plan = make_plan(lattices, xs[0])
-    N, B, T, H = len(xs), xs[0].shape[0], xs[0].shape[1], weights[0].hidden
+    N = len(xs)
+    B = xs[0].shape[0]
+    T = xs[0].shape[1]
+    H = weights[0].hidden
     if B == 0 or T == 0:
         return xs[0].new_zeros(N, B, T, H)
     real = (torch.arange(T, device=xs[0].device)[None] < plan.lengths[:, None])[:, :, None]
     rows = [torch.where(real, x, 0).index_select(0, plan.order).transpose(0, 1) for x in xs]
     x = torch.stack(rows).view(N, T * B, -1)
-    char = torch.baddbmm(_bias(weights, "char_bias"), x, _each(weights, "char_input"))  # [N, T·B, G·H]
-    link = torch.baddbmm(_bias(weights, "link_bias"), x, _each(weights, "link_input"))  # [N, T·B, H]
+    char = torch.baddbmm(
+        _bias(weights, "char_bias"), x, _each(weights, "char_input")
+    )  # [N, T·B, G·H]
+    link = torch.baddbmm(
+        _bias(weights, "link_bias"), x, _each(weights, "link_input")
+    )  # [N, T·B, H]
     word = torch.cat([torch.addmm(w.word_bias, word_x, w.word_input) for w in weights])  # [N·W, 3H]
-    recurrent = torch.cat([_each(weights, "char_hidden"), _each(weights, "word_hidden")], dim=2)  # [N, H, (G+3)·H]
+    recurrent = torch.cat(
+        [_each(weights, "char_hidden"), _each(weights, "word_hidden")], dim=2
+    )  # [N, H, (G+3)·H]
     gates = char.view(N, T, B, -1).transpose(0, 1).contiguous()
     words = word.index_select(0, plan.word)
     links = link.view(N, T, B, H).transpose(0, 1).reshape(-1, H).index_select(0, plan.end)
     inputs = (gates, words, links, recurrent, _each(weights, "link_hidden"), plan, coupled)
     h: Tensor  # [T, N, B, H]
     if torch.is_grad_enabled():
-        h = Recurrence.apply(*inputs)  # type: ignore[no-untyped-call]
+        h = BatchedRecurrence.apply(*inputs)  # type: ignore[no-untyped-call]
     else:
         h, _ = run(*inputs)  # which may write over what was made just above
     return h.permute(1, 2, 0, 3).index_select(1, plan.back)  # [N, B, T, H]
@@ -80,7 +99,9 @@ def _bias(weights: Sequence[LatticeLSTMWeights], name: str) -> Tensor:
 
 
 class Plan(NamedTuple):
-    """Which rows and words each step touches. Words of all directions are in one list, by start, then by direction."""
+    """Which rows and words each step touches. Words of all directions are in one list, by start,
+    then by direction.
+    """
 
     lengths: Tensor  # [B], in the caller's order
     order: Tensor  # [B]: sorted row → the caller's row, longest first
@@ -90,23 +111,33 @@ class Plan(NamedTuple):
     row: Tensor  # [NW]: row among the n·N that run when the word starts
     end: Tensor  # [NW]: (last character·N + n)·B + sorted row: where the word's cell arrives
     starting: list[int]  # [steps]: how many words start at each step
-    cuts: list[list[int]]  # [steps][N + 1]: where the words that start at a step stand, direction by direction
+    cuts: list[
+        list[int]
+    ]  # [steps][N + 1]: where the words that start at a step stand, direction by direction
     closes: Tensor  # [T, N, B, 1]: whether a word ends here
     any_closes: list[bool]  # [steps]: whether a word ends at this step anywhere
 
 
 def make_plan(lattices: Sequence[Lattice], like: Tensor) -> Plan:
-    first, N, (B, T) = lattices[0], len(lattices), like.shape[:2]
+    first = lattices[0]
+    N = len(lattices)
+    B, T = like.shape[:2]
     lengths, steps = first.lengths, int(first.lengths.max(initial=0))
     order = np.argsort(-lengths, kind="stable")
     back = np.argsort(order, kind="stable")
     running = B - np.searchsorted(np.sort(lengths), np.arange(steps), side="right")
     direction = np.repeat(np.arange(N), len(first))
     start, end, sentence = (
-        np.concatenate([getattr(lattice, name) for lattice in lattices]) for name in ("start", "end", "sentence")
+        np.concatenate([getattr(lattice, name) for lattice in lattices])
+        for name in ("start", "end", "sentence")
     )
-    sequence = np.lexsort((direction, start))  # stable: words that start together keep the lattice's order
-    direction, start, last, row = direction[sequence], start[sequence], end[sequence] - 1, back[sentence[sequence]]
+    sequence = np.lexsort(
+        (direction, start)
+    )  # stable: words that start together keep the lattice's order
+    direction = direction[sequence]
+    start = start[sequence]
+    last = end[sequence] - 1
+    row = back[sentence[sequence]]
     arrives = (last * N + direction) * B + row
     closes = np.zeros(T * N * B, dtype=bool)
     closes[arrives] = True
@@ -131,7 +162,7 @@ def make_plan(lattices: Sequence[Lattice], like: Tensor) -> Plan:
     )
 
 
-class Trace(NamedTuple):
+class BatchedTrace(NamedTuple):
     """What a forward pass leaves for the backward one. Gates are kept after their nonlinearity."""
 
     gates: Tensor  # [T, N, B, G·H]
@@ -143,8 +174,10 @@ class Trace(NamedTuple):
     links: Tensor  # [NW, H]: a
 
 
-class Recurrence(torch.autograd.Function):
-    """The part that must go step by step, with its gradient written out (README.md has the derivation)."""
+class BatchedRecurrence(torch.autograd.Function):
+    """The part that must go step by step, with its gradient written out (README.md has the
+    derivation).
+    """
 
     @staticmethod
     def forward(
@@ -157,34 +190,65 @@ class Recurrence(torch.autograd.Function):
         plan: Plan,
         coupled: bool,
     ) -> Tensor:
-        hidden, trace = run(char.clone(), word.clone(), link.clone(), recurrent, link_hidden, plan, coupled)
+        hidden, trace = run(
+            char.clone(), word.clone(), link.clone(), recurrent, link_hidden, plan, coupled
+        )
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(recurrent, link_hidden, hidden, *trace)
-            ctx.plan, ctx.coupled = plan, coupled
+            ctx.plan = plan
+            ctx.coupled = coupled
         return hidden
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         recurrent, link_hidden, hidden, *trace = ctx.saved_tensors
-        gradients = run_backward(grad, hidden, Trace(*trace), recurrent, link_hidden, ctx.plan, ctx.coupled)
+        gradients = run_backward(
+            grad, hidden, BatchedTrace(*trace), recurrent, link_hidden, ctx.plan, ctx.coupled
+        )
         return *gradients, None, None
 
 
 def run(
-    gates: Tensor, word: Tensor, links: Tensor, recurrent: Tensor, link_hidden: Tensor, plan: Plan, coupled: bool
-) -> tuple[Tensor, Trace]:
-    """gates [T, N, B, G·H], word [NW, 3H] and links [NW, H] come before their nonlinearity and leave after it."""
+    gates: Tensor,
+    word: Tensor,
+    links: Tensor,
+    recurrent: Tensor,
+    link_hidden: Tensor,
+    plan: Plan,
+    coupled: bool,
+) -> tuple[Tensor, BatchedTrace]:
+    """gates [T, N, B, G·H], word [NW, 3H] and links [NW, H] come before their nonlinearity and
+    leave after it.
+    """
     T, N, B, GH = gates.shape
-    H, W = link_hidden.shape[1], len(word)
-    hidden, cells, total = gates.new_zeros(T, N, B, H), gates.new_zeros(T, N, B, H), gates.new_ones(T, N, B, H)
-    word_cells, starts = word.new_empty(W, H), word.new_empty(W, H)
-    arrived = gates.new_zeros(T * N * B, 2 * H)  # Σ e^a ⊙ c^w and Σ e^a of the words that end at each character
+    H = link_hidden.shape[1]
+    W = len(word)
+    hidden = gates.new_zeros(T, N, B, H)
+    cells = gates.new_zeros(T, N, B, H)
+    total = gates.new_ones(T, N, B, H)
+    word_cells = word.new_empty(W, H)
+    starts = word.new_empty(W, H)
+    arrived = gates.new_zeros(
+        T * N * B, 2 * H
+    )  # Σ e^a ⊙ c^w and Σ e^a of the words that end at each character
     inbox = arrived.view(T, N, B, 2 * H)
-    parts = gates, gates[..., :-H], gates[..., :H], gates[..., -2 * H : -H], gates[..., -H:], hidden, cells
+    parts = (
+        gates,
+        gates[..., :-H],
+        gates[..., :H],
+        gates[..., -2 * H : -H],
+        gates[..., -H:],
+        hidden,
+        cells,
+    )
     merging = inbox[..., :H], inbox[..., H:], plan.closes, total
-    starting = [torch.split(tensor, plan.starting) for tensor in (word, links, word_cells, starts, plan.row, plan.end)]
-    cell, pushed = cells[0], gates.new_zeros(N, B, recurrent.shape[2])
+    starting = [
+        torch.split(tensor, plan.starting)
+        for tensor in (word, links, word_cells, starts, plan.row, plan.end)
+    ]
+    cell = cells[0]
+    pushed = gates.new_zeros(N, B, recurrent.shape[2])
     for t, n in enumerate(plan.running):
         z, squashed, i, o, g, h, c = (_running(tensor[t], n) for tensor in parts)
         z += _running(pushed, n)[..., :GH]
@@ -202,11 +266,14 @@ def run(
             torch.where(closes, merged, c, out=c)
             torch.where(closes, mine, denominator, out=denominator)
         torch.mul(o, c.tanh(), out=h)
-        cell, pushed = c, torch.bmm(h, recurrent)
+        cell = c
+        pushed = torch.bmm(h, recurrent)
         if plan.starting[t]:
             *mine_now, ends = (tensor[t] for tensor in starting)
-            arrived.index_add_(0, ends, word_step(mine_now, pushed, cell, link_hidden, plan.cuts[t]))
-    return hidden, Trace(gates, cells, total, word, word_cells, starts, links)
+            arrived.index_add_(
+                0, ends, word_step(mine_now, pushed, cell, link_hidden, plan.cuts[t])
+            )
+    return hidden, BatchedTrace(gates, cells, total, word, word_cells, starts, links)
 
 
 def _running(tensor: Tensor, n: int) -> Tensor:
@@ -214,7 +281,9 @@ def _running(tensor: Tensor, n: int) -> Tensor:
     return tensor if tensor.shape[1] == n else tensor[:, :n]
 
 
-def word_step(words: Sequence[Tensor], pushed: Tensor, cell: Tensor, link_hidden: Tensor, cuts: list[int]) -> Tensor:
+def word_step(
+    words: Sequence[Tensor], pushed: Tensor, cell: Tensor, link_hidden: Tensor, cuts: list[int]
+) -> Tensor:
     """Fill in the words that start now; [w, 2H]: what each adds at its end, e^a ⊙ c^w and e^a."""
     gates, links, cells, starts, rows = words
     H = cell.shape[2]
@@ -237,32 +306,46 @@ def _by_direction(cuts: list[int], matrices: Tensor) -> list[tuple[int, int, Ten
 
 
 def run_backward(
-    grad: Tensor, hidden: Tensor, trace: Trace, recurrent: Tensor, link_hidden: Tensor, plan: Plan, coupled: bool
+    grad: Tensor,
+    hidden: Tensor,
+    trace: BatchedTrace,
+    recurrent: Tensor,
+    link_hidden: Tensor,
+    plan: Plan,
+    coupled: bool,
 ) -> tuple[Tensor, ...]:
     """The gradients of char, word, link, recurrent and link_hidden, from that of h [N, T, B, H].
 
-    What a gradient is multiplied by does not depend on the gradient, so all factors are made before the loop.
+    What a gradient is multiplied by does not depend on the gradient, so all factors are made before
+    the loop.
     """
     T, N, B, H = hidden.shape
-    GH, W = recurrent.shape[2] - 3 * H, len(plan.row)
+    GH = recurrent.shape[2] - 3 * H
+    W = len(plan.row)
     to_cell, to_output, to_gates, to_inbox, to_before = _cell_factors(trace, plan, coupled)
-    d_push = hidden.new_zeros(T + 1, N, B, recurrent.shape[2])  # at t: d gates of character t | of words from t − 1
+    d_push = hidden.new_zeros(
+        T + 1, N, B, recurrent.shape[2]
+    )  # at t: d gates of character t | of words from t − 1
     d_arrived = hidden.new_zeros(T * N * B, 2 * H)
-    d_word, d_link = hidden.new_zeros(W, 3, H), hidden.new_zeros(W, H)
+    d_word = hidden.new_zeros(W, 3, H)
+    d_link = hidden.new_zeros(W, H)
     d_cell = hidden.new_zeros(N, B, H)
     words = (d_word, d_link, *_word_factors(trace), plan.row, plan.end)
     starting = [torch.split(tensor, plan.starting) for tensor in words]
     d_char = d_push[..., :GH].view(T + 1, N, B, -1, H)
     parts = grad, to_cell, to_output, to_gates, to_before, d_char, d_char[..., -2, :]
     merging = to_inbox, d_arrived.view(T, N, B, 2, H)
-    back_recurrent, back_link = recurrent.transpose(1, 2), link_hidden.transpose(1, 2)
+    back_recurrent = recurrent.transpose(1, 2)
+    back_link = link_hidden.transpose(1, 2)
     for t in reversed(range(len(plan.running))):
         n = plan.running[t]
         grown = _running(d_cell, n)  # rows that ended before t + 1 are still zero
         d_next = _running(d_push[t + 1], n)
         if plan.starting[t]:
             *mine, rows, ends = (tensor[t] for tensor in starting)
-            d_start = word_step_backward(mine, d_arrived.index_select(0, ends), back_link, plan.cuts[t])
+            d_start = word_step_backward(
+                mine, d_arrived.index_select(0, ends), back_link, plan.cuts[t]
+            )
             grown = grown.contiguous()
             grown.view(-1, H).index_add_(0, rows, d_start)
             d_words = hidden.new_zeros(N * n, 3 * H).index_add_(0, rows, mine[0].view(-1, 3 * H))
@@ -284,19 +367,27 @@ def run_backward(
     return d_push[:T, ..., :GH], d_word.view(W, 3 * H), d_link, d_recurrent, d_link_hidden
 
 
-def _cell_factors(trace: Trace, plan: Plan, coupled: bool) -> tuple[Tensor, ...]:
-    """By what d h and d c are multiplied: d h → c, d h → o, d c → gates [T, N, B, G, H], → arrived, → the cell before.
+def _cell_factors(trace: BatchedTrace, plan: Plan, coupled: bool) -> tuple[Tensor, ...]:
+    """By what d h and d c are multiplied: d h → c, d h → o, d c → gates [T, N, B, G, H], → arrived,
+    → the cell before.
 
-    c is f ⊙ c' + i ⊙ g, or, where words end, (Σ e^a ⊙ c^w + e^i ⊙ g) / total, which does not look at c'.
+    c is f ⊙ c' + i ⊙ g, or, where words end, (Σ e^a ⊙ c^w + e^i ⊙ g) / total, which does not look
+    at c'.
     """
-    gates, cells, total = trace.gates, trace.cells, trace.total
+    gates = trace.gates
+    cells = trace.cells
+    total = trace.total
     H = cells.shape[3]
-    i, o, g = gates[..., :H], gates[..., -2 * H : -H], gates[..., -H:]
+    i = gates[..., :H]
+    o = gates[..., -2 * H : -H]
+    g = gates[..., -H:]
     before = torch.cat([torch.zeros_like(cells[:1]), cells[:-1]])
     squashed = cells.tanh()
     share = torch.where(plan.closes, total.reciprocal(), 0)  # of what arrived, in c
     mine = share * i.exp()
-    on_i = torch.where(plan.closes, mine * (g - cells), (g - before) if coupled else g) * i * (1 - i)
+    on_i = (
+        torch.where(plan.closes, mine * (g - cells), (g - before) if coupled else g) * i * (1 - i)
+    )
     on_g = torch.where(plan.closes, mine, i) * (1 - g * g)
     f = 1 - i if coupled else gates[..., H : 2 * H]
     to_before = torch.where(plan.closes, 0, f)
@@ -307,16 +398,22 @@ def _cell_factors(trace: Trace, plan: Plan, coupled: bool) -> tuple[Tensor, ...]
     return o * (1 - squashed * squashed), squashed * o * (1 - o), to_gates, to_inbox, to_before
 
 
-def _word_factors(trace: Trace) -> tuple[Tensor, ...]:
-    """By what the gradients of a word are multiplied: → a, → c^w (both e^a's), → its gates, → the cell of its start."""
+def _word_factors(trace: BatchedTrace) -> tuple[Tensor, ...]:
+    """By what the gradients of a word are multiplied: → a, → c^w (both e^a's), → its gates, → the
+    cell of its start.
+    """
     i, f, g = trace.word_gates.chunk(3, dim=1)
     weight = trace.links.exp()
     to_gates = torch.stack([g * i * (1 - i), trace.starts * f * (1 - f), i * (1 - g * g)], dim=1)
     return weight * trace.links * (1 - trace.links), weight, trace.word_cells, to_gates, f
 
 
-def word_step_backward(words: Sequence[Tensor], arrived: Tensor, back_link: Tensor, cuts: list[int]) -> Tensor:
-    """From d (e^a ⊙ c^w, e^a), fill in d gates [w, 3, H] and d a (before the sigmoid); give d cell of the start."""
+def word_step_backward(
+    words: Sequence[Tensor], arrived: Tensor, back_link: Tensor, cuts: list[int]
+) -> Tensor:
+    """From d (e^a ⊙ c^w, e^a), fill in d gates [w, 3, H] and d a (before the sigmoid); give d cell
+    of the start.
+    """
     d_gates, d_a, slope, weight, cells, to_gates, to_start = words
     d_sum, d_total = arrived.chunk(2, dim=1)
     torch.addcmul(d_total, d_sum, cells, out=d_a).mul_(slope)
@@ -330,6 +427,10 @@ def word_step_backward(words: Sequence[Tensor], arrived: Tensor, back_link: Tens
 def _link_gradient(cells: Tensor, d_link: Tensor, plan: Plan) -> Tensor:
     """One product a direction, after the loop."""
     N = plan.closes.shape[1]
-    counts = torch.tensor([[high - low for low, high in pairwise(cut)] for cut in plan.cuts], dtype=torch.int64)
-    direction = torch.arange(N).repeat(len(plan.cuts)).repeat_interleave(counts.flatten()).to(cells.device)
+    counts = torch.tensor(
+        [[high - low for low, high in pairwise(cut)] for cut in plan.cuts], dtype=torch.int64
+    )
+    direction = (
+        torch.arange(N).repeat(len(plan.cuts)).repeat_interleave(counts.flatten()).to(cells.device)
+    )
     return torch.stack([cells[direction == n].T @ d_link[direction == n] for n in range(N)])

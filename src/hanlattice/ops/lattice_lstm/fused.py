@@ -1,24 +1,31 @@
-"""The lattice LSTM on a GPU: the whole recurrence, both directions, is one launch forward and one backward.
+"""The lattice LSTM on a GPU: the whole recurrence, both directions, is one launch forward and one
+backward.
 
-The products with the inputs come before the launch and the gradients of the weights after it, as a few large matrix
-products. In a launch one program takes a few sentences through one direction, step by step. Everything that a later
-phase reads goes through global memory, where the caches hold it; a barrier follows each phase. README.md has the
-equations, the phases and what they cost.
+The products with the inputs come before the launch and the gradients of the weights after it, as a
+few large matrix products. In a launch one program takes a few sentences through one direction, step
+by step. Everything that a later phase reads goes through global memory, where the caches hold it; a
+barrier follows each phase. README.md has the equations, the phases and what they cost.
 
-Buffers, with R = B·stride rows of characters, N directions and F = 1 if the cell is uncoupled, else 0:
+Buffers, with R = B·stride rows of characters, N directions and F = 1 if the cell is uncoupled, else
+0:
 
-    chars [R, N, 4 + F, H]       before the gates' nonlinearity: i, o, g, link, (f); the gates are kept in its place
+    chars [R, N, 4 + F, H]       before the gates' nonlinearity: i, o, g, link, (f); the gates are
+    kept in its place
     words [W, N, 3, H]           the same for words' gates i, f, g
-    weights [HP, N, 7 + F, HP]   recurrent weights of i, o, g, words' i, f, g, link, (f), padded with 0 from H to HP
+    weights [HP, N, 7 + F, HP]   recurrent weights of i, o, g, words' i, f, g, link, (f), padded
+    with 0 from H to HP
     hidden, cells [R, N, H]; word_cells, word_links [N, W, H] in the order in which words end
-    d_gates [R, N·(4 + F)·H + N·3·H]   gradients of chars, and of what a character gives to all words that start there
+    d_gates [R, N·(4 + F)·H + N·3·H]   gradients of chars, and of what a character gives to all
+    words that start there
 
-A program has M slots: ROWS sentences, each RANKS times. What belongs to characters is the same in all slots of a
-sentence, and the first one writes it; of the words that start or end together each slot takes another.
+A program has M slots: ROWS sentences, each RANKS times. What belongs to characters is the same in
+all slots of a sentence, and the first one writes it; of the words that start or end together each
+slot takes another.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (Triton's language only looks like Python: its functions are compiled, and its values have no Python types.)
+# (Triton's language only looks like Python: its functions are compiled, and its values have no
+# Python types.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +47,11 @@ from hanlattice.ops.packing import inverse
 from hanlattice.text.lattice import Ints, Lattice
 
 SLOTS = 16  # rows of a tile, the fewest that the matrix units take
-WHOLE = 64  # recurrent matrices are padded to whole multiples of it, so that no tile reads past them
-# Sizes differ from batch to batch, and arrays of the schedule begin anywhere: no version of the kernels for each case.
+WHOLE = (
+    64  # recurrent matrices are padded to whole multiples of it, so that no tile reads past them
+)
+# Sizes differ from batch to batch, and arrays of the schedule begin anywhere: no version of the
+# kernels for each case.
 SIZES = ["B", "R", "W", "stride", "ROWS", "RANKS"]
 ARRAYS = ["order", "lengths", "starts", "ends", "row", "place"]
 
@@ -65,7 +75,7 @@ def directions(
     x = x[:, :longest]
     h: Tensor
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, word_x, *flat)):
-        h = Recurrence.apply(setting, x, word_x, *flat)
+        h = FusedRecurrence.apply(setting, x, word_x, *flat)
     else:
         h = run(setting, x, word_x, pack(weights, coupled, precision), keep=False).hidden
         h = h.view(B, plan.stride, -1)[:, :-1]
@@ -77,7 +87,9 @@ class Setting(NamedTuple):
 
     plan: Schedule
     coupled: bool
-    precision: str  # fp32, tf32 or bf16: of the recurrent products' factors; sums and states are float32
+    precision: (
+        str  # fp32, tf32 or bf16: of the recurrent products' factors; sums and states are float32
+    )
     N: int
     H: int
 
@@ -98,11 +110,16 @@ class Shape(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def launch_shape(device: torch.device, B: int, N: int, H: int, precision: str) -> Shape:
-    """Few sentences a program while there are multiprocessors to spare; tiles that fit the shared memory."""
+    """Few sentences a program while there are multiprocessors to spare; tiles that fit the shared
+    memory.
+    """
     rows = min(SLOTS, triton.next_power_of_2(triton.cdiv(B * N, programs_at_once(device))))
     widest, size = (256, 2) if precision == "bf16" else (128, 4)
-    block_n, block_k = min(widest, max(16, triton.next_power_of_2(H))), 32
-    stage = 6 * block_k * block_n * size + SLOTS * block_k * 4  # bytes: six gates' weights and the rows
+    block_n = min(widest, max(16, triton.next_power_of_2(H)))
+    block_k = 32
+    stage = (
+        6 * block_k * block_n * size + SLOTS * block_k * 4
+    )  # bytes: six gates' weights and the rows
     stages = min(3, 1 + _shared_memory(device) // stage)
     return Shape(rows, block_n, block_k, 8, stages)
 
@@ -110,7 +127,11 @@ def launch_shape(device: torch.device, B: int, N: int, H: int, precision: str) -
 @cache
 def programs_at_once(device: torch.device) -> int:
     """One for each multiprocessor."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 128
+    return (
+        torch.cuda.get_device_properties(device).multi_processor_count
+        if device.type == "cuda"
+        else 128
+    )
 
 
 @cache
@@ -119,10 +140,12 @@ def _shared_memory(device: torch.device) -> int:
     if device.type != "cuda":
         return 1 << 18
     properties: Any = torch.cuda.get_device_properties(device)
-    return int(getattr(properties, "shared_memory_per_block_optin", 48 << 10)) - 4096  # older PyTorch does not say
+    return (
+        int(getattr(properties, "shared_memory_per_block_optin", 48 << 10)) - 4096
+    )  # older PyTorch does not say
 
 
-class Trace(NamedTuple):
+class FusedTrace(NamedTuple):
     """What a forward pass leaves for the backward one."""
 
     x: Tensor  # [R, D]
@@ -134,19 +157,24 @@ class Trace(NamedTuple):
     word_links: Tensor  # [N, W, H]
 
 
-def run(setting: Setting, x: Tensor, word_x: Tensor, packed: Packed, keep: bool) -> Trace:
-    N, H, W = setting.N, setting.H, len(word_x)
+def run(
+    setting: Setting, x: Tensor, word_x: Tensor, packed: PackedWeights, keep: bool
+) -> FusedTrace:
+    N = setting.N
+    H = setting.H
+    W = len(word_x)
     x = _framed(x, setting.plan)
     with matmul_precision(setting.precision):
         chars = torch.addmm(packed.bias, x, packed.inputs)
         words = torch.addmm(packed.word_bias, word_x, packed.word_inputs)
-    hidden, cells = x.new_zeros(len(x), N * H), x.new_empty(len(x), N * H)
-    trace = Trace(x, chars, words, hidden, cells, x.new_empty(N, W, H), x.new_empty(N, W, H))
+    hidden = x.new_zeros(len(x), N * H)
+    cells = x.new_empty(len(x), N * H)
+    trace = FusedTrace(x, chars, words, hidden, cells, x.new_empty(N, W, H), x.new_empty(N, W, H))
     _launch(forward_kernel, [chars, words, packed.recurrent, *trace[3:]], setting, W, KEEP=keep)
     return trace
 
 
-class Recurrence(torch.autograd.Function):
+class FusedRecurrence(torch.autograd.Function):
     """The whole op as one function, so that no buffer is kept twice."""
 
     @staticmethod
@@ -161,13 +189,18 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        setting, (word_x, *saved) = ctx.setting, ctx.saved_tensors
-        packed, trace = Packed(*saved[:5]), Trace(*saved[5:])
-        B, stride = len(setting.plan.order), setting.plan.stride
+        setting = ctx.setting
+        word_x, *saved = ctx.saved_tensors
+        packed = PackedWeights(*saved[:5])
+        trace = FusedTrace(*saved[5:])
+        B = len(setting.plan.order)
+        stride = setting.plan.stride
         gradients = run_backward(setting, grad, packed.recurrent, trace)
         with matmul_precision(setting.precision):
-            d_chars, d_words = gradients.chars, gradients.words
-            d_x, d_word_x = d_chars @ packed.inputs.T, d_words @ packed.word_inputs.T
+            d_chars = gradients.chars
+            d_words = gradients.words
+            d_x = d_chars @ packed.inputs.T
+            d_word_x = d_words @ packed.word_inputs.T
             d_weights = weight_gradients(setting, word_x, trace, gradients)
         return None, d_x.view(B, stride, -1)[:, :-1], d_word_x, *d_weights
 
@@ -181,12 +214,15 @@ class Gradients(NamedTuple):
     word_links: Tensor  # [N, W, H]
 
 
-def run_backward(setting: Setting, grad: Tensor, recurrent: Tensor, trace: Trace) -> Gradients:
-    N, H, G = setting.N, setting.H, setting.gates
+def run_backward(setting: Setting, grad: Tensor, recurrent: Tensor, trace: FusedTrace) -> Gradients:
+    N = setting.N
+    H = setting.H
+    G = setting.gates
     grad = pad(grad, (0, 0, 0, 1))
     d_gates = grad.new_zeros(len(trace.x), N * (G + 4) * H)
     d_words = torch.empty_like(trace.words)
-    d_word_cells, d_word_links = torch.empty_like(trace.word_cells), torch.empty_like(trace.word_links)
+    d_word_cells = torch.empty_like(trace.word_cells)
+    d_word_links = torch.empty_like(trace.word_links)
     carry = grad.new_zeros(3, len(grad), N, H)
     buffers = [grad, trace.chars, trace.words, recurrent, *trace[4:]]
     buffers += [d_gates, d_words, d_word_cells, d_word_links, carry]
@@ -195,9 +231,15 @@ def run_backward(setting: Setting, grad: Tensor, recurrent: Tensor, trace: Trace
     return Gradients(d_chars, pushed, d_words, d_word_links)
 
 
-def weight_gradients(setting: Setting, word_x: Tensor, trace: Trace, gradients: Gradients) -> list[Tensor]:
-    """Of each direction's nine weights, in their order: one product each, over all characters or all words."""
-    N, H, G = setting.N, setting.H, setting.gates
+def weight_gradients(
+    setting: Setting, word_x: Tensor, trace: FusedTrace, gradients: Gradients
+) -> list[Tensor]:
+    """Of each direction's nine weights, in their order: one product each, over all characters or
+    all words.
+    """
+    N = setting.N
+    H = setting.H
+    G = setting.gates
     d_inputs = (trace.x.T @ gradients.chars).view(-1, N, G + 1, H)
     d_bias = gradients.chars.sum(0).view(N, G + 1, H)
     d_word_inputs = (word_x.T @ gradients.words).view(-1, N, 3 * H)
@@ -207,8 +249,16 @@ def weight_gradients(setting: Setting, word_x: Tensor, trace: Trace, gradients: 
         h = trace.hidden.view(-1, N, H)[:, n]  # a free row between sentences keeps them apart below
         gates = gradients.chars.view(-1, N, (G + 1) * H)[:, n]
         d_hidden = h[:-1].T @ gates[1:] if n == 0 else h[1:].T @ gates[:-1]
-        found += [_gates(d_inputs[:, n], G), _gates(d_hidden.view(H, G + 1, H), G), _gates(d_bias[n], G)]
-        found += [d_word_inputs[:, n], h.T @ gradients.pushed.view(-1, N, 3 * H)[:, n], d_word_bias[n]]
+        found += [
+            _gates(d_inputs[:, n], G),
+            _gates(d_hidden.view(H, G + 1, H), G),
+            _gates(d_bias[n], G),
+        ]
+        found += [
+            d_word_inputs[:, n],
+            h.T @ gradients.pushed.view(-1, N, 3 * H)[:, n],
+            d_word_bias[n],
+        ]
         found += [d_inputs[:, n, 3], trace.word_cells[n].T @ gradients.word_links[n], d_bias[n, 3]]
     return found
 
@@ -229,7 +279,8 @@ def _framed(x: Tensor, plan: Schedule) -> Tensor:
 
 
 def _launch(kernel: Any, buffers: list[Tensor], setting: Setting, W: int, **more: Any) -> None:
-    plan, recurrent = setting.plan, buffers[2] if more else buffers[3]
+    plan = setting.plan
+    recurrent = buffers[2] if more else buffers[3]
     B = len(plan.order)
     shape = launch_shape(buffers[0].device, B, setting.N, setting.H, setting.precision)
     with gpu.device_of(buffers[0]):
@@ -245,9 +296,13 @@ def _launch(kernel: Any, buffers: list[Tensor], setting: Setting, W: int, **more
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Inside, torch's own float32 products round their factors to tf32, unless float32 was asked for."""
+    """Inside, torch's own float32 products round their factors to tf32, unless float32 was asked
+    for.
+    """
     matmul: Any = torch.backends.cuda.matmul
-    name = "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"  # the older name, for older PyTorch
+    name = (
+        "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"
+    )  # the older name, for older PyTorch
     tf32 = precision != "fp32"
     before = getattr(matmul, name)
     setattr(matmul, name, tf32 if name == "allow_tf32" else "tf32" if tf32 else "ieee")
@@ -258,11 +313,12 @@ def matmul_precision(precision: str) -> Iterator[None]:
 
 
 class Schedule(NamedTuple):
-    """Index arrays on a device. Character p of sentence b stands in row b·stride + p; one free row follows a sentence.
+    """Index arrays on a device. Character p of sentence b stands in row b·stride + p; one free row
+    follows a sentence.
 
-    Two orders of the words matter: by first and by last character. A direction meets words in the one order where they
-    start and in the other where they end; `row` and `place` lead from its starting order to the caller's order and to
-    its ending order.
+    Two orders of the words matter: by first and by last character. A direction meets words in the
+    one order where they start and in the other where they end; `row` and `place` lead from its
+    starting order to the caller's order and to its ending order.
     """
 
     stride: int  # rows of a sentence: the longest one's characters and one more
@@ -270,7 +326,9 @@ class Schedule(NamedTuple):
     sizes: Tensor  # [B]: the sentences' lengths
     order: Tensor  # [B]: sentences, longest first
     lengths: Tensor  # [B], in that order
-    starts: Tensor  # [2, B·stride + 1]: where the words that start at a row stand in the starting order
+    starts: (
+        Tensor  # [2, B·stride + 1]: where the words that start at a row stand in the starting order
+    )
     ends: Tensor  # [2, B·stride + 1]: where the words that end at a row stand in the ending order
     row: Tensor  # [2, W]: starting order → the caller's order
     place: Tensor  # [2, W]: starting order → ending order
@@ -287,7 +345,9 @@ def schedule(lattice: Lattice, device: torch.device) -> Schedule:
 
 def make_schedule(lattice: Lattice, device: torch.device) -> Schedule:
     """All arrays travel as one copy, which the host does not wait for."""
-    stride, B, W = int(lattice.lengths.max(initial=0)) + 1, len(lattice.lengths), len(lattice)
+    stride = int(lattice.lengths.max(initial=0)) + 1
+    B = len(lattice.lengths)
+    W = len(lattice)
     order = np.argsort(-lattice.lengths, kind="stable")
     by_first, first_at = _ordered(lattice.sentence * stride + lattice.start, B * stride)
     by_last, last_at = _ordered(lattice.sentence * stride + lattice.end - 1, B * stride)
@@ -301,19 +361,29 @@ def make_schedule(lattice: Lattice, device: torch.device) -> Schedule:
     sentences, rows, lengths, starts, ends, row, place = torch.split(flat, sizes)
     padded = bool((lattice.lengths < stride - 1).any())
     return Schedule(
-        stride, padded, sentences, rows, lengths, starts.view(2, -1), ends.view(2, -1), row.view(2, W), place.view(2, W)
+        stride,
+        padded,
+        sentences,
+        rows,
+        lengths,
+        starts.view(2, -1),
+        ends.view(2, -1),
+        row.view(2, W),
+        place.view(2, W),
     )
 
 
 def _ordered(at: Ints, rows: int) -> tuple[Ints, Ints]:
-    """The words in the order of their rows, and where each row's words begin; the last entry is the end of all."""
+    """The words in the order of their rows, and where each row's words begin; the last entry is the
+    end of all.
+    """
     counts = np.bincount(at, minlength=rows)
     begins = np.concatenate([[0], np.cumsum(counts)])
     is_sorted = bool((at[1:] >= at[:-1]).all())
     return np.arange(len(at)) if is_sorted else np.argsort(at, kind="stable"), begins
 
 
-class Packed(NamedTuple):
+class PackedWeights(NamedTuple):
     """The weights of all directions as the products want them; gates in the order of the kernels."""
 
     inputs: Tensor  # [D, N·(G + 1)·H]
@@ -323,10 +393,12 @@ class Packed(NamedTuple):
     recurrent: Tensor  # [HP, N·(G + 4), HP], padded with 0
 
 
-def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, precision: str) -> Packed:
+def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, precision: str) -> PackedWeights:
     """The nine weights of each direction, joined."""
     H = weights[0].hidden
-    inputs, biases, recurrent = [], [], []
+    inputs = []
+    biases = []
+    recurrent = []
     for w in weights:
         f, rest = _apart(w.char_hidden, H, coupled)
         recurrent += [*rest, w.word_hidden, w.link_hidden, *f]
@@ -337,7 +409,7 @@ def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, precision: str) -
     side = torch.cat(recurrent, dim=1).view(H, -1, H)
     more = -H % WHOLE
     side = pad(side, (0, more, 0, 0, 0, more)) if more else side
-    return Packed(
+    return PackedWeights(
         inputs=torch.cat(inputs, dim=1),
         bias=torch.cat(biases),
         word_inputs=torch.cat([w.word_input for w in weights], dim=1),
@@ -348,7 +420,11 @@ def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, precision: str) -
 
 def _apart(matrix: Tensor, H: int, coupled: bool) -> tuple[list[Tensor], list[Tensor]]:
     """The columns of f, if there are any, and of the other gates."""
-    return ([], [matrix]) if coupled else ([matrix[..., H : 2 * H]], [matrix[..., :H], matrix[..., 2 * H :]])
+    return (
+        ([], [matrix])
+        if coupled
+        else ([matrix[..., H : 2 * H]], [matrix[..., :H], matrix[..., 2 * H :]])
+    )
 
 
 @triton.jit
@@ -431,11 +507,15 @@ def _back_product(
     acc, rows, has, weights, n,
     H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """acc [M, BN] + the rows [M, H] times the rows n of one gate's weights: the product with the transposed matrix."""
+    """acc [M, BN] + the rows [M, H] times the rows n of one gate's weights: the product with the
+    transposed matrix.
+    """
     for k0 in range(0, H, BK):
         k = k0 + tl.arange(0, BK)
         w = tl.load(weights + n[:, None] * STEP + k[None, :], mask=(n < HP)[:, None], other=0.0)
-        acc = tl.dot(_rows(rows, has, k, H).to(w.dtype), tl.trans(w), acc, input_precision=PRECISION)
+        acc = tl.dot(
+            _rows(rows, has, k, H).to(w.dtype), tl.trans(w), acc, input_precision=PRECISION
+        )
     return acc
 
 
@@ -444,15 +524,21 @@ def _back_products(
     acc, d_gates, of_chars, has_chars, of_words, has_words, gates, weights, n,
     H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same, summed over gates that stand side by side: i, o, g of the character, i, f, g of words."""
+    """The same, summed over gates that stand side by side: i, o, g of the character, i, f, g of
+    words.
+    """
     for k0 in range(0, gates * HP, BK):
         gate = k0 // HP
         is_char = gate < 3
         k = k0 - gate * HP + tl.arange(0, BK)
         rows = d_gates + tl.where(is_char, of_chars + gate * H, of_words + (gate - 3) * H)
         has = tl.where(is_char, has_chars, has_words)
-        w = tl.load(weights + n[:, None] * STEP + gate * HP + k[None, :], mask=(n < HP)[:, None], other=0.0)
-        acc = tl.dot(_rows(rows, has, k, H).to(w.dtype), tl.trans(w), acc, input_precision=PRECISION)
+        w = tl.load(
+            weights + n[:, None] * STEP + gate * HP + k[None, :], mask=(n < HP)[:, None], other=0.0
+        )
+        acc = tl.dot(
+            _rows(rows, has, k, H).to(w.dtype), tl.trans(w), acc, input_precision=PRECISION
+        )
     return acc
 
 
@@ -517,13 +603,19 @@ def forward_kernel(
             f = 1.0 - i
             if F:
                 f = _sigmoid(tl.load(gate + 4 * H, mask=real, other=0.0))
-            c = f * tl.load(cells + state_before[:, None] + n[None, :], mask=goes_on[:, None] & inside, other=0.0)
+            c = f * tl.load(
+                cells + state_before[:, None] + n[None, :],
+                mask=goes_on[:, None] & inside,
+                other=0.0,
+            )
             c += i * g
             if most_ending > 0:
                 link = tl.load(gate + 3 * H, mask=real, other=0.0)
                 weight = tl.exp(i)
                 total = weight * g
-                for j in range(0, most_ending, 2):  # two at a time, so that one waits for memory while the other does
+                for j in range(
+                    0, most_ending, 2
+                ):  # two at a time, so that one waits for memory while the other does
                     at_word = (ended + j).to(tl.int64)[:, None] * H + n[None, :]
                     there = (j < ending)[:, None] & real
                     too = (j + 1 < ending)[:, None] & real
@@ -548,7 +640,8 @@ def forward_kernel(
                     tl.store(gate + 4 * H, f, mask=written)
         tl.debug_barrier()
 
-        # Its products, for the next character and for the words that start here; the cells of these words.
+        # Its products, for the next character and for the words that start here; the cells of these
+        # words.
         on_next, at_next = _where(t + 1, direction, base, length)
         ended, ending = _listed(ends, at_next, on_next)
         started_next, starting_next = _listed(starts, at_next, on_next)
@@ -565,7 +658,9 @@ def forward_kernel(
             z_g = tl.load(gate + 2 * H, mask=real, other=0.0)
             if F:
                 z_f = tl.load(gate + 4 * H, mask=real, other=0.0)
-                z_f = _product(z_f, hidden + state, on_next, weights + 7 * HP, n, H, HP, STEP, BK, PRECISION)
+                z_f = _product(
+                    z_f, hidden + state, on_next, weights + 7 * HP, n, H, HP, STEP, BK, PRECISION
+                )
                 tl.store(gate + 4 * H, z_f, mask=writes[:, None] & real)
             if most_starting > 0:
                 q = first_place
@@ -574,15 +669,33 @@ def forward_kernel(
                 w_i = tl.load(word, mask=there, other=0.0)
                 w_f = tl.load(word + H, mask=there, other=0.0)
                 w_g = tl.load(word + 2 * H, mask=there, other=0.0)
-                c = tl.load(cells + state[:, None] + n[None, :], mask=on[:, None] & inside, other=0.0)
+                c = tl.load(
+                    cells + state[:, None] + n[None, :], mask=on[:, None] & inside, other=0.0
+                )
                 p_i = tl.zeros((M, BN), dtype=tl.float32)
                 p_f = tl.zeros((M, BN), dtype=tl.float32)
                 p_g = tl.zeros((M, BN), dtype=tl.float32)
                 z_i, z_o, z_g, p_i, p_f, p_g = _product6(
-                    z_i, z_o, z_g, p_i, p_f, p_g, hidden + state, on, weights, n, H, HP, STEP, BK, PRECISION
+                    z_i,
+                    z_o,
+                    z_g,
+                    p_i,
+                    p_f,
+                    p_g,
+                    hidden + state,
+                    on,
+                    weights,
+                    n,
+                    H,
+                    HP,
+                    STEP,
+                    BK,
+                    PRECISION,
                 )
                 for j in range(RANKS, most_starting + RANKS, RANKS):
-                    i, f, g = _sigmoid(w_i + p_i), _sigmoid(w_f + p_f), _tanh(w_g + p_g)
+                    i = _sigmoid(w_i + p_i)
+                    f = _sigmoid(w_f + p_f)
+                    g = _tanh(w_g + p_g)
                     tl.store(word_cells + q[:, None] + n[None, :], f * c + i * g, mask=there)
                     if KEEP:
                         tl.debug_barrier()
@@ -613,13 +726,21 @@ def forward_kernel(
                 for n0 in range(0, H, BN):
                     n = n0 + tl.arange(0, BN)
                     v = tl.zeros((M, BN), dtype=tl.float32)
-                    v = _product(v, word_cells + q, begins, weights + 6 * HP, n, H, HP, STEP, BK, PRECISION)
-                    tl.store(word_links + q[:, None] + n[None, :], v, mask=begins[:, None] & (n < H)[None, :])
+                    v = _product(
+                        v, word_cells + q, begins, weights + 6 * HP, n, H, HP, STEP, BK, PRECISION
+                    )
+                    tl.store(
+                        word_links + q[:, None] + n[None, :],
+                        v,
+                        mask=begins[:, None] & (n < H)[None, :],
+                    )
                 begins = j + rank < starting
                 q = tl.load(place + started + j + rank, mask=begins, other=0).to(tl.int64) * H
             tl.debug_barrier()
-        on, at = on_next, at_next
-        started, starting = started_next, starting_next
+        on = on_next
+        at = at_next
+        started = started_next
+        starting = starting_next
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=ARRAYS)
@@ -651,7 +772,9 @@ def backward_kernel(
     word_links += of_direction
     d_word_cells += of_direction
     d_word_links += of_direction
-    carry += (sentence * N + direction).to(tl.int64) * H  # [3, B, N, H]: d c, in turns; what words add to it
+    carry += (sentence * N + direction).to(
+        tl.int64
+    ) * H  # [3, B, N, H]: d c, in turns; what words add to it
     turn = B.to(tl.int64) * N * H
     steps = tl.max(length, 0)
     on, at = _where(steps - 1, direction, base, length)
@@ -728,15 +851,41 @@ def backward_kernel(
             o = tl.load(gate + H, mask=real, other=0.0)
             g = tl.load(gate + 2 * H, mask=real, other=0.0)
             c = tl.load(cells + state[:, None] + n[None, :], mask=real, other=0.0)
-            c_before = tl.load(cells + state_before[:, None] + n[None, :], mask=goes_on[:, None] & inside, other=0.0)
+            c_before = tl.load(
+                cells + state_before[:, None] + n[None, :],
+                mask=goes_on[:, None] & inside,
+                other=0.0,
+            )
             d_c = tl.load(carried[:, None] + n[None, :], mask=real, other=0.0)
             d_h = tl.load(grad + state[:, None] + n[None, :], mask=real, other=0.0)
             d_h = _back_products(
-                d_h, d_gates, d_after, went_on, d_pushed, on, gates, weights, n, H, HP, STEP, BK, PRECISION
+                d_h,
+                d_gates,
+                d_after,
+                went_on,
+                d_pushed,
+                on,
+                gates,
+                weights,
+                n,
+                H,
+                HP,
+                STEP,
+                BK,
+                PRECISION,
             )
             if F:
                 d_h = _back_product(
-                    d_h, d_gates + d_after + 4 * H, went_on, weights + 7 * HP, n, H, HP, STEP, BK, PRECISION
+                    d_h,
+                    d_gates + d_after + 4 * H,
+                    went_on,
+                    weights + 7 * HP,
+                    n,
+                    H,
+                    HP,
+                    STEP,
+                    BK,
+                    PRECISION,
                 )
             if most_starting > 0:
                 d_c += tl.load(from_words[:, None] + n[None, :], mask=real, other=0.0)
@@ -797,9 +946,14 @@ def backward_kernel(
                 at_word = d_word_cells + q[:, None] + n[None, :]
                 real = there[:, None] & (n < H)[None, :]
                 d_w = tl.load(at_word, mask=real, other=0.0)
-                d_w = _back_product(d_w, d_word_links + q, there, weights + 6 * HP, n, H, HP, STEP, BK, PRECISION)
+                d_w = _back_product(
+                    d_w, d_word_links + q, there, weights + 6 * HP, n, H, HP, STEP, BK, PRECISION
+                )
                 tl.store(at_word, d_w, mask=real)
         tl.debug_barrier()
-        on, at = on_next, at_next
-        ended, ending = ended_next, ending_next
-        started, starting = started_next, starting_next
+        on = on_next
+        at = at_next
+        ended = ended_next
+        ending = ending_next
+        started = started_next
+        starting = starting_next

@@ -1,8 +1,9 @@
-"""Layers of the lattice LSTM with weights of 8 bits, in C: for inference, several times as fast as `native`.
+"""Layers of the lattice LSTM with weights of 8 bits, in C: for inference, several times as fast as
+`native`.
 
-A matrix has whole numbers from −127 to 127 and a scale for each column; inputs and states are rounded too, to 8 bits
-where the processor multiplies bytes (AVX512-VNNI, ARM's dot product), else to 14. A layer leaves its states in that
-form for the layer above.
+A matrix has whole numbers from −127 to 127 and a scale for each column; inputs and states are
+rounded too, to 8 bits where the processor multiplies bytes (AVX512-VNNI, ARM's dot product), else
+to 14. A layer leaves its states in that form for the layer above.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ Floats = npt.NDArray[np.float32]
 SLACK = 4  # bytes that C may read after the last row
 
 
-class Rows(NamedTuple):
-    """Rows of whole numbers, each with its scale. States of a layer have none: they lie between −1 and 1."""
+class Int8Rows(NamedTuple):
+    """Rows of whole numbers, each with its scale. States of a layer have none: they lie between −1
+    and 1.
+    """
 
     numbers: npt.NDArray[np.uint8]  # the bytes
     scale: Floats | None
@@ -42,12 +45,16 @@ class SmallLayer(NamedTuple):
     reads_words: bool
 
 
-def small_layer(weights: Sequence[LatticeLSTMWeights], coupled: bool, reads_words: bool = True) -> SmallLayer:
+def small_layer(
+    weights: Sequence[LatticeLSTMWeights], coupled: bool, reads_words: bool = True
+) -> SmallLayer:
     return SmallLayer(weights, native.pack(weights, coupled, "small_pack"), coupled, reads_words)
 
 
 def available(weights: Sequence[LatticeLSTMWeights]) -> bool:
-    """Whether there is a library that is faster so, and these weights are of a kind and size that it takes."""
+    """Whether there is a library that is faster so, and these weights are of a kind and size that
+    it takes.
+    """
     if not library.available(*(part for each in weights for part in each)):
         return False
     first = weights[0].char_input
@@ -57,35 +64,49 @@ def available(weights: Sequence[LatticeLSTMWeights]) -> bool:
 
 
 def run_layers(
-    layers: Sequence[SmallLayer], x: Floats, word_x: Floats | None, lattice: Lattice, whole_words: bool = False
+    layers: Sequence[SmallLayer],
+    x: Floats,
+    word_x: Floats | None,
+    lattice: Lattice,
+    whole_words: bool = False,
 ) -> Floats:
-    """One layer after the other: x [B, T, D], word_x [W, E] → [B, T, 2H]. `whole_words` is that of `Stack`."""
-    rows, nothing = round_rows(x), np.empty((0, 0), dtype=np.float32)
+    """One layer after the other: x [B, T, D], word_x [W, E] → [B, T, 2H]. `whole_words` is that of
+    `Stack`.
+    """
+    rows = round_rows(x)
+    nothing = np.empty((0, 0), dtype=np.float32)
     words = round_rows(nothing if word_x is None else word_x)
     for n, layer in enumerate(layers):
         if n and whole_words and word_x is not None:
             words = round_rows(with_states(word_x, x, lattice))
-        read = (words, lattice) if layer.reads_words else (round_rows(nothing), lattice.without_words())
-        rows, x = Problem(rows, *read, layer).run(floats=whole_words or n == len(layers) - 1)
+        read = (
+            (words, lattice)
+            if layer.reads_words
+            else (round_rows(nothing), lattice.without_words())
+        )
+        rows, x = Int8KernelCall(rows, *read, layer).run(floats=whole_words or n == len(layers) - 1)
     return x
 
 
 def with_states(word_x: Floats, x: Floats, lattice: Lattice) -> Floats:
     """A word's vector beside the states that have just read all of it, in both directions."""
-    H, b = x.shape[2] // 2, lattice.sentence
+    H = x.shape[2] // 2
+    b = lattice.sentence
     return np.concatenate([word_x, x[b, lattice.end - 1, :H], x[b, lattice.start, H:]], axis=1)
 
 
-def round_rows(values: Floats) -> Rows:
+def round_rows(values: Floats) -> Int8Rows:
     """[…, K]: every row by itself."""
     values = np.ascontiguousarray(values)
     kinds = (ctypes.c_void_p, ctypes.c_int64)
-    count = math.prod(values.shape[:-1])  # also of rows without numbers: C writes and reads the scale of each
+    count = math.prod(
+        values.shape[:-1]
+    )  # also of rows without numbers: C writes and reads the scale of each
     round_ = library.function("small_round", values.dtype, *kinds, kinds[1], kinds[0], kinds[0])
     numbers = np.empty(values.size * number_bytes() + SLACK, dtype=np.uint8)
     scale = np.empty(count, dtype=np.float32)
     round_(values.ctypes.data, count, values.shape[-1], numbers.ctypes.data, scale.ctypes.data)
-    return Rows(numbers, scale, values.shape)
+    return Int8Rows(numbers, scale, values.shape)
 
 
 def number_bytes() -> int:
@@ -93,17 +114,23 @@ def number_bytes() -> int:
     return library.function("small_bytes", np.dtype(np.float32))()
 
 
-class Problem(native.Problem):
+class Int8KernelCall(native.KernelCall):
     """One layer: its plan and tasks are those of `native`."""
 
-    def __init__(self, x: Rows, word_x: Rows, lattice: Lattice, layer: SmallLayer) -> None:
-        self.inputs, self.dtype, self.lattice, self.packed = (x, word_x), np.dtype(np.float32), lattice, layer.packed
-        self.N, self.G, self.H = len(layer.weights), gate_count(layer.coupled), layer.weights[0].hidden
+    def __init__(self, x: Int8Rows, word_x: Int8Rows, lattice: Lattice, layer: SmallLayer) -> None:
+        self.inputs = (x, word_x)
+        self.dtype = np.dtype(np.float32)
+        self.lattice = lattice
+        self.packed = layer.packed
+        self.N = len(layer.weights)
+        self.G = gate_count(layer.coupled)
+        self.H = layer.weights[0].hidden
         self._read(x.shape, word_x.shape)
 
-    def run(self, floats: bool) -> tuple[Rows, Floats]:
+    def run(self, floats: bool) -> tuple[Int8Rows, Floats]:
         """The states [B, T, N·H] as the layer above reads them, and as floats if these are wanted."""
-        shape, size = (self.B, self.T, self.N * self.H), number_bytes()
+        shape = (self.B, self.T, self.N * self.H)
+        size = number_bytes()
         numbers = np.empty(np.prod(shape, dtype=np.int64) * size + SLACK, dtype=np.uint8)
         h = np.zeros(shape if floats else 0, dtype=np.float32)
         x, word_x = self.inputs
@@ -124,4 +151,4 @@ class Problem(native.Problem):
         ]
         if self.C:
             self._run("small_forward", tasks)
-        return Rows(numbers, None, shape), h
+        return Int8Rows(numbers, None, shape), h

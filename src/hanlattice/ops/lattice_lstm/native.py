@@ -1,7 +1,9 @@
-"""The lattice LSTM on the CPU by a small C library: the same numbers as `batched`, faster, on arrays of numpy.
+"""The lattice LSTM on the CPU by a small C library: the same numbers as `batched`, faster, on
+arrays of numpy.
 
-C does the products with the inputs and the recurrence, for some sentences in one direction a call; calls are
-independent, so threads meet only at the end. `ops/library.py` loads the library; `differentiable.py` is for tensors.
+C does the products with the inputs and the recurrence, for some sentences in one direction a call;
+calls are independent, so threads meet only at the end. `ops/library.py` loads the library;
+`differentiable.py` is for tensors.
 """
 
 from __future__ import annotations
@@ -31,26 +33,34 @@ def directions(
     coupled: bool,
     packed: Sequence[Array] = (),
 ) -> Array:
-    """The first direction, and the mirrored one if there are two: [B, T, N·H]. The caller has checked the shapes.
+    """The first direction, and the mirrored one if there are two: [B, T, N·H]. The caller has
+    checked the shapes.
 
-    `packed` are the weights of each as `pack` gives them; without them they are packed for this call.
+    `packed` are the weights of each as `pack` gives them; without them they are packed for this
+    call.
     """
     check_kinds(x, word_x, *(part for each in weights for part in each))
     if not lattice.lengths.any():
         return np.zeros((*x.shape[:2], len(weights) * weights[0].hidden), dtype=x.dtype)
-    return Problem(x, word_x, lattice, weights, coupled, packed).run_forward(keep=False)[0]
+    return KernelCall(x, word_x, lattice, weights, coupled, packed).run_forward(keep=False)[0]
 
 
-def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, by: str = "lattice_pack") -> list[Array]:
+def pack(
+    weights: Sequence[LatticeLSTMWeights], coupled: bool, by: str = "lattice_pack"
+) -> list[Array]:
     """The weights of each direction as C reads them, in memory that begins with a cache line."""
-    return [_pack(LatticeLSTMWeights(*map(np.ascontiguousarray, each)), coupled, by) for each in weights]
+    return [
+        _pack(LatticeLSTMWeights(*map(np.ascontiguousarray, each)), coupled, by) for each in weights
+    ]
 
 
 def _pack(weights: LatticeLSTMWeights, coupled: bool, by: str) -> Array:
-    (D, _), (E, _), kind = weights.char_input.shape, weights.word_input.shape, weights.char_input.dtype
+    D, _ = weights.char_input.shape
+    E, _ = weights.word_input.shape
+    kind = weights.char_input.dtype
     sizes = {"D": D, "E": E, "H": weights.hidden, "G": gate_count(coupled)}
     arrays = {name: array.ctypes.data for name, array in weights._asdict().items()}
-    task = Task(size=ctypes.sizeof(Task), **sizes, **arrays)
+    task = KernelTask(size=ctypes.sizeof(KernelTask), **sizes, **arrays)
     write = library.function(by, kind, ctypes.c_void_p, ctypes.c_void_p)
     room = np.empty(write(ctypes.addressof(task), None) + LINE // kind.itemsize, dtype=kind)
     packed = room[-room.ctypes.data % LINE // kind.itemsize :]
@@ -61,7 +71,10 @@ def _pack(weights: LatticeLSTMWeights, coupled: bool, by: str) -> Array:
 def check_kinds(*values: Any) -> None:
     """Whether these arrays or tensors can go to the library."""
     if not library.available(*values):
-        why = library.missing() or "inputs and weights must be on the CPU, all of them float32 or all float64"
+        why = (
+            library.missing()
+            or "inputs and weights must be on the CPU, all of them float32 or all float64"
+        )
         raise RuntimeError(f"the native backend cannot run: {why}")
 
 
@@ -69,8 +82,10 @@ def _each(kind: type, names: str) -> list[tuple[str, type]]:
     return [(name, kind) for name in names.split()]
 
 
-class Task(ctypes.Structure):
-    """One call: some sentences in one direction. The twin of Task in native_task.h, which says what each number is."""
+class KernelTask(ctypes.Structure):
+    """One call: some sentences in one direction. The twin of Task in native_task.h, which says what
+    each number is.
+    """
 
     _fields_ = (
         *_each(ctypes.c_int64, "size B T C W D E H G mirrored stride rows"),
@@ -82,8 +97,10 @@ class Task(ctypes.Structure):
     )
 
 
-class Trace(NamedTuple):
-    """What one direction leaves for its backward pass. Hp is H in whole vectors; words end at P characters."""
+class NativeTrace(NamedTuple):
+    """What one direction leaves for its backward pass. Hp is H in whole vectors; words end at P
+    characters.
+    """
 
     arrived: Array  # [P, 3Hp]
     gates: Array  # [C, G·Hp]
@@ -95,7 +112,9 @@ class Trace(NamedTuple):
 
 
 class GateGradients(NamedTuple):
-    """Of one direction, all before the nonlinearity. Words start at S characters, whose words' gradients are summed."""
+    """Of one direction, all before the nonlinearity. Words start at S characters, whose words'
+    gradients are summed.
+    """
 
     d_char: Any  # [C, (G+1)·H]: the character's gates, then x · link_input
     d_word: Any  # [W, 3H]
@@ -103,8 +122,10 @@ class GateGradients(NamedTuple):
     d_start: Any  # [S, 3H]
 
 
-class Problem:
-    """Inputs, weights of N directions and lattice, as the C functions want them. C counts no padding."""
+class KernelCall:
+    """Inputs, weights of N directions and lattice, as the C functions want them. C counts no
+    padding.
+    """
 
     def __init__(
         self,
@@ -115,10 +136,14 @@ class Problem:
         coupled: bool,
         packed: Sequence[Array] = (),
     ) -> None:
-        self.x, self.word_x, self.lattice = np.ascontiguousarray(x), np.ascontiguousarray(word_x), lattice
+        self.x = np.ascontiguousarray(x)
+        self.word_x = np.ascontiguousarray(word_x)
+        self.lattice = lattice
         self.packed = packed
         self.weights = [LatticeLSTMWeights(*map(np.ascontiguousarray, each)) for each in weights]
-        self.N, self.G, self.H = len(weights), gate_count(coupled), weights[0].hidden
+        self.N = len(weights)
+        self.G = gate_count(coupled)
+        self.H = weights[0].hidden
         self.dtype = self.x.dtype
         self._read(x.shape, word_x.shape)
 
@@ -132,9 +157,14 @@ class Problem:
         self.order = np.argsort(-self.lengths, kind="stable")  # longest first
 
     def _plan(self) -> Ints:
-        """Where words start and end, by native_plan.c: 2 counts, B offsets, and two sides of 2W + 2C + 1 numbers."""
+        """Where words start and end, by native_plan.c: 2 counts, B offsets, and two sides of 2W +
+        2C + 1 numbers.
+        """
         plan = np.empty(2 + self.B + 2 * (2 * self.W + 2 * self.C + 1), dtype=np.int64)
-        arrays = [self.lengths, *map(_plain, (self.lattice.sentence, self.lattice.start, self.lattice.end))]
+        arrays = [
+            self.lengths,
+            *map(_plain, (self.lattice.sentence, self.lattice.start, self.lattice.end)),
+        ]
         kinds = (ctypes.c_void_p, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 4)
         make = library.function("lattice_plan", self.dtype, *kinds)
         make(plan.ctypes.data, self.B, self.C, self.W, *(array.ctypes.data for array in arrays))
@@ -169,34 +199,47 @@ class Problem:
     def new(self, *shape: int) -> Array:
         return np.empty(shape, dtype=self.x.dtype)
 
-    def run_forward(self, keep: bool) -> tuple[Array, list[Trace]]:
+    def run_forward(self, keep: bool) -> tuple[Array, list[NativeTrace]]:
         """h [B, T, N·H], and for each direction what backward needs, if that is to be kept."""
-        Hp, shape = self.padded, (self.B, self.T, self.N * self.H)
+        Hp = self.padded
+        shape = (self.B, self.T, self.N * self.H)
         h = self.new(*shape) if self.C == self.B * self.T else np.zeros(shape, dtype=self.x.dtype)
         traces = [self._trace(self.end_count(n), Hp) for n in range(self.N)] if keep else []
         own = [trace._asdict() for trace in traces] if keep else [{}] * self.N
         self._run("lattice_forward", [self._task(n, {"h": h}, own[n]) for n in range(self.N)])
         return h, traces
 
-    def _trace(self, ends: int, Hp: int) -> Trace:
-        C, W, new = self.C, self.W, self.new
+    def _trace(self, ends: int, Hp: int) -> NativeTrace:
+        C = self.C
+        W = self.W
+        new = self.new
         characters = (new(C, self.G * Hp), new(C, Hp), new(C, Hp))
-        return Trace(new(ends, 3 * Hp), *characters, new(W, 3 * Hp), new(W, Hp), new(W, Hp))
+        return NativeTrace(new(ends, 3 * Hp), *characters, new(W, 3 * Hp), new(W, Hp), new(W, Hp))
 
-    def run_backward(self, d_h: Array, traces: Sequence[Trace]) -> list[GateGradients]:
+    def run_backward(self, d_h: Array, traces: Sequence[NativeTrace]) -> list[GateGradients]:
         """From d h [B, T, N·H] to the gradients of every gate, for each direction."""
-        new, H, W = self.new, self.H, self.W
-        wide, starts = (self.G + 1) * H, self.plan[: self.N].tolist()
-        found = [GateGradients(new(self.C, wide), new(W, 3 * H), new(W, H), new(S, 3 * H)) for S in starts]
+        new = self.new
+        H = self.H
+        W = self.W
+        wide = (self.G + 1) * H
+        starts = self.plan[: self.N].tolist()
+        found = [
+            GateGradients(new(self.C, wide), new(W, 3 * H), new(W, H), new(S, 3 * H))
+            for S in starts
+        ]
         arrived = [new(self.end_count(n), 2 * self.padded) for n in range(self.N)]
         tasks = [
-            self._task(n, {"d_h": d_h}, {"d_arrived": arrived[n], **traces[n]._asdict(), **found[n]._asdict()})
+            self._task(
+                n,
+                {"d_h": d_h},
+                {"d_arrived": arrived[n], **traces[n]._asdict(), **found[n]._asdict()},
+            )
             for n in range(self.N)
         ]
         self._run("lattice_backward", tasks)
         return found
 
-    def _task(self, n: int, shared: dict[str, Array], own: dict[str, Array]) -> Task:
+    def _task(self, n: int, shared: dict[str, Array], own: dict[str, Array]) -> KernelTask:
         """Direction n with all sentences. Of shared arrays [B, T, N·H] it gets its own columns."""
         arrays = {"x": self.x, "word_x": self.word_x, **self.weights[n]._asdict(), **own}
         skip = n * self.H * self.x.itemsize
@@ -206,9 +249,9 @@ class Problem:
             **{name: array.ctypes.data + skip for name, array in shared.items()},
         )
 
-    def _new_task(self, n: int, **addresses: int | None) -> Task:
-        return Task(
-            size=ctypes.sizeof(Task),
+    def _new_task(self, n: int, **addresses: int | None) -> KernelTask:
+        return KernelTask(
+            size=ctypes.sizeof(KernelTask),
             mirrored=n,
             stride=self.N * self.H,
             lengths=self.lengths.ctypes.data,
@@ -218,21 +261,27 @@ class Problem:
             **addresses,
         )
 
-    def _run(self, name: str, tasks: Sequence[Task]) -> None:
-        """Cut every task into groups of sentences, for the cache and so that each thread has some; do them all."""
+    def _run(self, name: str, tasks: Sequence[KernelTask]) -> None:
+        """Cut every task into groups of sentences, for the cache and so that each thread has some;
+        do them all.
+        """
         groups = max(-(-self.B // MOST_ROWS), min(self.B, threads.count() // len(tasks)), 1)
         call = library.function(name, self.dtype, ctypes.c_void_p)
         pieces = [self._piece(task, group, groups) for group in range(groups) for task in tasks]
         results = threads.run_calls(call, pieces)  # the codes of native_task.h
         if -1 in results:
-            raise RuntimeError("the C library was not built from these sources: install hanlattice again")
+            raise RuntimeError(
+                "the C library was not built from these sources: install hanlattice again"
+            )
         if any(results):
             raise MemoryError("no memory for the lattice LSTM")
 
-    def _piece(self, task: Task, group: int, groups: int) -> Task:
-        low, high = self.B * group // groups, self.B * (group + 1) // groups
-        piece = Task.from_buffer_copy(task)
-        piece.rows, piece.sentence = high - low, self.order.ctypes.data + low * self.order.itemsize
+    def _piece(self, task: KernelTask, group: int, groups: int) -> KernelTask:
+        low = self.B * group // groups
+        high = self.B * (group + 1) // groups
+        piece = KernelTask.from_buffer_copy(task)
+        piece.rows = high - low
+        piece.sentence = self.order.ctypes.data + low * self.order.itemsize
         return piece
 
 

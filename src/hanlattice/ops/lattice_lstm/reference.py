@@ -1,4 +1,6 @@
-"""The lattice LSTM as the paper writes it: one sentence, one character, one word at a time. The specification."""
+"""The lattice LSTM as the paper writes it: one sentence, one character, one word at a time. The
+specification.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def lattice_lstm(
     """x [B, T, D], word_x [W, E] → h [B, T, H]; zero after a sentence's end."""
     T = x.shape[1]
     words: list[list[tuple[int, int, Tensor]]] = [[] for _ in x]
-    for w, (b, start, end) in enumerate(zip(lattice.sentence, lattice.start, lattice.end, strict=True)):
+    for w, (b, start, end) in enumerate(
+        zip(lattice.sentence, lattice.start, lattice.end, strict=True)
+    ):
         words[b].append((start, end, word_x[w]))
     rows = []
     for b, length in enumerate(lattice.lengths.tolist()):
@@ -24,20 +28,29 @@ def lattice_lstm(
     return torch.stack(rows) if rows else x.new_zeros(0, T, weights.hidden)
 
 
-def one_sentence(x: Tensor, words: list[tuple[int, int, Tensor]], weights: LatticeLSTMWeights, coupled: bool) -> Tensor:
+def one_sentence(
+    x: Tensor, words: list[tuple[int, int, Tensor]], weights: LatticeLSTMWeights, coupled: bool
+) -> Tensor:
     """x [T, D] and words (start, end, x^w) → h [T, H]."""
     h = c = x.new_zeros(weights.hidden)
-    ending: list[list[Tensor]] = [[] for _ in x]  # the cells c^w of the words that end at each character
+    ending: list[list[Tensor]] = [
+        [] for _ in x
+    ]  # the cells c^w of the words that end at each character
     outputs = []
     for j, x_j in enumerate(x):
         gates = x_j @ weights.char_input + h @ weights.char_hidden + weights.char_bias
         if coupled:
             i, o, g = gates.chunk(3)
-            i, o, g = i.sigmoid(), o.sigmoid(), g.tanh()
+            i = i.sigmoid()
+            o = o.sigmoid()
+            g = g.tanh()
             f = 1 - i
         else:
             i, f, o, g = gates.chunk(4)
-            i, f, o, g = i.sigmoid(), f.sigmoid(), o.sigmoid(), g.tanh()
+            i = i.sigmoid()
+            f = f.sigmoid()
+            o = o.sigmoid()
+            g = g.tanh()
         if ending[j]:
             link = x_j @ weights.link_input + weights.link_bias
             a = [torch.sigmoid(link + c_w @ weights.link_hidden) for c_w in ending[j]]

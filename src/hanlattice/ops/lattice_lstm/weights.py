@@ -12,7 +12,9 @@ Values = Any  # arrays of numpy, or tensors
 
 
 class LatticeLSTMWeights(NamedTuple):
-    """G is 3 for a coupled character cell (gates i, o, g) and 4 otherwise (i, f, o, g). Word gates are i, f, g."""
+    """G is 3 for a coupled character cell (gates i, o, g) and 4 otherwise (i, f, o, g). Word gates
+    are i, f, g.
+    """
 
     char_input: Values  # [D, G·H]
     char_hidden: Values  # [H, G·H]
@@ -41,9 +43,11 @@ def weight_shapes(D: int, E: int, H: int, coupled: bool) -> tuple[tuple[int, ...
 
 
 def mirror_places(lattice: Lattice, T: int) -> Ints:
-    """[B, T]: for each place the place that it mirrors, inside each sentence's length; padding stays where it is.
+    """[B, T]: for each place the place that it mirrors, inside each sentence's length; padding
+    stays where it is.
 
     Applying it twice gives back the original.
     """
-    lengths, places = lattice.lengths[:, None], np.arange(T)[None]
+    lengths = lattice.lengths[:, None]
+    places = np.arange(T)[None]
     return np.where(places < lengths, lengths - 1 - places, places)

@@ -1,4 +1,6 @@
-"""Short names for what the tests of this folder use most; and no plots, which take longer than a small training."""
+"""Short names for what the tests of this folder use most; and no plots, which take longer than a
+small training.
+"""
 
 from __future__ import annotations
 

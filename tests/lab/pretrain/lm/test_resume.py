@@ -33,10 +33,13 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_killed_in_mid_epoch_again_and_again(recipe, text, tmp_path):
-    plain, often = tiny(**RECIPES[recipe]), tiny(**RECIPES[recipe], checkpoint_minutes=0)
+    plain = tiny(**RECIPES[recipe])
+    often = tiny(**RECIPES[recipe], checkpoint_minutes=0)
     train_language_model(plain, [text], tmp_path / "whole", "forward")
     assert {file.name for file in (tmp_path / "whole").iterdir()} == FILES
-    assert killed_at_step(plain, text, tmp_path / "stopped", 2)  # nothing but the first state is there
+    assert killed_at_step(
+        plain, text, tmp_path / "stopped", 2
+    )  # nothing but the first state is there
     assert killed_at_step(often, text, tmp_path / "stopped", 9, resume=True)
     assert killed_at_step(often, text, tmp_path / "stopped", 11, resume=True)  # in epoch 2
     train_language_model(plain, [text], tmp_path / "stopped", "forward", resume=True)
@@ -47,7 +50,9 @@ def test_killed_in_mid_epoch_again_and_again(recipe, text, tmp_path):
 def test_killed_at_every_moment_that_touches_the_disk(text, tmp_path):
     recipe = tiny(epochs=1, length=40)
     whole = tmp_path / "whole"
-    found = moments(lambda: train_language_model(recipe, [text], whole, "forward"), whole, tmp_path / "copies")
+    found = moments(
+        lambda: train_language_model(recipe, [text], whole, "forward"), whole, tmp_path / "copies"
+    )
     for stopped in found:
         train_language_model(recipe, [text], stopped, "forward", resume=True)
         assert_same_run(stopped, whole)
@@ -55,14 +60,25 @@ def test_killed_at_every_moment_that_touches_the_disk(text, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "share"), [("forward", 0.1), ("state-forward", 1.5)])
-def test_a_disk_that_fills_up_is_reported_and_the_run_resumes_when_there_is_room(name, share, text, tmp_path):
-    """A real limit on the size of a file, from the first step on: too small for the weights or for the second state."""
+def test_a_disk_that_fills_up_is_reported_and_the_run_resumes_when_there_is_room(
+    name, share, text, tmp_path
+):
+    """A real limit on the size of a file, from the first step on: too small for the weights or for
+    the second state.
+    """
     recipe = tiny(hidden=32, embedding=16)
     train_language_model(recipe, [text], tmp_path / "whole", "forward")
     limit = int(share * (tmp_path / "whole" / "forward.safetensors").stat().st_size)
-    with files_of_any_size(), pytest.raises(OutputError, match=rf"/{name}\.safetensors: the file would be larger than"):
+    with (
+        files_of_any_size(),
+        pytest.raises(OutputError, match=rf"/{name}\.safetensors: the file would be larger than"),
+    ):
         train_language_model(
-            recipe, [text], tmp_path / "lm", "forward", listen=lambda event: limit_files(limit, event["event"])
+            recipe,
+            [text],
+            tmp_path / "lm",
+            "forward",
+            listen=lambda event: limit_files(limit, event["event"]),
         )
     assert not list((tmp_path / "lm").glob(".*.part"))
     train_language_model(recipe, [text], tmp_path / "lm", "forward", resume=True)
@@ -75,9 +91,14 @@ def test_resume_needs_the_same_options_and_the_same_text(text, tmp_path):
         train_language_model(tiny(lr=0.1), [text], tmp_path / "lm", "forward", resume=True)
     other = tmp_path / "other.txt"
     other.write_text(text.read_text("utf-8").replace("。\n", "！\n"), "utf-8")
-    with pytest.raises((ModelError, OutputError), match=r"another configuration or other data|other symbols or sizes"):
+    with pytest.raises(
+        (ModelError, OutputError),
+        match=r"another configuration or other data|other symbols or sizes",
+    ):
         train_language_model(tiny(), [other], tmp_path / "lm", "forward", resume=True)
-    train_language_model(tiny(checkpoint_minutes=9.0), [text], tmp_path / "lm", "forward", resume=True)
+    train_language_model(
+        tiny(checkpoint_minutes=9.0), [text], tmp_path / "lm", "forward", resume=True
+    )
 
 
 def test_resume_of_a_finished_run_says_what_it_found(trained, text):
@@ -108,7 +129,8 @@ def test_a_state_with_a_byte_changed_is_refused(text, tmp_path):
 
 
 def test_a_stopped_run_that_began_with_another_model_goes_on(trained, text, tmp_path):
-    plain, often = tiny(start_from=trained), tiny(start_from=trained, checkpoint_minutes=0)
+    plain = tiny(start_from=trained)
+    often = tiny(start_from=trained, checkpoint_minutes=0)
     train_language_model(plain, [text], tmp_path / "whole", "forward")
     assert killed_at_step(often, text, tmp_path / "stopped", 5)
     train_language_model(plain, [text], tmp_path / "stopped", "forward", resume=True)
@@ -121,7 +143,9 @@ def test_half_written_files_of_this_direction_are_cleared_away(text, tmp_path):
     for name in (".forward.safetensors.0123abcd.part", ".state-backward.safetensors.0123abcd.part"):
         (folder / name).write_bytes(b"x")
     train_language_model(tiny(epochs=1), [text], folder, "forward")
-    assert {file.name for file in folder.iterdir()} == FILES | {".state-backward.safetensors.0123abcd.part"}
+    assert {file.name for file in folder.iterdir()} == FILES | {
+        ".state-backward.safetensors.0123abcd.part"
+    }
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -131,6 +155,10 @@ def test_a_gpu_learns_the_same_and_goes_on_after_a_stop(text, tmp_path):
     ask = dataclasses.replace(ask, device="cuda")
     gpu = train_language_model(ask, [text], tmp_path / "gpu", "forward")["forward"]["held_out"]
     assert gpu["bits"] == pytest.approx(cpu["bits"], rel=0.05)
-    assert killed_at_step(dataclasses.replace(ask, checkpoint_minutes=0), text, tmp_path / "stopped", 2)
-    on = train_language_model(ask, [text], tmp_path / "stopped", "forward", resume=True)["forward"]["held_out"]
+    assert killed_at_step(
+        dataclasses.replace(ask, checkpoint_minutes=0), text, tmp_path / "stopped", 2
+    )
+    on = train_language_model(ask, [text], tmp_path / "stopped", "forward", resume=True)["forward"][
+        "held_out"
+    ]
     assert on["bits"] == pytest.approx(gpu["bits"], rel=0.05)

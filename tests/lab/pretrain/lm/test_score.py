@@ -1,4 +1,6 @@
-"""Scores against a loop that reads one character at a time; samples against the model's own distribution."""
+"""Scores against a loop that reads one character at a time; samples against the model's own
+distribution.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,11 @@ TEXTS = st.lists(st.text(CHARACTERS + "１9未Ａ", max_size=9), min_size=1, max
 
 def one_by_one(model: LanguageModel, direction: str, text: str) -> list[float]:
     """Bits of each symbol in the order of reading, a character at a time."""
-    module, state = model.directions[direction], None
+    module = model.directions[direction]
+    state = None
     seen = fold_digits(text if direction == "forward" else text[::-1])
-    symbol, bits = BREAK_ID, []
+    symbol = BREAK_ID
+    bits = []
     for target in [*model.vocab.ids(seen), BREAK_ID]:
         hidden, state = module(torch.tensor([[symbol]]), state)
         probabilities = module.logits(hidden[0, 0]).double().exp()
@@ -74,7 +78,9 @@ def test_neither_order_nor_company_matters(texts, data):
     shuffled = text_surprise(model, "forward", [texts[at] for at in order])
     for place, at in enumerate(order):
         np.testing.assert_allclose(shuffled[place], whole[at], rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(text_surprise(model, "forward", [texts[at]])[0], whole[at], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            text_surprise(model, "forward", [texts[at]])[0], whole[at], rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize(("bounds", "softmax"), [((3, 7), 1), ((1, 1), 1 << 26), ((64, 4096), 45)])
@@ -95,7 +101,8 @@ def test_lines_of_any_length_are_read_in_bounded_pieces(bounds, softmax, monkeyp
 def test_the_backward_model_reads_mirrored_text():
     model = random_model(CHARACTERS)
     turned = LanguageModel(model.vocab, model.settings, {"forward": model.directions["backward"]})
-    (back,), (ahead,) = text_surprise(model, "backward", ["南京市"]), text_surprise(turned, "forward", ["市京南"])
+    (back,) = text_surprise(model, "backward", ["南京市"])
+    (ahead,) = text_surprise(turned, "forward", ["市京南"])
     np.testing.assert_allclose(back, [*ahead[:3][::-1], ahead[3]])
 
 
@@ -144,7 +151,9 @@ def test_no_temperature_takes_the_likeliest(temperature):
 @pytest.mark.parametrize("temperature", [1e40, 1e308])
 def test_a_very_high_temperature_takes_all_alike(temperature):
     logits = torch.randn(9, generator=generator())
-    chosen = choose(logits.expand(20_000, -1), Sampling(temperature=temperature, top=4), generator())
+    chosen = choose(
+        logits.expand(20_000, -1), Sampling(temperature=temperature, top=4), generator()
+    )
     found = Counter(chosen.tolist())
     assert found.keys() == set((logits[1:].topk(4).indices + 1).tolist())
     assert all(count / 20_000 == pytest.approx(0.25, abs=0.02) for count in found.values())
@@ -161,7 +170,8 @@ def test_top_leaves_the_others_out(top, seed):
 def greedy(direction: str, prompt: str, length: int) -> str:
     """The likeliest text, by reading everything anew for each character."""
     model = random_model(CHARACTERS)
-    module, text = model.directions[direction], prompt if direction == "forward" else prompt[::-1]
+    module = model.directions[direction]
+    text = prompt if direction == "forward" else prompt[::-1]
     for _ in range(length):
         logits = module.logits(module(torch.tensor([[BREAK_ID, *model.vocab.ids(text)]]))[0][0, -1])
         best = int(logits[1:].argmax()) + 1
@@ -174,7 +184,9 @@ def greedy(direction: str, prompt: str, length: int) -> str:
 @pytest.mark.parametrize("prompt", ["", "南", "大桥", "未知"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_greedy_text_is_that_of_reading_anew(direction, prompt):
-    made = sample(random_model(CHARACTERS), prompt, Sampling(length=20, temperature=0), 2, direction)
+    made = sample(
+        random_model(CHARACTERS), prompt, Sampling(length=20, temperature=0), 2, direction
+    )
     assert made == [greedy(direction, prompt, 20)] * 2
 
 
@@ -200,7 +212,14 @@ def test_a_seed_gives_the_same_texts_again():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"length": 0}, {"temperature": -1.0}, {"temperature": math.nan}, {"top": -1}, {"seed": -1}, {"seed": 1 << 63}],
+    [
+        {"length": 0},
+        {"temperature": -1.0},
+        {"temperature": math.nan},
+        {"top": -1},
+        {"seed": -1},
+        {"seed": 1 << 63},
+    ],
 )
 def test_what_makes_no_sense_is_refused(wrong):
     with pytest.raises(InputError, match=f"--{next(iter(wrong))} must be"):

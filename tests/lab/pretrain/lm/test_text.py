@@ -1,4 +1,6 @@
-"""Raw text for a language model: the characters it knows, the lines held out, and every symbol once an epoch."""
+"""Raw text for a language model: the characters it knows, the lines held out, and every symbol once
+an epoch.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from hanlattice.text.normalize import fold_digits
 from hanlattice.text.vocab import seen_as
 from tests.helpers.lm import lines_of, text_of, tiny
 
-LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), min_size=1, max_size=12)
+LINE = st.text(
+    st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), min_size=1, max_size=12
+)
 TEXTS = st.lists(LINE.filter(lambda line: not line.isspace()), min_size=1, max_size=20)
 
 
@@ -45,7 +49,8 @@ def test_lines_come_back_as_they_were(texts):
     assert strings(lines) == texts
     assert lines.symbols == sum(len(text) + 1 for text in texts)
     assert all(
-        lines.ids[start + length] == ord("\n") for start, length in zip(lines.starts, lines.lengths, strict=True)
+        lines.ids[start + length] == ord("\n")
+        for start, length in zip(lines.starts, lines.lengths, strict=True)
     )
 
 
@@ -138,7 +143,9 @@ def test_a_tiny_share_is_no_line(share):
 @given(TEXTS, st.integers(1, 3), st.data())
 def test_characters_are_those_of_these_lines_by_falling_frequency(texts, least, data):
     which = np.array(data.draw(st.lists(st.booleans(), min_size=len(texts), max_size=len(texts))))
-    counts = Counter("".join(fold_digits(text) for text, taken in zip(texts, which, strict=True) if taken))
+    counts = Counter(
+        "".join(fold_digits(text) for text, taken in zip(texts, which, strict=True) if taken)
+    )
     expected = sorted((c for c in counts if counts[c] >= least), key=lambda c: (-counts[c], c))
     assert frequent(lines_of(*texts).take(which), least) == expected
 
@@ -156,11 +163,15 @@ def stream(texts: list[str], batch_size: int, seed: int, epoch: int) -> tuple[to
 
 
 @given(TEXTS, st.integers(1, 5), st.integers(0, 3), st.integers(0, 3))
-def test_every_symbol_is_a_target_once_an_epoch_but_for_fewer_than_there_are_streams(texts, batch_size, seed, epoch):
+def test_every_symbol_is_a_target_once_an_epoch_but_for_fewer_than_there_are_streams(
+    texts, batch_size, seed, epoch
+):
     found, lines = stream(texts, batch_size, seed, epoch)
     assert found.shape == (batch_size, lines.symbols // batch_size + 1)
     targets = Counter(found[:, 1:].flatten().tolist())
-    everything = Counter(at for line in range(len(lines)) for at in [*text_of(lines, line), BREAK_ID])
+    everything = Counter(
+        at for line in range(len(lines)) for at in [*text_of(lines, line), BREAK_ID]
+    )
     left_out = everything - targets
     assert not targets - everything
     assert sum(left_out.values()) == lines.symbols % batch_size
@@ -178,7 +189,10 @@ def test_streams_side_by_side_are_the_shuffled_lines_with_breaks_between(texts, 
 
 def test_each_epoch_and_each_seed_has_its_own_order():
     texts = [f"{at:02}" for at in range(40)]
-    codes = [Streams(lines_of(*texts), 2, torch.device("cpu")).epoch(*key).tolist() for key in ((1, 0), (1, 1), (2, 0))]
+    codes = [
+        Streams(lines_of(*texts), 2, torch.device("cpu")).epoch(*key).tolist()
+        for key in ((1, 0), (1, 1), (2, 0))
+    ]
     assert codes[0] != codes[1] != codes[2] != codes[0]
     assert Streams(lines_of(*texts), 2, torch.device("cpu")).epoch(1, 0).tolist() == codes[0]
 

@@ -1,4 +1,6 @@
-"""Training a language model: it learns, both directions are one method, figures are those of the folder, refusals."""
+"""Training a language model: it learns, both directions are one method, figures are those of the
+folder, refusals.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from hanlattice.checkpoint.language_model import Settings, load_language_model, make_vocab, save_language_model_frame
+from hanlattice.checkpoint.language_model import (
+    LanguageModelSettings,
+    load_language_model,
+    make_vocab,
+    save_language_model_frame,
+)
 from hanlattice.config import TrainConfig
 from hanlattice.errors import HanlatticeError, InputError, OutputError
 from hanlattice.lab.pretrain.lm import train
@@ -37,7 +44,9 @@ def test_a_text_that_repeats_itself_is_learnt(tmp_path):
     found = train_language_model(recipe, [tmp_path / "text.txt"], tmp_path / "lm")
     for direction in ("forward", "backward"):
         assert found[direction]["held_out"]["bits"] < 0.05
-        perplexities = [event["perplexity"] for event in events(tmp_path / "lm", "evaluate", direction)]
+        perplexities = [
+            event["perplexity"] for event in events(tmp_path / "lm", "evaluate", direction)
+        ]
         assert perplexities[0] > 1.1 * perplexities[-1]
 
 
@@ -50,7 +59,10 @@ def test_the_figures_are_those_of_the_folder_on_the_lines_held_out(trained, text
         found = score(model.directions[direction], text_lines(model, mirrored))
         known = facts(trained, direction)
         assert known["held_out"] == found.as_dict()
-        assert known["data"]["train"] == {"lines": 54, "characters": sum(map(len, lines)) - sum(map(len, held))}
+        assert known["data"]["train"] == {
+            "lines": 54,
+            "characters": sum(map(len, lines)) - sum(map(len, held)),
+        }
         assert known["data"]["held_out"] == {"lines": 6, "characters": sum(map(len, held))}
         (done,) = events(trained, "done", direction)
         assert done["held_out"] == found.as_dict()
@@ -58,7 +70,9 @@ def test_the_figures_are_those_of_the_folder_on_the_lines_held_out(trained, text
 
 def test_backward_is_forward_on_mirrored_text(trained, text, tmp_path):
     turned = tmp_path / "turned.txt"
-    turned.write_text("".join(f"{line[::-1]}\n" for line in text.read_text("utf-8").splitlines()), "utf-8")
+    turned.write_text(
+        "".join(f"{line[::-1]}\n" for line in text.read_text("utf-8").splitlines()), "utf-8"
+    )
     train_language_model(tiny(), [turned], tmp_path / "lm", "forward")
     assert_same_weights(weights(tmp_path / "lm"), weights(trained, "backward"))
     assert (tmp_path / "lm" / "chars.txt").read_bytes() == (trained / "chars.txt").read_bytes()
@@ -66,7 +80,8 @@ def test_backward_is_forward_on_mirrored_text(trained, text, tmp_path):
 
 def test_two_processes_may_train_into_one_folder(trained, text, tmp_path):
     """As threads here, one of which waits in the middle for the other's end."""
-    forward_began, backward_ended = threading.Event(), threading.Event()
+    forward_began = threading.Event()
+    backward_ended = threading.Event()
 
     def listen(event: dict[str, Any]) -> None:
         if event["event"] == "start":
@@ -75,7 +90,9 @@ def test_two_processes_may_train_into_one_folder(trained, text, tmp_path):
             torch.manual_seed(1)  # threads share the random state, and processes do not
 
     ahead = threading.Thread(
-        target=train_language_model, args=(tiny(), [text], tmp_path / "lm", "forward"), kwargs={"listen": listen}
+        target=train_language_model,
+        args=(tiny(), [text], tmp_path / "lm", "forward"),
+        kwargs={"listen": listen},
     )
     ahead.start()
     assert forward_began.wait(PATIENCE)
@@ -110,13 +127,17 @@ def test_names_that_are_not_utf8_or_have_line_ends_in_them(text, tmp_path):
     file = Path(shutil.copy(text, tmp_path / f"{gbk}\u2028\x85.txt"))
     found = train_language_model(tiny(epochs=1), [file], tmp_path / "lm", "forward")["forward"]
     assert found["data"]["files"][0]["file"] == f"{tmp_path}/\ufffd\ufffd\ufffd\ufffd\u2028\x85.txt"
-    assert facts(tmp_path / "lm") == {name: value for name, value in found.items() if name != "seconds"}
+    assert facts(tmp_path / "lm") == {
+        name: value for name, value in found.items() if name != "seconds"
+    }
     assert "\ufffd\u2028\x85.txt" in (tmp_path / "lm" / "README.md").read_text("utf-8")
     assert len(read_log(tmp_path / "lm", "forward")) == 3
 
 
 def test_the_beginning_brings_its_characters(trained, text, tmp_path):
-    found = train_language_model(tiny(start_from=trained, epochs=1), [text], tmp_path / "lm", "forward")
+    found = train_language_model(
+        tiny(start_from=trained, epochs=1), [text], tmp_path / "lm", "forward"
+    )
     assert found["forward"]["recipe"]["min_count"] is None
     assert facts(trained)["recipe"]["min_count"] == 2
     assert Recipe().decisive()["min_count"] == 5
@@ -146,8 +167,12 @@ def test_a_stream_forgets_now_and_then(monkeypatch):
     assert torch.equal(c, torch.where(gone[:, None], 0.0, state[1]))
 
 
-def test_state_is_carried_from_chunk_to_chunk_and_begins_anew_with_an_epoch(text, tmp_path, monkeypatch):
-    """With a rate of nearly nothing, what each chunk begins with is what reading all before it gives."""
+def test_state_is_carried_from_chunk_to_chunk_and_begins_anew_with_an_epoch(
+    text, tmp_path, monkeypatch
+):
+    """With a rate of nearly nothing, what each chunk begins with is what reading all before it
+    gives.
+    """
     given: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def spy(carried: Any) -> Any:
@@ -167,12 +192,16 @@ def test_state_is_carried_from_chunk_to_chunk_and_begins_anew_with_an_epoch(text
         for chunk in (1, 3, chunks - 1):
             with torch.no_grad():
                 _, expected = model(stream[:, : chunk * recipe.length])
-            torch.testing.assert_close(given[epoch * chunks + chunk], expected, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(
+                given[epoch * chunks + chunk], expected, atol=1e-5, rtol=1e-4
+            )
 
 
 def test_weight_decay_is_for_matrices():
     groups = make_optimizer(CharLanguageModel(5, 3, 4), TrainConfig(weight_decay=0.3)).param_groups
-    assert [(group["weight_decay"], {weight.ndim for weight in group["params"]}) for group in groups] == [
+    assert [
+        (group["weight_decay"], {weight.ndim for weight in group["params"]}) for group in groups
+    ] == [
         (0.3, {2}),
         (0.0, {1}),
     ]
@@ -188,7 +217,8 @@ def test_held_out_text_is_scored_as_often_as_asked(times, text, tmp_path):
 
 
 def test_the_best_weights_are_kept_not_the_last(text, tmp_path, monkeypatch):
-    seen, bits = [], iter([3.0, 1.0, 2.0, 1.5])
+    seen = []
+    bits = iter([3.0, 1.0, 2.0, 1.5])
     real = train.score
 
     def fake(model: CharLanguageModel, lines: Any) -> Any:
@@ -222,7 +252,9 @@ def test_the_curve_is_drawn_if_it_can_be(trained, text, tmp_path):
     assert [point["loss"] for point in points] == [event["loss"] for event in kept]
     assert "perplexity of a character" in (trained / "curve-forward.svg").read_text("utf-8")
     assert [event["curve"] for event in events(trained, "done")] == ["curve-forward.svg"]
-    train_language_model(tiny(epochs=1), [text], tmp_path / "lm", "forward")  # as without matplotlib
+    train_language_model(
+        tiny(epochs=1), [text], tmp_path / "lm", "forward"
+    )  # as without matplotlib
     assert not (tmp_path / "lm" / "curve-forward.svg").exists()
     assert (tmp_path / "lm" / "curve-forward.json").exists()
     assert [event["curve"] for event in events(tmp_path / "lm", "done")] == [None]
@@ -230,11 +262,19 @@ def test_the_curve_is_drawn_if_it_can_be(trained, text, tmp_path):
 
 def test_training_loss_is_the_mean_over_what_was_read(text, tmp_path):
     """An untrained model of V symbols loses about ln V."""
-    found = train_language_model(tiny(lr=1e-9, epochs=1), [text], tmp_path / "lm", "forward")["forward"]
+    found = train_language_model(tiny(lr=1e-9, epochs=1), [text], tmp_path / "lm", "forward")[
+        "forward"
+    ]
     (event,) = events(tmp_path / "lm", "evaluate")
     assert event["loss"] == pytest.approx(math.log(found["symbols"]), rel=0.05)
     assert event["characters"] == found["trained_on"]
-    assert 0 <= found["data"]["train"]["characters"] + found["data"]["train"]["lines"] - event["characters"] < 4
+    assert (
+        0
+        <= found["data"]["train"]["characters"]
+        + found["data"]["train"]["lines"]
+        - event["characters"]
+        < 4
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -254,7 +294,9 @@ def test_the_host_never_waits_for_a_gpu():
 
 
 def test_other_sizes_than_those_of_the_beginning_are_refused(trained, text, tmp_path):
-    with pytest.raises(InputError, match="--hidden 9 does not fit the model to start from, which has 8"):
+    with pytest.raises(
+        InputError, match="--hidden 9 does not fit the model to start from, which has 8"
+    ):
         train_language_model(tiny(start_from=trained, hidden=9), [text], tmp_path / "lm")
     assert not (tmp_path / "lm").exists()
 
@@ -267,13 +309,17 @@ def test_text_smaller_than_a_batch_says_what_to_lower(text, tmp_path):
 
 
 def test_text_without_a_frequent_character_is_refused(text, tmp_path):
-    with pytest.raises(InputError, match="no character occurs 5000 times in the text; lower --min-count"):
+    with pytest.raises(
+        InputError, match="no character occurs 5000 times in the text; lower --min-count"
+    ):
         train_language_model(tiny(min_count=5000), [text], tmp_path / "lm")
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(text, tmp_path):
     (tmp_path / "README.md").write_text("mine", "utf-8")
-    with pytest.raises(OutputError, match=r"holds README\.md, which is not part of a language model"):
+    with pytest.raises(
+        OutputError, match=r"holds README\.md, which is not part of a language model"
+    ):
         train_language_model(tiny(), [text], tmp_path)
     (tmp_path / "file").write_text("mine", "utf-8")
     for out in (tmp_path / "file", tmp_path / "file" / "x", tmp_path / "file" / "x" / "y"):
@@ -291,13 +337,17 @@ def test_a_folder_whose_name_is_not_utf8_is_refused(text, tmp_path):
 
 
 def test_a_direction_that_is_there_is_not_trained_again(trained, text):
-    with pytest.raises(OutputError, match="holds a forward language model already: continue it with --resume"):
+    with pytest.raises(
+        OutputError, match="holds a forward language model already: continue it with --resume"
+    ):
         train_language_model(tiny(), [text], trained)
 
 
 def test_both_directions_share_characters_and_sizes(text, tmp_path):
     train_language_model(tiny(), [text], tmp_path / "lm", "forward")
-    with pytest.raises(OutputError, match="with other symbols or sizes, and both directions share them"):
+    with pytest.raises(
+        OutputError, match="with other symbols or sizes, and both directions share them"
+    ):
         train_language_model(tiny(hidden=9), [text], tmp_path / "lm", "backward")
     train_language_model(tiny(epochs=1), [text], tmp_path / "lm", "backward")
     assert set(load_language_model(tmp_path / "lm").directions) == {"forward", "backward"}
@@ -317,7 +367,7 @@ def test_a_start_that_failed_leaves_the_folder_to_another(text, tmp_path, monkey
 
 
 def test_a_frame_that_a_failed_start_has_left_is_written_anew(text, tmp_path):
-    save_language_model_frame(tmp_path / "lm", make_vocab("ab"), Settings(6, 9))
+    save_language_model_frame(tmp_path / "lm", make_vocab("ab"), LanguageModelSettings(6, 9))
     train_language_model(tiny(epochs=1), [text], tmp_path / "lm", "forward")
     assert load_language_model(tmp_path / "lm", directions=["forward"]).settings.hidden == 8
 
@@ -333,8 +383,11 @@ def test_a_frame_that_a_failed_start_has_left_is_written_anew(text, tmp_path):
     ids=["cuda", "cpu"],
 )
 def test_memory_that_runs_out_is_reported(error, text, tmp_path, monkeypatch):
-    """In the first step, after which the folder is free for other sizes; in a later one, which can be gone on with."""
-    real, left = train.add_gradients, 0
+    """In the first step, after which the folder is free for other sizes; in a later one, which can
+    be gone on with.
+    """
+    real = train.add_gradients
+    left = 0
 
     def fail(*arguments: Any) -> Any:
         nonlocal left
@@ -344,11 +397,14 @@ def test_memory_that_runs_out_is_reported(error, text, tmp_path, monkeypatch):
         return real(*arguments)
 
     monkeypatch.setattr(train, "add_gradients", fail)
-    with pytest.raises(HanlatticeError, match=r"not enough memory: lower --batch-size, .*--layers$"):
+    with pytest.raises(
+        HanlatticeError, match=r"not enough memory: lower --batch-size, .*--layers$"
+    ):
         train_language_model(tiny(hidden=16), [text], tmp_path / "lm", "forward")
     left = 3
     with pytest.raises(
-        HanlatticeError, match=r"--layers, with another --out, or continue with --resume where there is more"
+        HanlatticeError,
+        match=r"--layers, with another --out, or continue with --resume where there is more",
     ):
         train_language_model(tiny(), [text], tmp_path / "lm", "forward")
     left = 1000
@@ -364,9 +420,7 @@ def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory(text, tmp_path
 
 @pytest.mark.parametrize("clip", [0.0, 5.0])
 def test_a_loss_that_diverges_is_reported_with_advice(clip, text, tmp_path):
-    found = (
-        r"the loss is (nan|inf) by epoch 1, batch \d+: training has diverged; lower .*\(lr\) or .*\(clip\), .* --out"
-    )
+    found = r"the loss is (nan|inf) by epoch 1, batch \d+: training has diverged; lower .*\(lr\) or .*\(clip\), .* --out"
     with pytest.raises(HanlatticeError, match=found):
         train_language_model(tiny(lr=1e38, clip=clip), [text], tmp_path / "lm", "forward")
 

@@ -26,13 +26,17 @@ def file(text: Path, tmp_path: Path) -> Path:
     return tmp_path / "v.bin"
 
 
-def test_rows_begin_as_the_vectors_of_the_file_scaled_to_entries_of_mean_square_one(file, text, tmp_path):
+def test_rows_begin_as_the_vectors_of_the_file_scaled_to_entries_of_mean_square_one(
+    file, text, tmp_path
+):
     recipe = tiny(vectors=file, embedding=None, lr=1e-12, weight_decay=0.0, epochs=1)
     found = train_language_model(recipe, [text], tmp_path / "lm")
     vectors = read_vectors(file)
     source = read_source(recipe, [text], ["forward"], lambda event: None)
     pairs = zip(map(fold_digits, vectors.words), vectors.matrix, strict=True)
-    rows = {word: row for word, row in reversed(list(pairs)) if word in source.vocab}  # the first of a word wins
+    rows = {
+        word: row for word, row in reversed(list(pairs)) if word in source.vocab
+    }  # the first of a word wins
     assert 0 < len(rows) < len(source.vocab) - 2
     scale = 6**0.5 / np.mean([np.linalg.norm(row) for row in rows.values()])
     for direction in ("forward", "backward"):
@@ -44,11 +48,14 @@ def test_rows_begin_as_the_vectors_of_the_file_scaled_to_entries_of_mean_square_
         assert found[direction]["data"]["vectors"]["symbols"] == len(rows)
         assert found[direction]["recipe"]["vectors"] == str(file)
         assert found[direction]["recipe"]["embedding"] == 6
-    assert f"vectors of v.bin, of {len(rows)} symbols" in (tmp_path / "lm" / "README.md").read_text("utf-8")
+    assert f"vectors of v.bin, of {len(rows)} symbols" in (tmp_path / "lm" / "README.md").read_text(
+        "utf-8"
+    )
 
 
 def test_resumed_with_the_same_vectors_only(file, text, tmp_path):
-    plain, often = tiny(vectors=file), tiny(vectors=file, checkpoint_minutes=0)
+    plain = tiny(vectors=file)
+    often = tiny(vectors=file, checkpoint_minutes=0)
     train_language_model(plain, [text], tmp_path / "whole", "forward")
     assert killed_at_step(often, text, tmp_path / "stopped", 5)
     with pytest.raises(ModelError, match="another configuration or other data"):
@@ -64,17 +71,26 @@ def test_resumed_with_the_same_vectors_only(file, text, tmp_path):
 
 def test_vectors_that_do_not_fit_are_refused(file, text, trained, tmp_path):
     with pytest.raises(
-        InputError, match=r"--embedding 5 does not fit the vectors of .*v\.bin, whose width is 6; leave --embedding out"
+        InputError,
+        match=r"--embedding 5 does not fit the vectors of .*v\.bin, whose width is 6; leave --embedding out",
     ):
         train_language_model(tiny(vectors=file, embedding=5), [text], tmp_path / "lm")
-    with pytest.raises(InputError, match="--vectors does not fit --from, whose model has its own embeddings"):
+    with pytest.raises(
+        InputError, match="--vectors does not fit --from, whose model has its own embeddings"
+    ):
         Recipe(start_from=trained, vectors=file)
     (tmp_path / "words.vec").write_text("长江 1 2\n大桥 3 4\n", "utf-8")
     with pytest.raises(InputError, match=r"words\.vec: no vector of a single character in it"):
-        train_language_model(tiny(vectors=tmp_path / "words.vec", embedding=None), [text], tmp_path / "lm")
+        train_language_model(
+            tiny(vectors=tmp_path / "words.vec", embedding=None), [text], tmp_path / "lm"
+        )
     (tmp_path / "other.vec").write_text("龘 1 2\n鱻 3 4\n", "utf-8")
-    with pytest.raises(InputError, match=r"other\.vec: no vector of a symbol that the language model knows"):
-        train_language_model(tiny(vectors=tmp_path / "other.vec", embedding=None), [text], tmp_path / "lm")
+    with pytest.raises(
+        InputError, match=r"other\.vec: no vector of a symbol that the language model knows"
+    ):
+        train_language_model(
+            tiny(vectors=tmp_path / "other.vec", embedding=None), [text], tmp_path / "lm"
+        )
     with pytest.raises(InputError, match="cannot read"):
         train_language_model(tiny(vectors=tmp_path / "no.bin"), [text], tmp_path / "lm")
     assert not (tmp_path / "lm").exists()
@@ -84,7 +100,9 @@ def test_one_vector_is_enough(text, tmp_path):
     """Then the others have no spread and are equal to it; training parts them."""
     character = text.read_text("utf-8")[0]
     (tmp_path / "one.vec").write_text(f"{character} 3 4\n", "utf-8")
-    train_language_model(tiny(vectors=tmp_path / "one.vec", embedding=None), [text], tmp_path / "lm", "forward")
+    train_language_model(
+        tiny(vectors=tmp_path / "one.vec", embedding=None), [text], tmp_path / "lm", "forward"
+    )
     table = weights(tmp_path / "lm")["embedding"]
     assert table.shape[1] == 2
     assert len(torch.unique(table, dim=0)) > 2

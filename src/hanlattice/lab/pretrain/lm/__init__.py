@@ -1,1 +1,3 @@
-"""A character language model from raw text: trained one direction at a time, scored, and asked to write."""
+"""A character language model from raw text: trained one direction at a time, scored, and asked to
+write.
+"""

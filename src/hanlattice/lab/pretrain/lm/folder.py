@@ -1,4 +1,6 @@
-"""The folder of a language model in training: checks, log, card and curve. Two processes may share it."""
+"""The folder of a language model in training: checks, log, card and curve. Two processes may share
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from hanlattice.checkpoint.language_model import (
 )
 from hanlattice.errors import ModelError, OutputError
 from hanlattice.evaluation.report import Table
-from hanlattice.files import remove, shown, writing
-from hanlattice.lab.pretrain.lm.text import Source
+from hanlattice.files import atomic_write, printable_path, remove
+from hanlattice.lab.pretrain.lm.text import LanguageModelText
 from hanlattice.theme import BLUE, RED, can_plot, plot, tidy
 
 CARD = "README.md"
@@ -39,15 +41,23 @@ def log_file(direction: str) -> str:
 
 
 def check_folder(folder: Path, direction: str, resume: bool) -> None:
-    """Refuse a folder that cannot be used, before any work, and remove files that a killed run left half written."""
-    if shown(folder) != str(folder):
-        raise OutputError(f"{folder}: its name is not UTF-8, and safetensors cannot read it; choose another --out")
+    """Refuse a folder that cannot be used, before any work, and remove files that a killed run left
+    half written.
+    """
+    if printable_path(folder) != str(folder):
+        raise OutputError(
+            f"{folder}: its name is not UTF-8, and safetensors cannot read it; choose another --out"
+        )
     # Path.exists would raise for a name that is too long, which is reported when it is written
     there = next(part for part in (folder, *folder.absolute().parents) if os.path.exists(part))  # noqa: PTH110
     if not there.is_dir():
         raise OutputError(f"{there} is a file; --out must name a folder, old or new")
     names = {file.name for file in folder.glob("*")}
-    half = {name: found[1] for name in names if (found := re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", name))}
+    half = {
+        name: found[1]
+        for name in names
+        if (found := re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", name))
+    }
     ours = {CHARS, WORDS, LEXICON, *map(log_file, DIRECTIONS), *half}
     if RECORD not in names:
         for other in sorted(names - ours):
@@ -59,16 +69,26 @@ def check_folder(folder: Path, direction: str, resume: bool) -> None:
             f"{folder} holds a {direction} language model already: continue it with --resume, or choose another --out"
         )
     for name, whole in half.items():
-        if direction in whole:  # what both directions write may be the other's, which may be running
+        if (
+            direction in whole
+        ):  # what both directions write may be the other's, which may be running
             remove(folder / name)
 
 
-def write_frame(folder: Path, source: Source) -> None:
-    """What both directions share. If there are weights or a state of either, it must be the same already."""
-    kept = [folder / name(direction) for name in (weights_file, state_file) for direction in DIRECTIONS]
+def write_frame(folder: Path, source: LanguageModelText) -> None:
+    """What both directions share. If there are weights or a state of either, it must be the same
+    already.
+    """
+    kept = [
+        folder / name(direction) for name in (weights_file, state_file) for direction in DIRECTIONS
+    ]
     if any(file.exists() for file in kept):
         there = load_language_model(folder, directions=())
-        if (there.vocab, there.settings, there.cutter) != (source.vocab, source.settings, source.cutter):
+        if (there.vocab, there.settings, there.cutter) != (
+            source.vocab,
+            source.settings,
+            source.cutter,
+        ):
             raise OutputError(
                 f"{folder} holds a language model with other symbols or sizes, and both directions share them: "
                 "train with the same text and options, or choose another --out"
@@ -78,35 +98,48 @@ def write_frame(folder: Path, source: Source) -> None:
 
 
 def finished_facts(folder: Path, direction: str, identity: str) -> dict[str, Any] | None:
-    """The facts of a finished direction, whose options and text must be the same; None if it is not finished."""
+    """The facts of a finished direction, whose options and text must be the same; None if it is not
+    finished.
+    """
     if not (folder / weights_file(direction)).exists() or (folder / state_file(direction)).exists():
         return None
     facts = dict(load_language_model(folder, directions=(direction,)).facts[direction])
     if facts.get("identity") != identity:
-        raise ModelError(f"{folder}: its {direction} direction was trained with other options or other text")
+        raise ModelError(
+            f"{folder}: its {direction} direction was trained with other options or other text"
+        )
     return facts
 
 
 def read_log(folder: Path, direction: str) -> list[dict[str, Any]]:
     """The events that a training has written."""
     text = (folder / log_file(direction)).read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.split("\n") if line]  # a file's name may have other line ends in it
+    return [
+        json.loads(line) for line in text.split("\n") if line
+    ]  # a file's name may have other line ends in it
 
 
 def write_card(folder: Path) -> None:
     """README.md: what the model is, what it was trained on and how well it predicts."""
     there = [name for name in DIRECTIONS if (folder / weights_file(name)).exists()]
     model = load_language_model(folder, directions=there)
-    facts, sizes = model.facts[there[0]], model.settings
-    options = ", ".join(f"{name} {value}" for name, value in facts["recipe"].items() if value is not None)
+    facts = model.facts[there[0]]
+    sizes = model.settings
+    options = ", ".join(
+        f"{name} {value}" for name, value in facts["recipe"].items() if value is not None
+    )
     lines = [
-        f"# {shown(folder.resolve().name)}",
+        f"# {printable_path(folder.resolve().name)}",
         "",
         f"A {'character' if model.cutter is None else 'word'} language model made with hanlattice.",
         "",
         f"- {sizes.layers} LSTM layer{'s' if sizes.layers > 1 else ''} of {sizes.hidden} units a direction, embeddings "
         f"of width {sizes.embedding}, {len(model.vocab):,} symbols",
-        *([] if model.cutter is None else [f"- text is cut into words by {_cutter_name(model.cutter)}"]),
+        *(
+            []
+            if model.cutter is None
+            else [f"- text is cut into words by {_cutter_name(model.cutter)}"]
+        ),
         '- use it: `hanlattice lm score -m FOLDER "…"`, `hanlattice lm sample -m FOLDER`',
         "",
         *_data_lines(facts),
@@ -121,17 +154,21 @@ def write_card(folder: Path) -> None:
         "",
         options,
     ]
-    with writing(folder / CARD) as file:
+    with atomic_write(folder / CARD) as file:
         file.write("\n".join(lines) + "\n")
 
 
 def _cutter_name(cutter: Cutter) -> str:
-    names = {"lexicon": f"the dictionary {LEXICON}", "model": f"the segmentation model {cutter.path}"}
+    names = {
+        "lexicon": f"the dictionary {LEXICON}",
+        "model": f"the segmentation model {cutter.path}",
+    }
     return names.get(cutter.by, cutter.by)
 
 
 def _data_lines(facts: Mapping[str, Any]) -> list[str]:
-    data, start = facts["data"], facts["from"]
+    data = facts["data"]
+    start = facts["from"]
     counted = ("lines", "characters", "words")[: len(data["train"])]
     rows = tuple(
         (name, *(f"{data[part][each]:,}" for each in counted))
@@ -164,7 +201,14 @@ def _direction_table(facts: Mapping[str, Mapping[str, Any]]) -> Table:
             "perplexity_of_a_character": ("perplexity of a character", ".3f"),
             "unknown": ("unknown words", ","),
         }
-    headings = ("direction", *(name for name, _ in scored.values()), "epochs", f"{unit} read", "seconds", "on")
+    headings = (
+        "direction",
+        *(name for name, _ in scored.values()),
+        "epochs",
+        f"{unit} read",
+        "seconds",
+        "on",
+    )
     rows = [
         (
             name,
@@ -184,7 +228,7 @@ def write_curve(folder: Path, direction: str) -> str | None:
     names = ("characters", "words", "loss", "perplexity", "seconds")
     evaluations = (event for event in read_log(folder, direction) if event["event"] == "evaluate")
     points = [{name: event[name] for name in names if name in event} for event in evaluations]
-    with writing(folder / f"curve-{direction}.json") as file:
+    with atomic_write(folder / f"curve-{direction}.json") as file:
         json.dump({"direction": direction, "points": points}, file, indent=1)
         file.write("\n")
     if not can_plot():
@@ -195,7 +239,9 @@ def write_curve(folder: Path, direction: str) -> str | None:
 
 
 def _draw(points: list[dict[str, Any]], direction: str, path: Path) -> None:
-    """Perplexity of the text that was trained on (with dropout) since the point before, and of held-out text."""
+    """Perplexity of the text that was trained on (with dropout) since the point before, and of
+    held-out text.
+    """
     from matplotlib.ticker import ScalarFormatter
 
     unit = "words" if "words" in points[0] else "characters"
@@ -204,8 +250,12 @@ def _draw(points: list[dict[str, Any]], direction: str, path: Path) -> None:
     with plot(path, 5.6, 3.6) as figure:
         axis = figure.subplots()
         axis.plot(read, trained, color=BLUE, marker=".", label="trained on, with dropout")
-        axis.plot(read, [point["perplexity"] for point in points], color=RED, marker=".", label="held out")
-        axis.set(xlabel=f"{unit} read, in millions", ylabel=f"perplexity of a {unit[:-1]}", yscale="log")
+        axis.plot(
+            read, [point["perplexity"] for point in points], color=RED, marker=".", label="held out"
+        )
+        axis.set(
+            xlabel=f"{unit} read, in millions", ylabel=f"perplexity of a {unit[:-1]}", yscale="log"
+        )
         for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
             set_formatter(ScalarFormatter())  # 20, not 2 × 10¹
         axis.set_title(f"Language model, {direction}", fontsize=10)

@@ -1,4 +1,6 @@
-"""How a language model is trained: every option, its default and what it means. No torch in here: the CLI reads it."""
+"""How a language model is trained: every option, its default and what it means. No torch in here:
+the CLI reads it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 
 from hanlattice.checks import MOST_LAYERS, WIDEST
 from hanlattice.errors import InputError
-from hanlattice.files import shown
+from hanlattice.files import printable_path
 
 SIZES = {"embedding": 512, "hidden": 1024, "layers": 1}  # of a model that starts from nothing
 MIN_COUNT = 5  # of its characters or words
@@ -87,7 +89,9 @@ class Recipe:
         for name, (least, most) in _WHOLE.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
-                raise InputError(f"{flag(name)} must be {least} or more, and at most {most}, not {value}")
+                raise InputError(
+                    f"{flag(name)} must be {least} or more, and at most {most}, not {value}"
+                )
         for name in ("weight_decay", "clip", "checkpoint_minutes"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{flag(name)} must be 0 or more, not {getattr(self, name)}")
@@ -95,30 +99,41 @@ class Recipe:
             raise InputError(f"{flag('lr')} must be more than 0, not {self.lr}")
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{flag(name)} must be 0 or more and less than 1, not {getattr(self, name)}")
+                raise InputError(
+                    f"{flag(name)} must be 0 or more and less than 1, not {getattr(self, name)}"
+                )
         if not 0 < self.held_out < 1:
-            raise InputError(f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}")
+            raise InputError(
+                f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}"
+            )
         if self.unit not in (None, *UNITS):
             raise InputError(f"--unit must be {' or '.join(UNITS)}, not {self.unit!r}")
         if self.lexicon is not None and self.model is not None:
             raise InputError("--lexicon and --model both say how words are cut: give one of them")
         for name, what in _OF_THE_MODEL.items():
             if self.start_from is not None and getattr(self, name) is not None:
-                raise InputError(f"{flag(name)} does not fit --from, whose model has its own {what}; leave it out")
+                raise InputError(
+                    f"{flag(name)} does not fit --from, whose model has its own {what}; leave it out"
+                )
         for name in ("lexicon", "model", "vocab"):
             if self.unit != "word" and getattr(self, name) is not None:
                 raise InputError(f"{flag(name)} is for --unit word: it has no effect on characters")
 
     def sizes(self, fixed: Mapping[str, int]) -> dict[str, int]:
-        """Embedding, hidden and layers: those fixed by what it starts from, which may be given too, or the defaults."""
+        """Embedding, hidden and layers: those fixed by what it starts from, which may be given too,
+        or the defaults.
+        """
         given = {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
         for name, size in given.items():
             if (found := fixed.get(name, size)) != size:
-                what, other = f"the model to start from, which has {found}", ""
+                what = f"the model to start from, which has {found}"
+                other = ""
                 if self.vectors is not None:
-                    what = f"the vectors of {shown(self.vectors)}, whose width is {found}"
+                    what = f"the vectors of {printable_path(self.vectors)}, whose width is {found}"
                     other = f", or train vectors with `pretrain vectors --dim {size}`"
-                raise InputError(f"{flag(name)} {size} does not fit {what}; leave {flag(name)} out{other}")
+                raise InputError(
+                    f"{flag(name)} {size} does not fit {what}; leave {flag(name)} out{other}"
+                )
         return {**SIZES, **fixed, **given}
 
     def decisive(self) -> dict[str, Any]:
@@ -127,7 +142,7 @@ class Recipe:
         del chosen["checkpoint_minutes"], chosen["threads"]
         for name in ("start_from", "vectors", "lexicon", "model"):
             if chosen[name] is not None:
-                chosen[name] = shown(chosen[name])
+                chosen[name] = printable_path(chosen[name])
         if self.unit == "char":
             chosen["unit"] = None
         if self.start_from is None:

@@ -1,7 +1,9 @@
-"""What a language model says of text: bits of each character or word and perplexity; and text that it makes up itself.
+"""What a language model says of text: bits of each character or word and perplexity; and text that
+it makes up itself.
 
-Every line is read from nothing, beginning with a break; each of its symbols is predicted, and the break after it.
-So a line of n symbols counts n + 1 times, as in an n-gram model that predicts the end of a sentence.
+Every line is read from nothing, beginning with a break; each of its symbols is predicted, and the
+break after it. So a line of n symbols counts n + 1 times, as in an n-gram model that predicts the
+end of a sentence.
 """
 
 from __future__ import annotations
@@ -25,19 +27,21 @@ from hanlattice.nn.language_model import CharLanguageModel, State
 from hanlattice.text.normalize import fold_digits
 
 Bits = npt.NDArray[np.float32]
-# Lines, and symbols with padding, that are read at a time; and numbers in a softmax, 64 Mi: a quarter of a GiB.
+# Lines, and symbols with padding, that are read at a time; and numbers in a softmax, 64 Mi: a
+# quarter of a GiB.
 BOUNDS = {"cpu": (64, 4096), "cuda": (1024, 65536)}
 SOFTMAX = 1 << 26
 
 
 @dataclass(frozen=True)
-class Score:
+class TextScore:
     """Over `symbols` characters, or words, and line ends."""
 
     symbols: int
     bits: float  # of one of them, on average
     perplexity: float
-    # Of a model of words: its characters and line ends, the figures of one of those, unknown words spelt, and how many
+    # Of a model of words: its characters and line ends, the figures of one of those, unknown words
+    # spelt, and how many
     # words are unknown.
     characters: int | None = None
     bits_a_character: float | None = None
@@ -48,9 +52,11 @@ class Score:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def score(model: CharLanguageModel, lines: Lines) -> Score:
+def score(model: CharLanguageModel, lines: Lines) -> TextScore:
     """The mean surprise of all lines, which are mirrored already if the model reads backwards."""
-    total = sum(float(bits[real].sum(dtype=np.float64)) for _, bits, real in _batches_of(model, lines))
+    total = sum(
+        float(bits[real].sum(dtype=np.float64)) for _, bits, real in _batches_of(model, lines)
+    )
     return mean_score(total, *figures(lines))
 
 
@@ -62,12 +68,20 @@ def figures(lines: Lines) -> tuple[Any, ...]:
 
 
 def mean_score(
-    bits: float, symbols: int, characters: int | None = None, unknown: int = 0, spelling: float = 0.0
-) -> Score:
-    """The score of lines that have so many bits in all; of words with characters, and bits that spell unknown ones."""
+    bits: float,
+    symbols: int,
+    characters: int | None = None,
+    unknown: int = 0,
+    spelling: float = 0.0,
+) -> TextScore:
+    """The score of lines that have so many bits in all; of words with characters, and bits that
+    spell unknown ones.
+    """
     if characters is None:
-        return Score(symbols, *_mean(bits, symbols))
-    return Score(symbols, *_mean(bits, symbols), characters, *_mean(bits + spelling, characters), unknown)
+        return TextScore(symbols, *_mean(bits, symbols))
+    return TextScore(
+        symbols, *_mean(bits, symbols), characters, *_mean(bits + spelling, characters), unknown
+    )
 
 
 def _mean(bits: float, count: int) -> tuple[float, float]:
@@ -76,7 +90,9 @@ def _mean(bits: float, count: int) -> tuple[float, float]:
 
 
 def surprise(model: CharLanguageModel, lines: Lines) -> list[Bits]:
-    """[length + 1] for each line: the bits of each symbol and of the break at the end, in the order of reading."""
+    """[length + 1] for each line: the bits of each symbol and of the break at the end, in the order
+    of reading.
+    """
     found: list[Bits] = [np.zeros(0, dtype=np.float32)] * len(lines)
     for places, bits, real in _batches_of(model, lines):
         for at, row, inside in zip(places, bits, real, strict=True):
@@ -84,16 +100,24 @@ def surprise(model: CharLanguageModel, lines: Lines) -> list[Bits]:
     return found
 
 
-def text_cutter(model: LanguageModel, device: str = "cpu") -> Callable[[Sequence[str]], Sequence[Sequence[str]]]:
-    """What gives the symbols of texts: the texts themselves, which are their characters, or lists of words."""
+def text_cutter(
+    model: LanguageModel, device: str = "cpu"
+) -> Callable[[Sequence[str]], Sequence[Sequence[str]]]:
+    """What gives the symbols of texts: the texts themselves, which are their characters, or lists
+    of words.
+    """
     if model.cutter is None:
         return lambda texts: texts
     units = word_units(model.cutter, device)
     return lambda texts: list(units(texts))
 
 
-def text_surprise(model: LanguageModel, direction: str, texts: Sequence[Sequence[str]]) -> list[Bits]:
-    """`surprise` of texts as `text_cutter` gives them, the bits of each in the order of the text; the break is last."""
+def text_surprise(
+    model: LanguageModel, direction: str, texts: Sequence[Sequence[str]]
+) -> list[Bits]:
+    """`surprise` of texts as `text_cutter` gives them, the bits of each in the order of the text;
+    the break is last.
+    """
     return line_surprise(model, direction, text_lines(model, texts))
 
 
@@ -105,14 +129,21 @@ def line_surprise(model: LanguageModel, direction: str, lines: Lines) -> list[Bi
 
 
 @torch.no_grad()
-def _batches_of(model: CharLanguageModel, lines: Lines) -> Iterator[tuple[Sequence[int], Bits, npt.NDArray[np.bool_]]]:
+def _batches_of(
+    model: CharLanguageModel, lines: Lines
+) -> Iterator[tuple[Sequence[int], Bits, npt.NDArray[np.bool_]]]:
     """The places of some lines, their bits [B, T], and which of them are no padding."""
     most, bound = BOUNDS[model.embedding.device.type]
     for places in decoding_batches((lines.lengths + 1).tolist(), most, bound):
-        yield places, *_batch_bits(model, lines.take(np.array(places)), max(1, bound // len(places)))
+        yield (
+            places,
+            *_batch_bits(model, lines.take(np.array(places)), max(1, bound // len(places))),
+        )
 
 
-def _batch_bits(model: CharLanguageModel, lines: Lines, piece: int) -> tuple[Bits, npt.NDArray[np.bool_]]:
+def _batch_bits(
+    model: CharLanguageModel, lines: Lines, piece: int
+) -> tuple[Bits, npt.NDArray[np.bool_]]:
     """([B, T] bits, which of them are no padding). The lines are read `piece` symbols at a time."""
     sizes = lines.lengths + 1
     T = int(sizes.max())
@@ -131,14 +162,22 @@ def _batch_bits(model: CharLanguageModel, lines: Lines, piece: int) -> tuple[Bit
 def _bits(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
     """[B, T]: −log₂ of the probability of each target."""
     rows = max(1, SOFTMAX // len(model.embedding))
-    parts = zip(torch.split(hidden.flatten(0, 1), rows), torch.split(targets.flatten().long(), rows), strict=True)
-    losses = [F.cross_entropy(model.logits(some), wanted, reduction="none") for some, wanted in parts]
+    parts = zip(
+        torch.split(hidden.flatten(0, 1), rows),
+        torch.split(targets.flatten().long(), rows),
+        strict=True,
+    )
+    losses = [
+        F.cross_entropy(model.logits(some), wanted, reduction="none") for some, wanted in parts
+    ]
     return torch.cat(losses).view(targets.shape) / math.log(2)
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """`temperature` 0 always takes the likeliest symbol; `top` keeps so many of the likeliest, 0 all of them."""
+    """`temperature` 0 always takes the likeliest symbol; `top` keeps so many of the likeliest, 0
+    all of them.
+    """
 
     length: int = 100  # characters or words that are made at most
     temperature: float = 0.8
@@ -153,22 +192,32 @@ class Sampling:
         if self.top < 0:
             raise InputError(f"--top must be 0 or more, not {self.top}")
         if not 0 <= self.seed < 1 << 63:
-            raise InputError(f"--seed must be 0 or more, and at most {(1 << 63) - 1}, not {self.seed}")
+            raise InputError(
+                f"--seed must be 0 or more, and at most {(1 << 63) - 1}, not {self.seed}"
+            )
 
 
 @torch.no_grad()
 def sample(
-    model: LanguageModel, prompt: str, sampling: Sampling, count: int = 1, direction: str = "forward"
+    model: LanguageModel,
+    prompt: str,
+    sampling: Sampling,
+    count: int = 1,
+    direction: str = "forward",
 ) -> list[str]:
     """`count` texts that begin with the prompt or, if the direction is backward, end with it."""
     if count < 1:
         raise InputError(f"-n must be 1 or more, not {count}")
-    module, forward = model.directions[direction], direction == "forward"
+    module = model.directions[direction]
+    forward = direction == "forward"
     symbols = fold_digits(prompt) if model.cutter is None else text_cutter(model)([prompt])[0]
     given = model.vocab.ids(symbols if forward else symbols[::-1])
-    ids = torch.tensor([BREAK_ID, *given], device=module.embedding.device).expand(count, -1)  # [count, 1 + prompt]
+    ids = torch.tensor([BREAK_ID, *given], device=module.embedding.device).expand(
+        count, -1
+    )  # [count, 1 + prompt]
     generator = torch.Generator().manual_seed(sampling.seed)
-    state, made = None, list[Tensor]()
+    state = None
+    made = list[Tensor]()
     ended = torch.zeros(count, dtype=torch.bool)
     while len(made) < sampling.length and not ended.all():
         hidden, state = module(ids, state)
@@ -183,17 +232,23 @@ def sample(
 
 
 def spaced(words: Iterable[str]) -> str:
-    """A text of words, with a blank between two that are Western: a model of words reads no white space."""
+    """A text of words, with a blank between two that are Western: a model of words reads no white
+    space.
+    """
     text = ""
     for word in words:
-        western = all(character.isascii() and character.isalnum() for character in (text[-1:], word[:1]))
+        western = all(
+            character.isascii() and character.isalnum() for character in (text[-1:], word[:1])
+        )
         text += f" {word}" if western else word
     return text
 
 
 def choose(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
     """[B, V] → [B]: a symbol for each row. The one that stands for unknown ones is never taken."""
-    logits = logits.to(torch.float64, copy=True)  # whose numbers any temperature leaves finite, or -inf
+    logits = logits.to(
+        torch.float64, copy=True
+    )  # whose numbers any temperature leaves finite, or -inf
     logits[:, 0] = -math.inf
     if sampling.temperature == 0:
         return logits.argmax(dim=1)

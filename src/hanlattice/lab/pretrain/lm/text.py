@@ -1,4 +1,6 @@
-"""What a language model reads: raw text as one flat array of ids of characters or words; the streams of an epoch."""
+"""What a language model reads: raw text as one flat array of ids of characters or words; the
+streams of an epoch.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from hanlattice.checkpoint.language_model import (
     BREAK,
     Cutter,
     LanguageModel,
-    Settings,
+    LanguageModelSettings,
     load_language_model,
     make_vocab,
     weights_file,
@@ -33,7 +35,7 @@ from hanlattice.data.corpus import even_steps
 from hanlattice.data.formats.raw import RawText, groups
 from hanlattice.errors import InputError, ModelError
 from hanlattice.events import Listener
-from hanlattice.files import sha256, shown
+from hanlattice.files import printable_path, sha256
 from hanlattice.lab.pretrain.lm.recipe import SIZES, Recipe
 from hanlattice.lab.pretrain.units import Unit, Units, make_units, split_line
 from hanlattice.text.normalize import Codes, code_points, fold, fold_digits
@@ -65,7 +67,9 @@ class Lines:
 
     @property
     def symbols(self) -> int:
-        """What a model predicts when it reads all of it: every character or word, and the break after each line."""
+        """What a model predicts when it reads all of it: every character or word, and the break
+        after each line.
+        """
         return int(self.lengths.sum()) + len(self)
 
     @property
@@ -91,20 +95,31 @@ class Lines:
 
 
 def mirrored(*parts: Lines) -> list[Lines]:
-    """Parts of one text, which share an array of ids, and each line from its last character to its first.
+    """Parts of one text, which share an array of ids, and each line from its last character to its
+    first.
 
-    All ids are reversed together, into one array. A line that was [s, e) then lies at [N − e, N − s), and what
-    follows it is the break that was before it; there was none before the first, so one is added.
+    All ids are reversed together, into one array. A line that was [s, e) then lies at [N − e, N −
+    s), and what follows it is the break that was before it; there was none before the first, so one
+    is added.
     """
-    ids, ends = parts[0].ids, [part.starts + part.lengths for part in parts]
+    ids = parts[0].ids
+    ends = [part.starts + part.lengths for part in parts]
     turned = np.append(ids[::-1], ids[np.concatenate(ends)[:1]])  # any line's own break
-    return [replace(part, ids=turned, starts=len(ids) - end) for part, end in zip(parts, ends, strict=True)]
+    return [
+        replace(part, ids=turned, starts=len(ids) - end)
+        for part, end in zip(parts, ends, strict=True)
+    ]
 
 
-def read_lines_of(files: Iterable[str | Path], listen: ReadListener = lambda done, size: None) -> Lines:
+def read_lines_of(
+    files: Iterable[str | Path], listen: ReadListener = lambda done, size: None
+) -> Lines:
     """The lines of raw text that are not blank, as code points."""
-    raw, blocks = RawText(files), []
-    for lines in groups(raw, _BLOCK):  # of which there is one at least, since no file of raw text is blank
+    raw = RawText(files)
+    blocks = []
+    for lines in groups(
+        raw, _BLOCK
+    ):  # of which there is one at least, since no file of raw text is blank
         blocks.append(code_points("\n".join([*lines, ""])))
         listen(raw.done, raw.size)
     return make_lines(np.concatenate(blocks))
@@ -113,8 +128,12 @@ def read_lines_of(files: Iterable[str | Path], listen: ReadListener = lambda don
 def read_words_of(
     files: Iterable[str | Path], units: Units, listen: ReadListener = lambda done, size: None
 ) -> tuple[Lines, list[str]]:
-    """The words of the lines, as places in a list, and that list: a break, then the words as they first come."""
-    raw, places, blocks = RawText(files), {BREAK: 0}, []
+    """The words of the lines, as places in a list, and that list: a break, then the words as they
+    first come.
+    """
+    raw = RawText(files)
+    places = {BREAK: 0}
+    blocks = []
     for lists in groups(units(part for line in raw for part in split_line(line)), _BLOCK):
         blocks.append(_number(filter(None, lists), places))
         listen(raw.done, raw.size)
@@ -131,12 +150,17 @@ def _number(lists: Iterable[Sequence[str]], places: dict[str, int]) -> Ids:
 
 
 def word_lines(lines: Lines, words: Sequence[str], vocab: Vocab, alphabet: int) -> Lines:
-    """Lines of places in `words` as lines of ids. An unknown word is spelt: each of its characters, and its end, is one
-    of the `alphabet` and an end, all equally probable.
+    """Lines of places in `words` as lines of ids. An unknown word is spelt: each of its characters,
+    and its end, is one of the `alphabet` and an end, all equally probable.
     """
-    ids, lengths = np.array(vocab.ids(words), dtype=np.int32), np.array([0, *map(len, words[1:])], dtype=np.int64)
-    sizes, spelt = (_line_sums(lines, each[lines.ids]) for each in (lengths, np.where(ids == 0, lengths + 1, 0)))
-    return replace(lines, ids=ids[lines.ids], sizes=sizes, spelling=spelt * np.float64(math.log2(alphabet + 1)))
+    ids = np.array(vocab.ids(words), dtype=np.int32)
+    lengths = np.array([0, *map(len, words[1:])], dtype=np.int64)
+    sizes, spelt = (
+        _line_sums(lines, each[lines.ids]) for each in (lengths, np.where(ids == 0, lengths + 1, 0))
+    )
+    return replace(
+        lines, ids=ids[lines.ids], sizes=sizes, spelling=spelt * np.float64(math.log2(alphabet + 1))
+    )
 
 
 def _line_sums(lines: Lines, values: Ints) -> Ints:
@@ -146,7 +170,9 @@ def _line_sums(lines: Lines, values: Ints) -> Ints:
 
 
 def text_lines(model: LanguageModel, texts: Sequence[Sequence[str]]) -> Lines:
-    """Texts of one line each, as characters or, for a model of words, as lists of words: as the model's ids."""
+    """Texts of one line each, as characters or, for a model of words, as lists of words: as the
+    model's ids.
+    """
     if model.cutter is None:
         codes = make_lines(code_points("".join(f"{text}\n" for text in texts)))
         return replace(codes, ids=seen_as(model.vocab)(codes.ids))
@@ -163,10 +189,14 @@ def make_lines(codes: Codes, end: int = _BREAK_CODE) -> Lines:
 
 
 def hold_out(lines: Lines, share: float) -> tuple[Lines, Lines]:
-    """(the rest, what is held out): this share of the lines at even steps, as taggers hold out sentences."""
+    """(the rest, what is held out): this share of the lines at even steps, as taggers hold out
+    sentences.
+    """
     taken = np.array(even_steps(len(lines), share), dtype=bool)
     if not taken.any():
-        raise InputError(f"--held-out {share} of {len(lines)} lines is not one line; take a larger share or more text")
+        raise InputError(
+            f"--held-out {share} of {len(lines)} lines is not one line; take a larger share or more text"
+        )
     return lines.take(~taken), lines.take(taken)
 
 
@@ -175,9 +205,14 @@ def seen_character(code: int) -> str:
 
 
 def frequent(
-    lines: Lines, min_count: int, seen: Callable[[int], str] = seen_character, most: int | None = None
+    lines: Lines,
+    min_count: int,
+    seen: Callable[[int], str] = seen_character,
+    most: int | None = None,
 ) -> list[str]:
-    """The symbols that occur `min_count` times or more, the most frequent first, and of them the first `most`."""
+    """The symbols that occur `min_count` times or more, the most frequent first, and of them the
+    first `most`.
+    """
     counts: Counter[str] = Counter()
     codes = np.bincount(used_ids(lines))
     for code in np.flatnonzero(codes).tolist():
@@ -197,9 +232,9 @@ def used_ids(lines: Lines) -> Ids:
 
 
 @dataclass(frozen=True)
-class Source:
+class LanguageModelText:
     vocab: Vocab
-    settings: Settings
+    settings: LanguageModelSettings
     train: Lines
     held_out: Lines
     start: LanguageModel | None
@@ -216,19 +251,30 @@ class Source:
         return train, held_out
 
     def identity(self, recipe: Recipe, direction: str) -> str:
-        """What must be the same when a run is resumed: the options and the content of everything that is read."""
+        """What must be the same when a run is resumed: the options and the content of everything
+        that is read.
+        """
         read = [each["sha256"] for each in self.data["files"]], self.digests.get(direction)
         options = {**recipe.decisive(), "start_from": None}  # its content counts, not its place
         if recipe.vectors is not None:
             options["vectors"] = self.data["vectors"]["sha256"]
         if self.cutter is not None:
-            options |= {"lexicon": None, "model": None, "cutter": [self.cutter.by, self.cutter.version]}
-        return hashlib.sha256(json.dumps([options, direction, read], sort_keys=True).encode()).hexdigest()
+            options |= {
+                "lexicon": None,
+                "model": None,
+                "cutter": [self.cutter.by, self.cutter.version],
+            }
+        return hashlib.sha256(
+            json.dumps([options, direction, read], sort_keys=True).encode()
+        ).hexdigest()
 
 
-def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequence[str], listen: Listener) -> Source:
+def read_source(
+    recipe: Recipe, files: Sequence[str | Path], directions: Sequence[str], listen: Listener
+) -> LanguageModelText:
     """Read everything; text that is too small for one batch is an InputError."""
-    start, digests = None, {}
+    start = None
+    digests = {}
     if recipe.start_from is not None:
         start = load_language_model(recipe.start_from, directions=directions)
         digests = {each: sha256(recipe.start_from / weights_file(each)) for each in directions}
@@ -241,37 +287,62 @@ def read_source(recipe: Recipe, files: Sequence[str | Path], directions: Sequenc
     sizes = recipe.sizes(fixed)
     text, words = _read_symbols(files, cutter, recipe.device, listen)
     train, held_out = hold_out(text, recipe.held_out)
-    needed, noun = recipe.batch_size * recipe.length, "characters" if cutter is None else "words"
+    needed = recipe.batch_size * recipe.length
+    noun = "characters" if cutter is None else "words"
     if train.symbols < needed:
         raise InputError(
             f"there are {train.symbols:,} {noun} to train on, line ends counted, and one batch of "
             f"--batch-size {recipe.batch_size} × --length {recipe.length} takes {needed:,}; lower one of them"
         )
     seen = words.__getitem__ if words else seen_character
-    vocab = start.vocab if start else make_vocab(frequent(train, recipe.least_count, seen, recipe.most))
+    vocab = (
+        start.vocab if start else make_vocab(frequent(train, recipe.least_count, seen, recipe.most))
+    )
     if len(vocab) <= BREAK_ID + 1:
-        raise InputError(f"no {noun[:-1]} occurs {recipe.least_count} times in the text; lower --min-count")
+        raise InputError(
+            f"no {noun[:-1]} occurs {recipe.least_count} times in the text; lower --min-count"
+        )
     if cutter is None:
         text = replace(text, ids=seen_as(vocab)(text.ids))
     else:
-        cutter = replace(cutter, alphabet=cutter.alphabet or len(set(chain.from_iterable(words[1:]))))
+        cutter = replace(
+            cutter, alphabet=cutter.alphabet or len(set(chain.from_iterable(words[1:])))
+        )
         text = word_lines(text, words, vocab, cutter.alphabet)
     train, held_out = hold_out(text, recipe.held_out)
     data = {
-        "files": [{"file": shown(file), "sha256": sha256(file)} for file in files],
+        "files": [{"file": printable_path(file), "sha256": sha256(file)} for file in files],
         "train": _counts(train),
         "held_out": _counts(held_out),
-        "unknown": int(np.count_nonzero(text.ids == 0)),  # symbols of both parts that the model does not know
+        "unknown": int(
+            np.count_nonzero(text.ids == 0)
+        ),  # symbols of both parts that the model does not know
     }
     if recipe.vectors is not None:
         vectors = {symbol: row for symbol, row in vectors.items() if symbol in vocab}
         if not vectors:
-            raise InputError("no vector of a symbol that the language model knows in it", recipe.vectors)
-        named = {"file": shown(recipe.vectors), "sha256": sha256(recipe.vectors), "symbols": len(vectors)}
+            raise InputError(
+                "no vector of a symbol that the language model knows in it", recipe.vectors
+            )
+        named = {
+            "file": printable_path(recipe.vectors),
+            "sha256": sha256(recipe.vectors),
+            "symbols": len(vectors),
+        }
         data["vectors"] = named
-        listen({"event": "vectors", **named, "of": len(vocab), "width": sizes["embedding"], "notices": notices})
-    settings = Settings(**sizes, dropout=recipe.dropout)
-    return Source(vocab, settings, train, held_out, start, data, digests, vectors, cutter)
+        listen(
+            {
+                "event": "vectors",
+                **named,
+                "of": len(vocab),
+                "width": sizes["embedding"],
+                "notices": notices,
+            }
+        )
+    settings = LanguageModelSettings(**sizes, dropout=recipe.dropout)
+    return LanguageModelText(
+        vocab, settings, train, held_out, start, data, digests, vectors, cutter
+    )
 
 
 def _vectors_to_start_from(recipe: Recipe, notices: list[str]) -> dict[str, Row]:
@@ -279,7 +350,9 @@ def _vectors_to_start_from(recipe: Recipe, notices: list[str]) -> dict[str, Row]
         return {}
     if recipe.unit == "word":
         return known_vectors(recipe.vectors, fold, notices)
-    none = "no vector of a single character in it: expected a file of `pretrain vectors --unit char`"
+    none = (
+        "no vector of a single character in it: expected a file of `pretrain vectors --unit char`"
+    )
     return known_vectors(recipe.vectors, fold_digits, notices, lambda word: len(word) == 1, none)
 
 
@@ -318,15 +391,17 @@ def word_units(cutter: Cutter, device: str = "cpu") -> Units:
         return make_units(Unit.word, cutter.path or None)
     folder = find_model(cutter.path)
     if segmenter_version(cutter.path) != cutter.version:
-        raise ModelError(f"{folder}: the language model's words were cut by another version of this segmentation model")
+        raise ModelError(
+            f"{folder}: the language model's words were cut by another version of this segmentation model"
+        )
     return make_units(Unit.word, model=folder, device=device)
 
 
-def source_facts(source: Source, recipe: Recipe, direction: str) -> dict[str, Any]:
+def source_facts(source: LanguageModelText, recipe: Recipe, direction: str) -> dict[str, Any]:
     """What is known of a direction before it is trained."""
     base = None
     if recipe.start_from is not None:
-        base = {"folder": shown(recipe.start_from), "sha256": source.digests[direction]}
+        base = {"folder": printable_path(recipe.start_from), "sha256": source.digests[direction]}
     return {
         "direction": direction,
         "recipe": {**recipe.decisive(), **asdict(source.settings)},
@@ -340,19 +415,22 @@ def source_facts(source: Source, recipe: Recipe, direction: str) -> dict[str, An
 class Streams:
     """The lines on a device, and the streams of each epoch.
 
-    A stream has as many symbols as the others, so fewer than B symbols at the end of an epoch's order are left out.
-    There must be B symbols or more: `read_source` refuses less text than one batch.
+    A stream has as many symbols as the others, so fewer than B symbols at the end of an epoch's
+    order are left out. There must be B symbols or more: `read_source` refuses less text than one
+    batch.
     """
 
     def __init__(self, lines: Lines, batch_size: int, device: torch.device) -> None:
-        self.lines, self.batch_size = lines, batch_size
+        self.lines = lines
+        self.batch_size = batch_size
         self.ids = torch.from_numpy(lines.ids).to(device)  # [N], int32; on a CPU no copy of them
         self.steps = lines.symbols // batch_size  # targets of one stream
 
     def epoch(self, seed: int, epoch: int) -> Tensor:
         """[B, steps + 1], int32: at each place the input, and one further on the target.
 
-        Seed and epoch decide the order of the lines. The last target of a stream is the first input of the next.
+        Seed and epoch decide the order of the lines. The last target of a stream is the first input
+        of the next.
         """
         order = np.random.default_rng([seed, epoch]).permutation(len(self.lines))
         text = self._joined(order)[: self.steps * self.batch_size + 1]

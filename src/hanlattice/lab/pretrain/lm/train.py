@@ -1,4 +1,6 @@
-"""The training of a language model, one direction at a time: chunk, loss, backward, clip, step, score, save."""
+"""The training of a language model, one direction at a time: chunk, loss, backward, clip, step,
+score, save.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,27 @@ from hanlattice.lab.pretrain.lm.folder import (
 )
 from hanlattice.lab.pretrain.lm.recipe import Recipe
 from hanlattice.lab.pretrain.lm.score import SOFTMAX, score
-from hanlattice.lab.pretrain.lm.text import Lines, Source, Streams, read_source, source_facts
+from hanlattice.lab.pretrain.lm.text import (
+    LanguageModelText,
+    Lines,
+    Streams,
+    read_source,
+    source_facts,
+)
 from hanlattice.nn.language_model import CharLanguageModel, State
 from hanlattice.training.build import vectors_for
 from hanlattice.training.optim import make_optimizer, warmup_linear
 from hanlattice.training.step import Progress, Training
 
 BOTH = "both"
-PAUSE = {"cpu": 0.0, "cuda": 0.25}  # seconds between two reads of the loss: reading it waits for a GPU
-SCORED = 200_000  # characters, or words, of held-out text that are scored during training; at the end all of it is
-# A tagger reads each text from an empty state; training starts from one only once an epoch. So that the model learns
+PAUSE = {
+    "cpu": 0.0,
+    "cuda": 0.25,
+}  # seconds between two reads of the loss: reading it waits for a GPU
+# Characters, or words, of held-out text that are scored during training; at the end all of it is.
+SCORED = 200_000
+# A tagger reads each text from an empty state; training starts from one only once an epoch. So that
+# the model learns
 # to, a stream is reset with this probability at the beginning of a chunk.
 FORGET = 0.02
 
@@ -56,25 +69,40 @@ def train_language_model(
     resume: bool = False,
     listen: Listener = ignore,
 ) -> dict[str, dict[str, Any]]:
-    """Train one direction, or both one after the other, into a folder, and return the facts of each.
+    """Train one direction, or both one after the other, into a folder, and return the facts of
+    each.
 
     With `resume`, continue where an earlier run in that folder was stopped.
     """
     if direction not in (BOTH, *DIRECTIONS):
-        raise InputError(f"no direction is called {direction!r}: expected {', '.join(DIRECTIONS)} or {BOTH}")
-    folder, directions = Path(folder), DIRECTIONS if direction == BOTH else (direction,)
+        raise InputError(
+            f"no direction is called {direction!r}: expected {', '.join(DIRECTIONS)} or {BOTH}"
+        )
+    folder = Path(folder)
+    directions = DIRECTIONS if direction == BOTH else (direction,)
     find_device(recipe.device)
     for each in directions:
         check_folder(folder, each, resume)
     use_threads(recipe.threads)
     source = read_source(recipe, files, directions, listen)
-    return {each: _train_direction(recipe, source, folder, each, resume, listen) for each in directions}
+    return {
+        each: _train_direction(recipe, source, folder, each, resume, listen) for each in directions
+    }
 
 
 def _train_direction(
-    recipe: Recipe, source: Source, folder: Path, direction: str, resume: bool, listen: Listener
+    recipe: Recipe,
+    source: LanguageModelText,
+    folder: Path,
+    direction: str,
+    resume: bool,
+    listen: Listener,
 ) -> dict[str, Any]:
-    if resume and (facts := finished_facts(folder, direction, source.identity(recipe, direction))) is not None:
+    if (
+        resume
+        and (facts := finished_facts(folder, direction, source.identity(recipe, direction)))
+        is not None
+    ):
         return facts
     run = None
     try:
@@ -95,7 +123,7 @@ def _train_direction(
 
 
 @dataclass
-class Run:
+class LanguageModelRun:
     """Everything that the loop works with."""
 
     recipe: Recipe
@@ -120,7 +148,9 @@ class Run:
         return -(-self.streams.steps // self.recipe.length)
 
     def add_gradients(self, chunk: Tensor) -> Tensor:
-        """Read a chunk, [B, T + 1], add the gradients of its mean loss, and give the sum of its losses, in nats."""
+        """Read a chunk, [B, T + 1], add the gradients of its mean loss, and give the sum of its
+        losses, in nats.
+        """
         factors = torch.bfloat16 if chunk.is_cuda else None
         hidden, (h, c) = self.model(chunk[:, :-1], forgetful(self.carried), factors)
         self.carried = (h.detach(), c.detach())
@@ -147,23 +177,36 @@ class Run:
         }
 
 
-def _prepare(recipe: Recipe, source: Source, folder: Path, direction: str, resume: bool, listen: Listener) -> Run:
-    """Make the model and everything around it, or restore a stopped run. Nothing is written before all is made."""
+def _prepare(
+    recipe: Recipe,
+    source: LanguageModelText,
+    folder: Path,
+    direction: str,
+    resume: bool,
+    listen: Listener,
+) -> LanguageModelRun:
+    """Make the model and everything around it, or restore a stopped run. Nothing is written before
+    all is made.
+    """
     device = find_device(recipe.device)
     torch.manual_seed(recipe.seed)
     model = CharLanguageModel(len(source.vocab), **asdict(source.settings))
     if source.start is not None:
         model.load_state_dict(source.start.directions[direction].state_dict())
-    if (
-        source.vectors
-    ):  # larger than random embeddings are: they know something already (docs/pretraining.md has figures)
-        model.embedding.data = vectors_for(source.vocab, source.vectors, norm=source.settings.embedding**0.5)
+    # Larger than random embeddings are: they know something already (docs/pretraining.md has
+    # figures).
+    if source.vectors:
+        model.embedding.data = vectors_for(
+            source.vocab, source.vectors, norm=source.settings.embedding**0.5
+        )
     model = model.to(device)
     optimizer = make_optimizer(model, TrainConfig(lr=recipe.lr, weight_decay=recipe.weight_decay))
     training = Training(model, optimizer, recipe.clip)
     train, held_out = source.lines(direction)
     streams = Streams(train, recipe.batch_size, device)
-    scored = held_out.take(np.arange(0, len(held_out), -(-held_out.symbols // SCORED)))  # at even steps
+    scored = held_out.take(
+        np.arange(0, len(held_out), -(-held_out.symbols // SCORED))
+    )  # at even steps
     facts = _facts(recipe, source, direction, model, scored)
     h = torch.zeros(model.layers, recipe.batch_size, model.hidden, device=device)
     c = torch.zeros_like(h)
@@ -173,14 +216,23 @@ def _prepare(recipe: Recipe, source: Source, folder: Path, direction: str, resum
         training.load(path, facts["identity"], {"h": h, "c": c})
     write_frame(folder, source)
     log = Log(folder / log_file(direction), listen, training.progress.log_size)
-    run = Run(recipe, folder, direction, facts, model, training, streams, held_out, scored, (h, c), log)
+    run = LanguageModelRun(
+        recipe, folder, direction, facts, model, training, streams, held_out, scored, (h, c), log
+    )
     if not resumed:
-        run.save()  # from now to the end there is a state: weights without one are those of a finished run
+        # From now to the end there is a state: weights without one are those of a finished run.
+        run.save()
     _announce(run)
     return run
 
 
-def _facts(recipe: Recipe, source: Source, direction: str, model: CharLanguageModel, scored: Lines) -> dict[str, Any]:
+def _facts(
+    recipe: Recipe,
+    source: LanguageModelText,
+    direction: str,
+    model: CharLanguageModel,
+    scored: Lines,
+) -> dict[str, Any]:
     device = model.embedding.device
     cpu = f"CPU, {torch.get_num_threads()} threads"
     facts = source_facts(source, recipe, direction) | {
@@ -193,8 +245,9 @@ def _facts(recipe: Recipe, source: Source, direction: str, model: CharLanguageMo
     return facts
 
 
-def _announce(run: Run) -> None:
-    facts, epochs = run.facts, run.recipe.epochs
+def _announce(run: LanguageModelRun) -> None:
+    facts = run.facts
+    epochs = run.recipe.epochs
     if run.progress.step:
         run.log.keep("resume", epochs=epochs, steps=run.chunks * epochs, **run.rates())
         return
@@ -212,11 +265,15 @@ def _announce(run: Run) -> None:
     )
 
 
-def _epochs(run: Run) -> None:
-    recipe, training, progress = run.recipe, run.training, run.progress
+def _epochs(run: LanguageModelRun) -> None:
+    recipe = run.recipe
+    training = run.training
+    progress = run.progress
     T, chunks, steps = recipe.length, run.chunks, run.chunks * recipe.epochs
     pause = PAUSE[training.device.type]
-    started, saved, told = time.monotonic() - progress.seconds, time.monotonic(), float("-inf")
+    started = time.monotonic() - progress.seconds
+    saved = time.monotonic()
+    told = float("-inf")
     run.model.train()
     while progress.epoch < recipe.epochs:
         text = run.streams.epoch(recipe.seed, progress.epoch)  # [B, steps + 1]
@@ -232,19 +289,24 @@ def _epochs(run: Run) -> None:
                 training.record_loss()
                 run.log.tell("step", steps=steps, **run.rates())
                 told = time.monotonic()
-            done, before = (count * recipe.evaluate // chunks for count in (progress.batch, progress.batch - 1))
+            done, before = (
+                count * recipe.evaluate // chunks for count in (progress.batch, progress.batch - 1)
+            )
             if done > before:  # at even steps, and always after the last chunk
                 _evaluate(run, started)
             if time.monotonic() - saved > recipe.checkpoint_minutes * 60:
                 run.save()
                 saved = time.monotonic()
-        progress.epoch, progress.batch = progress.epoch + 1, 0
+        progress.epoch = progress.epoch + 1
+        progress.batch = 0
         run.save()
         saved = time.monotonic()
 
 
 def forgetful(carried: State) -> State:
-    """The state that a chunk begins with: that of the chunk before, but for a few streams an empty one."""
+    """The state that a chunk begins with: that of the chunk before, but for a few streams an empty
+    one.
+    """
     h, c = carried
     kept = (torch.rand(1, h.shape[1], 1, device=h.device) >= FORGET).to(h.dtype)
     return h * kept, c * kept
@@ -253,12 +315,15 @@ def forgetful(carried: State) -> State:
 def add_gradients(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
     """Add the gradients of the mean loss to the weights', and give the sum of the losses, in nats.
 
-    The softmax is wide, so it is done and undone for some rows at a time: memory does not grow with the batch. On a GPU
-    its products are in bfloat16 and its losses in float32.
+    The softmax is wide, so it is done and undone for some rows at a time: memory does not grow with
+    the batch. On a GPU its products are in bfloat16 and its losses in float32.
     """
-    place, total = hidden.device.type, hidden.new_zeros((), dtype=torch.float64)
+    place = hidden.device.type
+    total = hidden.new_zeros((), dtype=torch.float64)
     rows = max(1, SOFTMAX // len(model.embedding))
-    parts = [part.detach().requires_grad_() for part in torch.split(hidden.flatten(0, 1), rows)]  # [rows, H] each
+    parts = [
+        part.detach().requires_grad_() for part in torch.split(hidden.flatten(0, 1), rows)
+    ]  # [rows, H] each
     for part, wanted in zip(parts, torch.split(targets.flatten().long(), rows), strict=True):
         with torch.autocast(place, torch.bfloat16, enabled=place == "cuda"):
             logits = model.logits(part)  # [rows, V]
@@ -270,7 +335,7 @@ def add_gradients(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> 
     return total
 
 
-def _evaluate(run: Run, started: float) -> None:
+def _evaluate(run: LanguageModelRun, started: float) -> None:
     """Score held-out text, and keep the weights if they are the best so far."""
     progress = run.progress
     run.training.record_loss()
@@ -279,20 +344,31 @@ def _evaluate(run: Run, started: float) -> None:
     run.model.train()
     progress.seconds = time.monotonic() - started
     if found.perplexity < (math.inf if progress.best is None else progress.best):
-        progress.best, progress.best_at = found.perplexity, progress.step
-        facts = {**run.facts, "step": progress.step, "epoch": progress.step / run.chunks, "held_out": found.as_dict()}
+        progress.best = found.perplexity
+        progress.best_at = progress.step
+        facts = {
+            **run.facts,
+            "step": progress.step,
+            "epoch": progress.step / run.chunks,
+            "held_out": found.as_dict(),
+        }
         facts |= {"trained_on": progress.characters, "seconds": round(progress.seconds, 2)}
         save_direction(run.folder, run.direction, run.model.state_dict(), facts)
     figures = {
-        key: value for key, value in found.as_dict().items() if key in ("perplexity", "bits", "bits_a_character")
+        key: value
+        for key, value in found.as_dict().items()
+        if key in ("perplexity", "bits", "bits_a_character")
     }
     run.log.keep("evaluate", **figures, **run.rates())
     run.training.reset_loss()
 
 
-def _finish(run: Run) -> dict[str, Any]:
-    """Score the best weights, as they are on disk, on all held-out text; write card and curve; remove the state."""
-    folder, direction = run.folder, run.direction
+def _finish(run: LanguageModelRun) -> dict[str, Any]:
+    """Score the best weights, as they are on disk, on all held-out text; write card and curve;
+    remove the state.
+    """
+    folder = run.folder
+    direction = run.direction
     loaded = load_language_model(folder, run.recipe.device, (direction,))
     model = loaded.directions[direction]
     facts = {**loaded.facts[direction], "held_out": score(model, run.held_out).as_dict()}
@@ -300,6 +376,12 @@ def _finish(run: Run) -> dict[str, Any]:
     save_direction(folder, direction, model.state_dict(), facts)
     write_card(folder)
     picture = write_curve(folder, direction)
-    run.log.keep("done", direction=direction, held_out=facts["held_out"], seconds=facts["seconds"], curve=picture)
+    run.log.keep(
+        "done",
+        direction=direction,
+        held_out=facts["held_out"],
+        seconds=facts["seconds"],
+        curve=picture,
+    )
     remove(folder / state_file(direction))
     return facts

@@ -337,7 +337,7 @@ GIVEN = [  # (what a file says, what mends it, the setting that is unused withou
     ),
     ("[train]\nbackend = 'batched'\n[model]\nencoder = 'char'\n", LATTICE, "train.backend"),
     ("[train]\nbackend = 'auto'\n" + WORD, LATTICE, "train.backend"),
-    ("[train]\nmissing_words = 0.1\n" + WORD, LATTICE, "train.word_dropout"),
+    ("[train]\nword_dropout = 0.1\n" + WORD, LATTICE, "train.word_dropout"),
     (WORD + "coupled = true\n", LATTICE, "model.coupled"),
     (WORD + "coupled = false\n", LATTICE, "model.coupled"),
     (WORD + "coupled = true\n", "model.encoder=char", "model.coupled"),

@@ -177,7 +177,7 @@ TRAINED = {
         98,
     ),
     "lattice-2-layers": ({"model__layers": 2, "train__lr": 0.01, "train__epochs": 8}, 98),
-    "lattice-pools-whole": (POOLS | WHOLE | {"train__missing_words": 0.1}, 98),
+    "lattice-pools-whole": (POOLS | WHOLE | {"train__word_dropout": 0.1}, 98),
 }
 # The variants that differ only in which of these parts they combine are not trained each.
 VARIANTS = {name: changes for name, (changes, _) in TRAINED.items()} | {

@@ -41,7 +41,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "softwords__pos": True,
         "train__weight_decay": 0.01,
         "train__average": 0.9,
-        "train__missing_words": 0.3,
+        "train__word_dropout": 0.3,
     },
     "fixed words with bigrams, sgd with momentum": {
         "model__encoder": "word",
@@ -169,15 +169,15 @@ def test_batches_made_ahead_and_a_loss_seldom_read_change_nothing(tiny, tmp_path
     assert not prefetching()
 
 
-def test_missing_words_change_what_is_learnt_and_none_changes_nothing(tiny, tmp_path, monkeypatch):
+def test_word_dropout_change_what_is_learnt_and_none_changes_nothing(tiny, tmp_path, monkeypatch):
     for name, share in (("plain", None), ("none", 0.0), ("some", 0.5)):
-        changes = {} if share is None else {"train__missing_words": share}
+        changes = {} if share is None else {"train__word_dropout": share}
         train(config_of(tiny, train__epochs=1, **changes), tmp_path / name)
     assert_same_run(tmp_path / "none", tmp_path / "plain")
     some, plain = (weights(tmp_path / name) for name in ("some", "plain"))
     assert not torch.equal(some["output.weight"], plain["output.weight"])
     at_the_pace_of_a_gpu(monkeypatch)
-    train(config_of(tiny, train__epochs=1, train__missing_words=0.5), tmp_path / "ahead")
+    train(config_of(tiny, train__epochs=1, train__word_dropout=0.5), tmp_path / "ahead")
     assert_same_run(tmp_path / "ahead", tmp_path / "some")
 
 
@@ -192,7 +192,7 @@ def test_each_step_of_each_epoch_misses_other_words(tiny, tmp_path, monkeypatch)
         return real(self, places, missing, seed, rows)
 
     monkeypatch.setattr(loop.Examples, "batch", batch)
-    train(config_of(tiny, train__missing_words=0.5), tmp_path / "run")
+    train(config_of(tiny, train__word_dropout=0.5), tmp_path / "run")
     assert len(seeds) == len(set(seeds)) == 10  # two epochs of five steps; dev misses none
     assert {(seed[0], seed[1]) for seed in seeds} == {(1, 0), (1, 1)}
 

@@ -49,7 +49,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "model__pools": True,
         "model__softword": True,
         "train__average": 0.9,
-        "train__missing_words": 0.3,
+        "train__word_dropout": 0.3,
         "train__weight_decay": 0.01,
     },
     "fixed words of a word model, with character features and bigrams": {

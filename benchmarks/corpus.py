@@ -30,6 +30,7 @@ from hanlattice.config import read_config
 from hanlattice.features import Batch
 from hanlattice.features.buckets import training_batches
 from hanlattice.features.prefetch import prefetch
+from hanlattice.nn.to_device import to_device
 from hanlattice.predict import Predictor
 from hanlattice.training.build import build
 from hanlattice.training.corpora import read_corpora
@@ -64,7 +65,7 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     run = Training(tagger, make_optimizer(tagger, config.train), config.train.clip)
 
     def make(places: object) -> Batch:
-        return examples.batch(places).to(device)  # type: ignore[arg-type]
+        return to_device(examples.batch(places), device)  # type: ignore[arg-type]
 
     def epoch(n: int) -> None:
         order = training_batches(examples.lengths, options.batch, 1, n)

@@ -22,7 +22,7 @@ import script
 import torch
 
 from hanlattice.checkpoint import find_model
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.evaluation.ner import score
 from hanlattice.inference.decode import decode
 from hanlattice.lab.bench.timing import machine, medians, versions

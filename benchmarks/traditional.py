@@ -60,7 +60,7 @@ def measure(name: str, file: str) -> None:
     import opencc
 
     from hanlattice.checkpoint import find_model
-    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.checkpoint.load import load_model
     from hanlattice.evaluation.ner import score
     from hanlattice.inference.decode import decode
     from hanlattice.training.corpora import read_for

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.document import Document
 from hanlattice.predict import Predictor, load
 from hanlattice.text.dictionary import Entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,21 +20,19 @@ FILES = sorted(ROOT.rglob("*.py"))
 FLOORS = (
     ("__main__",),
     ("cli",),
-    ("compare", "corpus", "output", "serve", "client"),
+    ("corpus", "lab"),
     ("tasks",),
-    ("bench", "bundled", "pretrain", "ray", "spacy_component"),
-    ("predict", "training"),
-    ("document", "explain"),
-    ("models",),
+    ("bundled", "client", "ray", "server", "spacy", "training"),
+    ("predict",),
+    ("explain",),
+    ("checkpoint",),
     ("nn",),
-    ("runtime",),
-    ("batch",),
-    ("ops", "data", "evaluation"),
-    ("style",),
-    ("text", "config"),
-    ("events", "extras", "checks"),
-    ("files",),
-    ("charset",),
+    ("inference", "output"),
+    ("document", "evaluation"),
+    ("data", "features", "ops", "theme"),
+    ("config", "events", "text"),
+    ("checks", "files"),
+    ("encodings", "optional"),
     ("errors",),
 )
 FLOOR = {unit: floor for floor, units in enumerate(FLOORS) for unit in units}
@@ -88,7 +86,7 @@ def test_imports_run_one_way(path):
         ("data", "from hanlattice import Span", ["Span"]),
         ("cli", "from hanlattice import __version__", []),
         (
-            "models",
+            "checkpoint",
             "from hanlattice.nn import crf\nfrom hanlattice.training import loop",
             ["training"],
         ),
@@ -98,13 +96,63 @@ def test_the_check_sees_wrong_ways(unit, source, found):
     assert wrong_way(unit, source) == found
 
 
+def module_of(path: Path) -> str:
+    """The full name of a file's module."""
+    parts = ["hanlattice", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def cycle_in(imports: Mapping[str, Collection[str]]) -> list[str]:
+    """Return modules that import each other in a circle, or an empty list."""
+    done: set[str] = set()
+
+    def visit(module: str, way: list[str]) -> list[str]:
+        if module in way:
+            return [*way[way.index(module) :], module]
+        if module in done:
+            return []
+        for other in imports[module]:
+            if circle := visit(other, [*way, module]):
+                return circle
+        done.add(module)
+        return []
+
+    return next((circle for module in imports if (circle := visit(module, []))), [])
+
+
+def test_no_files_import_each_other_in_a_circle():
+    """Imports inside functions, and those for types alone, count as well."""
+    modules = {module_of(path): path for path in FILES if path != ROOT / "__init__.py"}
+    imports: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = set(imported(path.read_text(encoding="utf-8")))
+        found = {name if name in modules else name.rpartition(".")[0] for name in names}
+        imports[module] = (found & modules.keys()) - {module}
+    assert not cycle_in(imports)
+
+
+def test_the_check_sees_circles():
+    assert cycle_in({"a": ["b"], "b": ["c"], "c": []}) == []
+    assert cycle_in({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
+
+
+def test_the_name_of_a_class_has_one_meaning():
+    """The same for modules of torch and their twins in numpy."""
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module_of(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
 def test_every_file_was_looked_at():
     assert {unit_of(path) for path in FILES} == {*FLOOR, "__init__"}
 
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if unit_of(path) in ("text", "config", "extras", "files", "errors")],
+    [path for path in FILES if unit_of(path) in ("text", "config", "optional", "files", "errors")],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_the_ground_floor_does_without_torch(path):
@@ -120,7 +168,7 @@ def test_the_ground_floor_does_without_torch(path):
         for path in FILES
         if unit_of(path)
         in (
-            "batch",
+            "features",
             "cli",
             "data",
             "document",
@@ -128,10 +176,9 @@ def test_the_ground_floor_does_without_torch(path):
             "explain",
             "output",
             "predict",
-            "runtime",
-            "style",
+            "inference",
+            "theme",
         )
-        and path != ROOT / "batch" / "tensors.py"
     ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )

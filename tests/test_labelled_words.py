@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hanlattice.checkpoint import find_model
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.inference import decode as decoding
 from hanlattice.ops import library
 from hanlattice.predict import LABEL_TRUST, Document, Predictor, load

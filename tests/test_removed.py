@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.features.indexer import Indexer
 from hanlattice.predict import Predictor
 from hanlattice.text.dictionary import Entry

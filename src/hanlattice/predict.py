@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard, overload
 import numpy as np
 
 from hanlattice.checkpoint import find_model
-from hanlattice.checkpoint.folder import Model, load_model
+from hanlattice.checkpoint.folder import Model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checks import brief, check_count, check_number
 from hanlattice.document import Document, keep_names
 from hanlattice.errors import ModelError

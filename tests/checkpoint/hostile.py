@@ -56,7 +56,7 @@ def load(folder: Path) -> dict[str, str]:
     """For each way of loading the digest of what the model computes, or the error: its type and its
     message.
     """
-    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.checkpoint.load import load_model
     from hanlattice.text.sentence import Sentence
     from tests.helpers.untrained import in_twos
 

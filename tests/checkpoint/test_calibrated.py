@@ -13,7 +13,8 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from hanlattice.checkpoint.folder import load_model, save_scores
+from hanlattice.checkpoint.folder import save_scores
+from hanlattice.checkpoint.load import load_model
 from hanlattice.errors import ModelError
 from hanlattice.evaluation.platt import Curve, Curves
 from hanlattice.predict import Predictor, by_score

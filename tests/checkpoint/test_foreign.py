@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from hanlattice.checkpoint.checksums import load_arrays, record_digest, save_tensors
-from hanlattice.checkpoint.folder import load_model, save_frame, save_weights
+from hanlattice.checkpoint.folder import save_frame, save_weights
 from hanlattice.checkpoint.language_model import load_language_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.cli import app
 from hanlattice.config import make_config
 from hanlattice.errors import ModelError

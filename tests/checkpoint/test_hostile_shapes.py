@@ -24,7 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hanlattice.checkpoint.checksums import load_arrays, save_tensors
-from hanlattice.checkpoint.folder import load_model, save_frame, save_weights
+from hanlattice.checkpoint.folder import save_frame, save_weights
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checkpoint.plan import check_arrays
 from hanlattice.config import make_config
 from hanlattice.errors import ModelError

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from hanlattice.checkpoint import lexicon_vectors as module
 from hanlattice.checkpoint.compose import compose, learn_from
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import make_config
 from hanlattice.errors import ModelError
 from hanlattice.features.batches import Examples

@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint.folder import load_model
-from hanlattice.checkpoint.segmenter import ModelSegmenter, make_segmenter, segmenter_version
+from hanlattice.checkpoint.load import ModelSegmenter, load_model, make_segmenter
+from hanlattice.checkpoint.segmenter import segmenter_version
 from hanlattice.config import Config, make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import HanlatticeError, ModelError

@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hanlattice
-from hanlattice.checkpoint.folder import load_model
-from hanlattice.checkpoint.segmenter import make_segmenter
+from hanlattice.checkpoint.load import load_model, make_segmenter
 from hanlattice.cli import app
 from hanlattice.config import make_config
 from hanlattice.data.corpus import read_corpus

@@ -14,7 +14,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from hanlattice.checkpoint import SHIPPED, find_model
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.download import resolve
 from hanlattice.errors import InputError, ModelError

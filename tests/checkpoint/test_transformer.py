@@ -15,10 +15,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hanlattice.checkpoint.checksums import write_record
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checkpoint.transformer import find_transformer, make_transformer, read_transformer
 from hanlattice.errors import ConfigError, HanlatticeError, InputError, ModelError
 from hanlattice.explain import Explanation
+from hanlattice.nn.to_device import to_device
 from hanlattice.nn.transformer import windows
 from hanlattice.predict import Predictor, load
 from hanlattice.training.build import build
@@ -129,7 +130,7 @@ def test_the_host_does_not_wait_for_a_gpu(made: Path, folder: Path) -> None:
     built = build(config, sentences(20, 1))
     batch = built.indexer.examples(sentences(20, 1)).batch(np.arange(20))
     tagger = built.tagger.cuda().train()
-    run_without_waiting(lambda: tagger.loss(batch.to("cuda")).mean().backward())
+    run_without_waiting(lambda: tagger.loss(to_device(batch, "cuda")).mean().backward())
 
 
 def test_it_can_be_packed(made: Path, folder: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import read_config
 from hanlattice.data.formats.columns import write_columns
 from hanlattice.text.vectors import Vectors, write_vectors

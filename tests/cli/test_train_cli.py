@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from tests.helpers.command import hanlattice, start
 from tests.helpers.lm import files_of_any_size, limit_files
 from tests.helpers.made import made_tree, write_made, write_toml

@@ -18,6 +18,7 @@ from hanlattice.features import Batch, Examples, Indexer
 from hanlattice.features import indexer as module
 from hanlattice.features.batches import CoveringWords
 from hanlattice.features.indexer import JOINTS, count_crossing, spans_of_words, word_id
+from hanlattice.nn.to_device import to_device
 from hanlattice.ops import packing
 from hanlattice.ops.lattice_lstm import prepare
 from hanlattice.text.boundaries import CUT, FREE, SPACED, name_gaps
@@ -628,14 +629,14 @@ def tensors(batch: Batch) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("indexer", [INDEXER, SOFT, WORDED], ids=["lattice", "softword", "word"])
 def test_to_moves_every_tensor(indexer: Indexer) -> None:
     batch = dataclasses.replace(two(indexer), states=np.zeros((2, 3, 4), dtype=np.float16))
-    there = batch.to("meta")
+    there = to_device(batch, "meta")
     assert {tensor.device.type for tensor in tensors(there).values()} == {"meta"}
     shapes = [
         {name: tensor.shape for name, tensor in tensors(each).items()} for each in (batch, there)
     ]
     assert shapes[0] == shapes[1]
     assert (there.lattice, there.segments) == (batch.lattice, batch.segments)
-    here = batch.to("cpu")
+    here = to_device(batch, "cpu")
     assert all(
         np.array_equal(tensor, tensors(batch)[name]) for name, tensor in tensors(here).items()
     )
@@ -646,7 +647,7 @@ def test_to_moves_every_tensor(indexer: Indexer) -> None:
 @pytest.mark.parametrize("indexer", [INDEXER, SOFT, WORDED], ids=["lattice", "softword", "word"])
 def test_to_a_gpu_and_back(indexer: Indexer, is_tagged: bool) -> None:
     batch = two(indexer) if is_tagged else dataclasses.replace(two(indexer), tags=None)
-    moved = batch.to("cuda").to("cuda")  # the second time there is nothing to do
+    moved = to_device(to_device(batch, "cuda"), "cuda")  # the second time there is nothing to do
     kept = list(batch.places.cache)
     mine = tensors(batch)
     theirs = tensors(moved)

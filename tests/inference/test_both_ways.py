@@ -17,7 +17,8 @@ import torch
 
 from hanlattice.checkpoint import SHIPPED, find_model
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import load_model, save_weights
+from hanlattice.checkpoint.folder import save_weights
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checkpoint.quantize import compressed
 from hanlattice.ops import library
 from hanlattice.predict import Predictor

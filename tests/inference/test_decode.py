@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint.folder import Model, load_model
+from hanlattice.checkpoint.folder import Model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.inference import decode as module
 from hanlattice.inference.decode import Decoded, decode, find_candidates, find_spans, make_spans
 from hanlattice.inference.span_search import span_scores

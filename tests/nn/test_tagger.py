@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import hanlattice
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import Config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.features import Batch
 from hanlattice.inference.decode import decode
 from hanlattice.nn.tagger import TorchTagger
+from hanlattice.nn.to_device import to_device
 from hanlattice.training.build import build
 from hanlattice.training.loop import train
 from tests.helpers.gpu import run_without_waiting
@@ -94,7 +95,7 @@ def test_every_backend_gives_the_step_of_the_reference(
 def test_a_gpu_gives_the_same_step(made: Path, backend: str) -> None:
     expected = gradients(*make(made_config(made, train__backend="batched")))
     tagger, batch = make(made_config(made, train__backend=backend))
-    found = gradients(tagger.cuda(), batch.to("cuda"))
+    found = gradients(tagger.cuda(), to_device(batch, "cuda"))
     for name, value in expected.items():
         error = (found[name] - value).norm() / value.norm().clamp(min=1e-6)
         assert error < (0.03 if backend == "auto" else 1e-3), f"{name}: relative error {error:.1e}"
@@ -105,7 +106,7 @@ def test_a_gpu_gives_the_same_step(made: Path, backend: str) -> None:
 def test_a_gpu_gives_the_same_step_for_every_kind(made: Path, variant: str) -> None:
     expected = gradients(*make(made_config(made, **STEPS[variant])))
     tagger, batch = make(made_config(made, **STEPS[variant]))
-    found = gradients(tagger.cuda(), batch.to("cuda"))
+    found = gradients(tagger.cuda(), to_device(batch, "cuda"))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         error = (found[name] - value).norm() / value.norm().clamp(min=1e-6)
@@ -137,7 +138,7 @@ def test_the_host_never_waits_for_a_gpu(made: Path, variant: str) -> None:
     total = torch.zeros((), device="cuda", dtype=torch.float64)
 
     def step() -> None:
-        there = batch.to("cuda")
+        there = to_device(batch, "cuda")
         optimizer.zero_grad(set_to_none=True)
         losses = tagger.loss(there)
         losses.mean().backward()

@@ -35,12 +35,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from hanlattice.checkpoint import find_model
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import make_config
 from hanlattice.corpus.run import run as run_corpus
 from hanlattice.corpus.settings import CorpusSettings as CorpusSettings
 from hanlattice.document import Document
 from hanlattice.lab.bench.equality import TOLERANCES, CRFCase, LSTMCase, largest_difference
+from hanlattice.nn.to_device import to_device
 from hanlattice.ops import library
 from hanlattice.ops.crf import Arcs, CRFScores, batched, differentiable, native, plain
 from hanlattice.predict import Predictor, load
@@ -322,7 +323,7 @@ def with_backend(folder: Path, backend: str, device: str = "cpu") -> Predictor:
 def emissions(predictor: Predictor, texts: list[str]) -> torch.Tensor:
     batch = predictor.model.indexer.read(texts).batch(range(len(texts)))
     if predictor.model.device != "cpu":
-        batch = batch.to(predictor.model.device)
+        batch = to_device(batch, predictor.model.device)
     return torch.as_tensor(predictor.model.tagger.emissions(batch)).detach().cpu()
 
 

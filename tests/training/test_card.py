@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hanlattice.checkpoint import find_model
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import make_config
 from hanlattice.training.card import kind_of, write_card
 from hanlattice.training.loop import train

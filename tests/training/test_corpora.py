@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint.folder import Model, load_model
+from hanlattice.checkpoint.folder import Model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import DataConfig, make_config
 from hanlattice.data.corpus import even_steps, hold_out, read_corpus
 from hanlattice.data.formats.jsonl import write_jsonl

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.corpus.run import CorpusPlan, run
 from hanlattice.corpus.settings import CorpusSettings
 from hanlattice.corpus.worker import ShardWorker

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import make_config
 from hanlattice.data.formats.jsonl import from_json_line, read_jsonl, write_jsonl
 from hanlattice.errors import InputError, ModelError, OutputError

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import Config, make_config
 from hanlattice.data.formats.columns import write_columns
 from hanlattice.errors import ConfigError, ModelError

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from hanlattice.checkpoint import plan
 from hanlattice.checkpoint.checksums import MOST, write_record
-from hanlattice.checkpoint.folder import load_model, save_frame, save_weights
+from hanlattice.checkpoint.folder import save_frame, save_weights
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checks import MOST_LAYERS, WIDEST
 from hanlattice.config import make_config
 from hanlattice.data.formats.jsonl import write_jsonl

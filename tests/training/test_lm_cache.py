@@ -17,7 +17,7 @@ import torch
 
 import hanlattice
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.data.corpus import read_corpus
 from hanlattice.errors import ModelError, OutputError
 from hanlattice.features import Examples

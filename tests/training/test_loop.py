@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import Config, make_config
 from hanlattice.data.corpus import read_corpus
 from hanlattice.data.formats.columns import write_columns

@@ -21,11 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import Config
 from hanlattice.errors import HanlatticeError, InputError
 from hanlattice.features import Examples
 from hanlattice.features.buckets import share_out
+from hanlattice.nn.to_device import to_device
 from hanlattice.training import loop, processes
 from hanlattice.training.build import build
 from hanlattice.training.corpora import read_corpora
@@ -305,8 +306,8 @@ def test_a_share_drops_what_the_whole_batch_drops_beside_a_transformer(encoder, 
     places = np.arange(5)
     rows = np.array([1, 4])
     torch.manual_seed(1)
-    whole = built.tagger.train().loss(examples.batch(places, 0.0, (1,)).to("cpu"))
-    part = examples.batch(places, 0.0, (1,), rows).to("cpu")
+    whole = built.tagger.train().loss(to_device(examples.batch(places, 0.0, (1,)), "cpu"))
+    part = to_device(examples.batch(places, 0.0, (1,), rows), "cpu")
     torch.manual_seed(1)
     with processes.WholeDropout(part.share):
         torch.testing.assert_close(built.tagger.loss(part), whole[rows])

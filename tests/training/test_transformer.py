@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.training.build import build
 from hanlattice.training.loop import train
 from hanlattice.training.optim import learning_rates, make_optimizer

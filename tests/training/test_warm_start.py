@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from hanlattice.checkpoint import find_model
-from hanlattice.checkpoint.folder import Model, load_model, save_frame, save_weights
+from hanlattice.checkpoint.folder import Model, save_frame, save_weights
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import Config, make_config, read_config
 from hanlattice.errors import ConfigError
 from hanlattice.inference.decode import decode

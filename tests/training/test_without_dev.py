@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from hanlattice.checkpoint.checksums import load_tensors
-from hanlattice.checkpoint.folder import USUAL_THRESHOLD, load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.config import Config
+from hanlattice.inference.threshold import USUAL_THRESHOLD
 from hanlattice.training import loop
 from hanlattice.training.corpora import NO_DEV, read_corpora
 from tests.helpers.command import hanlattice

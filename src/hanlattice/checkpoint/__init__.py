@@ -7,15 +7,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hanlattice.checks import brief, check_number
-from hanlattice.errors import InputError, ModelError
+from hanlattice.checks import brief
+from hanlattice.errors import ModelError
 from hanlattice.files import read_small
 
 SHIPPED = ("ner", "seg")
-LEAST_THRESHOLD = 0.05
-Threshold = (
-    float | None
-)  # what the score of a span must exceed to be found; None: the best tagging is decoded
 _LONGEST = 4096  # characters of a path
 _FOLDER = Path(__file__).resolve().parents[1] / "shipped"
 _EXPECTED = (
@@ -52,19 +48,6 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # no name can be that long
         return False
-
-
-def check_decode(value: str | float) -> str | float:
-    """A way to decode: `path`, `spans`, or the bar of the latter as a number."""
-    if isinstance(value, str) and value in ("path", "spans"):
-        return value
-    try:
-        return check_number(
-            float(value) if isinstance(value, str) else value, "decode", LEAST_THRESHOLD
-        )
-    except (TypeError, ValueError):
-        expected = f"path, spans, or a bar from {LEAST_THRESHOLD} to 1"
-        raise InputError(f"decode must be {expected}, not {brief(value)}") from None
 
 
 def model_files(folder: Path) -> list[Path]:

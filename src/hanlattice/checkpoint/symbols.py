@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hanlattice.checkpoint.segmenter import make_segmenter
-from hanlattice.config import Config
 from hanlattice.features import Indexer
 from hanlattice.features.indexer import PART
 from hanlattice.text.lattice import Ints, runs
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.pieces import Pieces
+from hanlattice.text.segment import Segmenter
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vocab import Vocab
 
@@ -38,17 +37,13 @@ class Vocabs:
 
 
 def make_indexer(
-    config: Config,
     vocabs: Vocabs,
     tags: tuple[str, ...],
     scheme: str,
     lm: LanguageModel | None,
-    device: str = "cpu",
+    segmenter: Segmenter | None,
 ) -> Indexer:
-    """The indexer that reads text for this model. A segmenter that is a model runs on `device`."""
-    segmenter = None
-    if config.reads_segments:
-        segmenter = make_segmenter(config.segment.by, vocabs.pos is not None, device)
+    """Make the indexer that reads text for this model."""
     return Indexer(
         vocab=vocabs.chars,
         lexicon=vocabs.lexicon,

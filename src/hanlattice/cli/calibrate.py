@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from hanlattice.checkpoint import Threshold, model_files
+from hanlattice.checkpoint import model_files
 from hanlattice.cli.console import find_named, note, show_tables
 from hanlattice.cli.evaluate import read_examples
 from hanlattice.cli.options import (
@@ -28,6 +28,7 @@ from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation import calibration
 from hanlattice.files import atomic_write, check_output, printable_path
+from hanlattice.inference.threshold import Threshold
 from hanlattice.text.display import counted, visible
 from hanlattice.theme import check_plot
 
@@ -81,7 +82,7 @@ def calibrate(
     With --fit, scores become as often right as they say in these files, which should be like your
     texts, and not of the training's source. What is found stays the same.
     """
-    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.checkpoint.load import load_model
     from hanlattice.inference.device import use_threads
     from hanlattice.training.calibrate import check_place, fit_scores, save_calibrated
     from hanlattice.training.corpora import read_for

@@ -205,7 +205,7 @@ def words(
     --lexicon reads it.
     """
     from hanlattice.checkpoint import model_files
-    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.checkpoint.load import load_model
     from hanlattice.corpus.statistics import check_model, files_of, new_words
     from hanlattice.files import check_output
     from hanlattice.text.lexicon import Lexicon

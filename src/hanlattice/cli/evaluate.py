@@ -38,11 +38,11 @@ from hanlattice.text.tags import spans_to_tags
 from hanlattice.theme import check_plot
 
 if TYPE_CHECKING:
-    from hanlattice.checkpoint import Threshold
     from hanlattice.checkpoint.folder import Model
     from hanlattice.data.corpus import Corpus
     from hanlattice.evaluation.ner import Report
     from hanlattice.features.batches import CoveringWords, Examples
+    from hanlattice.inference.threshold import Threshold
     from hanlattice.text.span import Span
 
 WORDS = 20  # missed words that are shown of a segmenter
@@ -102,7 +102,7 @@ def evaluate(
     """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the
     bakeoff counts.
     """
-    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.checkpoint.load import load_model
     from hanlattice.inference.device import use_threads
     from hanlattice.predict import Predictor
     from hanlattice.training.corpora import read_for

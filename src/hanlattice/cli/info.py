@@ -27,7 +27,8 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """What a model is: data, vectors, labels, scores, size."""
-    from hanlattice.checkpoint.folder import BEFORE, load_model
+    from hanlattice.checkpoint.folder import BEFORE
+    from hanlattice.checkpoint.load import load_model
 
     folder = find_named(model)
     loaded = load_model(folder)

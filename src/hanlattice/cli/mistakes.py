@@ -84,7 +84,7 @@ def mistakes(
     threads: Threads = 1,
 ) -> None:
     """What two models get differently: by type, length, lexicon and training, with the sentences."""
-    from hanlattice.checkpoint.folder import load_model
+    from hanlattice.checkpoint.load import load_model
     from hanlattice.inference.decode import decode
     from hanlattice.inference.device import use_threads
     from hanlattice.training.corpora import own_training, training_files

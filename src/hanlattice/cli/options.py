@@ -16,9 +16,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from hanlattice.checkpoint import check_decode
 from hanlattice.errors import InputError
 from hanlattice.files import use_encoding
+from hanlattice.inference.threshold import check_decode
 
 
 def resolve_paths(files: Iterable[str | Path]) -> list[Path]:

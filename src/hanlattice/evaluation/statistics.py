@@ -4,8 +4,8 @@ lacks.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,20 @@ import numpy as np
 
 from hanlattice.evaluation.ner import LONG
 from hanlattice.evaluation.report import NONE, Table, count
-from hanlattice.lab.mistakes import (
-    LENGTHS,
-    LONGER,
-    RELABELLED,
-    UNSEEN,
-    length_class,
-    seen_class,
-    seen_labels,
-)
+from hanlattice.text.normalize import fold
 from hanlattice.text.sentence import Corpus, Sentence
-from hanlattice.text.span import WORD
+from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import illegal_places
 from hanlattice.theme import TONES, plot, plot_text, tidy
 
 Facts = Mapping[str, Any]  # what `statistics` makes
+
+
+LENGTHS = ((1, "1"), (2, "2"), (3, "3"), (4, "4"), (6, "5–6"), (9, "7–9"))  # (the longest, name)
+LONGER = "10 or more"
+SEEN = "seen"
+RELABELLED = "seen with another label"
+UNSEEN = "unseen"
 
 
 def statistics(corpus: Corpus, trained: Sequence[Sentence] | None = None) -> dict[str, Any]:
@@ -193,3 +192,21 @@ def draw(files: Mapping[str, Facts], path: Path) -> None:
         axis.set_xticks([], minor=True)
         axis.legend(frameon=False, fontsize=8, loc="lower right")
         tidy(axis)
+
+
+def length_class(length: int) -> str:
+    return next((name for longest, name in LENGTHS if length <= longest), LONGER)
+
+
+def seen_labels(trained: Iterable[Sentence]) -> dict[str, set[str]]:
+    """The labels of every entity of the training sentences, by its text as a model sees it."""
+    labels: dict[str, set[str]] = defaultdict(set)
+    for sentence in trained:
+        for span in sentence.spans or ():
+            labels[sentence.folded[span.start : span.end]].add(span.label)
+    return labels
+
+
+def seen_class(text: str, span: Span, known: Mapping[str, set[str]]) -> str:
+    labels = known.get(fold(text[span.start : span.end]), ())
+    return SEEN if span.label in labels else RELABELLED if labels else UNSEEN

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hanlattice.checkpoint import Threshold
 from hanlattice.checkpoint.folder import Model
 from hanlattice.checks import brief
 from hanlattice.errors import InputError
@@ -19,6 +18,7 @@ from hanlattice.features import Examples
 from hanlattice.inference.crf import on_host
 from hanlattice.inference.decode import BOUNDS, Decoded, DecodingBatch, make_spans
 from hanlattice.inference.span_search import span_scores
+from hanlattice.inference.threshold import Threshold
 from hanlattice.text.display import counted, visible
 from hanlattice.text.lattice import Ints
 from hanlattice.text.rules import Rulings

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.checkpoint import Threshold
 from hanlattice.checkpoint.folder import Model
 from hanlattice.checks import brief
 from hanlattice.errors import ModelError
@@ -19,6 +18,7 @@ from hanlattice.explain.values import Ablation, Direction, Explanation, Layer, S
 from hanlattice.features import Batch, Examples
 from hanlattice.inference.crf import on_host
 from hanlattice.inference.decode import Decoded, DecodingBatch, make_spans
+from hanlattice.inference.threshold import Threshold
 from hanlattice.ops.lattice_lstm.trace import Both, Traced
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.span import Span

@@ -96,14 +96,6 @@ class Batch:
         """[B]: how many tags each sentence has."""
         return self.lengths if self.counts is None else self.counts
 
-    def to(self, device: Any) -> Batch:
-        """The batch as tensors on a device. To a GPU all ids go in one copy and states in another,
-        without waiting.
-        """
-        from hanlattice.nn.to_device import moved
-
-        return moved(self, device)
-
 
 class CoveringWords(NamedTuple):
     """The words that cover sentences, one after the other. Word w covers [start[w], end[w]) of its

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from hanlattice.checkpoint import Threshold
-from hanlattice.features import Examples, Indexer
+from hanlattice.evaluation.platt import Curves
+from hanlattice.features import Batch, Examples, Indexer
 from hanlattice.features.batches import first_places
 from hanlattice.features.buckets import decoding_batches
-from hanlattice.features.indexer import chosen
+from hanlattice.features.indexer import Places, chosen
 from hanlattice.inference.crf import on_host
 from hanlattice.inference.dictionary_crf import (
     ARCS_MOST,
@@ -24,16 +24,12 @@ from hanlattice.inference.dictionary_crf import (
     with_dictionary,
 )
 from hanlattice.inference.span_search import Candidates, best_spans, candidates, decoded_span_scores
-from hanlattice.inference.tagger import NumpyTagger
+from hanlattice.inference.threshold import Threshold
 from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.rules import Rulings
 from hanlattice.text.span import Span
 from hanlattice.text.tags import FlatSpans
 
-if TYPE_CHECKING:
-    from hanlattice.nn.tagger import TorchTagger
-
-AnyTagger: TypeAlias = "NumpyTagger | TorchTagger"
 # Characters that a model reads at once, and no word is longer; longer texts are cut at sentence
 # ends.
 LIMIT = 512
@@ -44,6 +40,23 @@ BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}
 # words inside words
 # can make hundreds, and then fewer sentences are read at once.
 WORDS_PER_CHARACTER = 8
+
+
+class Decodable(Protocol):
+    """A tagger of arrays or of torch, as decoding sees it: emissions, and a CRF that reads them."""
+
+    @property
+    def device_kind(self) -> str: ...
+
+    @property
+    def crf(self) -> Any: ...
+
+    @property
+    def curves(self) -> Curves | None: ...
+
+    def batch(self, examples: Examples, places: Ints) -> Batch: ...
+
+    def constrained_emissions(self, batch: Batch, own: Places | None, trust: float) -> Any: ...
 
 
 class Decoded(NamedTuple):
@@ -91,7 +104,7 @@ def make_spans(
 
 
 def decode(
-    tagger: AnyTagger,
+    tagger: Decodable,
     indexer: Indexer,
     examples: Examples,
     scores: bool = False,
@@ -106,7 +119,7 @@ def decode(
 
 
 def find_spans(
-    tagger: AnyTagger,
+    tagger: Decodable,
     indexer: Indexer,
     examples: Examples,
     scores: bool = False,
@@ -123,7 +136,7 @@ def find_spans(
 
 
 def tag_probabilities(
-    tagger: AnyTagger, indexer: Indexer, examples: Examples
+    tagger: Decodable, indexer: Indexer, examples: Examples
 ) -> npt.NDArray[np.float64]:
     """[N, K]: of each tag at each unit, sentence by sentence."""
     found = np.zeros((int(examples.units.sum()), len(indexer.tags)))
@@ -135,7 +148,7 @@ def tag_probabilities(
 
 
 def find_candidates(
-    tagger: AnyTagger,
+    tagger: Decodable,
     indexer: Indexer,
     examples: Examples,
     n: int,
@@ -155,7 +168,7 @@ def find_candidates(
 
 
 def find_readings(
-    tagger: AnyTagger,
+    tagger: Decodable,
     indexer: Indexer,
     examples: Examples,
     texts: Sequence[str],
@@ -201,7 +214,7 @@ def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[R
 
 
 def running(
-    tagger: AnyTagger,
+    tagger: Decodable,
     indexer: Indexer,
     examples: Examples,
     trust: float,
@@ -241,7 +254,7 @@ class DecodingBatch:
 
     def __init__(
         self,
-        tagger: AnyTagger,
+        tagger: Decodable,
         indexer: Indexer,
         examples: Examples,
         places: Ints,
@@ -249,12 +262,12 @@ class DecodingBatch:
         threshold: Threshold = None,
     ) -> None:
         batch = tagger.batch(examples, places)
-        self.crf = cast(Any, tagger.crf)
+        self.crf = tagger.crf
         self.places, self.units, self.there = places, examples.units[places], batch.units
         self.threshold = threshold
         self.curves = tagger.curves
         own = chosen(batch.lattice, examples.own) if trust and indexer.cuts else None
-        self.emissions = cast(Any, tagger.constrained_emissions(batch, own, trust))
+        self.emissions = tagger.constrained_emissions(batch, own, trust)
         self.tag_ids = indexer.tag_ids
         if rulings := examples.rulings_at(places):
             self._rule(rulings, examples.labels, trust)
@@ -310,9 +323,8 @@ class DecodingBatch:
 
     def probabilities(self) -> npt.NDArray[np.float64]:
         """[B, T, K]: of each tag."""
-        return cast(
-            "npt.NDArray[np.float64]", on_host(self.crf.marginals(self.emissions, self.there))
-        )
+        marginals: npt.NDArray[np.float64] = on_host(self.crf.marginals(self.emissions, self.there))
+        return marginals
 
     def new_label_scores(self) -> dict[tuple[int, Span], float]:
         """The probabilities of the spans that a label which is new to the model may have, by place

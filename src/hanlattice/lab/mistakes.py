@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,16 @@ import numpy as np
 from hanlattice.errors import InputError
 from hanlattice.evaluation.ner import Score
 from hanlattice.evaluation.report import Table, count, escaped, percent
+from hanlattice.evaluation.statistics import (
+    LENGTHS,
+    LONGER,
+    RELABELLED,
+    SEEN,
+    UNSEEN,
+    length_class,
+    seen_class,
+    seen_labels,
+)
 from hanlattice.text.display import counted, visible
 from hanlattice.text.fork_safety import cached_property
 from hanlattice.text.lexicon import Lexicon
@@ -27,15 +37,10 @@ NEAR = ("boundary", "label", "boundary and label")
 MISSED = (*NEAR, "missed")  # of an entity that was not found
 WRONG = (*NEAR, "invented")  # of a span that is no entity
 
-LENGTHS = ((1, "1"), (2, "2"), (3, "3"), (4, "4"), (6, "5–6"), (9, "7–9"))  # (the longest, name)
-LONGER = "10 or more"
 IN = "in the lexicon"
 OUT = "not in it"
 CROSSED = "a word crosses a border"
 FREE = "no word crosses"
-SEEN = "seen"
-RELABELLED = "seen with another label"
-UNSEEN = "unseen"
 
 TITLES = {
     "type": "By type",
@@ -432,10 +437,6 @@ def _classes(
         )
 
 
-def length_class(length: int) -> str:
-    return next((name for longest, name in LENGTHS if length <= longest), LONGER)
-
-
 def _crossed_places(lexicon: Lexicon, texts: Sequence[str]) -> list[set[int]]:
     """For each text the places between two characters (before the n-th, from 0) that lie inside a
     word of it.
@@ -446,20 +447,6 @@ def _crossed_places(lexicon: Lexicon, texts: Sequence[str]) -> list[set[int]]:
     for at, start, end in zip(text, arrays[0].tolist(), arrays[1].tolist(), strict=True):
         places[at].update(range(start + 1, end))
     return places
-
-
-def seen_labels(trained: Iterable[Sentence]) -> dict[str, set[str]]:
-    """The labels of every entity of the training sentences, by its text as a model sees it."""
-    labels: dict[str, set[str]] = defaultdict(set)
-    for sentence in trained:
-        for span in sentence.spans or ():
-            labels[sentence.folded[span.start : span.end]].add(span.label)
-    return labels
-
-
-def seen_class(text: str, span: Span, known: Mapping[str, set[str]]) -> str:
-    labels = known.get(fold(text[span.start : span.end]), ())
-    return SEEN if span.label in labels else RELABELLED if labels else UNSEEN
 
 
 # ---- The report: lines, tables, sentences with brackets, and all of it as Markdown.

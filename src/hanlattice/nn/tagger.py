@@ -22,6 +22,7 @@ from hanlattice.nn.dropout import Dropout
 from hanlattice.nn.embeddings import CharEmbedding, TwoSources, WordEmbedding, WordPools
 from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.lattice_lstm import LatticeLSTM, Layer, Stack
+from hanlattice.nn.to_device import to_device
 from hanlattice.nn.transformer import TransformerStates
 from hanlattice.ops.lattice_lstm.trace import Both
 from hanlattice.ops.packing import covered
@@ -87,7 +88,9 @@ class TorchTagger(nn.Module):
 
     def _here(self, batch: Batch) -> Batch:
         """The batch as tensors, where this module is; one that is there already is not moved."""
-        return batch.to(self.output.weight.device) if isinstance(batch.chars, np.ndarray) else batch
+        if not isinstance(batch.chars, np.ndarray):
+            return batch
+        return to_device(batch, self.output.weight.device)
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch, with what this model needs to know of its words beyond what every lattice

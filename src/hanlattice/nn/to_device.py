@@ -15,8 +15,11 @@ from hanlattice.ops import packing
 from hanlattice.ops.lattice_lstm import prepare
 
 
-def moved(batch: Batch, device: torch.device | str) -> Batch:
-    """What `Batch.to` gives."""
+def to_device(batch: Batch, device: torch.device | str) -> Batch:
+    """Return the batch as tensors on a device.
+
+    To a GPU all ids go in one copy and states in another, without waiting.
+    """
     there = torch.device(device)
     named = {
         name: getattr(batch, name)

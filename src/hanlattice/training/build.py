@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from hanlattice.checkpoint.build_torch import Tables, assemble, check_tagger
 from hanlattice.checkpoint.language_model import load_language_model
+from hanlattice.checkpoint.load import make_segmenter
 from hanlattice.checkpoint.plan import check_tags
-from hanlattice.checkpoint.segmenter import make_segmenter
 from hanlattice.checkpoint.symbols import Vocabs, make_indexer, met_first
 from hanlattice.checkpoint.transformer import find_transformer, make_transformer, read_transformer
 from hanlattice.config import Config, EmbeddingConfig, WordsConfig, word_dropout
@@ -88,7 +88,11 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     )
     if transformer is not None:
         vocabs.pieces = transformer.pieces
-    indexer = make_indexer(config, vocabs, tags, config.model.scheme, lm, config.train.device)
+    segmenter = None
+    if config.reads_segments:
+        with_pos = vocabs.pos is not None
+        segmenter = make_segmenter(config.segment.by, with_pos, config.train.device)
+    indexer = make_indexer(vocabs, tags, config.model.scheme, lm, segmenter)
     tagger = assemble(config, indexer, tables, lm, config.train.backend, transformer=transformer)
     try:
         check_tagger(config, indexer, tagger)

@@ -20,6 +20,7 @@ from hanlattice.features.buckets import decoding_batches
 from hanlattice.files import atomic_write, reason
 from hanlattice.inference.decode import BOUNDS
 from hanlattice.nn.language_model import LanguageModelStates
+from hanlattice.nn.to_device import to_device
 from hanlattice.text.lattice import Ints
 
 CHUNK = 1 << 16  # characters whose states are in memory at a time
@@ -94,7 +95,7 @@ def compute(examples: Examples, lm: LanguageModelStates, places: Ints) -> States
     first = np.cumsum(lengths) - lengths
     states = np.empty((int(lengths.sum()), lm.width), dtype=np.float16)
     for batch in decoding_batches(lengths.tolist(), most, characters):
-        part = examples.batch(places[batch]).to(device)
+        part = to_device(examples.batch(places[batch]), device)
         assert part.symbols is not None
         found = lm.states(part.symbols, part.lengths).cpu().numpy()
         for row, at in enumerate(batch):

@@ -15,21 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from hanlattice.checkpoint import Threshold
 from hanlattice.checkpoint.folder import (
     LM,
     STATIC_FILES,
     TRANSFORMER,
     WEIGHTS,
     Model,
-    load_model,
     save_frame,
     save_scores,
     save_weights,
-    threshold_for,
 )
 from hanlattice.checkpoint.language_model import language_model_digest
-from hanlattice.checkpoint.segmenter import check_segmenter, model_version, segmenter_version
+from hanlattice.checkpoint.load import check_segmenter, load_model
+from hanlattice.checkpoint.segmenter import model_version, segmenter_version
 from hanlattice.checkpoint.transformer import find_transformer, transformer_digest
 from hanlattice.config import Config, TrainConfig, validate
 from hanlattice.data.download import resolve
@@ -43,7 +41,9 @@ from hanlattice.features.prefetch import prefetch
 from hanlattice.files import LOCK, lock_folder, remove, sha256
 from hanlattice.inference.decode import decode
 from hanlattice.inference.device import find_device, use_threads
+from hanlattice.inference.threshold import Threshold, threshold_for
 from hanlattice.nn.tagger import TorchTagger
+from hanlattice.nn.to_device import to_device
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.build import Built, build
@@ -131,7 +131,7 @@ class TrainingRun:
         rows = self.team.rows(self.examples.lengths[places])
         batch = self.examples.batch(places, self.config.word_dropout, seed, rows)
         return self.tagger.prepare(
-            batch.to(self.training.device)
+            to_device(batch, self.training.device)
         )  # a thread may have another current device
 
     def dev_scores(self) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hanlattice.checkpoint.compose import learn_from
-from hanlattice.checkpoint.folder import BEFORE, Model, load_model, save_frame, save_weights
+from hanlattice.checkpoint.folder import BEFORE, Model, save_frame, save_weights
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checkpoint.quantize import compressed
 from hanlattice.config import make_config
 from hanlattice.data.download import resolve

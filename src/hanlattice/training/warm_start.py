@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from hanlattice.checkpoint import find_model
 from hanlattice.checkpoint.build_torch import Tables
 from hanlattice.checkpoint.checksums import read_record
-from hanlattice.checkpoint.folder import CONFIG, FORMAT, LM, TRANSFORMER, Model, load_model
+from hanlattice.checkpoint.folder import CONFIG, FORMAT, LM, TRANSFORMER, Model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checkpoint.schema import ModelRecord
 from hanlattice.checkpoint.segmenter import model_version
 from hanlattice.checkpoint.symbols import Vocabs, met_first

@@ -36,6 +36,7 @@ from hanlattice.lab.bench.inputs import (
 from hanlattice.lab.bench.timing import medians, peak_bytes
 from hanlattice.nn.lattice_lstm import LatticeLSTM
 from hanlattice.nn.tagger import TorchTagger
+from hanlattice.nn.to_device import to_device
 from hanlattice.ops.lattice_lstm import runnable
 from hanlattice.predict import Predictor
 from hanlattice.text.lattice import Lattice
@@ -190,7 +191,7 @@ def _new_batches(
     rng = np.random.default_rng(0)
     places = (rng.integers(0, len(examples), size=batch) for _ in count())
     return prefetch(
-        lambda some: tagger.prepare(examples.batch(some).to(device)),
+        lambda some: tagger.prepare(to_device(examples.batch(some), device)),
         places,
         PREFETCH[device.type][0],
     )
@@ -268,7 +269,7 @@ def _make_predictor(
         .to(device)
         .eval()
     )
-    batch = indexer.read(sample).batch(range(len(sample))).to(device)
+    batch = to_device(indexer.read(sample).batch(range(len(sample))), device)
     inside = torch.arange(batch.chars.shape[1], device=device) < batch.lengths[:, None]
     emissions = tagger.emissions(batch)[inside]  # [N, K]
     single = emissions[:, [at for at, tag in enumerate(TAGS) if tag.startswith("S-")]].amax(1)

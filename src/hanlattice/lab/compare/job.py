@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from hanlattice.checkpoint.folder import CONFIG, load_model
+from hanlattice.checkpoint.folder import CONFIG
 from hanlattice.checkpoint.language_model import language_model_digest
+from hanlattice.checkpoint.load import load_model
 from hanlattice.checkpoint.segmenter import model_version, segmenter_version
 from hanlattice.config import Config
 from hanlattice.data.download import resolve

@@ -113,7 +113,7 @@ class ModelWords:
     slow = True
 
     def __init__(self, folder: str | Path, device: str = "cpu") -> None:
-        from hanlattice.checkpoint.segmenter import ModelSegmenter
+        from hanlattice.checkpoint.load import ModelSegmenter
 
         self._segmenter = ModelSegmenter(folder, device)
         self._segmenter.model  # noqa: B018 (what is wrong with it is reported now)

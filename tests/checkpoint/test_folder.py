@@ -626,7 +626,7 @@ def test_no_pickle_anywhere():
             ):
                 weights_only = text.count("torch.load(") == text.count("weights_only=True") == 1
                 is_known = (
-                    file == SOURCE / "models" / "transformer.py"
+                    file == SOURCE / "checkpoint" / "transformer.py"
                     and weights_only
                     and node.attr == "load"
                 )

@@ -177,7 +177,7 @@ def test_marks_are_a_set(changes):
         there = there | set(ids) if marked else there - set(ids)
         assert marks.of(every).tolist() == [at in there for at in range(90)]
         assert [at for at in range(90) if at in marks] == sorted(there)
-        assert len(marks) == len(there)
+        assert marks.count == len(there)
     assert marks.of(every[:0]).tolist() == []
 
 

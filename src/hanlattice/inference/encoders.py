@@ -55,7 +55,7 @@ class NumpyStack(NamedTuple):
 
     layers: Sequence[NumpyLatticeLSTM]
     whole_words: bool = False
-    fast: Sequence[int8.SmallLayer] = ()  # the same layers with weights of 8 bits
+    fast: Sequence[int8.Int8Layer] = ()  # the same layers with weights of 8 bits
 
     def __call__(self, x: Floats, word_x: Floats | None, lattice: Lattice) -> Floats:
         if self.fast:
@@ -117,7 +117,7 @@ def packed(encoder: NumpyLatticeLSTM | NumpyStack, fast: bool) -> NumpyLatticeLS
         layers = []
         for layer in stack.layers:
             reads_words = not isinstance(layer, NumpyLSTM)
-            layers.append(int8.small_layer(layer[:2], layer.coupled, reads_words))
+            layers.append(int8.int8_layer(layer[:2], layer.coupled, reads_words))
         return stack._replace(fast=layers)
     ready = stack._replace(layers=[_packed(layer) for layer in stack.layers])
     return ready if isinstance(encoder, NumpyStack) else ready.layers[0]

@@ -56,7 +56,7 @@ class NumpyStack(NamedTuple):
 
     layers: Sequence[NumpyLatticeLSTM]
     whole_words: bool = False  # upper layers also read the states at both ends of a word
-    fast: Sequence[int8.SmallLayer] = ()  # the same layers with weights of 8 bits
+    fast: Sequence[int8.Int8Layer] = ()  # the same layers with weights of 8 bits
 
     def __call__(self, x: Floats, word_x: Floats | None, lattice: Lattice) -> Floats:
         if self.fast:
@@ -117,7 +117,7 @@ def packed(encoder: NumpyLatticeLSTM | NumpyStack, fast: bool) -> NumpyLatticeLS
     stack = encoder if isinstance(encoder, NumpyStack) else NumpyStack([encoder])
     if fast and all(int8.available(layer[:2]) for layer in stack.layers):
         small = [
-            int8.small_layer(layer[:2], layer.coupled, not isinstance(layer, NumpyLSTM))
+            int8.int8_layer(layer[:2], layer.coupled, not isinstance(layer, NumpyLSTM))
             for layer in stack.layers
         ]
         return stack._replace(fast=small)

@@ -54,7 +54,7 @@ def test_symbols() -> None:
 def test_a_direction_that_is_missing_is_named(folder: Path) -> None:
     (folder / "backward.safetensors").unlink()
     assert list(load_language_model(folder, directions=["forward"]).directions) == ["forward"]
-    with pytest.raises(ModelError, match="the backward direction is not there"):
+    with pytest.raises(ModelError, match="the backward direction is missing"):
         load_language_model(folder)
 
 

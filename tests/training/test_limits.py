@@ -32,7 +32,6 @@ from hanlattice.text.vectors import Vectors, write_vectors
 from hanlattice.training import loop
 from hanlattice.training.build import build
 from hanlattice.training.loop import train
-from hanlattice.training.step import Training
 from hanlattice.training.warm_start import GENERATIONS
 from tests.helpers.made import made_config, write_made
 from tests.helpers.untrained import write_untrained
@@ -63,7 +62,7 @@ def test_too_many_tags_end_a_training_before_its_first_step(
     write_made(tmp_path, train=20)
     steps = []
     monkeypatch.setattr(plan, "TAGS", 8)
-    monkeypatch.setattr(Training, "step", lambda *_: steps.append(1))
+    monkeypatch.setattr(loop, "train_step", lambda *_: steps.append(1))
     with pytest.raises(InputError, match="tags must be from 1 to 8 different ones, not 9"):
         train(made_config(tmp_path), tmp_path / "out")
     assert not steps

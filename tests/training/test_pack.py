@@ -339,9 +339,7 @@ def test_places_of_its_makers_machine_stay_there(lattice_folder, tmp_path):
 
 def test_it_is_not_trained_on(lattice_folder, tmp_path):
     pack(lattice_folder, tmp_path / "p")
-    with pytest.raises(
-        ModelError, match="it holds a packed model, which cannot be trained further"
-    ):
+    with pytest.raises(ModelError, match="holds a packed model, which cannot be trained further"):
         train(load_model(lattice_folder).config, tmp_path / "p", resume=True)
 
 

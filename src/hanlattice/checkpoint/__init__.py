@@ -1,6 +1,4 @@
-"""Whole models, and where they are: the bundled ones by name, others by folder. This file does
-without torch.
-"""
+"""Models as folders: bundled ones by name, others by path. This file does without torch."""
 
 from __future__ import annotations
 
@@ -12,32 +10,31 @@ from hanlattice.errors import ModelError
 from hanlattice.files import read_small
 
 SHIPPED = ("ner", "seg")
-_LONGEST = 4096  # characters of a path
+# Linux takes no path of more bytes.
+_LONGEST = 4096
 _FOLDER = Path(__file__).resolve().parents[1] / "shipped"
-_EXPECTED = (
-    f"{' and '.join(SHIPPED)} are bundled with the package; name any other model by its folder"
-)
+_NAMES = " and ".join(SHIPPED)
+_EXPECTED = f"{_NAMES} are bundled with the package; name any other model by its folder"
 
 
 def find_model(name: str | Path) -> Path:
-    """The folder of a bundled model, or the folder that is named; your own folder called `ner` is
-    `./ner`.
+    """Return the folder of a model.
 
-    A Path is always a folder, since Path("./ner") and Path("ner") are equal.
+    Args:
+        name: the name of a bundled model, or a folder. A Path is always a folder, and so is
+            "./ner", while "ner" is the bundled model.
     """
     if isinstance(name, str) and name in SHIPPED:
         return _FOLDER / name
     if not isinstance(name, (str, Path)):
-        raise TypeError(
-            f"a model must be a str or a Path, not {type(name).__name__}: {brief(name)}; {_EXPECTED}"
-        )
+        kind = type(name).__name__
+        raise TypeError(f"a model must be a str or a Path, not {kind}: {brief(name)}; {_EXPECTED}")
     if name == "":
         raise ModelError(f"the model's name is empty: {_EXPECTED}")
     folder = Path(name)
-    if len(str(name)) > _LONGEST:
-        raise ModelError(
-            f"{brief(str(name))}: no folder has a name of {len(str(name)):,} characters; {_EXPECTED}"
-        )
+    if (size := len(str(name))) > _LONGEST:
+        problem = f"no folder has a name of {size:,} characters"
+        raise ModelError(f"{brief(str(name))}: {problem}; {_EXPECTED}")
     if folder.name == name and not _is_folder(folder):
         raise ModelError(f"{name}: there is no such model folder; {_EXPECTED}")
     return folder
@@ -46,24 +43,18 @@ def find_model(name: str | Path) -> Path:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # no name can be that long
+    except OSError:
+        # The name is longer than the file system takes.
         return False
 
 
 def model_files(folder: Path) -> list[Path]:
-    """The files of a model folder, which no output may overwrite."""
+    """Return the files of a model folder, which no output may overwrite."""
     try:
         files = json.loads(read_small(folder / "config.json", 1 << 24))["files"]
         listed = [name for name in files if isinstance(name, str)]
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        RecursionError,
-    ):  # loading the model reports what is wrong
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        # Loading the model reports what is wrong.
         listed = []
-    return [
-        folder / name
-        for name in ("config.json", "model.safetensors", "README.md", "log.jsonl", *listed)
-    ]
+    names = ("config.json", "model.safetensors", "README.md", "log.jsonl", *listed)
+    return [folder / name for name in names]

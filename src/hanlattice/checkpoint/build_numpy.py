@@ -1,6 +1,4 @@
-"""From a configuration and the arrays of a file to the runtime's tagger. `modules.py` is its twin
-for torch.
-"""
+"""Build the tagger of NumPy and C from settings and arrays; `build_torch` does so for torch."""
 
 from __future__ import annotations
 
@@ -32,28 +30,31 @@ Array = npt.NDArray[Any]
 
 
 class Weights:
-    """The arrays of a file by their names, once `layout.check_arrays` has found all of them right."""
+    """The arrays of a file by their names, which `plan.check_arrays` has checked."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
+        # How many trained numbers were taken.
         self.parameters = 0
 
     def full(self, name: str) -> Array:
-        """Expanded to floats."""
-        found = expand(self._arrays, name)
-        self.parameters += found.size
-        return np.ascontiguousarray(found, dtype=np.float32)
+        """Return an array expanded to float32."""
+        array = expand(self._arrays, name)
+        self.parameters += array.size
+        return np.ascontiguousarray(array, dtype=np.float32)
 
     def table(self, name: str, counts: bool = True) -> VectorTable:
-        """As it is stored."""
-        found = table(self._arrays, name)
-        self.parameters += len(found) * found.dim if counts else 0
-        return found
+        """Return a table as it is stored; `counts` tells whether it was trained."""
+        rows = table(self._arrays, name)
+        self.parameters += len(rows) * rows.dim if counts else 0
+        return rows
 
     def words(self, name: str) -> WordTable:
+        """Return a table of trained and fixed rows."""
         return WordTable(self.table(f"{name}.trained"), self.table(f"{name}.fixed", counts=False))
 
     def plain(self, name: str) -> Array:
+        """Return an array that is no weight, unchanged."""
         return self._arrays[name]
 
 
@@ -70,8 +71,13 @@ def runs_in_numpy(config: Config) -> bool:
 def restore_arrays(
     config: Config, indexer: Indexer, arrays: Mapping[str, Array], fast: bool = False
 ) -> NumpyTagger:
-    """The tagger of a folder's weights, for the CPU; with `fast` in 8 bits. A LookupError says what
-    does not fit.
+    """Build the tagger of a folder's weights, for the CPU.
+
+    Args:
+        config: the model's settings.
+        indexer: what reads text for it.
+        arrays: its weights; a LookupError names one that does not fit.
+        fast: multiply in 8 bits.
     """
     check_arrays(config, indexer, arrays)
     check_values(arrays)
@@ -83,26 +89,21 @@ def restore_arrays(
         words = NumpyTwoSources(weights.words("words.words"), weights.words("words.subwords"))
     elif indexer.lexicon is not None:
         words = weights.words("words")
-    extra_embeddings: dict[str, VectorTable | WordTable] = {}
+    extra: dict[str, VectorTable | WordTable] = {}
     if indexer.bichars is not None:
-        extra_embeddings[BICHARS] = weights.words(f"extra_embeddings.{BICHARS}")
+        extra[BICHARS] = weights.words(f"extra_embeddings.{BICHARS}")
     for name, is_read in ((POSITIONS, model.softword), (POS, indexer.pos is not None)):
         if is_read:
-            extra_embeddings[name] = weights.table(f"extra_embeddings.{name}.vectors")
-    pools = (
-        NumpyWordPools(weights.plain(COUNTS), weights.full("pools.maps")) if model.pools else None
-    )
+            extra[name] = weights.table(f"extra_embeddings.{name}.vectors")
+    pools = None
+    if model.pools:
+        pools = NumpyWordPools(weights.plain(COUNTS), weights.full("pools.maps"))
     encoder = packed(_encoder(config, weights), fast)
-    crf = NumpyCRF(
-        indexer.tags,
-        indexer.scheme,
-        *(weights.full(f"crf.{name}") for name in ("start", "transitions", "end")),
-    )
+    scores = [weights.full(f"crf.{name}") for name in ("start", "transitions", "end")]
+    crf = NumpyCRF(indexer.tags, indexer.scheme, *scores)
     weight = weights.full("output.weight")
     bias = weights.full("output.bias")
-    return NumpyTagger(
-        chars, words, encoder, crf, weight, bias, extra_embeddings, pools, weights.parameters
-    )
+    return NumpyTagger(chars, words, encoder, crf, weight, bias, extra, pools, weights.parameters)
 
 
 def _encoder(config: Config, weights: Weights) -> NumpyLatticeLSTM | NumpyStack:
@@ -111,31 +112,27 @@ def _encoder(config: Config, weights: Weights) -> NumpyLatticeLSTM | NumpyStack:
     for n in range(model.layers):
         name = f"encoder.layers.{n}" if model.layers > 1 else "encoder"
         if model.encoder == "char" or (n == 0 and model.first_layer == "char"):
-            stack.append(_char_layer(config, weights, name))
+            stack.append(_char_layer(model.coupled, weights, name))
         else:
             parts = LatticeLSTMWeights._fields
             ahead, back = (
-                LatticeLSTMWeights(
-                    *(weights.full(f"{name}.{way}_weights.{part}") for part in parts)
-                )
-                for way in ("forward", "backward")
+                LatticeLSTMWeights(*(weights.full(f"{name}.{way}.{part}") for part in parts))
+                for way in ("forward_weights", "backward_weights")
             )
             stack.append(NumpyLatticeLSTM(ahead, back, model.coupled))
     return stack[0] if len(stack) == 1 else NumpyStack(stack, model.whole_words)
 
 
-def _char_layer(config: Config, weights: Weights, name: str) -> NumpyLSTM:
-    if config.model.coupled:
+def _char_layer(coupled: bool, weights: Weights, name: str) -> NumpyLSTM:
+    if coupled:
+        # A lattice LSTM that finds no words, so it has the weights of characters alone.
+        parts = ("char_input", "char_hidden", "char_bias")
         ahead, back = (
-            without_words(
-                weights.full(f"{name}.{way}_weights.char_input"),
-                weights.full(f"{name}.{way}_weights.char_hidden"),
-                weights.full(f"{name}.{way}_weights.char_bias"),
-                coupled=True,
-            )
-            for way in ("forward", "backward")
+            without_words(*(weights.full(f"{name}.{way}.{part}") for part in parts), coupled=True)
+            for way in ("forward_weights", "backward_weights")
         )
         return NumpyLSTM(ahead, back, True)
+    # The names of torch's nn.LSTM.
     parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     forward = [weights.full(f"{name}.lstm.{part}_l0") for part in parts]
     backward = [weights.full(f"{name}.lstm.{part}_l0_reverse") for part in parts]

@@ -1,7 +1,6 @@
-"""From a configuration and tables of vectors to a Tagger of torch, fresh or with the weights of a
-file.
+"""Build a tagger of torch from settings and tables of vectors, fresh or with a file's weights.
 
-`arrays.py` is its twin for the runtime.
+`build_numpy` does so for NumPy and C.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hanlattice.checkpoint.language_model import BREAK, DIRECTIONS, LanguageMode
 from hanlattice.checkpoint.plan import check_arrays, check_shapes
 from hanlattice.checkpoint.quantize import COMPOSER, COUNTS, check_values, expanded
 from hanlattice.checkpoint.transformer import Transformer
-from hanlattice.config import Config, ModelConfig
+from hanlattice.config import Config
 from hanlattice.features import Indexer
 from hanlattice.features.indexer import BICHARS, POS, POSITIONS
 from hanlattice.nn.baselines import FEATURES, CharLSTM, CharRNN, NoEncoder, WordLSTM
@@ -33,15 +32,14 @@ from hanlattice.nn.transformer import TransformerStates
 
 @dataclass
 class Tables:
-    """Their vectors."""
+    """The vectors of a model's symbols, kind by kind."""
 
     chars: Tensor | None = None
     words: WordEmbedding | None = None
     subwords: WordEmbedding | None = None
     extra_embeddings: dict[str, CharEmbedding | WordEmbedding] = field(default_factory=dict)
-    counts: Tensor | None = (
-        None  # how often training met the lattice's first words, for their pools
-    )
+    # How often training met the lattice's first words, for their pools.
+    counts: Tensor | None = None
 
 
 def assemble(
@@ -53,8 +51,16 @@ def assemble(
     fresh: bool = True,
     transformer: Transformer | None = None,
 ) -> TorchTagger:
-    """The modules around existing tables and pre-trained models; not `fresh` where weights are
-    loaded afterwards.
+    """Build the modules around tables of vectors and pre-trained models.
+
+    Args:
+        config: the model's settings.
+        indexer: what reads text for it.
+        tables: the vectors of its symbols.
+        lm: its language model, if it has one.
+        backend: what computes its lattice LSTM.
+        fresh: draw initial weights; False where weights are loaded afterwards.
+        transformer: its transformer, if it has one.
     """
     model = config.model
     chars = None
@@ -76,21 +82,14 @@ def assemble(
     encoder = _encoder(config, dim, words, backend, fresh)
     crf = CRF(indexer.tags, indexer.scheme)
     lm_states, transformer_states = pretrained
+    extra = tables.extra_embeddings
     return TorchTagger(
-        chars,
-        words,
-        encoder,
-        crf,
-        model.dropout,
-        lm_states,
-        tables.extra_embeddings,
-        pools,
-        transformer_states,
+        chars, words, encoder, crf, model.dropout, lm_states, extra, pools, transformer_states
     )
 
 
 class _Pretrained(NamedTuple):
-    """The inputs that a language model and a transformer are to a tagger."""
+    """The modules that give a tagger the states of pre-trained models."""
 
     lm: LanguageModelStates | None
     transformer: TransformerStates | None
@@ -103,7 +102,7 @@ class _Pretrained(NamedTuple):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Those of their weights, by the names that they have in a tagger."""
+        """The shapes of their weights, by the names that these have in a tagger."""
         return {
             f"{part}.{name}": tuple(tensor.shape)
             for part, module in self._asdict().items()
@@ -121,9 +120,8 @@ def _pretrained(
         states = LanguageModelStates(
             ahead, back, config.lm.dim, config.lm.norm, config.lm.dropout, lm.vocab[BREAK]
         )
-    return _Pretrained(
-        states, None if transformer is None else transformer.states(config.transformer)
-    )
+    inputs = None if transformer is None else transformer.states(config.transformer)
+    return _Pretrained(states, inputs)
 
 
 def check_tagger(config: Config, indexer: Indexer, tagger: TorchTagger) -> None:
@@ -134,13 +132,9 @@ def check_tagger(config: Config, indexer: Indexer, tagger: TorchTagger) -> None:
 
 def check_transformer(arrays: Mapping[str, Array], outline: nn.Module) -> None:
     """Raise a LookupError unless the arrays of a tagger have the weights of this transformer."""
-    check_shapes(
-        {
-            f"transformer.model.{name}": tuple(each.shape)
-            for name, each in outline.state_dict().items()
-        },
-        arrays,
-    )
+    weights = outline.state_dict().items()
+    shapes = {f"transformer.model.{name}": tuple(weight.shape) for name, weight in weights}
+    check_shapes(shapes, arrays)
 
 
 def _encoder(
@@ -151,29 +145,25 @@ def _encoder(
         return NoEncoder(dim)
     if model.encoder == "word":
         assert words is not None
-        features = (
-            FEATURES[model.char_features](dim, model.char_width)
-            if model.char_features in FEATURES
-            else None
-        )
-        return WordLSTM(
-            words.dim, model.hidden, features, config.words.dropout, model.layers, model.dropout
-        )
+        features = None
+        if model.char_features in FEATURES:
+            features = FEATURES[model.char_features](dim, model.char_width)
+        dropout = config.words.dropout
+        return WordLSTM(words.dim, model.hidden, features, dropout, model.layers, model.dropout)
     layers: list[Layer] = []
     for n in range(model.layers):
         width = 2 * model.hidden if n else dim
         if words is None or (n == 0 and model.first_layer == "char"):
-            layers.append(_char_layer(model, width, backend, fresh))
+            if model.coupled:
+                layers.append(CoupledLSTM(width, model.hidden, backend, fresh))
+            else:
+                kind = CharRNN if model.cell == "tanh" else CharLSTM
+                layers.append(kind(width, model.hidden))
         else:
+            # Words of later layers may be read with the states of their characters, too.
             word_dim = words.dim + (width if n and model.whole_words else 0)
             layers.append(LatticeLSTM(width, word_dim, model.hidden, model.coupled, backend, fresh))
     return layers[0] if len(layers) == 1 else Stack(layers, model.dropout, model.whole_words)
-
-
-def _char_layer(model: ModelConfig, dim: int, backend: str, fresh: bool) -> Layer:
-    if model.coupled:
-        return CoupledLSTM(dim, model.hidden, backend, fresh)
-    return CharRNN(dim, model.hidden) if model.cell == "tanh" else CharLSTM(dim, model.hidden)
 
 
 def restore(
@@ -184,47 +174,42 @@ def restore(
     backend: str,
     transformer: Transformer | None = None,
 ) -> TorchTagger:
-    """The tagger of a folder's weights. A LookupError or RuntimeError says what does not fit."""
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the random numbers of a training do not depend on when this happens
+    """Build the tagger of a folder's weights; a LookupError or RuntimeError tells a misfit."""
+    # A training's random numbers must not depend on when a model is loaded.
+    with torch.random.fork_rng(devices=[]):
         with torch.device("meta"):
             pretrained = _pretrained(config, lm, transformer)
         check_arrays(config, indexer, arrays, pretrained.shapes, pretrained.width)
         check_values(arrays)
         weights = {name: array for name, array in arrays.items() if not name.startswith(COMPOSER)}
-        tensors = {
-            name: torch.from_numpy(np.array(array)) for name, array in expanded(weights).items()
-        }
+        full = expanded(weights).items()
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in full}
         tables = _tables(config, indexer, tensors)
-        tagger = assemble(
-            config, indexer, tables, lm, backend, fresh=False, transformer=transformer
-        )
+        tagger = assemble(config, indexer, tables, lm, backend, False, transformer)
     tagger.load_state_dict(tensors)
     return tagger
 
 
 def _tables(config: Config, indexer: Indexer, tensors: Mapping[str, Tensor]) -> Tables:
-    """The tables of `build`, from the loaded tensors."""
+    """The tables of vectors among the loaded tensors."""
+
+    def words(name: str, dropout: float) -> WordEmbedding:
+        return WordEmbedding(tensors[f"{name}.trained"], tensors[f"{name}.fixed"], dropout)
+
     tables = Tables(tensors["chars.vectors"] if config.reads_characters else None)
+    extra = tables.extra_embeddings
     if indexer.subwords is not None:
-        tables.words = _word_embedding(tensors, "words.words", config.words.dropout)
-        tables.subwords = _word_embedding(tensors, "words.subwords", config.subwords.dropout)
+        tables.words = words("words.words", config.words.dropout)
+        tables.subwords = words("words.subwords", config.subwords.dropout)
     elif indexer.lexicon is not None or indexer.words is not None:
         source = config.lattice_sources[0] if indexer.words is None else config.words
-        tables.words = _word_embedding(tensors, "words", source.dropout)
+        tables.words = words("words", source.dropout)
     if indexer.bichars is not None:
-        tables.extra_embeddings[BICHARS] = _word_embedding(
-            tensors, f"extra_embeddings.{BICHARS}", config.bichars.dropout
-        )
+        extra[BICHARS] = words(f"extra_embeddings.{BICHARS}", config.bichars.dropout)
     tables.counts = tensors[COUNTS] if config.model.pools else None
-    for name, there in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
-        if there:
-            tables.extra_embeddings[name] = CharEmbedding(
-                tensors[f"extra_embeddings.{name}.vectors"], dropout=config.softwords.dropout
-            )
+    dropout = config.softwords.dropout
+    for name, is_read in ((POSITIONS, config.model.softword), (POS, indexer.pos is not None)):
+        if is_read:
+            vectors = tensors[f"extra_embeddings.{name}.vectors"]
+            extra[name] = CharEmbedding(vectors, dropout=dropout)
     return tables
-
-
-def _word_embedding(tensors: Mapping[str, Tensor], name: str, dropout: float) -> WordEmbedding:
-    return WordEmbedding(tensors[f"{name}.trained"], tensors[f"{name}.fixed"], dropout)

@@ -1,4 +1,4 @@
-"""Files that show when they were changed: JSON records and safetensors files, both with checksums."""
+"""Read and write JSON records and safetensors files whose checksums show any change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from io import BufferedReader
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -26,30 +25,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = npt.NDArray[Any]
+# How many numbers are checked at a time: temporary arrays stay in the cache.
 _AT_ONCE = 1 << 20
 _FLOAT = float(np.finfo(np.float32).max)
 # The types of numbers by their names in a safetensors file.
-_KINDS = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "i1",
-    "U8": "u1",
-}
-_KINDS |= {"BOOL": "?", "U16": "<u2", "U32": "<u4", "U64": "<u8"}
+_KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "?"}
+_KINDS |= {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1"}
+_KINDS |= {"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"}
 _NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
-MOST = 1 << 24  # bytes of a record, and of the header of a safetensors file
+# The most bytes of a record, and of the header of a safetensors file.
+MOST = 1 << 24
 
 
 def write_record(
     path: Path, record: Mapping[str, Any], files: Iterable[str], kind: type | None = None
 ) -> None:
-    """Write a JSON record with the checksums of these files of its folder and of itself.
+    """Write a JSON record with its own checksum and those of files in its folder.
 
-    What `read_record` would refuse, of records of this kind, is an InputError.
+    Args:
+        path: the file to write.
+        record: what it holds.
+        files: the files, by their names in the folder.
+        kind: the TypedDict that describes it. A record that does not fit is an InputError.
     """
     record = {**record, "files": {name: sha256(path.parent / name) for name in files}}
     text = dump_json(record | {"sha256": record_digest(record)}, indent=2)
@@ -66,8 +63,13 @@ def write_record(
 
 
 def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, Any]:
-    """Read a record of `write_record`, once it is of this kind, and its checksum and those of its
-    files are right.
+    """Read a record of `write_record`, and check it and the files that it lists.
+
+    Args:
+        path: the file.
+        version: the format version that it must have.
+        kind: the TypedDict that describes it.
+        what: what the folder holds, for error messages.
     """
     folder = path.parent
     name = path.name
@@ -101,32 +103,29 @@ def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, An
             raise ModelError(f"{folder}: {listed} is missing; copy the folder again")
         if sha256(folder / listed) != digest:
             raise ModelError(
-                f"{folder / listed}: its content does not match its checksum in {name}; copy it again"
+                f"{folder / listed}: its content does not match its checksum in {name}; "
+                "copy it again"
             )
     return dict(record)
 
 
 def is_inside(name: str) -> bool:
-    """Whether a name is one of a file in the folder, or in a folder of it."""
+    """Tell whether a name is that of a file below the folder."""
     parts = PurePosixPath(name).parts
-    return (
-        bool(re.fullmatch(r"[^\\\0:]{1,200}", name))
-        and not name.startswith("/")
-        and ".." not in parts
-        and bool(parts)
-    )
+    is_plain = re.fullmatch(r"[^\\\0:]{1,200}", name) is not None
+    return is_plain and not name.startswith("/") and ".." not in parts and bool(parts)
 
 
 def record_digest(record: Mapping[str, Any]) -> str:
+    """Return the checksum of a record, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-    """Write arrays, or tensors, as a safetensors file, which is the same bytes for the same
-    content.
+    """Write arrays or tensors as a safetensors file, with a checksum in its metadata.
 
-    Its metadata has a checksum over names, shapes, values and all other metadata. The library of
-    safetensors would write metadata in an order that is random in each process.
+    The same content gives the same bytes. The safetensors library cannot be used for that, since it
+    writes metadata in an order that is random in each process.
     """
     plain = {name: _array(tensor) for name, tensor in tensors.items()}
     facts = {**metadata, "sha256": _digest(plain, metadata)}
@@ -143,10 +142,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > MOST:
-        raise InputError(
-            f"this file could not be read again: its header would have more than {MOST:,} bytes",
-            path,
-        )
+        problem = f"its header would have more than {MOST:,} bytes"
+        raise InputError(f"this file could not be read again: {problem}", path)
     with atomic_write(path, binary=True) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
@@ -154,25 +151,28 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
 
 
 def _array(tensor: Any) -> Array:
-    array = np.asarray(
-        tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy(), order="C"
-    )
+    plain = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
+    array = np.asarray(plain, order="C")
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays and metadata of a file of `save_tensors`; one that is missing, cut short or
-    changed is a ModelError.
+    """Read the arrays and metadata of a safetensors file; the arrays cannot be written to.
 
-    The arrays cannot be written to. They are this process's own: of a file that is mapped, weights
-    would change while they are used if somebody overwrites it, and a page that is no longer there
-    ends a process. A server forks its workers after loading, so they share these arrays too.
+    A file that is missing, cut short or changed is a ModelError.
     """
+    # The file is not mapped into memory: whoever overwrites it would change weights in use, or end
+    # the process. A server's workers share the arrays anyway, since it forks after loading.
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for when it is opened
+        # Opening a pipe would wait for its other end.
+        if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(None, "it is not a regular file")
         with path.open("rb") as file:
-            content = np.empty(_expected_size(file), dtype=np.uint8)
+            size = os.fstat(file.fileno()).st_size
+            # A header that is too long is refused, so the rest need not be read.
+            header = int.from_bytes(file.read(8), "little")
+            file.seek(0)
+            content = np.empty(size if header <= MOST else min(size, 8), dtype=np.uint8)
             size = file.readinto(content.data)
     except FileNotFoundError:
         raise ModelError(f"{path}: there is no such file") from None
@@ -196,16 +196,8 @@ def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     return arrays, metadata
 
 
-def _expected_size(file: BufferedReader) -> int:
-    """The bytes of a file, or of its beginning if that says that there is no more to read."""
-    size = os.fstat(file.fileno()).st_size
-    header = int.from_bytes(file.read(8), "little")
-    file.seek(0)
-    return size if header <= MOST else min(size, 8)
-
-
 def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
-    """A ValueError or LookupError says what is wrong with it."""
+    """The arrays and metadata in the bytes of a file."""
     size = int.from_bytes(content[:8].tobytes(), "little")
     if len(content) < 8 or size > min(MOST, len(content) - 8):
         raise ValueError("its header is not whole")
@@ -218,44 +210,39 @@ def _parse(content: Array) -> tuple[dict[str, Array], dict[str, str]]:
         kind = np.dtype(_KINDS[entry["dtype"]])
         shape = entry["shape"]
         low, high = entry["data_offsets"]
-        if (
-            low != end
-            or high > len(data)
-            or not all(type(size) is int and size >= 0 for size in shape)
-            or high - low != math.prod([kind.itemsize, *shape])
-        ):
+        # Arrays lie side by side, so no two of them share memory.
+        is_placed = low == end and high <= len(data)
+        is_shape = all(type(size) is int and size >= 0 for size in shape)
+        if not (is_placed and is_shape and high - low == math.prod([kind.itemsize, *shape])):
             raise ValueError(f"{name} is not where the header says")
         part = data[low:high]
+        # C code and NumPy expect numbers at multiples of their size.
         aligned = part if part.ctypes.data % kind.itemsize == 0 else part.copy()
-        arrays[name], end = aligned.view(kind).reshape(shape), high
+        arrays[name] = aligned.view(kind).reshape(shape)
+        end = high
     if end != len(data):
         raise ValueError("it has more bytes than the header says")
     return arrays, metadata
 
 
 def check_numbers(arrays: Mapping[str, Array], path: Path) -> None:
-    """Weights are numbers, and finite ones, also in float32; else a ModelError names the tensor."""
+    """Raise a ModelError unless all arrays hold numbers that are finite, also in float32."""
     for name, array in arrays.items():
         if array.dtype.kind not in "fiu":
             raise ModelError(f"{path}: {name} must be of numbers, not {array.dtype}")
-        if array.dtype.kind == "f" and not all(_are_finite(part) for part in _parts(array)):
+        flat = array.reshape(-1)
+        starts = range(0, flat.size if array.dtype.kind == "f" else 0, _AT_ONCE)
+        if not all(_are_finite(flat[start : start + _AT_ONCE]) for start in starts):
             raise ModelError(f"{path}: {name} has numbers that are not finite")
 
 
-def _parts(array: Array) -> Iterator[Array]:
-    flat = array.reshape(-1)
-    return (flat[low : low + _AT_ONCE] for low in range(0, flat.size, _AT_ONCE))
-
-
 def _are_finite(part: Array) -> bool:
-    """Also as float32. The smallest and largest number decide: NaN is both of them where there is
-    one.
-    """
+    # Two numbers decide: NaN is both the smallest and the largest where there is one.
     return float(part.min()) >= -_FLOAT and float(part.max()) <= _FLOAT
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """`load_arrays` as tensors of torch, which may be written to."""
+    """Read a safetensors file as `load_arrays` does, as tensors that may be written to."""
     import torch
 
     arrays, metadata = load_arrays(path)

@@ -11,6 +11,7 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -38,7 +39,8 @@ CHARS = "chars.txt"
 WORDS = "words.txt"
 LEXICON = "lexicon.txt"
 DIRECTIONS = ("forward", "backward")
-BREAK = "\n"  # stands before the first symbol of a paragraph and after its last; its id is 1
+# Stands before the first symbol of a paragraph and after its last; its id is 1.
+BREAK = "\n"
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,14 @@ class LanguageModelSettings:
 class Cutter:
     """What cuts text into words, for a language model of words."""
 
-    by: str = "rjieba"  # or lexicon, or model
-    version: str = ""  # of rjieba or the model; the SHA-256 of the lexicon
-    path: str = field(default="", compare=False)  # of the lexicon; of a model its name or folder
-    alphabet: int = field(
-        default=0, compare=False
-    )  # different characters of the text, which spell an unknown word
+    # Or lexicon, or model.
+    by: str = "rjieba"
+    # Of rjieba or the model; the SHA-256 of the lexicon.
+    version: str = ""
+    # The lexicon; a model's name or folder.
+    path: str = field(default="", compare=False)
+    # How many different characters the text has: they spell an unknown word.
+    alphabet: int = field(default=0, compare=False)
 
 
 class Record(TypedDict):
@@ -81,35 +85,35 @@ class LanguageModel:
     settings: LanguageModelSettings
     directions: Mapping[str, CharLanguageModel]
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    cutter: Cutter | None = None  # of a model of words; None: it reads characters
+    # Only a model of words has one.
+    cutter: Cutter | None = None
 
 
 def make_vocab(symbols: Iterable[str]) -> Vocab:
-    """The symbols of a language model: unknown, the break, then these characters or words."""
+    """Return the symbols of a language model: unknown, the break, then characters or words."""
     return Vocab([BREAK, *symbols])
 
 
 def weights_file(direction: str) -> str:
+    """Return the name of the file of one direction's weights."""
     return f"{direction}.safetensors"
 
 
 def save_language_model_frame(
     folder: Path, vocab: Vocab, settings: LanguageModelSettings, cutter: Cutter | None = None
 ) -> None:
-    """Write what both directions share. Two trainings may do so at once, since they write the same."""
+    """Write what both directions share. Both trainings may do so at once, with the same bytes."""
     names: list[str] = [CHARS if cutter is None else WORDS]
     record: dict[str, Any] = {"format": FORMAT, "settings": dataclasses.asdict(settings)}
     vocab.save(folder / names[0])
     if cutter is not None:
-        record |= {
-            "unit": "word",
-            "cutter": dataclasses.asdict(cutter) | {"path": printable_path(cutter.path)},
-        }
+        facts = dataclasses.asdict(cutter) | {"path": printable_path(cutter.path)}
+        record |= {"unit": "word", "cutter": facts}
         if cutter.by == "lexicon":
             with opening(cutter.path) as file, atomic_write(folder / LEXICON, binary=True) as copy:
                 shutil.copyfileobj(file, copy)
             names.append(LEXICON)
-            record["cutter"]["path"] = LEXICON
+            facts["path"] = LEXICON
     write_record(folder / RECORD, record, names, Record)
 
 
@@ -144,28 +148,28 @@ def load_language_model(
     models = {}
     facts = {}
     for direction in directions:
-        if not (folder / weights_file(direction)).is_file():
+        path = folder / weights_file(direction)
+        if not path.is_file():
             raise ModelError(
-                f"{folder}: the {direction} direction is not there; train it by --direction {direction}"
+                f"{folder}: the {direction} direction is missing; "
+                f"train it by --direction {direction}"
             )
-        tensors, metadata = load_tensors(folder / weights_file(direction))
-        models[direction] = _with_weights(
-            folder / weights_file(direction), len(vocab), settings, tensors
-        ).to(place)
+        tensors, metadata = load_tensors(path)
+        models[direction] = _with_weights(path, len(vocab), settings, tensors).to(place)
         try:
             facts[direction] = parse(metadata.get("facts", "{}"), dict[str, Any], "facts")
         except ValueError as error:
-            raise ModelError(f"{folder / weights_file(direction)}: {error}") from None
+            raise ModelError(f"{path}: {error}") from None
     return LanguageModel(vocab, settings, models, facts, cutter)
 
 
 def language_model_files() -> list[str]:
-    """The names of the files of a complete language model of characters."""
+    """Return the names of the files of a complete language model of characters."""
     return [RECORD, CHARS, *map(weights_file, DIRECTIONS)]
 
 
 def language_model_digest(folder: str | Path) -> str:
-    """A checksum over all files of a language model."""
+    """Return a checksum over all files of a language model."""
     record = read_record(Path(folder) / RECORD, FORMAT, Record, "language model")
     names = [RECORD, *record["files"], *map(weights_file, DIRECTIONS)]
     digests = [sha256(Path(folder) / name) for name in names]
@@ -175,11 +179,10 @@ def language_model_digest(folder: str | Path) -> str:
 def _with_weights(
     path: Path, symbols: int, settings: LanguageModelSettings, tensors: Mapping[str, Tensor]
 ) -> CharLanguageModel:
-    def make() -> CharLanguageModel:
-        return CharLanguageModel(symbols, **dataclasses.asdict(settings))
-
+    make = partial(CharLanguageModel, symbols, **dataclasses.asdict(settings))
     check_numbers({name: tensor.numpy() for name, tensor in tensors.items()}, path)
     try:
+        # Shapes are checked before any memory is taken.
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
             wanted = make().state_dict()
         check_shapes({name: tuple(tensor.shape) for name, tensor in wanted.items()}, tensors)

@@ -1,4 +1,4 @@
-"""Vocabulary: the words of a model's lexicon and their vectors, which grow together."""
+"""The words of a model's lexicon and their vectors, which grow together."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from hanlattice.text.lexicon import Lexicon
 
 
 class Vocabulary:
-    """A lexicon whose every word has a vector, also those that a user adds: `lexicon.add(word)` is
-    all it takes.
+    """Keeps a vector for every word of a lexicon, also for words that a user adds.
 
     The lexicon calls `grow` when it makes the matcher for new words, before that matcher finds
-    anything. So no text can contain a word without a vector, whichever thread added it; and however
-    the words came, one at a time or as a dictionary, their vectors are composed all at once, which
-    is some seventy times faster than one at a time.
-
-    It keeps no reference to the lexicon, which refers to it: in a cycle, the tables of a model that
-    is no longer used would stay in memory until the next garbage collection.
+    anything. So no text can contain a word without a vector, whichever thread added it. The vectors
+    of all new words are composed at once, some seventy times faster than one at a time.
     """
 
+    # There is no reference to the lexicon, which refers to this: in a cycle, the tables of a model
+    # that is no longer used would stay in memory until the next garbage collection.
     def __init__(
         self, lexicon: Lexicon, vectors: GrowingVectors, composer: Composer | None = None
     ) -> None:
@@ -34,9 +31,7 @@ class Vocabulary:
         lexicon.vocabulary = self
 
     def grow(self, lexicon: Lexicon) -> None:
-        """Compose vectors for the words that have none. How to compose is learnt first if the model
-        does not say.
-        """
+        """Compose vectors for the words that have none; learn how, if the model has no composer."""
         contents = lexicon.contents
         new = lexicon.folded(self._count(contents))
         if not new:
@@ -50,26 +45,29 @@ class Vocabulary:
             contents.vectors = self.vectors.joined(contents.vectors, vectors)
 
     def keep(self, before: Contents, after: Contents, kept: Ints) -> None:
-        """Forget the vectors of words that have left. Tables that somebody reads stay as they are."""
+        """Forget the vectors of words that have left; tables that somebody reads do not change.
+
+        Args:
+            before: the contents of the lexicon with all words.
+            after: the contents without the words that left.
+            kept: the ids, in `before`, of the words that stay.
+        """
         has_vector = kept[kept < self._count(before)]
         if before.below is None:
-            self.vectors.keep(
-                np.concatenate([np.arange(self.vectors.known, before.fixed), has_vector])
-            )
+            fixed = np.arange(self.vectors.known, before.fixed)
+            self.vectors.keep(np.concatenate([fixed, has_vector]))
         elif before.vectors is not None:
             after.vectors = before.vectors[has_vector - before.first]
 
     def of(self, contents: Contents) -> tuple[Any, ...]:
-        """The vectors of words that joined, as tables in the order of ids: everybody's, then those
-        of blocks.
+        """Return the vectors of added words, as tables in the order of ids.
+
+        The words that everybody sees come first, then those of each open block of temporary words.
         """
         if contents.below is None:
             return (self.vectors.added,)
-        return (
-            contents.vectors_below
-            if contents.vectors is None
-            else (*contents.vectors_below, contents.vectors)
-        )
+        own = () if contents.vectors is None else (contents.vectors,)
+        return (*contents.vectors_below, *own)
 
     def _count(self, contents: Contents) -> int:
         """How many words have a vector."""

@@ -1,4 +1,4 @@
-"""Loading a model folder, and the segmentation model that it may itself read words by."""
+"""Load a model folder, and the segmentation model that it may need to read words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hanlattice.checkpoint import find_model
-from hanlattice.checkpoint.build_numpy import Array, restore_arrays, runs_in_numpy
+from hanlattice.checkpoint.build_numpy import restore_arrays, runs_in_numpy
 from hanlattice.checkpoint.checksums import check_numbers, load_arrays, read_record
 from hanlattice.checkpoint.compose import Composer
 from hanlattice.checkpoint.folder import (
@@ -56,10 +56,12 @@ def load_model(
 ) -> Model:
     """Read a model folder, check all of it, and return the model, ready to tag.
 
-    On a GPU it finds what it finds on a CPU, since it multiplies in float32 there too. `fast`
-    rounds the factors of the lattice LSTM's products, and of a transformer's: on a GPU to bf16, as
-    training does, on a CPU to 8 bits, where it is not for transformers. With `modules` it has the
-    modules of torch on a CPU too.
+    Args:
+        folder: the model.
+        device: where it computes. A GPU multiplies in float32 too, so the results are a CPU's.
+        fast: round the factors of the products of the lattice LSTM and of a transformer: to bf16 on
+            a GPU, as training does, and to 8 bits on a CPU, for the lattice LSTM alone.
+        modules: use the modules of torch on a CPU too.
     """
     folder = Path(folder)
     kind = device_kind(device)
@@ -78,6 +80,7 @@ def load_model(
         arrays, metadata = load_arrays(folder / WEIGHTS)
         check_numbers(arrays, folder / WEIGHTS)
         lm = transformer = None
+        # These modules need torch, and most models do without.
         if config.transformer.model:
             from hanlattice.checkpoint.build_torch import check_transformer
             from hanlattice.checkpoint.transformer import make_transformer
@@ -113,7 +116,10 @@ def load_model(
             tagger = tagger.to(place or "cpu").eval()
             if tagger.transformer is not None:
                 tagger.transformer.bf16 = fast
-        composer = _composer(arrays)
+        composer = None
+        if parts := [name for name in arrays if name.startswith(COMPOSER)]:
+            tables = {name.removeprefix(COMPOSER): arrays[name] for name in parts}
+            composer = Composer.from_tensors(tables)
     except (LookupError, RuntimeError, ValueError) as error:
         raise ModelError(f"{folder / WEIGHTS}: its tensors do not fit {CONFIG}: {error}") from None
     try:
@@ -126,9 +132,7 @@ def load_model(
 
 
 def _curves(scores: Mapping[str, Any], labels: Sequence[str]) -> Curves | None:
-    """Of a model's scores, by the numbers of its labels; a ValueError names a label that it has
-    not.
-    """
+    """The calibration curves among a model's scores, in the order of its labels."""
     if not (given := scores.get("calibration", {}).get("curves")):
         return None
     for label in given.keys() - {*labels}:
@@ -138,22 +142,8 @@ def _curves(scores: Mapping[str, Any], labels: Sequence[str]) -> Curves | None:
     return Curves([Curve(**given[label]) if label in given else AS_IT_IS for label in labels])
 
 
-def _composer(arrays: Mapping[str, Array]) -> Composer | None:
-    """The composer among the arrays of a file, if there is one; a ValueError says what is wrong
-    with it.
-    """
-    parts = {
-        name.removeprefix(COMPOSER): array
-        for name, array in arrays.items()
-        if name.startswith(COMPOSER)
-    }
-    return Composer.from_tensors(parts) if parts else None
-
-
 def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
-    """Whether the vocabularies that a model with this configuration needs are listed, and no
-    others.
-    """
+    """Raise a ModelError unless exactly the vocabularies that the settings need are listed."""
     model = config.model
     wanted = {
         CHARS: True,
@@ -166,17 +156,14 @@ def _check_files(folder: Path, config: Config, names: Collection[str]) -> None:
     }
     for name, is_wanted in wanted.items():
         if is_wanted and name not in names:
-            raise ModelError(
-                f"{folder / CONFIG}: a model by its configuration has {name}, and its files lack it"
-            )
+            problem = f"a model by its configuration has {name}, and its files lack it"
+            raise ModelError(f"{folder / CONFIG}: {problem}")
         if name in names and not is_wanted:
-            raise ModelError(
-                f"{folder / CONFIG}: its files have {name}, which a model by its configuration has not"
-            )
+            problem = f"its files have {name}, which a model by its configuration has not"
+            raise ModelError(f"{folder / CONFIG}: {problem}")
 
 
 def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
-    """The vocabularies of the listed files."""
     chars, words, bichars, pos = (
         Vocab.load(folder / name) if name in names else None
         for name in (CHARS, WORDS, BIGRAMS, SPEECH)
@@ -187,16 +174,19 @@ def _load_vocabs(folder: Path, names: Collection[str]) -> Vocabs:
             lexicons[name] = Lexicon()
             lexicons[name].load(folder / name, "utf-8")
             lexicons[name].mark_baseline()
-    return Vocabs(
-        chars or Vocab(()), lexicons.get(LEXICON), lexicons.get(SUBWORDS), bichars, words, pos
-    )
+    lexicon, subwords = lexicons.get(LEXICON), lexicons.get(SUBWORDS)
+    return Vocabs(chars or Vocab(()), lexicon, subwords, bichars, words, pos)
 
 
 class ModelSegmenter:
-    """Cuts text as a segmentation model does: a bundled one, or that of a folder.
+    """Cuts text as a segmentation model does.
 
     The model is loaded when the first text comes, and several segmenters share it. A character
     outside of its words, such as white space, is a word of its own.
+
+    Args:
+        name: a bundled model, or a folder.
+        device: where the model computes.
     """
 
     def __init__(self, name: str | Path, device: str = "cpu") -> None:
@@ -209,6 +199,7 @@ class ModelSegmenter:
     @cached_property
     def model(self) -> Model:
         folder = find_model(self.name).resolve()
+        # The time of the last change is part of the cache's key: a model may be trained again.
         weights = folder / MODEL_FILES[1]
         return _load(folder, self.device, weights.stat().st_mtime_ns if weights.is_file() else 0)
 
@@ -223,37 +214,47 @@ class ModelSegmenter:
                 f"the segmenter {self.name}, by which this model cuts text, fails: {error}"
             ) from None
         parts = [
-            (at, start, end) for at, text in enumerate(texts) for start, end in pieces(text, LIMIT)
+            (row, start, end)
+            for row, text in enumerate(texts)
+            for start, end in pieces(text, LIMIT)
         ]
-        examples = indexer.read([texts[at][start:end] for at, start, end in parts])
-        text, by, _ = np.array(parts, dtype=np.int64).reshape(-1, 3).T
+        examples = indexer.read([texts[row][start:end] for row, start, end in parts])
+        rows, offsets, _ = np.array(parts, dtype=np.int64).reshape(-1, 3).T
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        return _covering(find_spans(tagger, indexer, examples).moved(text, by).spans, lengths)
+        spans = find_spans(tagger, indexer, examples).moved(rows, offsets).spans
+        return _covering(spans, lengths)
 
 
 @lru_cache(maxsize=2)
 def _load(folder: Path, device: str, changed: int) -> Model:
     model = load_model(folder, device)
     if not model.indexer.cuts:
-        found = f"its spans are {', '.join(model.indexer.tag_ids.labels)}"
         raise InputError(
-            f"{found}: expected a segmentation model, whose words cover the text", folder
+            f"its spans are {', '.join(model.indexer.tag_ids.labels)}: "
+            "expected a segmentation model, whose words cover the text",
+            folder,
         )
+    # A model that reads words by another model could need itself, without end.
     if model.config.reads_segments and model.config.segment.by != "rjieba":
-        message = f"it reads words itself, by {model.config.segment.by}: expected a segmentation model that reads text"
-        raise InputError(message, folder)
+        raise InputError(
+            f"it reads words itself, by {model.config.segment.by}: "
+            "expected a segmentation model that reads text",
+            folder,
+        )
     return model
 
 
 def _covering(spans: FlatSpans, lengths: Ints) -> Cuts:
     """Cuts at the spans, which do not overlap, and around every character between them."""
     first = np.cumsum(lengths) - lengths
+    # Summed up, 1 from the second character of a span to its last, and 0 where a word begins.
     edges = np.zeros(lengths.sum() + 1, dtype=np.int64)
     np.add.at(edges, first[spans.text] + spans.start + 1, 1)
     np.add.at(edges, first[spans.text] + spans.end, -1)
-    begins = np.cumsum(edges)[:-1] == 0  # [N]: whether a word begins here
+    begins = np.cumsum(edges)[:-1] == 0
     text, start = (array[begins] for array in cells(lengths))
     counts = np.bincount(text, minlength=len(lengths))
+    # A word ends where the next one begins, and the last one of a text where the text ends.
     end = np.append(start[1:], 0)
     last = np.cumsum(counts)[counts > 0] - 1
     end[last] = lengths[counts > 0]
@@ -261,18 +262,23 @@ def _covering(spans: FlatSpans, lengths: Ints) -> Cuts:
 
 
 def make_segmenter(name: str, pos: bool = False, device: str = "cpu") -> Segmenter:
-    """What segment.by names: one of SEGMENTERS, whose words can have parts of speech, a bundled
-    model or a folder.
+    """Return what `segment.by` names.
+
+    Args:
+        name: one of SEGMENTERS, a bundled model or a folder.
+        pos: find parts of speech too, as SEGMENTERS may do.
+        device: where a model computes.
     """
     return segment.make_segmenter(name, pos) if name in SEGMENTERS else ModelSegmenter(name, device)
 
 
 def check_segmenter(name: str, device: str) -> None:
-    """Refuse a name that is no segmenter's, before any work."""
-    made = make_segmenter(name, device=device)
-    if isinstance(made, ModelSegmenter):
+    """Raise a ModelError if a segmenter cannot be loaded, before any work."""
+    segmenter = make_segmenter(name, device=device)
+    if isinstance(segmenter, ModelSegmenter):
         try:
-            made.model  # noqa: B018 (it is loaded here)
+            # Reading the property loads the model.
+            segmenter.model  # noqa: B018
         except HanlatticeError as error:
             expected = f"{', '.join(SEGMENTERS)}, seg or the folder of a segmentation model"
             raise ModelError(f"segment.by must be {expected}, not {name!r}: {error}") from None

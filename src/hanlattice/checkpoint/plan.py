@@ -1,9 +1,7 @@
-"""Which arrays a model has, and the shape of each: what loading asks before it reads, and training
-before it starts.
+"""Plan the arrays of a model: their names and shapes, from its settings and vocabularies.
 
-The settings give most sizes, and the vocabularies the rows of the tables of vectors. Only two
-things are taken from the arrays: the width of a table whose vectors came from a file, and how many
-of its rows were trained.
+Loading asks for the plan before it reads, training before it starts. Only two things are taken from
+the arrays: the width of a table whose vectors came from a file, and how many rows were trained.
 """
 
 from __future__ import annotations
@@ -30,7 +28,8 @@ from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, weight_shape
 from hanlattice.text.segment import PLACES
 from hanlattice.text.tags import SCHEMES, TagIds
 
-# Of a model; their transitions are a square, 64 MiB, and each character costs as many additions.
+# The most tags of a model. Their transitions are a square, 64 MiB here, and each character costs as
+# many additions.
 TAGS = 4096
 
 
@@ -42,7 +41,8 @@ def check_tags(tags: Sequence[str], scheme: str) -> None:
         raise InputError(
             f"tags must be from 1 to {TAGS:,} different ones, not {len(tags):,}: use fewer labels"
         )
-    TagIds(tuple(tags), scheme)  # which checks the labels
+    # This checks the labels.
+    TagIds(tuple(tags), scheme)
 
 
 def check_arrays(
@@ -55,6 +55,8 @@ def check_arrays(
     """Raise a LookupError unless these are the arrays of the model, each of its type and shape.
 
     Args:
+        config: the model's settings.
+        indexer: its vocabularies and tags.
         arrays: weights as a file has them, in floats or in bytes with scales. Only types and shapes
             are looked at.
         pretrained: the shapes of the arrays around a language model and a transformer.
@@ -68,17 +70,16 @@ def check_arrays(
 def check_shapes(wanted: Mapping[str, Shape], arrays: Mapping[str, Typed]) -> None:
     """Raise a LookupError unless the arrays with these names have these shapes."""
     for name, shape in wanted.items():
-        found = stored_shape(arrays, name)
-        if found != shape:
-            raise LookupError(f"{name} must be {list(shape)}, not {list(found)}")
+        stored = stored_shape(arrays, name)
+        if stored != shape:
+            raise LookupError(f"{name} must be {list(shape)}, not {list(stored)}")
 
 
 def check_names(known: Collection[str], arrays: Iterable[str]) -> None:
     """Raise a LookupError if there are arrays with other names."""
     if unknown := sorted({*arrays} - {*known}):
-        raise LookupError(
-            f"unexpected {', '.join(unknown[:3])}" + (" and more" if len(unknown) > 3 else "")
-        )
+        more = " and more" if len(unknown) > 3 else ""
+        raise LookupError(f"unexpected {', '.join(unknown[:3])}{more}")
 
 
 class _Layout:
@@ -89,18 +90,16 @@ class _Layout:
         self.shapes: dict[str, Shape] = {}
 
     def of(self, config: Config, indexer: Indexer, width: int) -> dict[str, Shape]:
+        """Return the shapes of all arrays; `width` is of pre-trained states."""
         model = config.model
-        is_fresh = (
-            not config.start.model
-        )  # else every table is as wide as that of the model it began with
 
         def own_width(section: EmbeddingConfig) -> int:
-            return section.dim if is_fresh and not section.vectors else 0
+            """The width that the settings give a table; 0 where a file or another model does."""
+            return 0 if config.start.model or section.vectors else section.dim
 
         if config.reads_characters:
-            width += self._table(
-                "chars.vectors", len(indexer.vocab), "characters", own_width(config.chars)
-            )
+            rows = len(indexer.vocab)
+            width += self._table("chars.vectors", rows, "characters", own_width(config.chars))
         word_width = 0
         words = 0
         if indexer.words is not None:
@@ -110,29 +109,22 @@ class _Layout:
             name = "words" if indexer.subwords is None else "words.words"
             words = len(indexer.lexicon)
             word_width = self._words(name, words, "words", own_width(sources[0]))
+            # New words have vectors of words, also where subwords stand beside them.
             self._composer(word_width)
             if indexer.subwords is not None:
-                words += len(indexer.subwords)
-                second = own_width(sources[1])
-                word_width += self._words(
-                    "words.subwords", len(indexer.subwords), "subwords", second
-                )
+                rows = len(indexer.subwords)
+                words += rows
+                word_width += self._words("words.subwords", rows, "subwords", own_width(sources[1]))
         if indexer.bichars is not None:
-            width += self._words(
-                f"extra_embeddings.{BICHARS}",
-                len(indexer.bichars),
-                "bigrams",
-                own_width(config.bichars),
-            )
+            name = f"extra_embeddings.{BICHARS}"
+            width += self._words(name, len(indexer.bichars), "bigrams", own_width(config.bichars))
         if model.softword:
             dim = config.softwords.dim
-            width += self._table(
-                f"extra_embeddings.{POSITIONS}.vectors", len(PLACES), "places in a word", dim
-            )
+            name = f"extra_embeddings.{POSITIONS}.vectors"
+            width += self._table(name, len(PLACES), "places in a word", dim)
             if indexer.pos is not None:
-                width += self._table(
-                    f"extra_embeddings.{POS}.vectors", len(indexer.pos), "parts of speech", dim
-                )
+                name = f"extra_embeddings.{POS}.vectors"
+                width += self._table(name, len(indexer.pos), "parts of speech", dim)
         if model.pools:
             if indexer.lexicon is None:
                 raise LookupError("model.pools needs the words of a lattice")
@@ -142,14 +134,13 @@ class _Layout:
                     f"{COUNTS} must be a row of at most {words:,} numbers, not {list(counts)}"
                 )
             self.shapes[COUNTS] = counts
+            # Words that begin at a character, go on over it and end at it have a pool each.
             self.shapes["pools.maps"] = (word_width, 3 * config.pools.dim)
             width += config.pools.dim
         tags = len(indexer.tags)
+        states = self._encoder(config, width, word_width)
         self.shapes |= {"crf.start": (tags,), "crf.transitions": (tags, tags), "crf.end": (tags,)}
-        self.shapes |= {
-            "output.weight": (tags, self._encoder(config, width, word_width)),
-            "output.bias": (tags,),
-        }
+        self.shapes |= {"output.weight": (tags, states), "output.bias": (tags,)}
         return self.shapes
 
     def _found(self, name: str) -> Typed:
@@ -158,10 +149,10 @@ class _Layout:
         return self._arrays[name]
 
     def _table(self, name: str, rows: int, called: str, width: int) -> int:
-        """Add a table of vectors, with this width or, where that is 0, with the width that it has."""
-        found, columns = self._rows_and_columns(name)
-        if found != rows:
-            raise LookupError(f"{found} rows of vectors for {rows} {called}")
+        """Add a table of vectors, with this width or, where that is 0, with its own."""
+        stored, columns = self._rows_and_columns(name)
+        if stored != rows:
+            raise LookupError(f"{stored} rows of vectors for {rows} {called}")
         self.shapes[name] = (rows, width or columns)
         return width or columns
 
@@ -188,9 +179,8 @@ class _Layout:
         if not any(name.startswith(COMPOSER) for name in self._arrays):
             return
         characters = math.prod(self._found(f"{COMPOSER}characters").shape)
-        rows = 3 * (
-            characters + 1
-        )  # each character at the beginning, in the middle and at the end of a word
+        # A character at the beginning, in the middle and at the end of a word; unknown ones share.
+        rows = 3 * (characters + 1)
         self.shapes |= {
             f"{COMPOSER}characters": (characters,),
             f"{COMPOSER}table": (rows, width),
@@ -199,9 +189,7 @@ class _Layout:
         }
 
     def _encoder(self, config: Config, width: int, word_width: int) -> int:
-        """Add the encoder's weights; `width` is what it reads of a character. Return the width of
-        its states.
-        """
+        """Add the encoder, which reads `width` numbers a character; return its output width."""
         model, hidden = config.model, config.model.hidden
         if not width and model.encoder != "word":
             raise LookupError("there is nothing that the encoder could read")
@@ -216,14 +204,12 @@ class _Layout:
         for layer in range(model.layers):
             name = f"encoder.layers.{layer}" if model.layers > 1 else "encoder"
             reads = 2 * hidden if layer else width
-            has_words = model.encoder == "lattice" and not (
-                layer == 0 and model.first_layer == "char"
-            )
-            extra_embeddings = word_width + (reads if layer and model.whole_words else 0)
+            is_char = layer == 0 and model.first_layer == "char"
+            has_words = model.encoder == "lattice" and not is_char
+            reads_words = word_width + (reads if layer and model.whole_words else 0)
             if has_words or model.coupled:
-                shapes = weight_shapes(
-                    reads, extra_embeddings if has_words else 0, hidden, model.coupled
-                )
+                word_inputs = reads_words if has_words else 0
+                shapes = weight_shapes(reads, word_inputs, hidden, model.coupled)
                 named = dict(zip(LatticeLSTMWeights._fields, shapes, strict=True))
                 for way in ("forward", "backward"):
                     for part, shape in named.items():
@@ -234,15 +220,14 @@ class _Layout:
         return 2 * hidden
 
     def _features(self, config: Config, width: int) -> int:
-        """Add what reads the characters of a word, and return the width of what it says."""
+        """Add what reads the characters of a word, and return its width."""
         kind = config.model.char_features
         wide = config.model.char_width
         name = "encoder.features"
         if kind == "cnn":
-            self.shapes |= {
-                f"{name}.filter.weight": (wide, 3 * width),
-                f"{name}.filter.bias": (wide,),
-            }
+            # The filter spans three characters.
+            self.shapes[f"{name}.filter.weight"] = (wide, 3 * width)
+            self.shapes[f"{name}.filter.bias"] = (wide,)
             return wide
         if kind == "sentence-lstm":
             self.shapes[f"{name}.boundary"] = (width,)
@@ -252,11 +237,7 @@ class _Layout:
     def _torch_cells(self, name: str, reads: int, hidden: int, gates: int, layer: int = 0) -> None:
         """Add a layer of a bidirectional nn.LSTM or nn.RNN, by torch's names."""
         wide = gates * hidden
-        parts = {
-            "weight_ih": (wide, reads),
-            "weight_hh": (wide, hidden),
-            "bias_ih": (wide,),
-            "bias_hh": (wide,),
-        }
+        parts: dict[str, Shape] = {"weight_ih": (wide, reads), "weight_hh": (wide, hidden)}
+        parts |= {"bias_ih": (wide,), "bias_hh": (wide,)}
         for way in ("", "_reverse"):
             self.shapes |= {f"{name}.{part}_l{layer}{way}": shape for part, shape in parts.items()}

@@ -1,5 +1,4 @@
-"""Weights in fewer bytes on disk: a byte for each number, and half a byte for those of fixed
-vectors.
+"""Store weights in fewer bytes: a byte for each number, half a byte for those of fixed vectors.
 
 Numbers are rounded to integers, from −127 to 127 or from −7 to 7, times a scale: one for each row
 of a table of vectors, one for each column of a matrix. The scales are stored under the tensor's
@@ -22,13 +21,10 @@ Shape = tuple[int, ...]
 PRECISIONS = ("small", "half", "full")
 SCALE = ".scale"
 _FIXED = ".fixed"
-_TABLES = (
-    ".vectors",
-    ".trained",
-    _FIXED,
-    "_embeddings.weight",
-)  # the endings of the names of tables of vectors
-COMPOSER = "composer."  # begins the names of the arrays that give new words their vectors
+# The endings of the names of tables of vectors.
+_TABLES = (".vectors", ".trained", _FIXED, "_embeddings.weight")
+# The beginning of the names of the arrays that give new words their vectors.
+COMPOSER = "composer."
 COUNTS = "pools.counts"
 # Arrays that are not weights, with the types that they may have.
 _KINDS = {
@@ -39,19 +35,21 @@ _KINDS = {
 _FLOATS = ("float16", "float32")
 _BYTE = 127
 _NIBBLE = 7
-_LARGEST = (
-    2.0**15
-)  # a tensor with larger numbers, or NaN, is not compressed: half precision might not hold it
-_TRIES = (
-    1.0,
-    0.9,
-    0.8,
-    0.7,
-)  # shares of the largest number: clipping a few numbers can reduce the total error
+# A tensor with larger numbers, or NaN, is not compressed: half precision might not hold it.
+_LARGEST = 2.0**15
+# Shares of the largest number: clipping a few numbers can reduce the total error.
+_TRIES = (1.0, 0.9, 0.8, 0.7)
 
 
 def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]:
-    """The tensors with compressed matrices. Biases and the CRF's scores stay: they are few."""
+    """Return the tensors with compressed matrices.
+
+    Biases and the CRF's scores are few, and stay.
+
+    Args:
+        tensors: the weights of a model by name.
+        precision: one of PRECISIONS.
+    """
     small: dict[str, Array] = {}
     for name, tensor in tensors.items():
         if precision == "full" or name.startswith("crf.") or not _can_be_small(tensor):
@@ -59,9 +57,10 @@ def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]
         elif precision == "half":
             small[name] = tensor.astype(np.float16)
         elif not name.endswith(_TABLES):
-            small[name], small[name + SCALE] = (
-                np.ascontiguousarray(part.T) for part in _rounded(tensor.T, _BYTE)
-            )
+            # A matrix has a scale for each column, so round its columns as rows.
+            rows, scale = _rounded(tensor.T, _BYTE)
+            small[name] = np.ascontiguousarray(rows.T)
+            small[name + SCALE] = np.ascontiguousarray(scale.T)
         elif name.endswith(_FIXED) and tensor.shape[1] % 2 == 0:
             rows, small[name + SCALE] = _rounded(tensor, _NIBBLE)
             small[name] = _in_pairs(rows)
@@ -71,24 +70,18 @@ def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]
 
 
 def expanded(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors that `compressed` was given, up to rounding. Fixed vectors stay in half
-    precision.
-    """
-    names = [
-        name
-        for name in tensors
-        if not (name.endswith(SCALE) and name.removesuffix(SCALE) in tensors)
-    ]
-    return {name: expand(tensors, name) for name in names}
+    """Return what `compressed` was given, up to rounding; fixed vectors stay in half precision."""
+    scales = {name + SCALE for name in tensors}
+    return {name: expand(tensors, name) for name in tensors if name not in scales}
 
 
 def expand(tensors: Mapping[str, Array], name: str) -> Array:
-    """One of them."""
+    """Return the tensor of this name as numbers."""
     return table(tensors, name).rows(slice(None))
 
 
 class Typed(Protocol):
-    """Whatever has a type and a shape: an array of numpy, or a tensor of torch."""
+    """Anything with a type and a shape: an array of NumPy, or a tensor of torch."""
 
     @property
     def dtype(self) -> Any: ...
@@ -97,16 +90,14 @@ class Typed(Protocol):
 
 
 def is_small(tensors: Mapping[str, Typed], name: str) -> bool:
-    """Whether a tensor is stored as bytes with a scale."""
+    """Tell whether a tensor is stored as bytes with a scale."""
     return name not in _KINDS and _kind(tensors[name]) in ("int8", "uint8")
 
 
 def stored_shape(tensors: Mapping[str, Typed], name: str) -> Shape:
-    """The shape that a tensor has once it is expanded. A LookupError says why it cannot be.
-
-    Only types and shapes are looked at: numbers and scales that do not belong together could grow
-    to any size when they are multiplied.
-    """
+    """Return the shape of a tensor once it is expanded; a LookupError says why it cannot be."""
+    # Check before anything is multiplied: numbers and scales that do not belong together could grow
+    # to any size.
     if name not in tensors:
         raise LookupError(f"missing {name}")
     shape = tuple(tensors[name].shape)
@@ -137,23 +128,20 @@ def _kind(tensor: Typed) -> str:
 
 
 def check_values(tensors: Mapping[str, Array]) -> None:
-    """A LookupError unless counts are counts, and half precision can hold the products of bytes and
-    scales.
-    """
+    """Raise a LookupError for a negative count, or a scale that half precision cannot hold."""
     for name, tensor in tensors.items():
         if name == COUNTS and tensor.min(initial=0) < 0:
             raise LookupError(f"{name} must be 0 or more")
         if name + SCALE in tensors:
             scale = tensors[name + SCALE]
-            most = (
-                _LARGEST / (_NIBBLE if tensor.dtype == np.uint8 else _BYTE) * 1.01
-            )  # with room for rounding
+            # With room for rounding.
+            most = _LARGEST / (_NIBBLE if tensor.dtype == np.uint8 else _BYTE) * 1.01
             if scale.size and float(np.abs(scale).max()) > most:
                 raise LookupError(f"{name}{SCALE} has numbers above {most:,.0f}")
 
 
 def table(tensors: Mapping[str, Array], name: str) -> VectorTable:
-    """The table of this name as it is, to be expanded row by row."""
+    """Return the table of this name, which is expanded row by row when it is read."""
     return VectorTable(tensors[name], tensors.get(name + SCALE), name.endswith(_FIXED))
 
 
@@ -163,18 +151,16 @@ def _can_be_small(tensor: Array) -> bool:
 
 
 def _rounded(table: Array, most: int) -> tuple[Array, Array]:
-    """[R, E] → integers [R, E], int8, and each row's scale, [R, 1], in half precision: the best of
-    a few.
-    """
+    """Round [R, E] to integers, [R, E], int8, with a scale for each row, [R, 1], half precision."""
     table = table.astype(np.float32)
     largest = np.abs(table).max(1, keepdims=True, initial=0)
     best = np.zeros(table.shape, dtype=np.int8)
     error = np.full(largest.shape, np.inf, dtype=np.float32)
     kept = largest.astype(np.float16)
     for share in _TRIES:
-        scale = (
-            (largest * np.float32(share) / np.float32(most)).clip(2**-24, 2**15).astype(np.float16)
-        )
+        # 2**-24 is the smallest number of half precision.
+        scale = (largest * np.float32(share) / np.float32(most)).clip(2**-24, 2**15)
+        scale = scale.astype(np.float16)
         rows = np.rint(table / scale.astype(np.float32)).clip(-most, most)
         off = np.square(rows * scale.astype(np.float32) - table).sum(1, keepdims=True)
         nearer = off < error
@@ -185,8 +171,6 @@ def _rounded(table: Array, most: int) -> tuple[Array, Array]:
 
 
 def _in_pairs(rows: Array) -> Array:
-    """[R, E] from −7 to 7 → [R, E / 2], uint8: a row's left half in the low bits, its right half in
-    the high ones.
-    """
+    """Pack [R, E] from −7 to 7 into [R, E / 2], uint8, the left half of a row in the low bits."""
     left, right = np.split((rows + 8).astype(np.uint8), 2, axis=1)
     return left | (right << 4)

@@ -1,5 +1,4 @@
-"""What the records of a folder may hold, whoever wrote them: values of types; all else is refused
-by its name.
+"""The types of the records in a model's folder, which are checked whoever wrote them.
 
 The settings in a record are those of `config.py`, which says what each may be.
 """
@@ -13,6 +12,7 @@ from typing import Any, NotRequired, TypedDict
 from hanlattice.checks import check_value
 from hanlattice.evaluation.platt import Curve
 
+# How deep JSON may be nested, and the first integer that is too large.
 DEEPEST = 32
 LARGEST = 1 << 63
 
@@ -118,7 +118,8 @@ class ModelRecord(TypedDict):
     """config.json."""
 
     format: int
-    config: dict[str, dict[str, Any]]  # which `make_config` checks
+    # `make_config` checks the settings.
+    config: dict[str, dict[str, Any]]
     tags: list[str]
     scheme: str
     data: DataRecord
@@ -127,33 +128,31 @@ class ModelRecord(TypedDict):
 
 
 def parse(text: str | bytes, kind: Any, place: str = "") -> Any:
-    """A value of JSON, if it is one of this type; a ValueError names what is not."""
+    """Read a value of JSON of this type; a ValueError names what does not fit."""
     value = load_json(text)
     check_value(value, kind, place)
     return value
 
 
 def load_json(text: str | bytes) -> Any:
-    """A value of JSON without numbers that are none, too large or too deeply nested; else a
-    ValueError.
-    """
+    """Read a value of JSON; a ValueError refuses NaN, large numbers and deep nesting."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
         raise ValueError(f"it is nested more than {DEEPEST} deep") from None
+    # A stack instead of recursion, which deep nesting would exhaust.
     rest = [(value, 0)]
     while rest:
-        each, depth = rest.pop()
+        part, depth = rest.pop()
         if depth > DEEPEST:
             raise ValueError(f"it is nested more than {DEEPEST} deep")
-        if isinstance(each, int | float) and not abs(each) < (
-            LARGEST if isinstance(each, int) else math.inf
-        ):
-            raise ValueError("it has a number that is too large")
-        if isinstance(each, dict | list):
-            rest += [
-                (part, depth + 1) for part in (each.values() if isinstance(each, dict) else each)
-            ]
+        if isinstance(part, int | float):
+            # 1e999 is read as infinity.
+            if not abs(part) < (LARGEST if isinstance(part, int) else math.inf):
+                raise ValueError("it has a number that is too large")
+        elif isinstance(part, dict | list):
+            items = part.values() if isinstance(part, dict) else part
+            rest += [(item, depth + 1) for item in items]
     return value
 
 

@@ -1,4 +1,4 @@
-"""The versions of segmenters: a model's facts name the one that cut its training text."""
+"""Versions of segmenters: a model's record names the one that cut its training text."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from hanlattice.files import sha256
 from hanlattice.text import segment
 from hanlattice.text.segment import SEGMENTERS
 
-# Of a model's folder; the first has the checksums of the others.
+# The files that identify a model; the first one has the checksums of all others but the second.
 MODEL_FILES = ("config.json", "model.safetensors")
-_DIGITS = 12  # of a checksum that stands for a version
+# How many digits of a checksum stand for a version.
+_DIGITS = 12
 
 
 def segmenter_version(name: str) -> str | None:
-    """The version of the package behind a segmenter, or a model's checksum; None where there is
-    none.
-    """
-    return (
-        segment.segmenter_version(name) if name in SEGMENTERS or not name else model_version(name)
-    )
+    """Return the version of a segmenter's package, or a model's checksum; None if there is none."""
+    if name in SEGMENTERS or not name:
+        return segment.segmenter_version(name)
+    return model_version(name)
 
 
 def model_version(name: str) -> str | None:
-    """The checksum of a bundled model, or of one in a folder; None where there is none."""
+    """Return the checksum of a bundled model, or of a folder; None if there is no model."""
     try:
         digests = [sha256(find_model(name) / file) for file in MODEL_FILES]
-    except HanlatticeError:  # the first text reports what is wrong
+    except HanlatticeError:
+        # The first text reports what is wrong.
         return None
     return f"sha256:{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:_DIGITS]}"

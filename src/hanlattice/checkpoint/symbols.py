@@ -1,6 +1,4 @@
-"""The symbols that a model knows, and the indexer that reads text for it. This file does without
-torch.
-"""
+"""The symbols of a model, and the indexer that reads text for it. This file does without torch."""
 
 from __future__ import annotations
 
@@ -29,7 +27,8 @@ class Vocabs:
 
     chars: Vocab = field(default_factory=lambda: Vocab(()))
     lexicon: Lexicon | None = None
-    subwords: Lexicon | None = None  # only of a lattice that has words too
+    # Only a lattice that has words too has subwords.
+    subwords: Lexicon | None = None
     bichars: Vocab | None = None
     words: Vocab | None = None
     pos: Vocab | None = None
@@ -60,12 +59,18 @@ def make_indexer(
 
 
 def met_first(lexicon: Lexicon, train: Sequence[Sentence]) -> tuple[Ints, Ints]:
-    """The ids of a lexicon with those first that occur in the training text, the most frequent
-    first of all; and how often these occur."""
+    """Order a lexicon by how often its words occur in the training text.
+
+    Returns:
+        all ids, the most frequent first and those that do not occur last; and the counts of the
+        words that occur, in this order.
+    """
     counts = np.zeros(len(lexicon), dtype=np.int64)
     for low, high in runs([sentence.text for sentence in train], PART):
-        for found in lexicon.by_length("\n".join(sentence.folded for sentence in train[low:high])):
-            counts += np.bincount(found.word, minlength=len(lexicon))
+        # No word has a line break, so none is found across two sentences.
+        text = "\n".join(sentence.folded for sentence in train[low:high])
+        for matches in lexicon.by_length(text):
+            counts += np.bincount(matches.word, minlength=len(lexicon))
     met = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     order = np.concatenate([met, np.setdiff1d(np.arange(len(lexicon)), met)]).astype(np.int64)
     return order, counts[met].astype(np.int32)

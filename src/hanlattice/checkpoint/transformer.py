@@ -1,4 +1,4 @@
-"""Pre-trained transformers in Hugging Face's layout: found, read, and as part of a model's folder."""
+"""Find, read and save pre-trained transformers in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -23,40 +23,23 @@ from hanlattice.nn.transformer import TransformerStates
 from hanlattice.optional import quiet, require
 from hanlattice.text.pieces import SETTINGS, TOKENIZER, VOCAB, Pieces
 
-KINDS = (
-    "bert",
-    "electra",
-    "ernie",
-)  # `model_type`: RoBERTa and MacBERT in Chinese are BERT by their layout
+# The known values of `model_type`. RoBERTa and MacBERT in Chinese are BERT by their layout.
+KINDS = ("bert", "electra", "ernie")
 CONFIG = "config.json"
 SAFE = "model.safetensors"
 PICKLED = "pytorch_model.bin"
-FILES = (
-    CONFIG,
-    VOCAB,
-    SETTINGS,
-)  # in a model's folder; the weights are with all others of the model
-# The largest sizes that are believed: a folder may be made by somebody else.
+# The files in a model's folder; the weights are with all others of the model.
+FILES = (CONFIG, VOCAB, SETTINGS)
+# The largest sizes that are accepted, since anybody may have made a folder.
 _LARGEST = {"num_hidden_layers": 64, "max_position_embeddings": 1 << 16, "vocab_size": 1 << 20}
-_LARGEST |= dict.fromkeys(
-    ("hidden_size", "embedding_size", "intermediate_size", "type_vocab_size"), 1 << 14
-)
-_LARGEST["task_type_vocab_size"] = 1 << 14
-# All that the library is told of a folder's settings: others (`num_labels`) can make it take any
-# memory.
+_WIDTHS = ("hidden_size", "embedding_size", "intermediate_size", "type_vocab_size")
+_LARGEST |= dict.fromkeys((*_WIDTHS, "task_type_vocab_size"), 1 << 14)
+# The only settings that reach the library: others (`num_labels`) can make it take any memory.
 _SETTINGS = (
-    *_LARGEST,
-    "num_attention_heads",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-    "layer_norm_eps",
-    "pad_token_id",
-    "position_embedding_type",
-    "task_id",
-    "use_task_id",
-)
+    *_LARGEST, "num_attention_heads", "hidden_act", "hidden_dropout_prob",
+    "attention_probs_dropout_prob", "initializer_range", "layer_norm_eps", "pad_token_id",
+    "position_embedding_type", "task_id", "use_task_id",
+)  # fmt: skip
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -68,15 +51,14 @@ class Transformer:
     pieces: Pieces
 
     def states(self, config: TransformerConfig) -> TransformerStates:
-        """Its states as an input, as the configuration wants them."""
+        """Return its states as an input of a tagger, as the configuration wants them."""
         settings: Any = self.model.config
-        most = settings.max_position_embeddings - 2  # [CLS] and [SEP] have positions too
+        # [CLS] and [SEP] have positions too.
+        most = settings.max_position_embeddings - 2
         window = config.window or most
         if window > most:
             raise ConfigError(
-                [
-                    f"transformer.window must be at most {most}, for so many characters it has positions"
-                ]
+                [f"transformer.window must be at most {most}: it has no more positions"]
             )
         if config.overlap >= window:
             raise ConfigError(
@@ -87,16 +69,18 @@ class Transformer:
             self.model, special, window, config.overlap, config.frozen, config.dropout
         )
         states.bf16 = config.bf16
-        knows = int(require("transformers").__version__.partition(".")[0]) >= 5
-        states.square_mask = (
-            knows and settings._attn_implementation == "sdpa"
-        )  # else a GPU would be waited for
+        # Of a mask that is not square the library asks whether it hides anything, which waits for a
+        # GPU; only newer versions take a square one.
+        major = int(require("transformers").__version__.partition(".")[0])
+        states.square_mask = major >= 5 and settings._attn_implementation == "sdpa"
         return states
 
 
 def find_transformer(name: str) -> Path:
-    """The folder of this name or, where there is none, that of the hub's files, which are
-    downloaded once.
+    """Return the folder of a transformer.
+
+    Args:
+        name: a folder, or a name on the Hugging Face hub, whose files are downloaded once.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -119,23 +103,31 @@ def find_transformer(name: str) -> Path:
 
 
 def read_transformer(folder: Path) -> Transformer:
-    """A folder's transformer with its weights, to begin a training with."""
+    """Read a folder's transformer with its weights, to start a training with."""
     path = _safe_weights(folder)
-    tensors = _read_tensors(path)
+    safetensors = require("safetensors")
+    try:
+        tensors: Mapping[str, Tensor] = require("safetensors", "torch").load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ModelError(
+            f"{path}: cut short or not a safetensors file ({error}); copy it again"
+        ) from None
 
     def check(outline: nn.Module) -> None:
         _fitting(outline, tensors, path)
 
-    found = make_transformer(folder, check)
-    found.model.load_state_dict(_fitting(found.model, tensors, path))
-    return found
+    transformer = make_transformer(folder, check)
+    transformer.model.load_state_dict(_fitting(transformer.model, tensors, path))
+    return transformer
 
 
 def make_transformer(folder: Path, check: Callable[[nn.Module], None] | None = None) -> Transformer:
-    """The transformer that a folder describes, without its weights.
+    """Make the transformer that a folder describes, without its weights.
 
-    `check` is called with the same one without memory, and raises an error if its shapes are not
-    those of the weights.
+    Args:
+        folder: the folder.
+        check: is called with the same transformer without memory, before any memory is taken. It
+            raises an error if the shapes do not fit the weights.
     """
     record = _read_config(folder / CONFIG)
     pieces = Pieces.load(folder)
@@ -153,64 +145,48 @@ def make_transformer(folder: Path, check: Callable[[nn.Module], None] | None = N
     model = _from_settings(kind, record, folder)
     settings: Any = model.config
     if len(pieces) > settings.vocab_size:
-        raise ModelError(
-            f"{folder}: {len(pieces)} pieces in its vocabulary, and vectors for {settings.vocab_size}"
-        )
+        sizes = f"{len(pieces)} pieces in its vocabulary, and vectors for {settings.vocab_size}"
+        raise ModelError(f"{folder}: {sizes}")
     return Transformer(model, pieces)
 
 
 def _from_settings(kind: str, record: Mapping[str, Any], folder: Path) -> nn.Module:
     """The library's model of these settings, without its layer for whole texts."""
     library = require("transformers")
+    known = {key: record[key] for key in _SETTINGS if key in record}
     try:
         with quiet("transformers"):
-            settings = library.AutoConfig.for_model(
-                kind, **{key: record[key] for key in _SETTINGS if key in record}
-            )
+            settings = library.AutoConfig.for_model(kind, **known)
             model: Any = library.AutoModel.from_config(settings).float()
-    except Exception as error:  # whatever the library says of settings that contradict each other
+    except Exception as error:
+        # Settings that contradict each other raise errors of any class.
         raise ModelError(f"{folder / CONFIG}: no {kind} can be made by it: {error}") from None
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    made: nn.Module = model
-    return made
-
-
-def _read_tensors(path: Path) -> Mapping[str, Tensor]:
-    try:
-        tensors: Mapping[str, Tensor] = require("safetensors", "torch").load_file(path)
-    except (OSError, require("safetensors").SafetensorError) as error:
-        raise ModelError(
-            f"{path}: cut short or not a safetensors file ({error}); copy it again"
-        ) from None
-    return tensors
+    module: nn.Module = model
+    return module
 
 
 def _fitting(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The model's weights among the tensors of a file; what there is beside, such as heads, is
-    passed over.
-    """
+    """The model's weights among the tensors of a file, which may have others, such as heads."""
     prefix = f"{model.base_model_prefix}."
     wanted = model.state_dict()
-    found = {_modern(name.removeprefix(prefix)): tensor.float() for name, tensor in tensors.items()}
-    if missing := sorted(wanted.keys() - found.keys()):
+    stored = {}
+    for name, tensor in tensors.items():
+        # The first versions of BERT called the weights of layer norms gamma and beta.
+        old_name = re.sub(r"\.beta$", ".bias", name.removeprefix(prefix))
+        stored[re.sub(r"\.gamma$", ".weight", old_name)] = tensor.float()
+    if missing := sorted(wanted.keys() - stored.keys()):
         raise ModelError(f"{path}: {len(missing)} tensors are missing, the first is {missing[0]}")
     for name, tensor in wanted.items():
-        if found[name].shape != tensor.shape:
-            sizes = f"{list(found[name].shape)} in it, and by {CONFIG} {list(tensor.shape)}"
+        if stored[name].shape != tensor.shape:
+            sizes = f"{list(stored[name].shape)} in it, and by {CONFIG} {list(tensor.shape)}"
             raise ModelError(f"{path}: {name} is {sizes}")
-    return {name: found[name] for name in wanted}
-
-
-def _modern(name: str) -> str:
-    """The name of a tensor, as of today, where a first version of BERT gave it."""
-    return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+    return {name: stored[name] for name in wanted}
 
 
 def _safe_weights(folder: Path) -> Path:
-    """The safetensors file of a folder. A pickled one is read once, weights only, and its tensors
-    go to the cache.
-    """
+    """The safetensors file of a folder, or a pickled file converted to one in the cache."""
     if (folder / SAFE).is_file():
         return folder / SAFE
     pickled = folder / PICKLED
@@ -219,11 +195,14 @@ def _safe_weights(folder: Path) -> Path:
     converted = cache_folder() / "transformers" / f"{sha256(pickled)}.safetensors"
     if not converted.is_file():
         try:
+            # Only weights are unpickled: other objects could run code.
             tensors = torch.load(pickled, map_location="cpu", weights_only=True)
+            # NumPy, which writes the file, has no bfloat16.
             kept = {
                 name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()
             }
-        except Exception as error:  # whatever a file that is no such thing leads to
+        except Exception as error:
+            # A file that is something else can raise errors of any class.
             first = str(error).partition("\n")[0]
             raise ModelError(
                 f"{pickled}: not a file of weights and nothing else: {first}"
@@ -246,19 +225,15 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def save_transformer_frame(source: Path, folder: Path) -> None:
-    """Write what a model's folder needs of a transformer beside its weights."""
+    """Write what a model's folder needs of a transformer in addition to its weights."""
     with opening(source / CONFIG) as file, atomic_write(folder / CONFIG, binary=True) as copy:
         shutil.copyfileobj(file, copy)
     Pieces.load(source).save(folder)
 
 
 def transformer_digest(folder: Path) -> str:
-    """A checksum over all files of a transformer that a training depends on."""
-    names = [
-        name
-        for name in (CONFIG, VOCAB, TOKENIZER, SETTINGS, SAFE, PICKLED)
-        if (folder / name).is_file()
-    ]
-    return hashlib.sha256(
-        " ".join(f"{name} {sha256(folder / name)}" for name in names).encode()
-    ).hexdigest()
+    """Return a checksum over all files of a transformer that a training depends on."""
+    names = (CONFIG, VOCAB, TOKENIZER, SETTINGS, SAFE, PICKLED)
+    present = [name for name in names if (folder / name).is_file()]
+    digests = [f"{name} {sha256(folder / name)}" for name in present]
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()

@@ -1,6 +1,4 @@
-"""From a configuration and a training corpus to a model ready to train: vocabularies, initial
-vectors, modules.
-"""
+"""Build a model to train: vocabularies and initial vectors from a corpus, then the modules."""
 
 from __future__ import annotations
 
@@ -44,14 +42,20 @@ Row = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Built:
+    """A model ready to train, and notices about what it was made from."""
+
     tagger: TorchTagger
     indexer: Indexer
     notices: tuple[str, ...]
 
 
 def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] = ()) -> Built:
-    """A model for a training set, fresh or begun with another. `others` (dev, test) count only with
-    `paper_vocab`.
+    """Build a model for a training set, fresh or from the model that `start.model` names.
+
+    Args:
+        config: the settings.
+        train: the sentences to train on; their labels are those of the model.
+        others: dev and test, whose characters are in the vocabulary with `paper_vocab` alone.
     """
     labels = sorted({span.label for sentence in train for span in sentence.spans or ()})
     if not labels:
@@ -63,10 +67,12 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
         seen += others
         what = "characters and bigrams" if config.model.bichar else "characters"
         notices.append(
-            f"paper_vocab: the {what} of dev and test are in the vocabulary, as in the original code"
+            f"paper_vocab: the {what} of dev and test are in the vocabulary, "
+            "as in the original code"
         )
     tags = _tags(config, labels)
     source = load_source(config) if config.start.model else None
+    # Several tables may need the words of the training text, which take long to find.
     cut = cache(partial(_cut, config, train))
     if source is None:
         vocabs, tables = _tables(config, train, seen, cut, notices)
@@ -76,17 +82,16 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
         notices.append(_crossing(train, cut()[1]))
     lm = load_language_model(config.lm.model) if config.lm.model else None
     if lm is not None and lm.cutter is not None:
-        expected = "a tagger takes one of characters, which `hanlattice pretrain lm` makes without --unit word"
         raise InputError(
-            f"lm.model: this is a language model of words; {expected}", config.lm.model
+            "lm.model: this is a language model of words; a tagger takes one of characters, "
+            "which `hanlattice pretrain lm` makes without --unit word",
+            config.lm.model,
         )
-    read = (
-        read_transformer if source is None else make_transformer
-    )  # whose weights are with the others of the model
-    transformer = (
-        read(find_transformer(config.transformer.model)) if config.transformer.model else None
-    )
-    if transformer is not None:
+    transformer = None
+    if config.transformer.model:
+        # The weights of a model to start from include its transformer's.
+        read = read_transformer if source is None else make_transformer
+        transformer = read(find_transformer(config.transformer.model))
         vocabs.pieces = transformer.pieces
     segmenter = None
     if config.reads_segments:
@@ -94,6 +99,7 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
         segmenter = make_segmenter(config.segment.by, with_pos, config.train.device)
     indexer = make_indexer(vocabs, tags, config.model.scheme, lm, segmenter)
     tagger = assemble(config, indexer, tables, lm, config.train.backend, transformer=transformer)
+    # Check before the first step, not when the trained model is loaded.
     try:
         check_tagger(config, indexer, tagger)
     except LookupError as error:
@@ -106,9 +112,7 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
 
 
 def _tags(config: Config, labels: list[str]) -> tuple[str, ...]:
-    """Every tag of the labels. Words cover a text, so a model that finds words has no tag for
-    outside.
-    """
+    """Every tag of the labels; without O for a segmenter, whose words cover the text."""
     tags = tuple(tag_set(labels, config.model.scheme))
     if labels == [WORD] or config.data.learn == "words":
         if config.model.encoder == "word":
@@ -127,42 +131,41 @@ def _tables(
     cut: Cut,
     notices: list[str],
 ) -> tuple[Vocabs, Tables]:
-    """In a fixed order: the tables draw their random numbers one after the other."""
+    """Vocabularies and fresh tables of vectors."""
+    # The order is fixed: the tables draw their random numbers one after the other.
     model = config.model
     vocabs = Vocabs()
     tables = Tables()
     if config.reads_characters:
         vocabs.chars, tables.chars = character_table(config.chars, seen, notices)
-    for nth, source in enumerate(config.lattice_sources):
-        if nth == 0:
-            vocabs.lexicon, tables.words, counts = lexicon_table(source, train, notices)
+    counts = torch.empty(0)
+    for source in config.lattice_sources:
+        lexicon, table, source_counts = lexicon_table(source, train, notices)
+        if vocabs.lexicon is None:
+            vocabs.lexicon, tables.words, counts = lexicon, table, source_counts
         else:
-            vocabs.subwords, tables.subwords, others = lexicon_table(source, train, notices)
-            counts = torch.cat(
-                [F.pad(others, (0, len(vocabs.subwords) - len(others))), counts]
-            )  # subwords come first
+            vocabs.subwords, tables.subwords = lexicon, table
+            # Subwords have the first ids, so all of them are counted before the words.
+            padded = F.pad(source_counts, (0, len(lexicon) - len(source_counts)))
+            counts = torch.cat([padded, counts])
         tables.counts = counts if model.pools else None
     if model.encoder == "word":
         vocabs.words, tables.words = word_table(config.words, *cut(), notices)
+    extra = tables.extra_embeddings
     if model.bichar:
-        vocabs.bichars, tables.extra_embeddings[BICHARS] = bichar_table(
-            config.bichars, seen, notices
-        )
+        vocabs.bichars, extra[BICHARS] = bichar_table(config.bichars, seen, notices)
     if model.softword:
         dim = config.softwords.dim
         dropout = config.softwords.dropout
-        tables.extra_embeddings[POSITIONS] = CharEmbedding(
-            random_vectors(len(PLACES), dim), dropout=dropout
-        )
+        extra[POSITIONS] = CharEmbedding(random_vectors(len(PLACES), dim), dropout=dropout)
         if config.softwords.pos:
             vocabs.pos = Vocab(dict.fromkeys(cut()[1].pos or ()))
-            tables.extra_embeddings[POS] = CharEmbedding(
-                random_vectors(len(vocabs.pos), dim), dropout=dropout
-            )
+            extra[POS] = CharEmbedding(random_vectors(len(vocabs.pos), dim), dropout=dropout)
     return vocabs, tables
 
 
 def _cut(config: Config, train: Sequence[Sentence]) -> tuple[list[str], Cuts]:
+    """The training texts, and the words that cover them."""
     texts = [sentence.text for sentence in train]
     pos = config.softwords.pos and config.model.softword
     segmenter = make_segmenter(config.segment.by, pos, config.train.device)
@@ -173,8 +176,10 @@ def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
     """A notice of how many spans a word model can never find."""
     spans = [sentence.spans or () for sentence in train]
     crossing = count_crossing(spans, cuts.counts, cuts.start, cuts.end)
-    total = sum(map(len, spans))
-    return f"segmentation: {crossing:,} of the {total:,} spans begin or end inside a word: they count as missed"
+    return (
+        f"segmentation: {crossing:,} of the {sum(map(len, spans)):,} spans begin or end inside a "
+        "word: they count as missed"
+    )
 
 
 # ---- vocabularies and their initial vectors, from the training corpus and vector files
@@ -183,15 +188,10 @@ def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
 def character_table(
     config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]
 ) -> tuple[Vocab, Tensor]:
-    """The characters of the texts and of the vector file."""
+    """Return the characters of the texts and of the vector file, with their vectors."""
     text = dict.fromkeys(character for sentence in sentences for character in sentence.characters)
-    known = known_vectors(
-        config.vectors,
-        fold_digits,
-        notices,
-        lambda word: len(word) == 1,
-        "no vector of a single character in it",
-    )
+    none = "no vector of a single character in it"
+    known = known_vectors(config.vectors, fold_digits, notices, lambda word: len(word) == 1, none)
     vocab, vectors, _ = _draw("characters", text, known, config, notices)
     return vocab, vectors
 
@@ -199,7 +199,7 @@ def character_table(
 def bichar_table(
     config: EmbeddingConfig, sentences: Iterable[Sentence], notices: list[str]
 ) -> tuple[Vocab, WordEmbedding]:
-    """The bigrams of the texts and of the vector file."""
+    """Return the bigrams of the texts and of the vector file, with their vectors."""
     text = dict.fromkeys(bigram for sentence in sentences for bigram in bigrams(sentence.text))
     none = "no vector of a bigram in it: expected two characters, or one and -null-"
     known = known_vectors(config.vectors, fold_digits, notices, is_bigram, none)
@@ -209,7 +209,7 @@ def bichar_table(
 def word_table(
     config: WordsConfig, texts: Sequence[str], cuts: Cuts, notices: list[str]
 ) -> tuple[Vocab, WordEmbedding]:
-    """The words that cover the training texts and those of the vector file, for a word model."""
+    """Return a word model's words, of the training texts and of the vector file."""
     text = dict.fromkeys(words_of(texts, cuts))
     known = known_vectors(config.vectors, fold, notices)
     return _partly_trained("words", text, known, config, notices)
@@ -218,24 +218,39 @@ def word_table(
 def lexicon_table(
     source: WordsConfig, train: Sequence[Sentence], notices: list[str]
 ) -> tuple[Lexicon, WordEmbedding, Tensor]:
-    """The lexicon of the vector file, its table, and how often the first words occur in the
-    training text.
+    """Return a lexicon, its table, and how often its first words occur in the training text.
 
-    Those that occur there come first, the most frequent first of all.
+    The words that occur there come first, the most frequent first of all.
     """
-    lexicon, known = _known_words(source, notices)
+    lexicon = Lexicon()
+    name = source.vectors or source.lexicon
+    if not name:
+        raise ConfigError([word_dropout(source)])
+    if source.vectors:
+        vectors = _read(name, notices)
+        rows = np.flatnonzero(lexicon.add_many(vectors.words))
+    else:
+        lexicon.update(read_words(resolve(name)))
+    if not len(lexicon):
+        raise InputError("no word of two characters or more in it", name)
+    if source.vectors:
+        table = _scaled(vectors.matrix[rows], source.norm)
+    else:
+        # Fixed rows are stored in half precision, which must hold them exactly.
+        table = random_vectors(len(lexicon), source.dim).half().float()
     order, counts = met_first(lexicon, train)
     notices.append(
-        f"lexicon: {len(lexicon):,} {source.called}, {len(counts):,} of them occur in the training text"
+        f"lexicon: {len(lexicon):,} {source.called}, "
+        f"{len(counts):,} of them occur in the training text"
     )
     trained = len(counts) if source.fine_tune else 0
-    reordered = Lexicon(lexicon.words[at] for at in order)
-    table = WordEmbedding.from_vectors(known[torch.from_numpy(order)], trained, source.dropout)
-    return reordered, table, torch.from_numpy(counts)
+    reordered = Lexicon(lexicon.words[index] for index in order)
+    embedding = WordEmbedding.from_vectors(table[torch.from_numpy(order)], trained, source.dropout)
+    return reordered, embedding, torch.from_numpy(counts)
 
 
 def random_vectors(rows: int, dim: int) -> Tensor:
-    """Initial vectors where none are known: uniform, with a mean square length of 1."""
+    """Draw initial vectors, [rows, dim]: uniform, with a mean square length of 1."""
     vectors: Tensor = (torch.rand(rows, dim) * 2 - 1) * (3 / dim) ** 0.5
     return vectors
 
@@ -247,10 +262,15 @@ def known_vectors(
     is_wanted: Callable[[str], bool] = lambda _: True,
     none: str = "",
 ) -> dict[str, Row]:
-    """The vectors of a file, if one is named, by the symbols that a model looks up; the first for a
-    symbol counts.
+    """Read the vectors of a file by symbol; without a file there are none.
 
-    `none` is the error where none is wanted.
+    Args:
+        name: the vector file, or "".
+        seen: turns a word of the file into the symbol that a model looks up. Of several words with
+            one symbol, the first counts.
+        notices: what reading the file has to say is added here.
+        is_wanted: which words of the file to keep.
+        none: the error message if no word is wanted; "" accepts that.
     """
     known: dict[str, Row] = {}
     if not name:
@@ -265,11 +285,13 @@ def known_vectors(
 
 
 def vectors_for(vocab: Vocab, known: Mapping[str, Row], norm: float) -> Tensor:
-    """[V, E]: the known rows, with this mean norm; a symbol without one gets a random row of their
-    mean and spread.
+    """Return vectors for a vocabulary, [V, E], scaled to this mean norm.
+
+    A symbol without a known vector gets a random one with the mean and spread of the known ones.
     """
     rows = _scaled(np.stack(list(known.values())), norm)
-    spread = rows.std(0, correction=min(1, len(rows) - 1))  # 0 for a single row
+    # A single row has a spread of 0, not NaN.
+    spread = rows.std(0, correction=min(1, len(rows) - 1))
     table = torch.randn(len(vocab), rows.shape[1]) * spread + rows.mean(0)
     table[vocab.ids(list(known))] = rows
     return table
@@ -282,11 +304,9 @@ def _draw(
     config: EmbeddingConfig,
     notices: list[str],
 ) -> tuple[Vocab, Tensor, int]:
-    """A vocabulary, a vector for each symbol, and how many symbols come first: unknown and those of
-    the text.
+    """A vocabulary, its vectors, and how many symbols come first: unknown and those of the text.
 
-    Row 0, unknown, is the mean of all; a symbol without a vector gets a random one with the same
-    mean and spread.
+    Row 0, for unknown symbols, is the mean of all others.
     """
     met = Vocab(text)
     vocab = Vocab([*met.symbols, *known])
@@ -295,10 +315,8 @@ def _draw(
     if known:
         table = vectors_for(vocab, known, config.norm)
         missing = sum(symbol not in known for symbol in met.symbols[1:])
-        without = (
-            f", of which {missing:,} of the text have no vector in the file" if missing else ""
-        )
-        notices.append(f"{kind}: {len(vocab) - 1:,}{without}")
+        lacking = f", of which {missing:,} of the text have no vector in the file"
+        notices.append(f"{kind}: {len(vocab) - 1:,}{lacking if missing else ''}")
     if len(vocab) > 1:
         table[0] = table[1:].mean(0)
     return vocab, table, len(met)
@@ -311,67 +329,38 @@ def _partly_trained(
     config: EmbeddingConfig,
     notices: list[str],
 ) -> tuple[Vocab, WordEmbedding]:
-    """Only the symbols of the text are ever trained; without training, those that have no vector
-    stay unknown.
+    """A table in which the symbols of the text are trained, if any; all others are fixed.
 
-    Vectors that are never trained are rounded to half precision, which halves their table.
+    If none is trained, symbols of the text without a vector stay unknown.
     """
     if known and not config.fine_tune:
-        some = [symbol for symbol in text if symbol in known]
-        notices.append(
-            f"{kind}: {len(text) - len(some):,} of the text have no vector in the file, and get none"
-        )
-        text = some
+        has_vector = [symbol for symbol in text if symbol in known]
+        lacking = len(text) - len(has_vector)
+        notices.append(f"{kind}: {lacking:,} of the text have no vector in the file, and get none")
+        text = has_vector
     vocab, vectors, met = _draw(kind, text, known, config, notices)
     trained = met if config.fine_tune else 0
+    # Half precision halves the table of fixed vectors; training needs the others in full.
     rounded = vectors[trained:].half().float()
     if rounded.isfinite().all():
         vectors = torch.cat([vectors[:trained], rounded])
     return vocab, WordEmbedding.from_vectors(vectors, trained, config.dropout)
 
 
-def _known_words(source: WordsConfig, notices: list[str]) -> tuple[Lexicon, Tensor]:
-    """The words that the configuration names, and a vector for each: from the vector file, or
-    random.
-    """
-    lexicon, name = Lexicon(), source.vectors or source.lexicon
-    if source.vectors:
-        vectors = _read(name, notices)
-        rows = np.flatnonzero(lexicon.add_many(vectors.words))
-    elif source.lexicon:
-        lexicon.update(read_words(resolve(name)))
-    else:
-        raise ConfigError([word_dropout(source)])
-    if not len(lexicon):
-        raise InputError("no word of two characters or more in it", name)
-    if source.vectors:
-        return lexicon, _scaled(vectors.matrix[rows], source.norm)
-    return lexicon, random_vectors(
-        len(lexicon), source.dim
-    ).half().float()  # half precision holds the fixed rows
-
-
 def _read(name: str | Path, notices: list[str]) -> Vectors:
-    vectors = _simplified_first(read_vectors(resolve(name)))
-    notices += [
-        notice for notice in vectors.notices if notice not in notices
-    ]  # two tables may read one file
-    return vectors
+    """The vectors of a file, with the words in simplified characters first.
 
-
-def _simplified_first(vectors: Vectors) -> Vectors:
-    """Of a word in both scripts, which a model sees as one, the simplified spelling counts: it
-    comes before others.
+    A model sees a word in both scripts as one, and the first vector counts.
     """
+    vectors = read_vectors(resolve(name))
+    # Two tables may read the same file.
+    notices += [notice for notice in vectors.notices if notice not in notices]
     order = np.argsort(np.fromiter(map(has_traditional, vectors.words), dtype=bool), kind="stable")
-    return replace(
-        vectors, words=tuple(vectors.words[at] for at in order), matrix=vectors.matrix[order]
-    )
+    words = tuple(vectors.words[index] for index in order)
+    return replace(vectors, words=words, matrix=vectors.matrix[order])
 
 
 def _scaled(rows: npt.NDArray[np.float32], norm: float) -> Tensor:
-    """The rows with this mean norm, which decides how much vectors weigh at first; with 0,
-    unchanged.
-    """
+    """The rows scaled to this mean norm, which is their weight at first; 0 changes nothing."""
     mean = np.linalg.norm(rows, axis=1).mean()
     return torch.from_numpy(rows * np.float32(norm / mean) if norm and mean else rows)

@@ -1,6 +1,4 @@
-"""Scores that are as often right as they say: curves by label, fitted on labelled text and stored
-with the weights.
-"""
+"""Calibrate scores: fit a curve for each label on labelled text, and store it with the weights."""
 
 from __future__ import annotations
 
@@ -25,12 +23,16 @@ from hanlattice.training.corpora import counts
 
 
 def check_place(folder: Path, out: Path | None) -> None:
-    """Whether a model may be written there: into `out`, new or empty, or where it is, unless it is
-    a bundled one.
+    """Raise an error unless a calibrated model may be written.
+
+    Args:
+        folder: the model. Without `out` it is changed, so it must not be a bundled one.
+        out: a folder for a copy, which must be new or empty.
     """
     if out is None and folder in map(find_model, SHIPPED):
         raise InputError(
-            f"{folder.name} is bundled with the package and stays as it is: --save FOLDER makes a copy"
+            f"{folder.name} is bundled with the package and stays as it is: "
+            "--save FOLDER makes a copy"
         )
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
@@ -39,11 +41,12 @@ def check_place(folder: Path, out: Path | None) -> None:
 def fit_scores(
     model: Model, corpora: Mapping[str, Corpus], found: Mapping[str, Sequence[Sequence[Span]]]
 ) -> Model:
-    """The model with curves under which the scores of what it found in these corpora are most
-    probable.
+    """Fit a curve for each label by Platt scaling, and return the model with these curves.
 
-    The scores must be its own probabilities. A corpus that it was trained on is refused: it is
-    surer of those texts.
+    Args:
+        model: the model. A corpus that it was trained on is refused: it is too sure of that text.
+        corpora: labelled corpora by file.
+        found: the spans that the model found in each, scored with its own probabilities.
     """
     parts = [_part(model, file, corpus) for file, corpus in corpora.items()]
     labels = model.indexer.tag_ids.labels
@@ -57,26 +60,25 @@ def fit_scores(
     curves = fit(label.astype(np.int64), score, right, len(labels))
     model.tagger.curves = Curves(curves)
     by_label = {name: asdict(curve) for name, curve in zip(labels, curves, strict=True)}
-    return replace(
-        model, scores={**model.scores, "calibration": {"curves": by_label, "fitted": parts}}
-    )
+    calibration = {"curves": by_label, "fitted": parts}
+    return replace(model, scores={**model.scores, "calibration": calibration})
 
 
 def save_calibrated(model: Model, folder: Path, out: Path | None) -> None:
-    """Write the curves beside the weights, in its folder or in a copy of it."""
+    """Write the curves beside the weights, in the model's folder or in a copy, `out`."""
     if out is not None:
         for file in model_files(folder):
+            # Weights and card are written below; the log is of the training.
             if file.is_file() and file.name not in (WEIGHTS, CARD, "log.jsonl"):
-                with (
-                    opening(file) as given,
-                    atomic_write(out / file.relative_to(folder), binary=True) as copy,
-                ):
-                    shutil.copyfileobj(given, copy)
+                target = out / file.relative_to(folder)
+                with opening(file) as source, atomic_write(target, binary=True) as copy:
+                    shutil.copyfileobj(source, copy)
     save_scores(folder, model.scores, out)
     write_card(out or folder, model, model.scores)
 
 
 def _part(model: Model, file: str, corpus: Corpus) -> dict[str, Any]:
+    """The record of a corpus that curves are fitted on."""
     digest = sha256(resolve(file))
     for part in ("train", "more"):
         if model.data.get(part, {}).get("sha256") == digest:

@@ -1,4 +1,4 @@
-"""The model card: README.md in a model folder, written from what the folder has as data."""
+"""Write the model card: README.md in a model folder, made from the folder's records."""
 
 from __future__ import annotations
 
@@ -17,97 +17,81 @@ from hanlattice.training.corpora import PARTS
 
 CARD = "README.md"
 _WORDS = (
-    "The line `bakeoff` counts words as the SIGHAN bakeoff does; OOV are the words that train lacks, with their share "
-    "of all, and IV those that it has. Boundaries are those between words."
+    "The line `bakeoff` counts words as the SIGHAN bakeoff does; OOV are the words that train "
+    "lacks, with their share of all, and IV those that it has. "
+    "Boundaries are those between words."
 )
 
 
 def write_card(folder: Path, model: Model, scores: Mapping[str, Any]) -> None:
-    """What the model is, what it was trained on and what it scores; and its maker's own text, if it
-    has one.
-    """
+    """Write the card of a model: what it is, its data, its scores, and its maker's own text."""
     about = about_of(model)
-    text = "\n".join(
-        [
-            *_head(folder, model),
-            "",
-            *_data(model),
-            "",
-            *_scores(model, scores),
-            "",
-            *([about, ""] if about else []),
-        ]
-    )
+    lines = [*_head(folder, model), "", *_data(model), "", *_scores(model, scores), ""]
+    text = "\n".join([*lines, *([about, ""] if about else [])])
     with atomic_write(folder / CARD) as file:
-        file.write(
-            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        )  # names may not be UTF-8
+        # Names of files may not be UTF-8.
+        file.write(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
 
 
 def about_of(model: Model) -> str:
-    """What the maker of a packed model wrote about it, in Markdown; "" for none."""
+    """Return what the maker of a packed model wrote about it, in Markdown, or ""."""
     about: str = model.data.get("packed", {}).get("about", "")
     return about
 
 
 def _head(folder: Path, model: Model) -> list[str]:
+    """The lines on what the model is."""
     config = model.config
     indexer = model.indexer
     does = "cuts text into words" if indexer.cuts else f"finds {', '.join(labels_of(indexer.tags))}"
     verb = "segment" if indexer.cuts else "tag"
+    units = f"{config.model.hidden} hidden units a direction, "
     counts = [f"{len(indexer.vocab) - 1:,} characters"] if config.reads_characters else []
     lexicons = [lexicon for lexicon in (indexer.lexicon, indexer.subwords) if lexicon is not None]
     for source, lexicon in zip(config.lattice_sources, lexicons, strict=True):
         counts.append(f"{len(lexicon):,} {source.called} in the lexicon")
-    counts += [] if indexer.words is None else [f"{len(indexer.words) - 1:,} words"]
-    counts += (
-        [] if indexer.pieces is None else [f"{len(indexer.pieces):,} pieces of the transformer"]
-    )
-    counts += [] if indexer.segmenter is None else [f"text cut by {config.segment.by}"]
-    packed = []
-    if "packed" in model.data:
-        precisions = [*model.data["packed"].get("before", []), model.data["packed"]["precision"]]
-        kept = "" if indexer.lexicon is None else f", {counted(len(indexer.lexicon), 'word')} kept"
-        packed = [f"- packed: precision {', then '.join(precisions)}{kept}"]
-    return [
+    if indexer.words is not None:
+        # Word 0 stands for unknown ones.
+        counts.append(f"{len(indexer.words) - 1:,} words")
+    if indexer.pieces is not None:
+        counts.append(f"{len(indexer.pieces):,} pieces of the transformer")
+    if indexer.segmenter is not None:
+        counts.append(f"text cut by {config.segment.by}")
+    lines = [
         f"# {folder.resolve().name}",
         "",
         f"A {kind_of(config)} made with hanlattice. It {does}.",
         "",
-        f"- {'' if config.model.encoder == 'none' else f'{config.model.hidden} hidden units a direction, '}"
+        f"- {'' if config.model.encoder == 'none' else units}"
         f"{indexer.scheme} tags, seed {config.train.seed}",
         f"- {', '.join(counts)}",
-        *packed,
-        *_origins(model.data.get("start", {})),
-        *_calibration(model.scores),
-        f'- use it: `hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python',
     ]
-
-
-def _origins(start: Mapping[str, Any]) -> Iterator[str]:
-    """The models that the training began with, the last one first."""
+    if packing := model.data.get("packed"):
+        precisions = ", then ".join([*packing.get("before", []), packing["precision"]])
+        kept = "" if indexer.lexicon is None else f", {counted(len(indexer.lexicon), 'word')} kept"
+        lines.append(f"- packed: precision {precisions}{kept}")
+    # The models that the training began with, the last one first.
+    start = model.data.get("start", {})
     while start:
-        yield f"- begun with the weights of {start['model']} ({start['version']})"
+        lines.append(f"- begun with the weights of {start['model']} ({start['version']})")
         start = start.get("before", {})
-
-
-def _calibration(scores: Mapping[str, Any]) -> Iterator[str]:
-    if "calibration" in scores:
-        fitted = (
-            f"{part['file']} ({counted(part['spans'], 'span')})"
-            for part in scores["calibration"]["fitted"]
-        )
-        yield f"- scores calibrated on {', '.join(fitted)}"
+    if "calibration" in model.scores:
+        parts = model.scores["calibration"]["fitted"]
+        fitted = [f"{part['file']} ({counted(part['spans'], 'span')})" for part in parts]
+        lines.append(f"- scores calibrated on {', '.join(fitted)}")
+    use = f'`hanlattice {verb} -m FOLDER "…"`, or `hanlattice.load("FOLDER")` in Python'
+    return [*lines, f"- use it: {use}"]
 
 
 def kind_of(config: Config) -> str:
-    """What the model is, in words."""
+    """Describe a model's architecture in words."""
     model = config.model
     cell = "tanh RNN" if model.encoder == "char" and model.cell == "tanh" else "LSTM"
     kind = f"{'character' if model.encoder == 'char' else model.encoder} {cell}–CRF"
     if model.encoder == "none":
         kind = f"{'frozen ' if config.transformer.frozen else ''}transformer–CRF"
     sources = [source.called for source in config.lattice_sources]
+    # Each part by its description, and whether the model has it.
     parts = {" and ".join(sources): "subwords" in sources}
     parts["characters by LSTM"] = model.char_features == "lstm"
     parts["characters by one LSTM over the sentence"] = model.char_features == "sentence-lstm"
@@ -118,40 +102,40 @@ def kind_of(config: Config) -> str:
     parts["coupled gates"] = model.encoder == "char" and model.coupled
     parts["pools of words"] = model.pools
     parts[f"{model.layers} layers"] = model.layers > 1
-    parts["the first of characters alone"] = (
-        model.encoder == "lattice" and model.first_layer == "char"
-    )
+    is_char_first = model.encoder == "lattice" and model.first_layer == "char"
+    parts["the first of characters alone"] = is_char_first
     parts["whole words"] = model.whole_words
     parts["a language model"] = bool(config.lm.model)
     frozen = "a frozen transformer" if config.transformer.frozen else "a transformer"
     parts[frozen] = bool(config.transformer.model) and model.encoder != "none"
     parts["decoding by span probability"] = model.decode == "spans"
-    named = [part for part, there in parts.items() if there]
+    named = [part for part, is_present in parts.items() if is_present]
     return kind + (f" with {', '.join(named)}" if named else "")
 
 
 def _data(model: Model) -> list[str]:
+    """The section on corpora and vectors."""
     counts = ("sentences", "characters", "spans")
-    corpora = [
+    corpora = tuple(
         (name, facts["file"] or "held out from train", *(f"{facts[count]:,}" for count in counts))
         for name, facts in model.data.items()
         if name in PARTS
-    ]
+    )
     vectors = model.data.get("vectors", {})
-    return [
-        "## Data",
-        "",
-        *Table("", ("part", "file", *counts), tuple(corpora)).markdown(plain=True),
-        "",
-        f"Character vectors: {vectors.get('chars') or 'random'}. Bigram vectors: {vectors.get('bichars') or 'none'}. "
-        f"Word vectors: {vectors.get('words') or 'none'}. "
-        + (f"Subword vectors: {vectors['subwords']}. " if vectors.get("subwords") else "")
-        + f"Language model: {vectors.get('lm') or 'none'}."
-        + (f" Transformer: {vectors['transformer']}." if vectors.get("transformer") else ""),
+    origins = [
+        f"Character vectors: {vectors.get('chars') or 'random'}.",
+        f"Bigram vectors: {vectors.get('bichars') or 'none'}.",
+        f"Word vectors: {vectors.get('words') or 'none'}.",
+        f"Subword vectors: {vectors['subwords']}." if vectors.get("subwords") else "",
+        f"Language model: {vectors.get('lm') or 'none'}.",
+        f"Transformer: {vectors['transformer']}." if vectors.get("transformer") else "",
     ]
+    table = Table("", ("part", "file", *counts), corpora).markdown(plain=True)
+    return ["## Data", "", *table, "", " ".join(filter(None, origins))]
 
 
 def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
+    """The section on scores, with those before packing."""
     which = "Best epoch on dev"
     if model.config.train.keep == "last":
         which = "Last epoch"
@@ -164,24 +148,19 @@ def _scores(model: Model, scores: Mapping[str, Any]) -> list[str]:
         lines[-1] = f"{lines[-1]} {_WORDS}"
     lines += _tables(own)
     if before:
-        again = "before" in model.data.get("packed", {})
-        whose = (
-            "the trained model, before it was first packed"
-            if again
-            else "the model that this one was made from"
-        )
+        whose = "the model that this one was made from"
+        if "before" in model.data.get("packed", {}):
+            whose = "the trained model, before it was first packed"
         lines += ["", "### Before packing", "", f"Of {whose}."]
     return [*lines, *_tables(before)]
 
 
 def _tables(scores: Mapping[str, Any]) -> Iterator[str]:
+    """A table for each part of the corpus."""
+    keys = ("precision", "recall", "f1")
     for part, report in scores.items():
         rows = tuple(
-            (
-                name,
-                *(percent(score.get(key)) for key in ("precision", "recall", "f1")),
-                str(score["gold"]),
-            )
+            (name, *(percent(score.get(key)) for key in keys), str(score["gold"]))
             for name, score in named_scores(report)
         )
         yield ""

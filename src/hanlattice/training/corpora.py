@@ -1,4 +1,4 @@
-"""The corpora of a training: read, checked and held out; and those of finished models, found again."""
+"""Read, check and hold out the corpora of a training, and find those of finished models again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ NO_DEV = "there is no dev (data.dev, data.holdout): the weights of the last epoc
 
 @dataclass(frozen=True)
 class Corpora:
+    """The sentences of a training, in parts."""
+
     train: tuple[Sentence, ...]
     dev: tuple[Sentence, ...]
     test: tuple[Sentence, ...]
-    more: tuple[Sentence, ...]  # trained on in addition to train
-    digests: dict[str, str]  # sha256 of each file
+    # Trained on in addition to train.
+    more: tuple[Sentence, ...]
+    # The SHA-256 of each file, by part.
+    digests: dict[str, str]
     notices: tuple[str, ...]
 
     @property
@@ -35,43 +39,38 @@ class Corpora:
         return self.train + self.more
 
     def facts(self, config: Config) -> dict[str, Any]:
-        """Where corpora and vectors came from, for the model folder."""
-        facts: dict[str, Any] = {
-            name: {
-                "file": getattr(config.data, name),
-                "sha256": self.digests.get(name, ""),
-                **counts(sentences),
-            }
-            for name in PARTS
-            if (sentences := getattr(self, name))
-        }
-        facts["vectors"] = {
+        """Return where corpora and vectors came from, for the model folder."""
+        facts: dict[str, Any] = {}
+        for name in PARTS:
+            if sentences := getattr(self, name):
+                file = getattr(config.data, name)
+                digest = self.digests.get(name, "")
+                facts[name] = {"file": file, "sha256": digest, **counts(sentences)}
+        # "" is for vectors that the model does without.
+        vectors = {
             "chars": config.chars.vectors if config.reads_characters else "none",
             "bichars": (config.bichars.vectors or "random") if config.model.bichar else "",
-            "words": "",  # "" for those that the model does without
+            "words": "",
             "subwords": "",
         }
         for source in (config.words,) if config.model.encoder == "word" else config.lattice_sources:
             random = f"random, of {source.lexicon}" if source.lexicon else "random"
-            facts["vectors"][source.called] = source.vectors or random
-        facts["vectors"] |= {"lm": config.lm.model, "transformer": config.transformer.model}
-        return facts
+            vectors[source.called] = source.vectors or random
+        vectors |= {"lm": config.lm.model, "transformer": config.transformer.model}
+        return facts | {"vectors": vectors}
 
 
 def read_corpora(config: DataConfig) -> Corpora:
-    """Train, more, dev and test. Without a dev file a share of train becomes dev, if one is to be
-    held out.
-    """
+    """Read train, more, dev and test. Without a dev file, dev may be a share of train."""
     corpora: dict[str, Corpus] = {}
     digests: dict[str, str] = {}
     for name in PARTS:
         if file := getattr(config, name):
             path = resolve(file)
-            if name == "more":  # which may come in another format and scheme than the others
-                otherwise = "columns" if config.format == "auto" else config.format
-                form = {"otherwise": otherwise}
-            else:
-                form = {"format": config.format, "scheme": config.scheme}
+            form = {"format": config.format, "scheme": config.scheme}
+            # `more` may come in another format and scheme than the others.
+            if name == "more":
+                form = {"otherwise": "columns" if config.format == "auto" else config.format}
             corpora[name] = read_corpus(path, learn=config.learn, encoding=config.encoding, **form)
             digests[name] = sha256(path)
     train = without_empty(corpora["train"])[: config.limit or None]
@@ -81,11 +80,10 @@ def read_corpora(config: DataConfig) -> Corpora:
     if config.holdout and not config.dev:
         train, dev = hold_out(train, config.holdout, config.holdout_from)
         if not dev:
-            message = (
-                f"data.holdout = {config.holdout} of {len(train)} sentences is not one sentence; "
-            )
             raise InputError(
-                message + "take a larger share, or name a file with data.dev", config.train
+                f"data.holdout = {config.holdout} of {len(train)} sentences is not one sentence; "
+                "take a larger share, or name a file with data.dev",
+                config.train,
             )
     notices = [f"{name}: {notice}" for name, corpus in corpora.items() for notice in corpus.notices]
     notices += [] if dev else [NO_DEV]
@@ -93,7 +91,7 @@ def read_corpora(config: DataConfig) -> Corpora:
 
 
 def check_gold_words(config: Config, corpora: Corpora) -> None:
-    """Refuse a corpus without the gold words that the configuration asks for, naming its file."""
+    """Raise an InputError for a corpus without the gold words that the configuration asks for."""
     if not config.reads_segments or config.segment.by != "gold":
         return
     for name in PARTS:
@@ -102,27 +100,30 @@ def check_gold_words(config: Config, corpora: Corpora) -> None:
 
 
 def check_segmented(config: Config, corpora: Corpora) -> None:
-    """Refuse a corpus for a segmenter that is not cut into words, naming its file and sentence."""
-    if config.model.decode != "path":
-        raise ConfigError(
-            [
-                f"model.decode={config.model.decode} is not for a segmenter, whose words cover the text"
-            ]
-        )
+    """Raise an InputError if words do not cover every sentence, as a segmenter needs."""
+    way = config.model.decode
+    if way != "path":
+        problem = f"model.decode={way} is not for a segmenter, whose words cover the text"
+        raise ConfigError([problem])
     for name in PARTS:
-        for at, sentence in enumerate(getattr(corpora, name), start=1):
+        for number, sentence in enumerate(getattr(corpora, name), start=1):
             try:
                 cut(sentence.text, sentence.spans or ())
             except InputError as error:
-                message = f"a segmenter learns from words, and sentence {at} of {name} is not cut into words: {error}"
-                raise InputError(message, getattr(config.data, name) or config.data.train) from None
+                raise InputError(
+                    f"a segmenter learns from words, and sentence {number} of {name} "
+                    f"is not cut into words: {error}",
+                    getattr(config.data, name) or config.data.train,
+                ) from None
 
 
 def without_empty(corpus: Corpus) -> tuple[Sentence, ...]:
+    """Return the sentences that have a character."""
     return tuple(sentence for sentence in corpus.sentences if len(sentence))
 
 
 def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
+    """Count sentences, characters and spans, for a record."""
     return {
         "sentences": len(sentences),
         "characters": sum(map(len, sentences)),
@@ -136,8 +137,15 @@ def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
 def read_for(
     models: Iterable[Model], file: str, format: str = "auto", scheme: str = "auto"
 ) -> Corpus:
-    """A labelled file. If neither suffix nor `format` tells its format, it is that of the models'
-    training files, provided that the models agree; and so is whether its words are what counts."""
+    """Read a labelled file as the models' training files are read.
+
+    Args:
+        models: if they agree on a format, it is the one of a file whose suffix tells none; if they
+            agree on `data.learn`, so does the file.
+        file: the file.
+        format: its format; "auto" goes by its suffix.
+        scheme: its tagging scheme.
+    """
     usual = set()
     learn = set()
     for model in models:
@@ -151,26 +159,26 @@ def read_for(
 
 
 def training_files(models: Iterable[Model]) -> list[Path]:
-    """The training files that the models' configurations name and that are here."""
-    found = []
-    for file in (
-        file
-        for model in models
-        for file in (model.config.data.train, model.config.data.more)
-        if file
-    ):
-        try:
-            found.append(resolve(file))
-        except InputError:  # a download that is not here
-            continue
-    return found
+    """Return the training files of the models that are present on this machine."""
+    paths = []
+    for model in models:
+        for file in filter(None, (model.config.data.train, model.config.data.more)):
+            try:
+                paths.append(resolve(file))
+            except InputError:
+                # A corpus to download that was not downloaded here.
+                continue
+    return paths
 
 
 def own_training(
     models: Mapping[str, Model], notes: list[str]
 ) -> tuple[tuple[Sentence, ...] | None, str]:
-    """The sentences that B, or else A, was trained on, if they can be found, and a description of
-    them.
+    """Return the training sentences of model B, or else of A, and a description of them.
+
+    Args:
+        models: the models, called "A" and "B".
+        notes: why sentences are missing or differ is added here.
     """
     if _training_origin(models["A"]) != _training_origin(models["B"]):
         named = " and ".join(
@@ -184,10 +192,8 @@ def own_training(
         except InputError as error:
             problems.append(str(error))
             continue
-        return (
-            sentences,
-            f"{printable_path(models[name].config.data.train)}, of {name}, {len(sentences):,} sentences",
-        )
+        file = printable_path(models[name].config.data.train)
+        return sentences, f"{file}, of {name}, {len(sentences):,} sentences"
     notes.append(
         f"no breakdown by what was seen in training ({problems[0]}); --train names the file"
     )
@@ -195,31 +201,28 @@ def own_training(
 
 
 def training_words(model: Model, notes: list[str]) -> set[str] | None:
-    """The words of the sentences that a segmenter was trained on, if they can be found."""
+    """Return the words that a segmenter was trained on, if its training file is present."""
     try:
         return words_in(_training_sentences(model, "the model", notes))
     except InputError as error:
         notes.append(
-            f"no OOV and IV recall, since the words of training are not known ({error}); --train names them"
+            f"no OOV and IV recall, since the words of training are not known ({error}); "
+            "--train names them"
         )
         return None
 
 
 def _training_origin(model: Model) -> tuple[object, ...]:
-    """What decides the training sentences: the files, by checksum if it is known, and the part of
-    train.
-    """
+    """What decides the training sentences: the files, and the part of train that is used."""
     data = model.config.data
-    files = (
-        model.data.get(name, {}).get("sha256") or getattr(data, name) for name in ("train", "more")
-    )
+    names = ("train", "more")
+    files = [model.data.get(name, {}).get("sha256") or getattr(data, name) for name in names]
+    # Nothing is held out where there is a dev file.
     return *files, data.limit, *((0, "") if data.dev else (data.holdout, data.holdout_from))
 
 
 def _training_sentences(model: Model, name: str, notes: list[str]) -> tuple[Sentence, ...]:
-    """The sentences of train as training took them: the first `limit`, without those that were held
-    out.
-    """
+    """The sentences that a model was trained on: the first `limit`, without the held out ones."""
     data = model.config.data
     if not data.train:
         raise InputError(f"the configuration of {name} names no training file")

@@ -1,8 +1,7 @@
-"""What teachers make of raw text, as training data for a student.
+"""Label raw text with teacher models, as training data for a student.
 
-Several models seldom make the same mistake, and where they doubt is worth learning too: a new model
-that learns from the means of their probabilities gets better than any of them, and can be much
-smaller.
+Several models seldom make the same mistake, and where they doubt is worth learning too. A new model
+that learns from the means of their probabilities gets better than any of them, and can be smaller.
 """
 
 from __future__ import annotations
@@ -45,17 +44,19 @@ from hanlattice.text.lattice import Ints, cells
 from hanlattice.text.normalize import fold
 from hanlattice.text.sentence import SoftLabel
 
-# characters of a sentence that is used
+# The characters that a usable sentence has.
 SHORTEST = 8
 LONGEST = 150
-SHARED = (
-    13  # a sentence with so many consecutive characters of a corpus that is kept apart is left out
-)
+# A sentence that shares this many consecutive characters with a corpus kept apart is left out.
+SHARED = 13
 _HAN = re.compile(r"[\u3400-\u9fff]")
-_HAN_SHARE = 0.6  # of the characters of a sentence, at least
-BLOCK = 4096  # sentences that are read at a time, and kept when a run is stopped
-SURE = 0.99  # the share from which a tag is not doubted
-LEAST = 0.005  # shares that are less are left out
+# More than this share of a usable sentence's characters are Chinese.
+_HAN_SHARE = 0.6
+# How many sentences are labelled at a time, and kept when a run is stopped.
+BLOCK = 4096
+# A tag with this share is certain, and a share below `LEAST` is left out.
+SURE = 0.99
+LEAST = 0.005
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,16 +65,20 @@ class Unlabelled(NamedTuple):
     """The text to tag, and the corpora that it must not overlap."""
 
     files: tuple[str, ...]
-    apart: tuple[str, ...] = ()  # corpora for choosing a model (dev) or testing it
-    characters: int = 0  # drawn at random from each file, up to the end of a sentence; 0 is all
+    # Corpora for choosing a model (dev) or testing it.
+    apart: tuple[str, ...] = ()
+    # How many are drawn at random from each file, up to the end of a sentence; 0 is all.
+    characters: int = 0
     seed: int = 1
 
 
 class Taught(NamedTuple):
+    """How much was labelled; `doubted` are the characters with soft labels."""
+
     sentences: int
     characters: int
     spans: int
-    doubted: int  # characters
+    doubted: int
 
 
 def distil(
@@ -85,12 +90,24 @@ def distil(
     fast: bool = False,
     listen: Listener = ignore,
 ) -> Taught:
-    """Write every sentence of the text with what the teachers find in it, as JSONL.
+    """Label every sentence of the text with the teachers, and write the sentences as JSONL.
 
-    The spans are those of the best tagging by the means of their probabilities; unless `hard`,
-    these are written too where they are in doubt. A stopped run goes on where it was.
+    The spans are those of the best tagging by the means of the teachers' probabilities. Calling
+    this again resumes a stopped run.
+
+    Args:
+        folders: the teachers.
+        text: the text.
+        out: the file to write.
+        device: where the teachers compute.
+        hard: write no soft labels, which are the probabilities where the teachers doubt.
+        fast: compute faster, with slightly different probabilities.
+        listen: receives an event after each block of sentences.
     """
-    models = _teachers(folders)
+    models = [find_model(folder) for folder in folders]
+    for index, model in enumerate(models):
+        if model.resolve() in (earlier.resolve() for earlier in models[:index]):
+            raise InputError("this teacher is given twice", model)
     parts = out.with_name(f".{out.name}.parts")
     read = [
         *map(resolve, (*text.files, *text.apart)),
@@ -101,9 +118,8 @@ def distil(
         taggers = [load(model, device, fast=fast) for model in models]
         _check_tags(taggers, models)
         lines = draw(text)
-        _check_parts(
-            parts, [[model_version(str(model)) for model in models], *_facts(text), hard, fast], out
-        )
+        versions = [model_version(str(model)) for model in models]
+        _check_parts(parts, [versions, *_facts(text), hard, fast], out)
         total = Taught(0, 0, 0, 0)
         for low in range(0, len(lines), BLOCK):
             part = parts / f"{low // BLOCK:06}.jsonl"
@@ -116,24 +132,11 @@ def distil(
             for part in sorted(parts.glob("*.jsonl")):
                 for _, line in read_lines(part, "utf-8"):
                     record = json.loads(line)
-                    counts = (
-                        1,
-                        len(record["text"]),
-                        len(record["spans"]),
-                        len(record.get("soft_labels", ())),
-                    )
-                    total = Taught(*map(sum, zip(total, counts, strict=True)))
+                    sizes = [len(record.get(key, ())) for key in ("text", "spans", "soft_labels")]
+                    total = Taught(*map(sum, zip(total, [1, *sizes], strict=True)))
                     file.write(line + "\n")
     shutil.rmtree(parts, ignore_errors=True)
     return total
-
-
-def _teachers(folders: Sequence[str | Path]) -> list[Path]:
-    models = [find_model(folder) for folder in folders]
-    for at, model in enumerate(models):
-        if model.resolve() in (other.resolve() for other in models[:at]):
-            raise InputError("this teacher is given twice", model)
-    return models
 
 
 def _facts(text: Unlabelled) -> list[object]:
@@ -147,72 +150,85 @@ def _check_parts(parts: Path, facts: list[object], out: Path) -> None:
     identity = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     known = parts / "identity"
     if not known.exists():
-        for part in parts.glob(
-            "*.jsonl"
-        ):  # a finished run was killed as it removed them: whose they are nobody knows
+        # A finished run was killed as it removed these: nobody knows what they belong to.
+        for part in parts.glob("*.jsonl"):
             remove(part)
         with atomic_write(known) as file:
             file.write(identity)
     elif known.read_text("utf-8") != identity:
         raise OutputError(
-            f"{parts} holds parts of a stopped run with other teachers, text or options: remove it, or choose another "
-            f"--out than {out}"
+            f"{parts} holds parts of a stopped run with other teachers, text or options: "
+            f"remove it, or choose another --out than {out}"
         )
 
 
 def _taught(taggers: Sequence[Predictor], lines: Sequence[str], hard: bool) -> Iterator[str]:
-    """The lines of the file for some sentences."""
+    """The lines of the file for these sentences."""
     mean: Floats = np.zeros(())
     for tagger in taggers:
         examples = tagger.model.indexer.read(lines)
-        mean = mean + tag_probabilities(tagger.model.tagger, tagger.model.indexer, examples) / len(
-            taggers
-        )
+        shares = tag_probabilities(tagger.model.tagger, tagger.model.indexer, examples)
+        mean = mean + shares / len(taggers)
     indexer = taggers[0].model.indexer
     tags = best_tags(mean, examples.lengths, indexer.tags, indexer.scheme)
     flat = examples.in_characters(indexer.tag_ids.spans(tags, examples.lengths))
-    found = make_spans(Decoded(flat, np.empty(0)), lines, indexer.labels, scores=False)
-    soft_labels: Sequence[Sequence[SoftLabel]] = [()] * len(lines)
+    spans = make_spans(Decoded(flat, np.empty(0)), lines, indexer.labels, scores=False)
+    doubts: Sequence[Sequence[SoftLabel]] = [()] * len(lines)
     if not hard:
-        soft_labels = doubts_of(mean, tags, examples, indexer.tags)
-    for line, spans, unsure in zip(lines, found, soft_labels, strict=True):
-        yield to_json_line(line, spans, soft_labels=unsure) + "\n"
+        doubts = doubts_of(mean, tags, examples, indexer.tags)
+    for line, line_spans, soft_labels in zip(lines, spans, doubts, strict=True):
+        yield to_json_line(line, line_spans, soft_labels=soft_labels) + "\n"
 
 
 def best_tags(shares: Floats, lengths: Ints, tags: Sequence[str], scheme: str) -> Ints:
-    """[N]: the legal taggings of sentences with the largest product of the shares [N, K] of their
-    tags.
+    """Return the legal taggings with the largest product of shares, [N].
+
+    Args:
+        shares: the share of each tag for each character of all sentences, [N, K].
+        lengths: the characters of each sentence.
+        tags: the names of the K tags.
+        scheme: their scheme, which says what is legal.
     """
     K = len(tags)
     row, column = cells(lengths)
     padded = np.zeros((len(lengths), int(lengths.max(initial=0)), K))
+    # No share is 0 in the logarithm: a legal tagging may need a tag that nobody chose.
     padded[row, column] = np.log(np.maximum(shares, 1e-9))
     full = np.flatnonzero(lengths)
-    found = np.zeros(padded.shape[:2], dtype=np.int64)
-    found[full] = NumpyCRF(tags, scheme, np.zeros(K), np.zeros((K, K)), np.zeros(K)).decode(
-        padded[full], lengths[full]
-    )
-    return found[row, column]
+    best = np.zeros(padded.shape[:2], dtype=np.int64)
+    # A CRF whose transitions are 0 where they are legal multiplies the shares alone.
+    crf = NumpyCRF(tags, scheme, np.zeros(K), np.zeros((K, K)), np.zeros(K))
+    best[full] = crf.decode(padded[full], lengths[full])
+    return best[row, column]
 
 
 def doubts_of(
     shares: Floats, tags: Ints, examples: Examples, names: Sequence[str]
 ) -> list[list[SoftLabel]]:
-    """The soft labels of each sentence: characters whose tag has a share of less than `SURE`."""
+    """Return each sentence's soft labels, for characters whose tag has a share below `SURE`.
+
+    Args:
+        shares: the share of each tag for each character of all sentences, [N, K].
+        tags: the tag of each character, [N].
+        examples: the sentences.
+        names: the names of the K tags.
+    """
     unsure = np.flatnonzero(shares[np.arange(len(tags)), tags] < SURE)
     kept = np.where(shares[unsure] >= LEAST, shares[unsure], 0.0)
     kept = np.round(kept / kept.sum(1, keepdims=True), 3)
     sentence, place = cells(examples.lengths)
+    # White space is removed before a model reads, and counts in offsets.
     place = place if examples.offsets is None else examples.offsets
     rows: list[list[SoftLabel]] = [[] for _ in range(len(examples))]
-    for nth, tag in zip(*(index.tolist() for index in kept.nonzero()), strict=True):
-        at = unsure[nth]
-        rows[sentence[at]].append(SoftLabel(int(place[at]), names[tag], float(kept[nth, tag])))
+    for row, tag in zip(*(index.tolist() for index in kept.nonzero()), strict=True):
+        cell = unsure[row]
+        label = SoftLabel(int(place[cell]), names[tag], float(kept[row, tag]))
+        rows[sentence[cell]].append(label)
     return rows
 
 
 def draw(text: Unlabelled) -> list[str]:
-    """The usable sentences of all files, each once, in an order that depends on the seed."""
+    """Return the usable sentences of all files, each once, in an order that the seed decides."""
     chance = random.Random(text.seed)
     apart = ngrams(
         fold(sentence.text)
@@ -241,19 +257,19 @@ def draw(text: Unlabelled) -> list[str]:
 
 
 def is_usable(sentence: str, apart: Collection[str] = ()) -> bool:
-    """Whether it is a Chinese sentence of suitable length that shares no long n-gram with what is
-    kept apart.
-    """
-    if not SHORTEST <= len(sentence) <= LONGEST or len(_HAN.findall(sentence)) <= _HAN_SHARE * len(
-        sentence
-    ):
+    """Tell whether a sentence is Chinese, of suitable length, and shares no n-gram with `apart`."""
+    if not SHORTEST <= len(sentence) <= LONGEST:
+        return False
+    if len(_HAN.findall(sentence)) <= _HAN_SHARE * len(sentence):
         return False
     return not apart or ngrams([fold(sentence)]).isdisjoint(apart)
 
 
 def ngrams(folded: Iterable[str]) -> set[str]:
-    """All runs of `SHARED` characters."""
-    return {line[at : at + SHARED] for line in folded for at in range(len(line) - SHARED + 1)}
+    """Return all runs of `SHARED` characters."""
+    return {
+        line[start : start + SHARED] for line in folded for start in range(len(line) - SHARED + 1)
+    }
 
 
 def _lines(name: str) -> Iterator[str]:
@@ -265,14 +281,15 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _check_tags(taggers: Sequence[Predictor], models: Sequence[Path]) -> None:
-    """All of them tag characters, with the same tags."""
+    """Raise an InputError unless all teachers tag characters, with the same tags."""
     first = taggers[0].model.indexer
     for tagger, model in zip(taggers, models, strict=True):
         indexer = tagger.model.indexer
         if indexer.words is not None:
             raise InputError("this model tags words, and a teacher must tag characters", model)
         if indexer.tags != first.tags:
-            named = [", ".join(each.tags) for each in (indexer, first)]
             raise InputError(
-                f"this teacher has the tags {named[0]}, and {models[0]} has {named[1]}", model
+                f"this teacher has the tags {', '.join(indexer.tags)}, "
+                f"and {models[0]} has {', '.join(first.tags)}",
+                model,
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,40 +22,40 @@ from hanlattice.nn.language_model import LanguageModelStates
 from hanlattice.nn.to_device import to_device
 from hanlattice.text.lattice import Ints
 
-CHUNK = 1 << 16  # characters whose states are in memory at a time
+# How many characters' states are in memory at a time.
+CHUNK = 1 << 16
 
 States = npt.NDArray[np.float16]
 
 
 def with_states(examples: Examples, lm: LanguageModelStates, digest: str) -> Examples:
-    """The examples with their states, which stay on disk. `digest` identifies the language model.
+    """Return the examples with the language model's states, which stay on disk.
 
-    Of runs side by side one computes them, and the others wait: they may be gigabytes.
+    Args:
+        examples: the corpus.
+        lm: the language model.
+        digest: identifies it.
     """
     path = states_file(examples, lm, digest)
     shape = (len(examples.chars), lm.width)
     states = _cached(path, shape)
     if states is None:
-        with _locked(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(path.with_suffix(".lock")).acquire()
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {reason(error)}") from None
+        # Of runs side by side, one computes the states and the others wait: they may be gigabytes.
+        with lock:
             if _cached(path, shape) is None:
                 _write(path, examples, lm)
         states = _cached(path, shape)
     return replace(examples, states=states)
 
 
-def _locked(path: Path) -> AbstractContextManager[object]:
-    """Alone with this file, once `with` is entered."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(path.with_suffix(".lock")).acquire()
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {reason(error)}") from None
-
-
 def states_file(examples: Examples, lm: LanguageModelStates, digest: str) -> Path:
-    """Where the states of these texts are cached. CPU and GPU round differently, so each has its
-    own file.
-    """
+    """Return the file that caches the states of these texts."""
+    # CPU and GPU round differently, so each has its own file.
     key = hashlib.sha256(f"{digest} {lm.project.weight.device.type} float16".encode())
     for numbers in (examples.lengths, examples.symbols):
         key.update(np.ascontiguousarray(numbers, dtype="<i8").tobytes())
@@ -74,21 +73,19 @@ def _cached(path: Path, shape: tuple[int, int]) -> States | None:
 
 
 def _write(path: Path, examples: Examples, lm: LanguageModelStates) -> None:
-    edges = (
-        np.flatnonzero(np.diff(np.cumsum(examples.lengths) // CHUNK)) + 1
-    )  # of parts of about CHUNK characters
+    # The sentences at which parts of about CHUNK characters begin.
+    edges = np.flatnonzero(np.diff(np.cumsum(examples.lengths) // CHUNK)) + 1
     with atomic_write(path, binary=True) as file:
         header = {"descr": "<f2", "fortran_order": False, "shape": (len(examples.chars), lm.width)}
         np.lib.format.write_array_header_1_0(file, header)
         for low, high in pairwise([0, *edges.tolist(), len(examples.lengths)]):
-            file.write(
-                compute(examples, lm, np.arange(low, high)).astype("<f2", copy=False).tobytes()
-            )
+            states = compute(examples, lm, np.arange(low, high))
+            file.write(states.astype("<f2", copy=False).tobytes())
 
 
 @torch.no_grad()
 def compute(examples: Examples, lm: LanguageModelStates, places: Ints) -> States:
-    """[characters of these sentences, S]: their states, sentence by sentence."""
+    """Return the states of these sentences one after the other, [characters, S]."""
     device = lm.project.weight.device
     lengths = examples.lengths[places]
     most, characters = BOUNDS[device.type]
@@ -97,7 +94,8 @@ def compute(examples: Examples, lm: LanguageModelStates, places: Ints) -> States
     for batch in decoding_batches(lengths.tolist(), most, characters):
         part = to_device(examples.batch(places[batch]), device)
         assert part.symbols is not None
-        found = lm.states(part.symbols, part.lengths).cpu().numpy()
-        for row, at in enumerate(batch):
-            states[first[at] : first[at] + lengths[at]] = found[row, : lengths[at]]
+        padded = lm.states(part.symbols, part.lengths).cpu().numpy()
+        for row, sentence in enumerate(batch):
+            size = lengths[sentence]
+            states[first[sentence] : first[sentence] + size] = padded[row, :size]
     return states

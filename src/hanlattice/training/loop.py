@@ -1,4 +1,7 @@
-"""The training loop: batch, loss, backward, clip, step, evaluate, save."""
+"""The training loop of a tagger: make batches, take steps, evaluate, save.
+
+`train_step` shows one step: forward, loss, backward, clip, optimizer step, average.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from hanlattice.checkpoint.folder import (
     LM,
@@ -51,23 +56,24 @@ from hanlattice.training.card import write_card
 from hanlattice.training.corpora import Corpora, check_gold_words, check_segmented, read_corpora
 from hanlattice.training.lm_cache import with_states
 from hanlattice.training.optim import learning_rates, make_optimizer
-from hanlattice.training.processes import Gradients, ProcessGroup, join
-from hanlattice.training.step import Progress, Training
+from hanlattice.training.processes import ProcessGroup, join, shard_loss
+from hanlattice.training.step import Progress, Training, tagger_gradients
 from hanlattice.training.warm_start import check_start, start_facts
 
 STATE = "state.safetensors"
 LOG = "log.jsonl"
-# Seconds: a state that takes longer to write, such as a transformer's, is not written after each
-# short epoch.
+# A state that takes more seconds than this to write, such as a transformer's, is not written after
+# each short epoch.
 SLOW_SAVE_SECONDS = 1.0
-# Batches that are made and sent while the device computes, and seconds between two reads of the
-# loss. Reading it waits
-# for a GPU; a CPU that computes has no time to spare for batches.
+# How many batches are made while the device computes, and the seconds between two reads of the
+# loss. A read waits for a GPU; a CPU that computes has no time to spare for batches.
 PREFETCH = {"cpu": (0, 0.0), "cuda": (3, 0.25)}
 
 
 @dataclass(frozen=True)
 class Result:
+    """A finished training: the model's folder and its scores."""
+
     folder: Path
     scores: dict[str, Any]
 
@@ -75,11 +81,16 @@ class Result:
 def train(
     config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore
 ) -> Result:
-    """Train a model into a folder. With `resume`, continue where an earlier run in that folder was
-    stopped.
+    """Train a model and write it into a folder.
 
-    Of several processes, which torchrun starts, the first writes the folder, listens and has the
-    scores.
+    If torchrun started several processes, the first one writes the folder, calls `listen` and
+    returns the scores.
+
+    Args:
+        config: the settings.
+        folder: where the model goes; new, empty, or of a run to resume.
+        resume: continue where an earlier run in this folder stopped.
+        listen: receives the events of the log.
     """
     folder = Path(folder)
     _check(config, folder, resume)
@@ -88,8 +99,10 @@ def train(
         lock_folder(folder, "train") if team.writes else nullcontext(),
     ):
         if team.writes:
-            _check_folder(folder, resume)  # again: now nobody else can begin a run in it
-            _remove_half(folder)
+            # Check again: with the lock held, nobody else can begin a run in the folder.
+            _check_folder(folder, resume)
+            for part in _half_written(folder):
+                remove(part)
         use_threads(config.train.threads)
         corpora = read_corpora(config.data)
         if resume and (folder / WEIGHTS).exists() and not (folder / STATE).exists():
@@ -105,56 +118,87 @@ class TrainingRun:
 
     config: TrainConfig
     folder: Path
+    # A digest of everything that decides the result: only a run with the same one may resume.
     identity: str
     tagger: TorchTagger
+    # The tagger, or DDP around it where several processes share each batch.
+    model: nn.Module
     indexer: Indexer
     training: Training
-    gradients: Gradients
     log: Log
     team: ProcessGroup
     examples: Examples
     dev: Sequence[Sentence]
+    # The share of dev that this process decodes.
     dev_examples: Examples
     decode: str = "path"
 
+    @property
+    def gradients(self) -> Callable[..., Tensor]:
+        """Forward and backward of one process alone, for timing `Training.step`."""
+        return partial(tagger_gradients, self.tagger)
+
     def make_batch(self, places: Ints) -> list[Batch]:
-        """The sentences of a step, in so many parts as are computed one after the other."""
+        """Return the sentences of a step, in `accumulate` parts that are computed in turn."""
         parts = np.array_split(places, min(self.config.accumulate, len(places)))
         return [self._part(part) for part in parts]
 
     def _part(self, places: Ints) -> Batch:
-        seed = (
-            self.config.seed,
-            self.training.progress.epoch,
-            *places[:8],
-        )  # a resumed run leaves out the same words
+        # The seed depends on the sentences, so that a resumed run leaves out the same words.
+        seed = (self.config.seed, self.training.progress.epoch, *places[:8])
         rows = self.team.rows(self.examples.lengths[places])
         batch = self.examples.batch(places, self.config.word_dropout, seed, rows)
-        return self.tagger.prepare(
-            to_device(batch, self.training.device)
-        )  # a thread may have another current device
+        # The device is named, since a thread may have another current device.
+        return self.tagger.prepare(to_device(batch, self.training.device))
 
     def dev_scores(self) -> dict[str, Any]:
-        """The scores on dev, with the bar of a model that decodes by spans; none without dev."""
+        """Return the scores on dev, with the threshold if spans are decoded; {} without dev."""
         if not self.dev:
             return {}
-        report = evaluate(self.tagger, self.indexer, self.dev, self.dev_examples, self.team)
-        more = {}
-        if self.decode == "spans":
-            more = {"threshold": threshold_for(report.overall.f1)}
-            report = evaluate(
-                self.tagger, self.indexer, self.dev, self.dev_examples, self.team, **more
-            )
-        return {"dev": report.as_dict(), **more}
+        parts = (self.tagger, self.indexer, self.dev, self.dev_examples, self.team)
+        report = evaluate(*parts)
+        if self.decode != "spans":
+            return {"dev": report.as_dict()}
+        # A span must be at least half as probable as the best tagging is right on dev.
+        threshold = threshold_for(report.overall.f1)
+        return {"dev": evaluate(*parts, threshold).as_dict(), "threshold": threshold}
 
     def save(self) -> float:
-        """Write the state from which the run can be resumed, and give the seconds that this took."""
+        """Write the state from which the run can resume, and return how many seconds that took."""
         if not self.team.writes:
             return 0.0
         started = time.monotonic()
         self.training.progress.log_size = self.log.size
         self.training.save(self.folder / STATE, self.identity)
         return time.monotonic() - started
+
+
+def train_step(run: TrainingRun, parts: Sequence[Batch], rates: Sequence[float]) -> None:
+    """Take one step: forward, loss, backward, clip, optimizer step, average.
+
+    Args:
+        run: the training, whose weights change.
+        parts: the batch, in parts whose gradients add up; of several processes, each has its share.
+        rates: the learning rate of each group of the optimizer.
+    """
+    training = run.training
+    training.set_rates(rates)
+    training.optimizer.zero_grad(set_to_none=True)
+    sentences = sum(len(part) if part.share is None else part.share.sentences for part in parts)
+    total = torch.zeros((), device=training.device)
+    for number, part in enumerate(parts, start=1):
+        # Processes exchange their gradients once a step, with the last part.
+        with run.team.exchange(run.model, now=number == len(parts)):
+            loss = shard_loss(run.model, part)
+            # The mean over the sentences of the batch. DDP divides by the number of processes, so
+            # multiply by it.
+            (loss * (run.team.size / sentences)).backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    if training.clip:
+        nn.utils.clip_grad_norm_(training.average.weights, training.clip)
+    training.optimizer.step()
+    training.average.update(training.progress.step)
+    training.loss += run.team.add_up(total)
 
 
 def prepare(
@@ -165,17 +209,17 @@ def prepare(
     listen: Listener,
     team: ProcessGroup | None = None,
 ) -> TrainingRun:
-    """Build the model and everything around it, or restore a stopped run. Without `team` this
-    process is alone.
+    """Build the model and everything around it, or restore a stopped run.
+
+    Without `team` this process is alone.
     """
     team = team or ProcessGroup(config.train.device)
     check_gold_words(config, corpora)
     built = build(config, corpora.trained_on, (*corpora.dev, *corpora.test))
     if built.indexer.cuts:
         check_segmented(config, corpora)
-    sentences = [
-        sentence for sentence in corpora.trained_on if not sentence.text.isspace()
-    ]  # nothing to learn there
+    # There is nothing to learn from white space.
+    sentences = [sentence for sentence in corpora.trained_on if not sentence.text.isspace()]
     tagger = built.tagger.to(team.device)
     optimizer = make_optimizer(tagger, config.train, config.transformer, config.rates)
     training = Training(tagger, optimizer, config.train.clip, config.train.average)
@@ -183,24 +227,27 @@ def prepare(
     resumed = resume and (folder / STATE).exists()
     if resumed:
         training.load(folder / STATE, identity)
-    if len(set(team.gather([resumed]))) > 1:  # nothing is written before all have looked
+    # This also makes every process wait: nothing is written before all have looked.
+    if len(set(team.gather([resumed]))) > 1:
         raise ModelError(
-            f"{folder}: not every process finds its state there; --out must be on a disk that all share"
+            f"{folder}: not every process finds its state there; "
+            "--out must be on a disk that all share"
         )
     if team.writes:
         facts = corpora.facts(config) | (start_facts(config) if config.start.model else {})
         save_frame(folder, config, built.indexer, facts)
+        log = Log(folder / LOG, listen, training.progress.log_size)
+    else:
+        log = Log(None, ignore)
     run = TrainingRun(
         config=config.train,
         folder=folder,
         identity=identity,
         tagger=tagger,
+        model=team.parallel(tagger),
         indexer=built.indexer,
         training=training,
-        gradients=team.gradients(tagger),
-        log=Log(folder / LOG, listen, training.progress.log_size)
-        if team.writes
-        else Log(None, ignore),
+        log=log,
         team=team,
         examples=_examples(config, built, sentences),
         dev=corpora.dev,
@@ -210,7 +257,20 @@ def prepare(
     if not resumed:
         # From now to the end there is a state: weights without one are those of a finished run.
         run.save()
-    _announce(run, corpora, built)
+    # A run that was stopped before its first step starts again, since nothing is done yet.
+    if training.progress.step:
+        log.keep("resume", epochs=config.train.epochs, **_rates(training.progress))
+        return run
+    log.keep(
+        "start",
+        train=len(corpora.trained_on),
+        dev=len(corpora.dev),
+        test=len(corpora.test),
+        characters=len(run.examples.chars),
+        parameters=sum(weight.numel() for weight in training.average.weights),
+        epochs=config.train.epochs,
+        notices=[*corpora.notices, *built.notices],
+    )
     return run
 
 
@@ -224,25 +284,24 @@ def _examples(config: Config, built: Built, sentences: Sequence[Sentence]) -> Ex
 
 
 def _epochs(run: TrainingRun) -> None:
-    config, tagger, training, progress = run.config, run.tagger, run.training, run.training.progress
+    """Train until the last epoch, or until `patience` epochs have brought no better score."""
+    config, training, progress = run.config, run.training, run.training.progress
     depth, pause = PREFETCH[training.device.type]
+    patience = config.patience or float("inf")
     started = time.monotonic() - progress.seconds
     saved = time.monotonic()
     told = float("-inf")
     took = 0.0
-    while progress.epoch < config.epochs and progress.epoch - progress.best_at < (
-        config.patience or float("inf")
-    ):
-        order = training_batches(
-            run.examples.lengths, config.batch_size, config.seed, progress.epoch
-        )
-        tagger.train()
+    while progress.epoch < config.epochs and progress.epoch - progress.best_at < patience:
+        lengths = run.examples.lengths
+        order = training_batches(lengths, config.batch_size, config.seed, progress.epoch)
+        run.tagger.train()
         with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
             for parts in batches:
                 rates = learning_rates(config, training.optimizer, progress.step, len(order))
-                training.step(partial(run.gradients, *parts), rates)  # loss, backward, clip, step
-                lengths = run.examples.lengths[order[progress.batch]]
-                progress.advance(len(lengths), int(lengths.sum()))
+                train_step(run, parts, rates)
+                places = order[progress.batch]
+                progress.advance(len(places), int(lengths[places].sum()))
                 progress.seconds = time.monotonic() - started
                 if run.team.writes and time.monotonic() - told >= pause:
                     training.record_loss()
@@ -251,8 +310,9 @@ def _epochs(run: TrainingRun) -> None:
                 if time.monotonic() - saved > config.checkpoint_minutes * 60:
                     took = run.save()
                     saved = time.monotonic()
+        # A loss that diverged unseen must end the run before weights are kept.
         training.record_loss()
-        progress.epoch = progress.epoch + 1
+        progress.epoch += 1
         progress.batch = 0
         with training.average.in_place():
             scores = run.dev_scores()
@@ -262,7 +322,8 @@ def _epochs(run: TrainingRun) -> None:
                 progress.best = f1
                 progress.best_at = progress.epoch
             if run.team.writes and (is_best or config.keep == "last"):
-                save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
+                facts = {"epoch": progress.epoch, **scores}
+                save_weights(run.folder, run.tagger.state_dict(), facts)
         progress.seconds = time.monotonic() - started
         dev = {"dev": scores["dev"]["overall"]} if scores else {}
         run.log.keep("epoch", **dev, **_rates(progress))
@@ -281,8 +342,15 @@ def evaluate(
     team: ProcessGroup,
     threshold: Threshold = None,
 ) -> Report:
-    """Exact spans of all sentences; `examples` are this process's. Leaves the model in evaluation
-    mode.
+    """Score the exact spans of all sentences. The model stays in evaluation mode.
+
+    Args:
+        tagger: the model.
+        indexer: what reads text for it.
+        sentences: all sentences, with their gold spans.
+        examples: the sentences that this process decodes.
+        team: the processes that share the work.
+        threshold: decode every span above this probability; None decodes the best tagging.
     """
     tagger.eval()
     found = team.gather(decode(tagger, indexer, examples, threshold=threshold))
@@ -290,28 +358,33 @@ def evaluate(
 
 
 def complete_scores(model: Model, corpora: Corpora) -> dict[str, Any]:
-    """The model's scores with those that are missing: test, and for a segmenter the scores that
-    count words.
+    """Return the model's scores, with the missing ones computed.
+
+    Training scores dev alone. What is missing is test and, for a segmenter, the scores of words.
     """
     scores = dict(model.scores)
-    known = (
-        words_in(corpora.train) if model.indexer.cuts else None
-    )  # without the sentences that were held out
+    # Sentences that were held out are not in train, so their words are not known ones.
+    known = words_in(corpora.train) if model.indexer.cuts else None
     for part, sentences in (("dev", corpora.dev), ("test", corpora.test)):
-        there = scores.get(part, {})
-        complete = bool(there) if known is None else "segmentation" in there
+        existing = scores.get(part, {})
+        complete = bool(existing) if known is None else "segmentation" in existing
         if sentences and not complete:
-            scores[part] = {**part_scores(model, sentences, known), **there}
+            scores[part] = {**part_scores(model, sentences, known), **existing}
     return scores
 
 
 def part_scores(
     model: Model, sentences: Sequence[Sentence], known: Collection[str] | None
 ) -> dict[str, Any]:
-    """Exact spans; for a segmenter also its words, `known` being those of its training."""
-    found = decode(
-        model.tagger, model.indexer, model.indexer.examples(sentences), threshold=model.threshold()
-    )
+    """Score a model on sentences: exact spans and, for a segmenter, words.
+
+    Args:
+        model: the model.
+        sentences: the sentences, with their gold spans.
+        known: the words of a segmenter's training text, which tell OOV from IV words.
+    """
+    examples = model.indexer.examples(sentences)
+    found = decode(model.tagger, model.indexer, examples, threshold=model.threshold())
     gold = [sentence.spans or () for sentence in sentences]
     report = score(gold, found).as_dict()
     if model.indexer.cuts:
@@ -321,6 +394,7 @@ def part_scores(
 
 
 def _rates(progress: Progress) -> dict[str, Any]:
+    """The progress, for an event of the log."""
     return {
         "epoch": progress.epoch,
         "batch": progress.batch,
@@ -347,11 +421,13 @@ def _check(config: Config, folder: Path, resume: bool) -> None:
 def _check_folder(folder: Path, resume: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
-    names = {file.name for file in folder.glob("*")}
-    if not names & {STATE, WEIGHTS}:
-        for other in sorted(names - _half(folder) - {*STATIC_FILES, LOG, LOCK}):
+    files = set(folder.glob("*"))
+    if not {file.name for file in files} & {STATE, WEIGHTS}:
+        names = {file.name for file in files.difference(_half_written(folder))}
+        for name in sorted(names - {*STATIC_FILES, LOG, LOCK}):
             raise OutputError(
-                f"{folder} holds {other}, which is not part of a run: choose a new or empty folder for --out"
+                f"{folder} holds {name}, which is not part of a run: "
+                "choose a new or empty folder for --out"
             )
     elif not resume:
         raise OutputError(
@@ -359,37 +435,27 @@ def _check_folder(folder: Path, resume: bool) -> None:
         )
 
 
-def _half(folder: Path) -> set[str]:
-    return {
-        file.name
-        for file in folder.glob("*")
-        if re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", file.name)
-    }
-
-
-def _remove_half(folder: Path) -> None:
-    """Remove files that a killed run left half written."""
-    for name in _half(folder):
-        remove(folder / name)
-    for name in (LM, TRANSFORMER):
-        for part in folder.glob(f"{name}/.*.part"):
-            remove(part)
+def _half_written(folder: Path) -> list[Path]:
+    """The files that a killed run left half written."""
+    # Their names are those of `files.atomic_write`.
+    name = re.compile(r"\.(.+)\.[0-9a-f]{8}\.part")
+    parts = [file for file in folder.glob("*") if name.fullmatch(file.name)]
+    return parts + [part for inner in (LM, TRANSFORMER) for part in folder.glob(f"{inner}/.*.part")]
 
 
 def _identity(config: Config, corpora: Corpora) -> str:
-    """What must be the same when a run is resumed: settings and the content of data and vectors."""
-    others = [sha256(resolve(name)) for name in config.vector_files]
-    others += [language_model_digest(config.lm.model)] if config.lm.model else []
-    others += (
-        [transformer_digest(find_transformer(config.transformer.model))]
-        if config.transformer.model
-        else []
-    )
-    others += [segmenter_version(config.segment.by) or ""] if config.segments_by_model else []
-    others += [model_version(config.start.model) or ""] if config.start.model else []
-    return hashlib.sha256(
-        json.dumps([_settings(config), corpora.digests, others], sort_keys=True).encode()
-    ).hexdigest()
+    """A digest of the settings, the data and the vectors, all of which decide the result."""
+    digests = [sha256(resolve(name)) for name in config.vector_files]
+    if config.lm.model:
+        digests.append(language_model_digest(config.lm.model))
+    if config.transformer.model:
+        digests.append(transformer_digest(find_transformer(config.transformer.model)))
+    if config.segments_by_model:
+        digests.append(segmenter_version(config.segment.by) or "")
+    if config.start.model:
+        digests.append(model_version(config.start.model) or "")
+    facts = json.dumps([_settings(config), corpora.digests, digests], sort_keys=True)
+    return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def _settings(config: Config) -> dict[str, Any]:
@@ -401,41 +467,24 @@ def _settings(config: Config) -> dict[str, Any]:
     return settings
 
 
-def _announce(run: TrainingRun, corpora: Corpora, built: Built) -> None:
-    if run.training.progress.step:
-        run.log.keep("resume", epochs=run.config.epochs, **_rates(run.training.progress))
-        return
-    run.log.keep(
-        "start",
-        train=len(corpora.trained_on),
-        dev=len(corpora.dev),
-        test=len(corpora.test),
-        characters=len(run.examples.chars),
-        parameters=sum(weight.numel() for weight in run.training.average.weights),
-        epochs=run.config.epochs,
-        notices=[*corpora.notices, *built.notices],
-    )
-
-
 def _finished(folder: Path, config: Config, corpora: Corpora) -> Result:
     """The scores of a finished run, if its settings and data are the same."""
     model = load_model(folder)
     if "packed" in model.data:
         raise ModelError(
-            f"{folder}: it holds a packed model, which cannot be trained further; choose another --out"
+            f"{folder} holds a packed model, which cannot be trained further; choose another --out"
         )
     digests = {name: model.data[name]["sha256"] for name in corpora.digests if name in model.data}
     if _settings(model.config) != _settings(config) or digests != corpora.digests:
         raise ModelError(
-            f"{folder}: it holds a finished run with another configuration or other data; choose another --out"
+            f"{folder} holds a finished run with another configuration or other data; "
+            "choose another --out"
         )
     return Result(folder, dict(model.scores))
 
 
 def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
-    """Score the weights that were kept on test, once, and write that into the model; remove the
-    state.
-    """
+    """Score the kept weights on test, once, write the scores and the card, remove the state."""
     model = load_model(folder, device)
     scores = complete_scores(model, corpora)
     if scores != model.scores:

@@ -1,6 +1,4 @@
-"""A finished model in fewer bytes: fewer words, smaller numbers, and with them what gives new words
-their vectors.
-"""
+"""Pack a model into fewer bytes: fewer words, smaller numbers, a composer for new words."""
 
 from __future__ import annotations
 
@@ -46,21 +44,26 @@ def pack(
     test: str = "",
     about: str | None = None,
 ) -> Model:
-    """Write the model of a folder into another folder, and return it as it is read from there.
+    """Write a smaller copy of a model, and return the copy as it loads.
 
-    With `words`, only so many are kept, those that training met most first. With `test`, a corpus,
-    the packed model is scored; scores of the trained model are kept as those before packing.
-    `about` is Markdown for the end of its card; without it, that of the model in `folder` is kept,
-    marked as written about another model.
+    A packed model may be packed again. Scores of the trained model are kept as those before
+    packing; the scores of an earlier packing are dropped, since they are no longer true.
 
-    A packed model may be packed again. Its own scores are left out, since they are no longer true;
-    those of the trained model stay, and the card says that the model was packed several times.
+    Args:
+        folder: the model.
+        out: the folder to write, new or empty.
+        words: how many words to keep, those that training met most first; 0 keeps all.
+        precision: "small" stores bytes, "half" half precision, "full" float32.
+        test: a corpus to score the packed model on.
+        about: Markdown for the end of the model card. Without it, the text of the model in `folder`
+            is kept, marked as written about another model.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already: choose a new or empty folder")
     model = load_model(folder, modules=True)
     if about is None:
-        about = about_of(model)  # it may not be true of this model
+        about = about_of(model)
+        # The text may not be true of the packed model.
         about = about if not about or about.startswith(OF_ANOTHER) else f"{OF_ANOTHER}\n\n{about}"
     about = about.strip()
     sentences = _read(test, model) if test else ()
@@ -68,30 +71,28 @@ def pack(
     if test:
         data["test"] = {"file": test, "sha256": sha256(resolve(test)), **counts(sentences)}
     composer = None
-    if model.indexer.lexicon is not None and model.tagger.lexicon is not None:
-        composer = model.composer or learn_from(model.indexer.lexicon, model.tagger.lexicon)
-        model = with_fewer_words(
-            model, words or len(model.indexer.lexicon), FINE if precision == "small" else None
-        )
+    lexicon = model.indexer.lexicon
+    if lexicon is not None and model.tagger.lexicon is not None:
+        # Learn from all words, before any of them leaves.
+        composer = model.composer or learn_from(lexicon, model.tagger.lexicon)
+        fine = FINE if precision == "small" else None
+        model = with_fewer_words(model, words or len(lexicon), fine)
     elif words:
         raise InputError("this model has no lexicon, so there are no words to leave out", folder)
     settings = model.config.as_dict()
-    config = make_config(
-        {**without_places(settings), "segment": settings["segment"]}
-    )  # a segmenter stays where it is
+    # The packed model still needs the segmenter, where it is.
+    config = make_config({**without_places(settings), "segment": settings["segment"]})
     data = without_places(data)
     data["packed"] |= {"about": about} if about else {}
     save_frame(out, config, model.indexer, data, folder, model.segmenter)
-    tensors = compressed(
-        {name: tensor.numpy() for name, tensor in _module(model).state_dict().items()}, precision
-    )
+    weights = _module(model).state_dict()
+    tensors = compressed({name: tensor.numpy() for name, tensor in weights.items()}, precision)
     trained = model.scores.get(BEFORE, {}) if "packed" in model.data else model.scores
-    before = {
-        part: trained[part] for part in (("dev",) if test else ("dev", "test")) if part in trained
-    }
-    scores = {
-        name: value for name, value in model.scores.items() if name not in ("dev", "test", BEFORE)
-    }
+    # A new corpus may differ from the one of the old test score.
+    parts = ("dev",) if test else ("dev", "test")
+    before = {part: trained[part] for part in parts if part in trained}
+    dropped = ("dev", "test", BEFORE)
+    scores = {name: value for name, value in model.scores.items() if name not in dropped}
     scores |= {BEFORE: before} if before else {}
     save_weights(out, tensors, scores, composer)
     if test:
@@ -109,22 +110,18 @@ def _module(model: Model) -> TorchTagger:
 
 
 def without_places(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record in which paths that lead out of the working folder are only file names: elsewhere
-    they mean nothing.
-    """
-    found = dict(record)
+    """Shorten paths out of the working folder to file names: elsewhere they mean nothing."""
+    shortened = dict(record)
     for key, value in record.items():
         if isinstance(value, Mapping):
-            found[key] = without_places(value)
+            shortened[key] = without_places(value)
         elif isinstance(value, str) and (value.startswith("../") or Path(value).is_absolute()):
-            found[key] = Path(value).name
-    return found
+            shortened[key] = Path(value).name
+    return shortened
 
 
 def _read(test: str, model: Model) -> tuple[Sentence, ...]:
-    """The sentences to score on, checked for the words that a segmenter, or a model of gold words,
-    needs.
-    """
+    """The sentences to score on, once they have the words that the model needs."""
     sentences = without_empty(read_for([model], test, scheme=model.config.data.scheme))
     config = replace(model.config, data=replace(model.config.data, test=test))
     corpora = Corpora(train=(), dev=(), test=sentences, more=(), digests={}, notices=())
@@ -135,11 +132,10 @@ def _read(test: str, model: Model) -> tuple[Sentence, ...]:
 
 
 def _facts(model: Model, precision: str) -> dict[str, Any]:
-    """Where the model came from, its precision and earlier ones; without a test whose score is
-    dropped.
-    """
+    """Where the model came from, and its precisions, earlier ones included."""
     facts = dict(model.data)
     packed = model.data.get("packed")
+    # The score of an earlier packing is dropped, and its corpus with it.
     if packed and "test" in model.scores:
         facts.pop("test", None)
     before = {"before": [*packed.get("before", []), packed["precision"]]} if packed else {}
@@ -147,8 +143,12 @@ def _facts(model: Model, precision: str) -> dict[str, Any]:
 
 
 def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model:
-    """The model with the first `count` words of its lexicon, the first `fine` of them in the finer
-    table.
+    """Return a model with the first words of its lexicon. Its tagger is changed in place.
+
+    Args:
+        model: the model, with modules of torch.
+        count: how many words to keep.
+        fine: how many of them get a byte a number; None is as many as were trained.
     """
     tagger = _module(model)
     lexicon = model.indexer.lexicon
@@ -158,6 +158,7 @@ def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model
     assert table is not None
     fewer = table.first(count, len(table.trained) if fine is None else fine)
     if tagger.pools is not None:
+        # The counts of words follow those of subwords.
         subwords = 0 if model.indexer.subwords is None else len(model.indexer.subwords)
         tagger.pools.counts = tagger.pools.counts[: subwords + count]
     if isinstance(words, TwoSources):

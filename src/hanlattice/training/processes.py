@@ -1,23 +1,21 @@
-"""Training on several processes, as torchrun starts them: each computes a share of every batch, the
-first one writes.
+"""Training on several processes, which torchrun starts: each computes a shard of every batch.
 
 Every process has the same weights, the same random numbers and the same order of batches as one
-process alone would have. DDP adds up the gradients of the shares, so the result is that of one
-process, but for the rounding of these sums and the exceptions of `WholeDropout`.
+process alone would have. DDP adds up the gradients of the shards, so the result is the same as with
+one process, except for the rounding of these sums and the exceptions of `WholeDropout`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
@@ -30,20 +28,17 @@ from hanlattice.nn.dropout import drop
 from hanlattice.nn.tagger import TorchTagger
 from hanlattice.optional import quiet
 from hanlattice.text.lattice import Ints
-from hanlattice.training.step import tagger_gradients
 
-# Kept for good: were DDP the last to hold a group, it would wait for the group's threads, with
-# Python's lock, and they
-# for that lock.
+# Kept for good: if DDP held the last reference to a group, it would wait for the group's threads
+# while it holds Python's lock, and they would wait for that lock.
 _groups: list[Any] = []
 
 Item = TypeVar("Item")
-Gradients = Callable[..., Tensor]  # of the parts of a batch
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes of one training: this one's number, how many there are, and its device."""
+    """The processes of one training: their number, the rank of this one, and its device."""
 
     device: str
     rank: int = 0
@@ -51,16 +46,18 @@ class ProcessGroup:
 
     @property
     def writes(self) -> bool:
-        """Whether this is the process that writes the model, the state and the log."""
+        """Whether this process writes the model, the state and the log."""
         return self.rank == 0
 
     def rows(self, lengths: Ints) -> Ints | None:
-        """Which sentences of a batch are this process's; None is all."""
+        """Return which sentences of a batch this process computes; None is all of them."""
         return None if self.size == 1 else share_out(lengths, self.size)[self.rank]
 
     def gather(self, mine: Sequence[Item]) -> list[Item]:
-        """The items of all processes, of which this one has every `size`-th; each waits for the
-        others.
+        """Return the items of all processes in order, once every process has called this.
+
+        Args:
+            mine: the items of this process, which are every `size`-th one, starting with `rank`.
         """
         if self.size == 1:
             return list(mine)
@@ -71,50 +68,54 @@ class ProcessGroup:
             whole[rank :: self.size] = part
         return whole
 
-    def gradients(self, tagger: TorchTagger) -> Gradients:
-        """What does for a batch, in parts, what `tagger_gradients` does."""
+    def parallel(self, tagger: TorchTagger) -> nn.Module:
+        """Return the module to call in training: it averages gradients over the processes."""
         if self.size == 1:
-            return partial(tagger_gradients, tagger)
-        empty = any(
-            not weight.numel() for weight in tagger.parameters()
-        )  # no gradient, and DDP waits for one
-        unused = empty or tagger.transformer is not None  # which may have a pooler
-        with quiet(
-            "torch"
-        ):  # newer versions warn of `broadcast_buffers`, and older ones know no other name
-            parallel = DistributedDataParallel(
+            return tagger
+        # DDP waits for the gradient of every weight. An empty weight gets none, and neither does
+        # the pooler that a transformer may have.
+        empty = any(not weight.numel() for weight in tagger.parameters())
+        unused = empty or tagger.transformer is not None
+        # Newer versions of torch warn of `broadcast_buffers`; older ones know no other name.
+        with quiet("torch"):
+            return DistributedDataParallel(
                 tagger, broadcast_buffers=False, find_unused_parameters=unused
             )
-        return partial(_gradients, parallel, self.size)
+
+    @contextmanager
+    def exchange(self, model: nn.Module, now: bool) -> Iterator[None]:
+        """Exchange gradients in the backward pass inside this block, or only add them up here."""
+        if now or not isinstance(model, DistributedDataParallel):
+            yield
+            return
+        with model.no_sync():
+            yield
+
+    def add_up(self, total: Tensor) -> Tensor:
+        """Replace a number by its sum over all processes."""
+        if self.size > 1:
+            dist.all_reduce(total)
+        return total
 
 
-def _gradients(parallel: DistributedDataParallel, size: int, *parts: Batch) -> Tensor:
-    """DDP takes the mean over processes; the mean over sentences is their sum divided by all
-    sentences of the batch.
-    """
-    shares = [part.share for part in parts if part.share is not None]
-    total = torch.zeros((), device=parts[0].chars.device)
-    count = sum(share.sentences for share in shares)
-    for at, (part, share) in enumerate(zip(parts, shares, strict=True)):
-        with (
-            parallel.no_sync() if at + 1 < len(parts) else nullcontext()
-        ):  # gradients travel with the last part
-            with WholeDropout(share):
-                losses = parallel(part)
-            loss = losses.sum() * float(share.counts)
-            (loss * (size / count)).backward()
-        total += loss.detach()
-    dist.all_reduce(total)
-    return total
+def shard_loss(model: nn.Module, part: Batch) -> Tensor:
+    """Run the forward pass on this process's share of a batch, and return the sum of its losses."""
+    if part.share is None:
+        losses: Tensor = model(part)
+        return losses.sum()
+    with WholeDropout(part.share):
+        losses = model(part)
+    # A process without a sentence of its own computes one that counts nothing, since DDP needs a
+    # backward pass in every process.
+    return losses.sum() * float(part.share.counts)
 
 
 class WholeDropout(TorchFunctionMode):
-    """Dropout draws for the whole batch and takes what is of the share: each sentence is masked as
-    in one process.
+    """Draw dropout for the whole batch and take the rows of this process's sentences.
 
-    What `nn.LSTM` drops between its own layers, which only a word model of several layers has, and
-    a transformer in its attention and in windows, is not seen here: each process draws that by
-    itself.
+    So each sentence gets the mask that it has in a training on one process. Some dropout is not
+    seen here, and each process draws it by itself: between the layers of `nn.LSTM`, which only a
+    word model of several layers has, and in a transformer's attention and windows.
     """
 
     def __init__(self, share: BatchShard) -> None:
@@ -133,25 +134,25 @@ class WholeDropout(TorchFunctionMode):
             return func(*args, **kwargs)
         (x,) = args
         share = self.share
-        size, rows = (
-            (share.words, share.word_rows) if x.ndim == 2 else (share.sentences, share.rows)
-        )
-        if len(x) != len(rows):  # the windows of a transformer
+        # Two dimensions are vectors of the batch's words, three are states of its sentences.
+        size, rows = share.sentences, share.rows
+        if x.ndim == 2:
+            size, rows = share.words, share.word_rows
+        # The windows of a transformer are rows of their own.
+        if len(x) != len(rows):
             return func(*args, **kwargs)
-        of_words = (
-            share.units and x.ndim == 3 and x.shape[1] < share.characters
-        )  # a transformer has two more
-        width = (share.units, x.shape[2]) if of_words else x.shape[1:]
+        # States of words are fewer than characters; a transformer's own states are two more.
+        is_by_word = share.units and x.ndim == 3 and x.shape[1] < share.characters
+        width = (share.units, x.shape[2]) if is_by_word else x.shape[1:]
         mask = func(x.new_ones(size, *width), kwargs["p"])
         return x * mask.index_select(0, rows)[:, : x.shape[1]]
 
 
 @contextmanager
 def join(device: str) -> Iterator[ProcessGroup]:
-    """The team of this process, by the variables that torchrun sets; without them it is alone."""
-    size, rank, local = (
-        int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")
-    )
+    """Join the group that torchrun's environment variables describe; without them, be alone."""
+    variables = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
+    size, rank, local = (int(os.environ.get(name, 0)) for name in variables)
     if size <= 1:
         yield ProcessGroup(device)
         return
@@ -163,23 +164,27 @@ def join(device: str) -> Iterator[ProcessGroup]:
     try:
         yield ProcessGroup(device, rank, size)
     except RuntimeError as error:
+        # Gloo has no error class of its own.
         if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
         raise HanlatticeError(
-            "another process of this training has ended, and says why; the same command with --resume continues"
+            "another process of this training has ended, and says why; "
+            "the same command with --resume continues"
         ) from error
     finally:
         dist.destroy_process_group()
 
 
 def _own_gpu(device: str, local: int) -> str:
-    """Every process of a machine has a GPU of its own."""
+    """The GPU of the process with this number on its machine."""
     if device != "cuda":
         raise InputError(
             f"with several processes each has its own GPU: set train.device to cuda, not {device}"
         )
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
-    there = torch.cuda.device_count()
-    if here > there:
-        raise InputError(f"{here} processes on this machine need as many GPUs, and it has {there}")
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
+    gpus = torch.cuda.device_count()
+    if processes > gpus:
+        raise InputError(
+            f"{processes} processes on this machine need as many GPUs, and it has {gpus}"
+        )
     return f"cuda:{local}"

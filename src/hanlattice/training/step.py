@@ -1,5 +1,6 @@
-"""One training step, and the state from which a stopped training is resumed. Taggers and language
-models share both.
+"""What a training step changes, and the state from which a stopped training resumes.
+
+`training.loop` shows the step of a tagger; language models share this class.
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from hanlattice.features import Batch
 from hanlattice.nn.tagger import TorchTagger
 from hanlattice.training.optim import Average
 
-FORMAT = "1"  # of a state
+# Version of the state's format.
+FORMAT = "1"
 
 
 @dataclass
 class Progress:
-    """Where a training stands. `epoch` and `batch` are the next ones to do, from 0."""
+    """How far a training is. `epoch` and `batch` are the next ones to do, counted from 0."""
 
     epoch: int = 0
     batch: int = 0
     step: int = 0
-    loss: float = 0.0  # the sum over `counted` sentences or symbols
+    # The sum over `counted` sentences or symbols since the last evaluation.
+    loss: float = 0.0
     counted: int = 0
     characters: int = 0
-    best: float | None = None  # the best score so far, and the epoch or step of it
+    # The best score so far, and its epoch or step.
+    best: float | None = None
     best_at: int = 0
     seconds: float = 0.0
     log_size: int = 0
@@ -45,7 +49,7 @@ class Progress:
         self.characters += characters
 
     def check(self) -> None:
-        """Raise a ValueError if a number is negative that cannot be."""
+        """Raise a ValueError if a count is negative."""
         for name, number in asdict(self).items():
             if name not in ("loss", "best") and number < 0:
                 raise ValueError(f"{name} must be 0 or more, not {number}")
@@ -56,55 +60,64 @@ class Progress:
 
 
 class Training:
-    """What a step changes: weights, their average, the optimiser, random numbers, the sum of
-    losses, the progress.
+    """Everything that a step changes: weights and their average, optimizer, loss, progress.
+
+    Args:
+        model: the model to train.
+        optimizer: the optimizer of its weights.
+        clip: the largest norm of a step's gradient; 0 does not clip.
+        memory: how slowly the average of the weights forgets; 0 keeps no average.
     """
 
     def __init__(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, memory: float = 0.0
     ) -> None:
-        """`clip` is the longest gradient that a step takes, 0 takes any; `memory` is that of the
-        average.
-        """
         self.model = model
         self.optimizer = optimizer
         self.clip = clip
         self.average = Average(model, memory)
         self.progress = Progress()
         self.device: torch.device = self.average.weights[0].device
-        self.loss = torch.zeros(
-            (), dtype=torch.float64, device=self.device
-        )  # not read at each step: a GPU would wait
+        # The sum stays on the device: reading it at each step would make the host wait for a GPU.
+        self.loss = torch.zeros((), dtype=torch.float64, device=self.device)
+
+    def set_rates(self, rate: float | Sequence[float]) -> None:
+        """Set the learning rate: one for all weights, or one for each group of the optimizer."""
+        groups = self.optimizer.param_groups
+        rates = [rate] * len(groups) if isinstance(rate, float) else rate
+        for group, group_rate in zip(groups, rates, strict=True):
+            group["lr"] = group_rate
 
     def step(
         self, add_gradients: Callable[[], Tensor], rate: float | Sequence[float] | None = None
     ) -> None:
-        """One step. `add_gradients` adds those of the mean loss to the weights', and gives the sum
-        of the losses.
+        """Take a step with a model that runs its own backward pass, such as a language model.
 
-        `rate` is one for all, or one for each group of the optimiser's.
+        Args:
+            add_gradients: runs forward and backward on a batch. It adds the gradients of the mean
+                loss to those of the weights and returns the sum of the losses.
+            rate: the learning rate, as for `set_rates`; without it, the rate stays.
         """
         if rate is not None:
-            groups = self.optimizer.param_groups
-            rates = [rate] * len(groups) if isinstance(rate, float) else rate
-            for group, lr in zip(groups, rates, strict=True):
-                group["lr"] = lr
+            self.set_rates(rate)
         self.optimizer.zero_grad(set_to_none=True)
         loss = add_gradients()
         if self.clip:
-            torch.nn.utils.clip_grad_norm_(self.average.weights, self.clip)
+            nn.utils.clip_grad_norm_(self.average.weights, self.clip)
         self.optimizer.step()
         self.average.update(self.progress.step)
         self.loss += loss
 
     def record_loss(self) -> None:
-        """Read the sum of losses from the device. A loss that is not finite ends the training."""
+        """Read the sum of losses from the device, and raise an error if it is not finite."""
         progress = self.progress
         loss = float(self.loss)
+        # A NaN is not below infinity either.
         if not loss < float("inf"):
             raise HanlatticeError(
-                f"the loss is {loss} by epoch {progress.epoch + 1}, batch {progress.batch}: training has diverged; "
-                "lower the learning rate (lr) or clip the gradients (clip), and start again with another --out"
+                f"the loss is {loss} by epoch {progress.epoch + 1}, batch {progress.batch}: "
+                "training has diverged; lower the learning rate (lr) or clip the gradients "
+                "(clip), and start again with another --out"
             )
         progress.loss = loss
 
@@ -115,39 +128,42 @@ class Training:
         self.progress.counted = 0
 
     def save(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
-        """Write the state. `identity` says which settings and data it belongs to; `carried` is
-        passed on by batches.
+        """Write the state.
+
+        Args:
+            path: the file to write.
+            identity: a digest of the settings and data that the state belongs to.
+            carried: tensors that one batch passes on to the next.
         """
         self.record_loss()
         tensors = self._tensors(carried)
-        for at, slots in self.optimizer.state_dict()["state"].items():
-            tensors |= {
-                f"optimizer.{at}.{name}": value
-                for name, value in slots.items()
-                if value is not None
-            }
-        tensors["rng.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        for number, slots in self.optimizer.state_dict()["state"].items():
+            for name, value in slots.items():
+                if value is not None:
+                    tensors[f"optimizer.{number}.{name}"] = value
         metadata = {
             "format": FORMAT,
             "identity": identity,
             "progress": json.dumps(asdict(self.progress)),
             "slots": str(sum(name.startswith("optimizer.") for name in tensors)),
         }
+        tensors["rng.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
         save_tensors(path, tensors, metadata)
 
     def load(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
-        """Put everything back as it was when the state was written."""
+        """Restore the state that `save` wrote, or raise a ModelError and change nothing."""
         tensors, metadata = load_tensors(path)
         if metadata.get("format") != FORMAT:
             raise ModelError(
-                f"{path}: another version of hanlattice wrote this state, and this version cannot resume from it; "
-                "resume with that version, or start again with another --out"
+                f"{path}: another version of hanlattice wrote this state, and this version cannot "
+                "resume from it; resume with that version, or start again with another --out"
             )
         if metadata.get("identity") != identity:
             raise ModelError(
-                f"{path.parent}: its stopped run had another configuration or other data; resume with the same ones"
+                f"{path.parent}: its stopped run had another configuration or other data; "
+                "resume with the same ones"
             )
         mine = self._tensors(carried)
         for name, tensor in mine.items():
@@ -158,7 +174,9 @@ class Training:
         try:
             progress = Progress(**parse(metadata.get("progress", "{}"), Progress, "progress"))
             progress.check()
-            self._check_names(tensors, mine)
+            for name in tensors:
+                if name not in mine and not name.startswith(("optimizer.", "rng.")):
+                    raise ValueError(f"unexpected {name}")
             slots = self._slots(tensors, metadata["slots"])
             with torch.no_grad():
                 for name, tensor in mine.items():
@@ -170,61 +188,58 @@ class Training:
             self.progress = progress
         except (LookupError, ValueError, TypeError, RuntimeError) as error:
             raise ModelError(
-                f"{path}: it is not a state of this run ({error}); start again with another --out"
+                f"{path}: not a state of this run ({error}); start again with another --out"
             ) from None
         self.loss.fill_(self.progress.loss)
 
-    def _check_names(self, tensors: Mapping[str, Tensor], mine: Mapping[str, Tensor]) -> None:
-        for name in tensors:
-            if name not in mine and not name.startswith(("optimizer.", "rng.")):
-                raise ValueError(f"unexpected {name}")
-
     def _slots(self, tensors: Mapping[str, Tensor], count: str) -> dict[int, dict[str, Tensor]]:
-        """The optimiser's tensors for each weight, by the number of the weight.
+        """Return the optimizer's tensors by the number of their weight, `count` in all.
 
-        A weight that has taken no part in a step yet has no slots; otherwise it has all of them.
+        A weight that has not been in any step has no slots; every other weight has all of them.
         """
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
-        names = self._slot_names()
+        names: tuple[str, ...] = ("step", "exp_avg", "exp_avg_sq")
+        if isinstance(self.optimizer, torch.optim.SGD):
+            names = ("momentum_buffer",) if self.optimizer.defaults["momentum"] else ()
         slots: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if not name.startswith("optimizer."):
                 continue
-            _, at, slot = name.split(".", 2)
-            weight = weights[int(at)]
+            _, number, slot = name.split(".", 2)
+            weight = weights[int(number)]
+            # AdamW counts the steps of each weight in a scalar.
             expected = torch.zeros(()) if slot == "step" else weight
             if slot not in names or not _is_like(tensor, expected):
                 raise ValueError(f"{name} does not fit its weight")
-            slots.setdefault(int(at), {})[slot] = tensor
-        for number, found in slots.items():
-            for slot in names:
-                if slot not in found:
-                    raise ValueError(f"optimizer.{number}.{slot} is missing")
+            slots.setdefault(int(number), {})[slot] = tensor
+        for index, present in slots.items():
+            if missing := [slot for slot in names if slot not in present]:
+                raise ValueError(f"optimizer.{index}.{missing[0]} is missing")
         if str(len(slots) * len(names)) != count:
-            raise ValueError(f"it must have {count} tensors of the optimiser")
+            raise ValueError(f"it must have {count} tensors of the optimizer")
         return slots
 
-    def _slot_names(self) -> tuple[str, ...]:
-        if isinstance(self.optimizer, torch.optim.SGD):
-            return ("momentum_buffer",) if self.optimizer.defaults["momentum"] else ()
-        return ("step", "exp_avg", "exp_avg_sq")
-
     def _tensors(self, carried: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-        """What is written, and copied back in place."""
-        tensors: dict[str, Tensor] = {
-            f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad
-        }
-        tensors |= {f"average.{at}": mean for at, mean in enumerate(self.average.mean)}
+        """The tensors that `save` writes and `load` overwrites in place."""
+        parameters = self.model.named_parameters()
+        tensors: dict[str, Tensor] = {f"model.{n}": p for n, p in parameters if p.requires_grad}
+        tensors |= {f"average.{index}": mean for index, mean in enumerate(self.average.mean)}
         return tensors | {f"carried.{name}": tensor for name, tensor in (carried or {}).items()}
 
 
-def _is_like(tensor: Tensor, other: Tensor) -> bool:
-    return tensor.shape == other.shape and tensor.dtype == other.dtype
+def _is_like(tensor: Tensor, model: Tensor) -> bool:
+    return tensor.shape == model.shape and tensor.dtype == model.dtype
 
 
 def tagger_gradients(tagger: TorchTagger, *parts: Batch) -> Tensor:
-    """Add the gradients of the mean loss of a batch, which may come in parts, and give the sum of
-    its losses.
+    """Add the gradients of a batch's mean loss to the weights' gradients.
+
+    Args:
+        tagger: the model.
+        parts: the batch, in parts that are computed one after the other to save memory.
+
+    Returns:
+        the sum of the losses of all sentences, [].
     """
     total = torch.zeros((), device=tagger.output.weight.device)
     count = sum(map(len, parts))

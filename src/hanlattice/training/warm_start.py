@@ -1,9 +1,8 @@
-"""A training that begins with another model: its settings, vocabularies, vectors and weights,
-carried over.
+"""Start a training from another model: carry over settings, vocabularies, vectors and weights.
 
 What the new corpus adds begins as that model saw it: a new character or bigram with the vector of
-unknown ones, a new label as a mixture of the labels that the model has. So before the first step it
-finds what that model finds.
+unknown ones, a new label as a mixture of the model's labels. So before the first step the new model
+finds what the old one finds.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.tags import labels_of, legal_transitions, split_tag
 from hanlattice.text.vocab import Vocab, bigrams
 
-Cut = Callable[[], tuple[list[str], Cuts]]  # the training texts, and the words that cover them
+# Returns the training texts, and the words that cover them.
+Cut = Callable[[], tuple[list[str], Cuts]]
 
-# What a model fixes, by section, and what a training may choose; of both, where a configuration
-# says nothing, the new
-# model has what the old one has. Files of vectors, their norms and widths mean nothing here: the
-# vectors are there.
+# The settings that a model fixes, by section, and below them those that a training may choose.
+# Where a configuration leaves either out, the new model takes the old one's. Vector files, their
+# norms and widths are not among them: the vectors come from the model.
 FIXED: dict[str, tuple[str, ...]] = {
     "segment": ("by",),
     "softwords": ("dim", "pos"),
@@ -56,8 +55,8 @@ FIXED: dict[str, tuple[str, ...]] = {
     "lm": ("model", "dim"),
     "transformer": ("model", "frozen"),
     "model": (
-        "encoder", "sources", "char_features", "char_width", "bichar", "softword", "pools", "hidden", "layers",
-        "first_layer", "whole_words", "cell", "coupled", "scheme",
+        "encoder", "sources", "char_features", "char_width", "bichar", "softword", "pools",
+        "hidden", "layers", "first_layer", "whole_words", "cell", "coupled", "scheme",
     ),
 }  # fmt: skip
 USUAL: dict[str, tuple[str, ...]] = {
@@ -67,25 +66,18 @@ USUAL: dict[str, tuple[str, ...]] = {
     "transformer": ("lr", "warmup", "layer_decay", "window", "overlap", "dropout", "bf16"),
     "model": ("dropout", "decode", "paper_vocab"),
 }
-GENERATIONS = 16  # of models whose beginnings a record keeps: it may not be nested without end
-BESIDE = (LM, TRANSFORMER)  # sections, and folders in a model's folder
-# How much lower a label scores that begins as a mixture of others beside it: what was found stays
-# so.
+# How many earlier models a record names: it may not be nested without end.
+GENERATIONS = 16
+# Sections of the settings that are also folders in a model's folder.
+BESIDE = (LM, TRANSFORMER)
+# How much less a label scores that begins as a mixture of labels that stay: spans keep their label.
 LOWER = 1.0
-_MADE = (
-    "chars.",
-    "words.",
-    "extra_embeddings.",
-    "pools.counts",
-    "output.",
-    "crf.",
-)  # weights that are not copied as they are
+# Weights that are built or mixed anew; all others are copied.
+_MADE = ("chars.", "words.", "extra_embeddings.", "pools.counts", "output.", "crf.")
 
 
 def carried_settings(name: str) -> InheritedSettings:
-    """The settings that the model of this name fixes, and those that it has by default; for
-    `read_config`.
-    """
+    """Return the settings that a model fixes, and those that it has by default."""
     folder = find_model(name)
     record = read_record(folder / CONFIG, FORMAT, ModelRecord, "model")
     config = make_config(record["config"], str(folder / CONFIG))
@@ -93,39 +85,41 @@ def carried_settings(name: str) -> InheritedSettings:
     tree["model"]["scheme"] = record["scheme"]
     for section in BESIDE:
         tree[section]["model"] = str(folder / section) if tree[section]["model"] else ""
-    unused = {"segment": not config.reads_segments, "softwords": not config.model.softword}
-    unused |= {"pools": not config.model.pools}
+    used = {
+        "segment": config.reads_segments,
+        "softwords": config.model.softword,
+        "pools": config.model.pools,
+    }
     fixed, usual = (
         {
             section: {key: tree[section][key] for key in keys}
             for section, keys in part.items()
-            if not unused.get(section)
+            if used.get(section, True)
         }
         for part in (FIXED, USUAL)
     )
     for section in BESIDE:
-        if not tree[section]["model"]:  # its other settings would be unused
-            fixed[section], usual[section] = {"model": ""}, {}
+        # Without a model, its other settings would be reported as unused.
+        if not tree[section]["model"]:
+            fixed[section] = {"model": ""}
+            usual[section] = {}
     return fixed, usual
 
 
 def check_start(config: Config) -> None:
-    """Refuse a configuration that is not of the architecture of the model it begins with."""
-    if problems := list(
-        contradictions(
-            config.as_dict(), carried_settings(config.start.model)[0], config.start.model
-        )
-    ):
+    """Raise a ConfigError if the configuration contradicts the model that it starts from."""
+    fixed, _ = carried_settings(config.start.model)
+    if problems := list(contradictions(config.as_dict(), fixed, config.start.model)):
         raise ConfigError(problems)
 
 
 def load_source(config: Config) -> Model:
-    """The model to begin with, as modules of torch; packed weights are expanded."""
+    """Load the model to start from, as modules of torch; packed weights are expanded."""
     return load_model(find_model(config.start.model), modules=True)
 
 
 def start_facts(config: Config) -> dict[str, Any]:
-    """What the folder of the new model says of the one that it began with."""
+    """Return what the new model's record says of the model that it started from."""
     name = config.start.model
     data = read_record(find_model(name) / CONFIG, FORMAT, ModelRecord, "model")["data"]
     before = {"before": _younger(data["start"], GENERATIONS)} if "start" in data else {}
@@ -136,7 +130,7 @@ def start_facts(config: Config) -> dict[str, Any]:
 
 
 def _younger(start: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """What a record says of a beginning and so many before it."""
+    """The record of a start, with at most `count` models in all."""
     kept = {key: value for key, value in start.items() if key != "before"}
     if "before" in start and count > 1:
         kept["before"] = _younger(start["before"], count - 1)
@@ -154,19 +148,27 @@ def carried_tables(
     cut: Cut,
     notices: list[str],
 ) -> tuple[Vocabs, Tables]:
-    """Those of the model, with what the texts add."""
+    """Return the model's vocabularies and vectors, with what the new corpus adds.
+
+    Args:
+        config: the settings of the new model.
+        source: the model to start from.
+        train: the sentences to train on.
+        seen: these and, with `paper_vocab`, dev and test.
+        cut: returns the training texts and their words.
+        notices: what is carried over and what is new is added here.
+    """
     old = source.indexer
     tagger = _module(source)
     vocabs = Vocabs()
     tables = Tables()
+    extra = tables.extra_embeddings
     if tagger.chars is not None:
         text = chain.from_iterable(sentence.characters for sentence in seen)
-        vocabs.chars, tables.chars = _grown(
-            old.vocab, tagger.chars.vectors, text if config.chars.fine_tune else ()
-        )
-        notices.append(
-            f"characters: {len(old.vocab) - 1:,} of the model, {len(vocabs.chars) - len(old.vocab):,} new"
-        )
+        text = text if config.chars.fine_tune else iter(())
+        vocabs.chars, tables.chars = _grown(old.vocab, tagger.chars.vectors, text)
+        new = len(vocabs.chars) - len(old.vocab)
+        notices.append(f"characters: {len(old.vocab) - 1:,} of the model, {new:,} new")
     if old.lexicon is not None:
         _carry_lexicons(config, source, train, vocabs, tables, notices)
     if old.words is not None:
@@ -175,38 +177,32 @@ def carried_tables(
     if old.bichars is not None:
         pairs = dict.fromkeys(bigram for sentence in seen for bigram in bigrams(sentence.text))
         table = tagger.extra_embeddings[BICHARS]
-        vocabs.bichars, tables.extra_embeddings[BICHARS] = _met_rows(
-            old.bichars, table, pairs, config.bichars
-        )
+        vocabs.bichars, extra[BICHARS] = _met_rows(old.bichars, table, pairs, config.bichars)
     for name in (POSITIONS, POS):
         if name in tagger.extra_embeddings:
             vectors: Tensor = tagger.extra_embeddings[name].get_parameter("vectors")
             if name == POS and old.pos is not None:
                 vocabs.pos, vectors = _grown(old.pos, vectors, cut()[1].pos or ())
-            tables.extra_embeddings[name] = CharEmbedding(
-                vectors.detach(), dropout=config.softwords.dropout
-            )
+            extra[name] = CharEmbedding(vectors.detach(), dropout=config.softwords.dropout)
     return vocabs, tables
 
 
 def _grown(old: Vocab, vectors: Tensor, text: Iterable[str]) -> tuple[Vocab, Tensor]:
     """The vocabulary with the symbols of the text, the new ones at the end."""
     vocab = Vocab([*old.symbols, *text])
-    return vocab, vectors.detach()[old.ids(vocab.symbols)]  # 0, unknown, for new ones
+    # New symbols have the id 0, and so the vector of unknown ones.
+    return vocab, vectors.detach()[old.ids(vocab.symbols)]
 
 
 def _met_rows(
     old: Vocab, table: Any, text: Iterable[str], config: EmbeddingConfig
 ) -> tuple[Vocab, WordEmbedding]:
-    """The symbols of the text come first, since only they are trained; without training, new ones
-    stay unknown.
-    """
+    """A table with the text's symbols first, which are trained; else new ones are unknown."""
     met = Vocab(symbol for symbol in text if config.fine_tune or symbol in old)
     vocab = Vocab([*met.symbols, *old.symbols])
     trained = len(met) if config.fine_tune else 0
-    return vocab, WordEmbedding.from_vectors(
-        _rows(table)[old.ids(vocab.symbols)], trained, config.dropout
-    )
+    rows = _rows(table)[old.ids(vocab.symbols)]
+    return vocab, WordEmbedding.from_vectors(rows, trained, config.dropout)
 
 
 def _carry_lexicons(
@@ -217,41 +213,37 @@ def _carry_lexicons(
     tables: Tables,
     notices: list[str],
 ) -> None:
-    """The lexicon, or both, with the words of the training text first, and their vectors."""
+    """Add the model's lexicons and vectors, with the words of the training text first."""
     tagger = _module(source)
-    made = list[tuple[Lexicon, WordEmbedding]]()
+    embeddings: tuple[Any, ...] = (tagger.words,)
+    if isinstance(tagger.words, TwoSources):
+        embeddings = (tagger.words.words, tagger.words.subwords)
+    carried = list[tuple[Lexicon, WordEmbedding]]()
     orders = list[Tensor]()
-    parts = (
-        (tagger.words.words, tagger.words.subwords)
-        if isinstance(tagger.words, TwoSources)
-        else (tagger.words,)
-    )
     lexicons = (source.indexer.lexicon, source.indexer.subwords)
-    for section, lexicon, table in zip(config.lattice_sources, lexicons, parts, strict=False):
+    for section, lexicon, table in zip(config.lattice_sources, lexicons, embeddings, strict=False):
         assert lexicon is not None
         words = lexicon.words
         order, met = met_first(lexicon, train)
-        kept = [
-            int(at) for at in order if lexicon.id(words[at]) == at
-        ]  # not a traditional spelling beside the other
+        # Leave out the traditional spelling of a word that is also there in simplified characters.
+        kept = [int(index) for index in order if lexicon.id(words[index]) == index]
         notices.append(
-            f"lexicon: {len(kept):,} {section.called}, {len(met):,} of them occur in the training text"
+            f"lexicon: {len(kept):,} {section.called}, "
+            f"{len(met):,} of them occur in the training text"
         )
         orders.append(torch.tensor(kept, dtype=torch.int64))
         trained = len(met) if section.fine_tune else 0
         rows = WordEmbedding.from_vectors(_rows(table)[orders[-1]], trained, section.dropout)
-        made.append((Lexicon(words[at] for at in kept), rows))
-    vocabs.lexicon, tables.words = made[0]
-    if len(made) > 1:
-        vocabs.subwords, tables.subwords = made[1]
-    if tagger.pools is not None:  # the counts of words follow those of subwords, and may end early
+        carried.append((Lexicon(words[index] for index in kept), rows))
+    vocabs.lexicon, tables.words = carried[0]
+    if len(carried) > 1:
+        vocabs.subwords, tables.subwords = carried[1]
+    if tagger.pools is not None:
+        # The counts of words follow those of subwords, and may end before the last word.
         sizes = [lexicon.size for lexicon in reversed(lexicons) if lexicon is not None]
-        before = torch.split(
-            F.pad(tagger.pools.counts, (0, sum(sizes) - len(tagger.pools.counts))), sizes
-        )
-        tables.counts = torch.cat(
-            [part[order] for part, order in zip(before, reversed(orders), strict=True)]
-        )
+        padded = F.pad(tagger.pools.counts, (0, sum(sizes) - len(tagger.pools.counts)))
+        counts = zip(torch.split(padded, sizes), reversed(orders), strict=True)
+        tables.counts = torch.cat([part[order] for part, order in counts])
 
 
 def _rows(table: Any) -> Tensor:
@@ -273,8 +265,13 @@ def _module(source: Model) -> TorchTagger:
 def carry_weights(
     source: Model, tagger: TorchTagger, start: StartConfig, notices: list[str]
 ) -> None:
-    """Copy the weights behind the tables, and mix those of tags: a new label begins as others of
-    the model do.
+    """Copy the weights behind the tables into a new model, and mix those of its tags.
+
+    Args:
+        source: the model to start from.
+        tagger: the new model, whose weights change.
+        start: which label of the model a new label begins as.
+        notices: what the labels begin as is added here.
     """
     old = _module(source)
     legal = legal_transitions(source.indexer.tags, source.indexer.scheme)
@@ -291,11 +288,12 @@ def carry_weights(
     tagger.crf.end.copy_(_mean(mix @ (old.crf.end * may_end), mix @ may_end))
     between = mix @ (old.crf.transitions * may_follow) @ mix.T
     tagger.crf.transitions.copy_(_mean(between, mix @ may_follow @ mix.T))
-    kept = {label for label, others in begins.items() if others == (label,)}
-    for at, tag in enumerate(tagger.crf.tags):
+    kept = {label for label, origins in begins.items() if origins == (label,)}
+    for index, tag in enumerate(tagger.crf.tags):
         prefix, label = split_tag(tag)
+        # B and S begin a span, so each span of the label is lowered once.
         if prefix in "BS" and label not in kept and kept & set(begins[label]):
-            tagger.output.bias[at] -= LOWER
+            tagger.output.bias[index] -= LOWER
     notices.append(_describe(begins, start.model))
     if missing := [label for label in start.labels if label not in begins]:
         notices.append(
@@ -306,48 +304,47 @@ def carry_weights(
 def _beginnings(
     labels: Sequence[str], known: Sequence[str], start: StartConfig
 ) -> dict[str, tuple[str, ...]]:
-    """The labels of the model as whose mixture each label begins: itself, one that is named for it,
-    or all.
-    """
+    """The model's labels that each label begins as: itself, the one named for it, or all."""
     unknown = [label for label in start.labels.values() if label not in known]
     if unknown:
         raise ConfigError(
             [f"start.labels names {', '.join(unknown)}, and {start.model} has {', '.join(known)}"]
         )
-    found: dict[str, tuple[str, ...]] = {}
+    begins: dict[str, tuple[str, ...]] = {}
     for label in labels:
-        first = re.split(r"[\W_]", label)[0]  # PER of PER.NAM
+        # PER of PER.NAM.
+        first = re.split(r"[\W_]", label)[0]
         names = (start.labels.get(label, label), label, first)
-        found[label] = next(((name,) for name in names if name in known), tuple(known))
-    return found
+        begins[label] = next(((name,) for name in names if name in known), tuple(known))
+    return begins
 
 
 def _mixture(
     tags: Sequence[str], known: Sequence[str], begins: Mapping[str, tuple[str, ...]]
 ) -> Tensor:
-    """[K, K of the model]: how much of each of its tags is in each tag. O, if it has none, is a
-    mean of all.
-    """
+    """[K, K of the model]: how much of each of its tags is in each tag."""
     mix = torch.zeros(len(tags), len(known))
-    for at, (prefix, label) in enumerate(map(split_tag, tags)):
-        names = [f"{prefix}-{other}" for other in begins[label]] if label else ["O"]
+    for row, (prefix, label) in enumerate(map(split_tag, tags)):
+        names = [f"{prefix}-{origin}" for origin in begins[label]] if label else ["O"]
+        # O of a model that has none, a segmenter, is the mean of all tags.
         places = [known.index(name) for name in names if name in known] or range(len(known))
-        mix[at, list(places)] = 1 / len(places)
+        mix[row, list(places)] = 1 / len(places)
     return mix
 
 
 def _mean(sums: Tensor, counts: Tensor) -> Tensor:
-    """Sums over what the scheme allows, divided by how much that is; 0 where it allows nothing."""
+    """Means over the transitions that the scheme allows; 0 where it allows none."""
     return torch.where(counts > 0, sums / counts.clamp(min=1e-9), 0.0)
 
 
 def _describe(begins: Mapping[str, tuple[str, ...]], model: str) -> str:
+    """A notice of what each label begins as."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for label, others in begins.items():
-        groups.setdefault(others if others != (label,) else (), []).append(label)
+    for label, origins in begins.items():
+        groups.setdefault(origins if origins != (label,) else (), []).append(label)
     parts = [f"{', '.join(groups[()])} as in {model}"] if () in groups else []
-    for others, labels in groups.items():
-        if others:
-            as_what = others[0] if len(others) == 1 else f"a mean of {', '.join(others)}"
+    for origins, labels in groups.items():
+        if origins:
+            as_what = origins[0] if len(origins) == 1 else f"a mean of {', '.join(origins)}"
             parts.append(f"{', '.join(labels)} begin{'s' if len(labels) == 1 else ''} as {as_what}")
     return f"labels: {'; '.join(parts)}"

@@ -246,7 +246,7 @@ def _epochs(run: TrainingRun) -> None:
                 progress.seconds = time.monotonic() - started
                 if run.team.writes and time.monotonic() - told >= pause:
                     training.record_loss()
-                    run.log.tell("step", batches=len(order), **_rates(progress))
+                    run.log.emit("step", batches=len(order), **_rates(progress))
                     told = time.monotonic()
                 if time.monotonic() - saved > config.checkpoint_minutes * 60:
                     took = run.save()
@@ -265,7 +265,7 @@ def _epochs(run: TrainingRun) -> None:
                 save_weights(run.folder, tagger.state_dict(), {"epoch": progress.epoch, **scores})
         progress.seconds = time.monotonic() - started
         dev = {"dev": scores["dev"]["overall"]} if scores else {}
-        run.log.keep("epoch", **dev, **_rates(progress))
+        run.log.record("epoch", **dev, **_rates(progress))
         training.reset_loss()
         progress.characters = 0
         if took < SLOW_SAVE_SECONDS or time.monotonic() - saved > 10 * took:
@@ -403,9 +403,9 @@ def _settings(config: Config) -> dict[str, Any]:
 
 def _announce(run: TrainingRun, corpora: Corpora, built: Built) -> None:
     if run.training.progress.step:
-        run.log.keep("resume", epochs=run.config.epochs, **_rates(run.training.progress))
+        run.log.record("resume", epochs=run.config.epochs, **_rates(run.training.progress))
         return
-    run.log.keep(
+    run.log.record(
         "start",
         train=len(corpora.trained_on),
         dev=len(corpora.dev),
@@ -441,6 +441,6 @@ def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
     if scores != model.scores:
         save_scores(folder, scores)
     write_card(folder, model, scores)
-    log.keep("done", scores=scores)
+    log.record("done", scores=scores)
     remove(folder / STATE)
     return Result(folder, scores)

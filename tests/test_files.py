@@ -325,7 +325,7 @@ def test_the_users_mask_decides_who_may_read(tmp_path, mask):
         with atomic_write(tmp_path / "f.txt") as file:
             file.write("x")
     finally:
-        assert os.umask(before) == mask, "writing() must leave the mask alone"
+        assert os.umask(before) == mask, "atomic_write() must leave the mask alone"
     assert (tmp_path / "f.txt").stat().st_mode & 0o777 == 0o666 & ~mask
 
 

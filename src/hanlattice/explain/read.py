@@ -74,8 +74,9 @@ def _piece(
     indexer = model.indexer
     lexicon = indexer.lexicon
     sentence = np.zeros(1, dtype=np.int64)
+    spellings: Sequence[str] = ()
     if lexicon is None:
-        examples, spellings = indexer.read([text]), ()
+        examples = indexer.read([text])
     else:
         # Another thread may renumber the words between the two.
         examples, spellings = lexicon.with_same_ids(lambda: (indexer.read([text]), lexicon.words))

@@ -18,7 +18,7 @@ DIRECTIONS = ("forward", "backward")
 class Share:
     """A share of a cell, from 0 to 1, as its distribution over the hidden units.
 
-    `spread` is the standard deviation; a tenth of the units lies below `low`, a tenth above `high`.
+    `spread` is the standard deviation; a tenth of the units is below `low`, a tenth above `high`.
     """
 
     mean: float
@@ -93,9 +93,9 @@ class Layer:
 class Explanation:
     """Why a model finds what it finds in a text.
 
-    Offsets are code points of the text as given; tuples by character have an entry for each of
-    them. White space is not read: its `tags` and `marginals` are None. The lowest layer comes first. A
-    model without a lexicon has neither words nor layers, and `has_lattice` is False.
+    Offsets are code points of the text as given. Tuples by character have an entry for each of
+    them; white space is not read, so its `tags` and `marginals` are None. The lowest layer is
+    first. A model without a lexicon has neither words nor layers, and `has_lattice` is False.
     """
 
     text: str
@@ -172,8 +172,7 @@ def joined(
             shifted = tuple(span.shifted(offset) for span in change.spans)
             without.append(Ablation(len(spans), change.scores, shifted))
         spans += (span.shifted(offset) for span in part.spans)
-        for word in part.words:
-            words.append(replace(word, start=word.start + offset, end=word.end + offset))
+        words += (replace(w, start=w.start + offset, end=w.end + offset) for w in part.words)
         marginals += _in_order(part, names)
     layers = zip(*(part.layers for part in parts), strict=True)
     return Explanation(

@@ -40,12 +40,15 @@ class _Batch(Structure):
     """The twin of crf_batch in native_crf.h, which explains each field."""
 
     _fields_ = (
-        *((name, c_int64) for name in "size low high T K n longest".split()),
-        *((name, c_void_p) for name in "emissions lengths start transitions end".split()),
-        *((name, c_void_p) for name in "tags value alphas gradient by_emission by_score".split()),
-        *((name, c_void_p) for name in "first span_start span_end span_tags blocked".split()),
-        *((name, c_void_p) for name in "single arcs arc_start arc_end arc_first".split()),
-        *((name, c_void_p) for name in "arc_last arc_by_end arc_score arc_value".split()),
+        *((name, c_int64) for name in ["size", "low", "high", "T", "K", "n", "longest"]),
+        *((name, c_void_p) for name in ["emissions", "lengths", "start", "transitions", "end"]),
+        *(
+            (name, c_void_p)
+            for name in ["tags", "value", "alphas", "gradient", "by_emission", "by_score"]
+        ),
+        *((name, c_void_p) for name in ["first", "span_start", "span_end", "span_tags", "blocked"]),
+        *((name, c_void_p) for name in ["single", "arcs", "arc_start", "arc_end", "arc_first"]),
+        *((name, c_void_p) for name in ["arc_last", "arc_by_end", "arc_score", "arc_value"]),
     )
 
 

@@ -179,7 +179,7 @@ def test_nbest_adds_candidates(lattice_folder, tmp_path):
     assert len(records(few.out)[0]["candidates"]) == 2  # type: ignore[arg-type]
     for format in ("conll", "inline", "terminal", "html"):
         refused = hanlattice("tag", "-m", lattice_folder, "--nbest", "2", "-f", format, TEXT)
-        refused.refused("--nbest is for --format jsonl", format)
+        refused.refused("--nbest needs --format jsonl", format)
 
 
 def test_a_dictionary(lattice_folder, tmp_path):

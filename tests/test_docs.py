@@ -4,6 +4,7 @@ and the site.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
@@ -24,6 +25,7 @@ from hanlattice.document import Document
 from hanlattice.text.span import Span
 from tests.helpers.documents import PAGES, ROOT, blocks, prose, read
 from tests.helpers.patience import PATIENCE
+from tests.test_imports import FLOORS
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -172,6 +174,87 @@ def test_the_page_of_promises_has_the_format_number_of_model_folders() -> None:
     assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"] == int(
         promised
     )
+
+
+SOURCE = ROOT / "src" / "hanlattice"
+OPS = ("crf", "lattice_lstm")
+IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
+A_PATH = re.compile(r"[\w.-]*[\w-]/(?:[\w.-]+/?)*|[\w-]+\.(?:c|h|md|py|toml|txt)")
+NOT_HERE = (".venv/", "corpora/")  # what `make` and a reader put there
+
+
+def paths_in(text: str) -> Iterator[str]:
+    """Every path in backticks; one of any op, as `ops/OP/README.md`, is a path of each op."""
+    for word in " ".join(IN_BACKTICKS.findall(text)).split():
+        if re.fullmatch(A_PATH, word) and not word.startswith(NOT_HERE):
+            yield from {re.sub(r"\bOP\b|(?<=_)OP(?=\.)", op, word) for op in OPS}
+
+
+def exists(path: str) -> bool:
+    """Whether there is such a file or folder, below the sources or the top; a name alone may be
+    anywhere. Of a file called NAME it is the folder that counts.
+    """
+    if "NAME" in path:
+        path = str(Path(path).parent)
+    places = (ROOT / path, SOURCE / path)
+    return any(place.exists() for place in places) or (
+        "/" not in path and any(next(top.rglob(path), None) for top in (SOURCE, ROOT / "tests"))
+    )
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_paths_in_backticks_exist(name: str) -> None:
+    paths = set(paths_in(prose(name)))
+    assert len(paths) > 20
+    assert not [path for path in sorted(paths) if not exists(path)]
+
+
+def test_the_check_sees_paths_that_do_not_exist() -> None:
+    text = (
+        "`ops/OP/README.md`, `pytest tests/text -n 2`, `text/no.py`, `no.py`, `NAME`, `no/NAME.py`"
+    )
+    paths = list(dict.fromkeys(paths_in(text)))
+    assert len(paths) == 6
+    assert [path for path in paths if not exists(path)] == ["text/no.py", "no.py", "no/NAME.py"]
+
+
+def definitions(path: Path) -> set[str]:
+    """The functions and classes of a file, and the methods as `Class.method`."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            names |= {
+                f"{node.name}.{method.name}"
+                for method in inner
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        elif isinstance(node, ast.AsyncFunctionDef):
+            names.add(node.name)
+    return names
+
+
+def test_the_four_ways_name_functions_of_their_files() -> None:
+    rows = re.findall(
+        r"^\| `([\w/]+\.py)` \| (`[^|]+`) \|", read("docs/architecture.md"), flags=re.MULTILINE
+    )
+    assert len(rows) > 40
+    for file, cell in rows:
+        assert set(IN_BACKTICKS.findall(cell)) <= definitions(SOURCE / file), file
+
+
+def test_names_on_the_page_of_the_architecture_are_in_the_code() -> None:
+    files = [*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"]
+    known = set(re.findall(r"\w+", " ".join(file.read_text(encoding="utf-8") for file in files)))
+    named = IN_BACKTICKS.findall(prose("docs/architecture.md"))
+    words = {word for code in named if re.fullmatch(r"[\w.]+", code) for word in code.split(".")}
+    assert not words - known - {file.stem for file in SOURCE.rglob("*")} - {""}
+
+
+def test_the_page_of_the_architecture_has_the_floors_of_the_import_test() -> None:
+    (floors,) = (block.text for block in blocks("docs/architecture.md") if block.language == "text")
+    assert [tuple(line.split()) for line in floors.splitlines()] == list(FLOORS)
 
 
 def _module(name: str) -> ModuleType | None:

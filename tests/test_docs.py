@@ -29,6 +29,11 @@ from tests.test_imports import FLOORS
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+SOURCE = ROOT / "src" / "hanlattice"
+OPS = ("crf", "lattice_lstm")
+IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
+A_PATH = re.compile(r"[\w.-]*[\w-]/(?:[\w.-]+/?)*|[\w-]+\.(?:c|h|md|py|toml|txt)")
+NOT_HERE = (".venv/", "corpora/")  # what `make` and a reader put there
 
 
 def load(name: str) -> ModuleType:
@@ -115,20 +120,34 @@ def test_commands_that_are_mentioned_have_the_options_they_show() -> None:
     assert count > 100
 
 
+def resolved(name: str) -> object:
+    """The thing that a name with dots means; AttributeError where there is none."""
+    parts = name.split(".")
+    modules = (_module(".".join(parts[:count])) for count in range(len(parts), 0, -1))
+    module = next(module for module in modules if module is not None)
+    thing: object = module
+    for part in parts[len(module.__name__.split(".")) :]:
+        thing = getattr(thing, part)
+    return thing
+
+
 def test_names_of_the_api_page_exist() -> None:
-    names = re.findall(r"^::: ([\w.]+)$", read("docs/api.md"), flags=re.MULTILINE)
+    page = read("docs/api.md")
+    names = re.findall(r"^::: ([\w.]+)$", page, flags=re.MULTILINE)
     assert len(names) > 20
+    lists = re.findall(r"^::: ([\w.]+)\n    options:\n      members: \[(.*)\]$", page, re.MULTILINE)
+    names += [f"{name}.{member}" for name, members in lists for member in members.split(", ")]
     for name in names:
-        parts = name.split(".")
-        module = next(
-            m
-            for m in (_module(".".join(parts[:at])) for at in range(len(parts), 0, -1))
-            if m is not None
-        )
-        thing: object = module
-        for part in parts[len(module.__name__.split(".")) :]:
-            thing = getattr(thing, part)
-        assert (getattr(thing, "__doc__", None) or "").strip(), f"{name} has no docstring"
+        assert (getattr(resolved(name), "__doc__", None) or "").strip(), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_names_with_dots_exist(page: str) -> None:
+    code = [block.text for block in blocks(page) if block.language == "python"]
+    code += IN_BACKTICKS.findall(prose(page))
+    names = set(re.findall(r"(?<![\w./-])hanlattice(?:\.[a-zA-Z_]\w*)+", "\n".join(code)))
+    for name in names - {"hanlattice.words"}:  # a name in spaCy's registry
+        resolved(name)
 
 
 def test_every_error_is_on_the_api_page() -> None:
@@ -174,13 +193,6 @@ def test_the_page_of_promises_has_the_format_number_of_model_folders() -> None:
     assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"] == int(
         promised
     )
-
-
-SOURCE = ROOT / "src" / "hanlattice"
-OPS = ("crf", "lattice_lstm")
-IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
-A_PATH = re.compile(r"[\w.-]*[\w-]/(?:[\w.-]+/?)*|[\w-]+\.(?:c|h|md|py|toml|txt)")
-NOT_HERE = (".venv/", "corpora/")  # what `make` and a reader put there
 
 
 def paths_in(text: str) -> Iterator[str]:

@@ -262,11 +262,11 @@ def test_text_that_utf8_cannot_carry_leaves_nothing(tmp_path):
 FULL = """
 import resource, signal, sys
 from hanlattice.errors import OutputError
-from hanlattice.files import writing
+from hanlattice.files import atomic_write
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 try:
-    with writing(sys.argv[1], binary=True) as file:
+    with atomic_write(sys.argv[1], binary=True) as file:
         for _ in range(100):
             file.write(b"x" * 1000)
 except OutputError as error:

@@ -883,7 +883,7 @@ def test_the_bar_of_a_packed_model_and_of_one_without_scores(doubtful, made, tmp
 
 def test_bad_ways_to_decode(model, cutter):
     for wrong in ("span", "", "nan", 0, 0.049, 1.1, math.nan, [0.3], "1e9"):
-        says = re.escape(f"decode must be path, spans, or a bar from 0.05 to 1, not {wrong!r}")
+        says = re.escape(f"decode must be path, spans, or a threshold from 0.05 to 1, not {wrong!r}")
         with pytest.raises(InputError, match=says):
             Predictor(model.model, decode=wrong)
     for way in ("spans", 0.3):

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint import folder as folder_module
+from hanlattice.checkpoint import load as load_module
 from hanlattice.checkpoint.checksums import record_digest, write_record
 from hanlattice.checkpoint.folder import Model, save_frame, save_weights
 from hanlattice.config import Config, make_config
@@ -54,8 +54,8 @@ def load_model(folder: Path, device: str = "cpu", fast: bool = False) -> Model:
     """With the modules of torch; on a CPU it is loaded for the runtime as well, which must take
     what these take.
     """
-    folder_module.load_model(folder, device, fast)
-    return folder_module.load_model(folder, device, fast, modules=True)
+    load_module.load_model(folder, device, fast)
+    return load_module.load_model(folder, device, fast, modules=True)
 
 
 def config_of(kind: str, made: Path, folder: Path, **changes: Any) -> Config:

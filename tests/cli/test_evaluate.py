@@ -612,5 +612,5 @@ def test_decoding_by_spans(lattice_folder, made):
     found = [tagger(sentence.text).spans for sentence in gold]
     assert counts[1] == score([sentence.spans or () for sentence in gold], found).overall.predicted
     hanlattice("evaluate", lattice_folder, file, "--decode", "viterbi").refused(
-        "decode must be path, spans, or a bar"
+        "decode must be path, spans, or a threshold"
     )

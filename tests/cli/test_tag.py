@@ -561,7 +561,7 @@ def test_ways_to_decode(lattice_folder):
     assert inline.text == TEXT + "\n"
     for wrong in ("best", "0", "-1", "nan", "2", ""):
         refused = hanlattice("tag", "-m", "/nowhere", "--decode", wrong, TEXT)
-        refused.refused(f"decode must be path, spans, or a bar from 0.05 to 1, not {wrong!r}")
+        refused.refused(f"decode must be path, spans, or a threshold from 0.05 to 1, not {wrong!r}")
     hanlattice("tag", "-m", "seg", "--decode", "spans", TEXT).refused(
         "the words of a segmenter cover the text"
     )

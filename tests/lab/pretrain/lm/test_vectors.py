@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.lab.pretrain.lm.made import assert_same_run, killed_at_step, tiny, weights
+from tests.helpers.lm import assert_same_run, killed_at_step, tiny, weights
 
 from hanlattice.errors import InputError, ModelError
 from hanlattice.lab.pretrain.lm.recipe import Recipe

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -228,6 +229,23 @@ def test_the_check_sees_paths_that_do_not_exist() -> None:
     paths = list(dict.fromkeys(paths_in(text)))
     assert len(paths) == 6
     assert [path for path in paths if not exists(path)] == ["text/no.py", "no.py", "no/NAME.py"]
+
+
+def test_make_has_every_target_that_a_page_names() -> None:
+    targets = re.findall(r"^([a-z-]+):", read("Makefile"), flags=re.MULTILINE)
+    for page in NAMES:
+        code = [block.text for block in blocks(page)] + IN_BACKTICKS.findall(prose(page))
+        named = re.findall(r"(?:^|\d )make ([a-z-]+)", "\n".join(code), flags=re.MULTILINE)
+        assert set(named) <= set(targets), page
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_quick_and_make_test_numpy_run_files_that_exist() -> None:
+    command = ["make", "--dry-run", "--assume-old=.venv/test-installed", "quick", "test-numpy"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = re.findall(r"tests/[\w/]+(?:\.py)?", done.stdout)
+    assert len(paths) > 20
+    assert not [path for path in paths if not (ROOT / path).exists()]
 
 
 def definitions(path: Path) -> set[str]:

@@ -215,7 +215,9 @@ def test_words_that_stand_there_twice_are_told_apart():
 
 def test_a_text_of_words_without_end_is_refused_at_once(two_layers, monkeypatch):
     """Each word would be left out once, so the cost is their number times the cost of a reading."""
-    monkeypatch.setattr(changes_module, "DecodingBatch", lambda *_: pytest.fail("it must not compute"))
+    monkeypatch.setattr(
+        changes_module, "DecodingBatch", lambda *_: pytest.fail("it must not compute")
+    )
     message = r"has [\d,]+ words in these 300 characters, .*: explain a shorter text"
     words = ["江" * length for length in range(2, 60)]
     with two_layers.lexicon.temporary_words(words), pytest.raises(InputError, match=message):

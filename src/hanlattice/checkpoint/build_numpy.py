@@ -126,13 +126,14 @@ def _encoder(config: Config, weights: Weights) -> NumpyLatticeLSTM | NumpyStack:
 def _char_layer(coupled: bool, weights: Weights, name: str) -> NumpyLSTM:
     if coupled:
         # A lattice LSTM that finds no words, so it has the weights of characters alone.
-        ways = []
+        directions = []
         for way in ("forward_weights", "backward_weights"):
             by_input = weights.full(f"{name}.{way}.char_input")
             by_state = weights.full(f"{name}.{way}.char_hidden")
             bias = weights.full(f"{name}.{way}.char_bias")
-            ways.append(without_words(by_input, by_state, bias, coupled=True))
-        return NumpyLSTM(*ways, True)
+            directions.append(without_words(by_input, by_state, bias, coupled=True))
+        ahead, back = directions
+        return NumpyLSTM(ahead, back, True)
     # The names of torch's nn.LSTM.
     parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     forward = [weights.full(f"{name}.lstm.{part}_l0") for part in parts]

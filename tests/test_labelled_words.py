@@ -1,4 +1,4 @@
-"""A dictionary with labels, in a tagger: what it finds, in every way of asking, on both backends."""
+"""A dictionary with labels, in a tagger: what it finds, however asked, on both backends."""
 
 from __future__ import annotations
 

@@ -229,9 +229,8 @@ def test_label_studio_says_what_it_leaves_out(tmp_path):
         write(tmp_path / "export.json", [task([*others, region(0, 3)]), task(others)])
     )
     assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [1, 0]
-    assert corpus.notices == (
-        f"{tmp_path / 'export.json'}: results that are no labels were left out: choices 2, relation 4",
-    )
+    notice = "results that are no labels were left out: choices 2, relation 4"
+    assert corpus.notices == (f"{tmp_path / 'export.json'}: {notice}",)
 
 
 @pytest.mark.parametrize(("content", "line"), [("[{]", 1), ("[{}\n{}]", 1), ("[\n", 2), ("[3", 1)])

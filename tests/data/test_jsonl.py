@@ -130,7 +130,8 @@ def test_scores_of_a_corpus_are_rounded_as_all_others():
 def test_the_published_shape():
     line = to_json_line("南京市长江大桥", [Span(0, 3, "LOC", 0.98), Span(3, 7, "LOC")])
     assert line == (
-        '{"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}, '
+        '{"text": "南京市长江大桥", "spans": '
+        '[{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}, '
         '{"start": 3, "end": 7, "label": "LOC", "text": "长江大桥"}]}'
     )
     spans = from_json_line(line).spans or ()
@@ -227,7 +228,8 @@ BAD = {
     },
     **{
         f"{name} {value:.40} {len(value)}": (
-            f'{{"text": "南京", "spans": [{{"start": 0, "end": 1, "label": "A", "score": 1, "{name}": {value}}}]}}',
+            '{"text": "南京", "spans": '
+            f'[{{"start": 0, "end": 1, "label": "A", "score": 1, "{name}": {value}}}]}}',
             f"the key .{name}. comes twice|not JSON that can be read",
         )
         for name in ("start", "end", "label", "score")
@@ -284,11 +286,13 @@ BAD = {
         '"score"',
     ),
     "twice": (
-        '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A"}, {"start": 0, "end": 1, "label": "A"}]}',
+        '{"text": "南京", "spans": '
+        '[{"start": 0, "end": 1, "label": "A"}, {"start": 0, "end": 1, "label": "A"}]}',
         r"\[0, 1\) A comes twice",
     ),
     "overlap": (
-        '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "A"}, {"start": 1, "end": 2, "label": "B"}]}',
+        '{"text": "南京", "spans": '
+        '[{"start": 0, "end": 2, "label": "A"}, {"start": 1, "end": 2, "label": "B"}]}',
         r"\[0, 2\) A and \[1, 2\) B overlap",
     ),
     **{

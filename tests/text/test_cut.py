@@ -21,7 +21,7 @@ prose = st.text(st.sampled_from("甲乙丙丁。！\n”）， "), max_size=60)
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Where a sentence is over: end marks and closing marks behind it, and nothing more of either."""
+    """Return where a sentence is over: behind its end marks and closing marks."""
     ends = []
     for at in range(1, len(text) + 1):
         before = text[:at].rstrip(CLOSERS)

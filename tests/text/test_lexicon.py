@@ -257,7 +257,7 @@ def test_many_at_once_or_one_by_one(words, more):
 
 
 def test_words_of_up_to_so_many_characters():
-    """Longer ones stand in no piece of text that a tagger reads, and would cost minutes to match."""
+    """No piece of text that a tagger reads has longer words, which take minutes to match."""
     assert LIMIT <= LONGEST
     longest = fold("".join(map(chr, range(0x4E00, 0x4E00 + LONGEST))))
     lexicon = Lexicon(["甲。"])

@@ -208,7 +208,8 @@ def test_gold_words_are_those_of_the_sentences(items):
 
 def test_a_text_without_gold_words_says_what_to_do():
     segment = make_segmenter("gold")
-    says = r"segment\.by=gold needs the words of the text, and this text has none: .* JSONL with words, or use"
+    lacks = r"segment\.by=gold needs the words of the text, and this text has none"
+    says = rf"{lacks}: .* JSONL with words, or use"
     with pytest.raises(InputError, match=says):
         segment(["好"])
     with pytest.raises(InputError, match=says):

@@ -104,7 +104,7 @@ def test_legal_is_what_comes_back(scheme):
     legal = 0
     for length in (1, 2, 3):
         for path in product(numbers, repeat=length):
-            sequence = [tags[at] for at in path]
+            sequence = [tags[index] for index in path]
             comes_back = spans_to_tags(tags_to_spans(sequence, scheme), length, scheme) == sequence
             inner = all(between[left][right] for left, right in pairwise(path))
             assert (start[path[0]] and inner and end[path[-1]]) == comes_back, sequence

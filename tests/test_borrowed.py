@@ -62,9 +62,9 @@ def test_a_thread_that_asyncio_starts_in_a_block_sees_its_words(tagger: Predicto
         with tagger.lexicon.temporary_words(["青石镇工"], ["青石镇"]):
             return await asyncio.to_thread(tagger, text)
 
-    found = within_guard(work)
-    assert isinstance(found, Document)
-    assert scored(found) == scored(own(text)) != scored(before)
+    output = within_guard(work)
+    assert isinstance(output, Document)
+    assert scored(output) == scored(own(text)) != scored(before)
     assert scored(tagger(text)) == scored(before)
 
 
@@ -262,13 +262,13 @@ def test_a_block_in_a_block_is_a_copy_that_is_thrown_away(
             elif kind == "leave" and blocks:
                 blocks.pop().close()
                 copies.pop()
-            for each in (lexicon, copies[-1]):
+            for item in (lexicon, copies[-1]):
                 if kind == "add":
-                    each.add(word)
+                    item.add(word)
                 elif kind == "label":
-                    each.add(word, label="X")
+                    item.add(word, label="X")
                 elif kind == "remove":
-                    each.remove(word)
+                    item.remove(word)
             assert lexicon.match(text) == copies[-1].match(text)
             assert list(lexicon) == list(copies[-1])
             assert list(lexicon.rules.entries()) == list(copies[-1].rules.entries())

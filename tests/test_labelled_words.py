@@ -1,4 +1,4 @@
-"""A dictionary with labels, in a tagger: what it finds, in every way of asking, on both backends."""
+"""A dictionary with labels, in a tagger: what it finds, however asked, on both backends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.helpers.command import hanlattice
 from tests.helpers.made import sentences
 
 TEXT = "王小明在青石镇工作。"
-OTHERS = [each.text for each in sentences(6, 5)]
+OTHERS = [item.text for item in sentences(6, 5)]
 INF = math.inf
 FORBIDDEN = ("好", "天", "好天")
 
@@ -48,14 +48,14 @@ def test_trust_decides_and_other_texts_stay(tagger: Predictor) -> None:
     for trust in (0.0, 5.0, 40.0):
         tagger.lexicon.add("工作", label="LOC", trust=trust)
         scores.append(
-            next(each.score for each in tagger.candidates(TEXT, 100) if each == Span(7, 9, "LOC"))
+            next(item.score for item in tagger.candidates(TEXT, 100) if item == Span(7, 9, "LOC"))
         )
     assert scores == sorted(scores)
     assert spans(tagger(TEXT))[-1] == ("工作", "LOC")
     assert scores[-1] > 0.99
     unaffected = [text for text in OTHERS if "工作" not in text]
     assert [tagger(text) for text in unaffected] == [
-        each for each in others if each.text in unaffected
+        item for item in others if item.text in unaffected
     ]
     assert tagger.lexicon.remove("工作")
     assert tagger(TEXT) == before
@@ -83,7 +83,7 @@ def test_commands_and_new_labels(
         assert spans(tagger(TEXT)) == [("王小明", "PER"), ("青石镇", "LOC"), ("工作", "职业")]
         assert ("工作", "职业") in [(span.text, span.label) for span in tagger.candidates(TEXT, 5)]
         best = tagger.readings(TEXT, 3)
-        assert (spans(best[0]), sum(each.score for each in best) <= 1) == (
+        assert (spans(best[0]), sum(item.score for item in best) <= 1) == (
             spans(tagger(TEXT)),
             True,
         )
@@ -104,15 +104,15 @@ def test_both_ways_of_decoding(lattice_folder: Path) -> None:
     for decode in ("path", "spans", 0.3):
         tagger = load(lattice_folder, decode=decode)
         tagger.lexicon.update([Entry("工作", "职业"), Entry("青石", "LOC", 3.0)])
-        found = tagger(TEXT)
-        assert ("工作", "职业") in spans(found)
-        assert [span.score for span in found.spans] == pytest.approx(
+        result = tagger(TEXT)
+        assert ("工作", "职业") in spans(result)
+        assert [span.score for span in result.spans] == pytest.approx(
             [
-                next(each.score for each in tagger.candidates(TEXT, 500) if each == span)
-                for span in found.spans
+                next(item.score for item in tagger.candidates(TEXT, 500) if item == span)
+                for span in result.spans
             ]
         )
-        assert tagger([TEXT, *OTHERS, "", TEXT])[-1] == found
+        assert tagger([TEXT, *OTHERS, "", TEXT])[-1] == result
 
 
 @pytest.mark.parametrize("limit", ["ARCS_MOST", "WORDS_PER_CHARACTER"])
@@ -123,8 +123,8 @@ def test_smaller_batches_find_the_same(
     else.
     """
     texts = [TEXT, *OTHERS] * 3
-    for at in range(0, 9):
-        tagger.lexicon.add(TEXT[at : at + 2], label=f"L{at % 4}", trust=1.0)
+    for place in range(0, 9):
+        tagger.lexicon.add(TEXT[place : place + 2], label=f"L{place % 4}", trust=1.0)
     sizes: list[int] = []
     real = decoding.DecodingBatch
 
@@ -150,16 +150,18 @@ def test_smaller_batches_find_the_same(
 def test_three_hundred_categories_take_the_calls_of_one(tagger: Predictor) -> None:
     """The work grows with the words that match, however many labels the dictionary has."""
     texts = [TEXT, *OTHERS] * 3
-    words = sorted({text[at : at + 2] for text in texts for at in range(len(text) - 1)})
-    entries = [f"词{at}" for at in range(300 - len(words))]
+    words = sorted({text[place : place + 2] for text in texts for place in range(len(text) - 1)})
+    entries = [f"词{place}" for place in range(300 - len(words))]
 
     def calls(labels: int) -> int:
-        every = [Entry(word, f"L{at % labels}", 1.0) for at, word in enumerate([*words, *entries])]
+        every = [
+            Entry(word, f"L{place % labels}", 1.0) for place, word in enumerate([*words, *entries])
+        ]
         tagger.lexicon.update(every)
         tagger(texts)
         profile = cProfile.Profile()
         profile.runcall(tagger, texts)
-        return sum(each.callcount for each in profile.getstats())
+        return sum(item.callcount for item in profile.getstats())
 
     assert calls(300) < 1.5 * calls(1)
 
@@ -169,8 +171,8 @@ def test_names_with_spaces_and_hyphens_and_no_word_is_cut(tagger: Predictor) -> 
     tagger.lexicon.add("SK-II", label="ORG", trust=INF)
     tagger.lexicon.add("5G", label="ORG", trust=INF)
     text = "王小明用Louis Vuitton、LouisVuitton和ＳＫ-ＩＩ。"
-    found = [span.text for span in tagger(text).spans if span.label == "ORG"]
-    assert found == ["Louis Vuitton", "LouisVuitton", "ＳＫ-ＩＩ"]
+    result = [span.text for span in tagger(text).spans if span.label == "ORG"]
+    assert result == ["Louis Vuitton", "LouisVuitton", "ＳＫ-ＩＩ"]
     for cut in ("王小明用Louis Vuittons", "王小明用SK-III", "用XSK-II", "有15G", "NLouis Vuitton"):
         plain = tagger(cut)
         assert not [span for span in plain.spans if span.label == "ORG"], cut
@@ -219,14 +221,14 @@ def forbidding(request: pytest.FixtureRequest) -> Predictor:
 @example("好")
 @example("好iPhone")
 def test_what_cannot_be_otherwise_is_a_word_after_all(forbidding: Predictor, text: str) -> None:
-    found = forbidding(text).spans
-    assert "".join(span.text for span in found) == "".join(text.split())
-    assert not any(span.text != "".join(span.text.split()) for span in found)
-    assert all(0 < span.score <= 1 for span in found if span.score is not None)
+    result = forbidding(text).spans
+    assert "".join(span.text for span in result) == "".join(text.split())
+    assert not any(span.text != "".join(span.text.split()) for span in result)
+    assert all(0 < span.score <= 1 for span in result if span.score is not None)
     assert sum(
         reading.score or 0.0 for reading in forbidding.readings(text, 3000)
     ) == pytest.approx(1.0)
-    assert sum(span.text in FORBIDDEN for span in found) == sum(map(fewest, text.split()))
+    assert sum(span.text in FORBIDDEN for span in result) == sum(map(fewest, text.split()))
 
 
 def fewest(text: str) -> int:

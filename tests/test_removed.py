@@ -42,7 +42,7 @@ def sizes(lexicon: Lexicon, table: Any = None) -> dict[str, int]:
     """The entries of everything that has one for each word, or more."""
     contents = lexicon.contents
     rules = lexicon.rules
-    found = {
+    result = {
         "words": len(contents._words),
         "places": len(contents._places),
         "removed": len(contents.removed._table),
@@ -51,7 +51,7 @@ def sizes(lexicon: Lexicon, table: Any = None) -> dict[str, int]:
         "rules": max(len(rules), len(rules._said), len(rules._words)),
         "labels": len(rules.labels),
     }
-    return found | (
+    return result | (
         {} if table is None else {"vectors": len(table._room), "known and added": len(table)}
     )
 
@@ -156,7 +156,7 @@ def test_what_is_found_is_what_a_fresh_lexicon_finds(
     assert len(lexicon) == len(fresh)
     assert {(entry.word, entry.label) for entry in lexicon.rules.entries()} == set(said.items())
     ids = [lexicon.id(word) for word in living]
-    assert [lexicon.words[at] for at in ids if at is not None] == list(living)
+    assert [lexicon.words[index] for index in ids if index is not None] == list(living)
     assert lexicon.is_user_word(np.array(ids, dtype=np.int64)).tolist() == [
         word in own for word in living
     ]
@@ -175,7 +175,7 @@ def test_a_text_that_is_being_read_keeps_the_vectors_of_its_words(
     before = tagger(TEXT), tagger.explain(TEXT).to_dict()
     assert "NEW" in {span.label for span in before[0].spans}
     part = Indexer._part
-    at = tagger.lexicon.id("青石镇工")
+    index = tagger.lexicon.id("青石镇工")
     changed: list[int | None] = []
 
     def then_remove(*asked: object) -> object:
@@ -196,10 +196,10 @@ def test_a_text_that_is_being_read_keeps_the_vectors_of_its_words(
         tagger.lexicon.update(own)
         tagger(TEXT)
         tagger.lexicon.update(own)
-        found = ask(TEXT)
-        assert found == want
+        result = ask(TEXT)
+        assert result == want
     assert changed
-    assert all(each != at for each in changed)
+    assert all(item != index for item in changed)
 
 
 def test_threads_that_add_and_remove_find_what_one_thread_finds(
@@ -215,9 +215,9 @@ def test_threads_that_add_and_remove_find_what_one_thread_finds(
 
     def read() -> None:
         while not ended.is_set() and not wrong:
-            found = [[span.score for span in document.spans] for document in tagger(texts)]
-            if found != [pytest.approx(row, abs=1e-5) for row in wanted]:
-                wrong.append(found)
+            result = [[span.score for span in document.spans] for document in tagger(texts)]
+            if result != [pytest.approx(row, abs=1e-5) for row in wanted]:
+                wrong.append(result)
 
     def change(seed: int) -> None:
         chance = random.Random(seed)
@@ -231,12 +231,12 @@ def test_threads_that_add_and_remove_find_what_one_thread_finds(
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     changers = [threading.Thread(target=change, args=(seed,)) for seed in range(2)]
-    for each in readers + changers:
-        each.start()
-    for each in changers:
-        each.join()
+    for item in readers + changers:
+        item.start()
+    for item in changers:
+        item.join()
     ended.set()
-    for each in readers:
-        each.join()
+    for item in readers:
+        item.join()
     assert not wrong
     assert len(tagger.model.tagger.lexicon._room) < 100

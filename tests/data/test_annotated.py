@@ -229,9 +229,8 @@ def test_label_studio_says_what_it_leaves_out(tmp_path):
         write(tmp_path / "export.json", [task([*others, region(0, 3)]), task(others)])
     )
     assert [len(sentence.spans or ()) for sentence in corpus.sentences] == [1, 0]
-    assert corpus.notices == (
-        f"{tmp_path / 'export.json'}: results that are no labels were left out: choices 2, relation 4",
-    )
+    notice = "results that are no labels were left out: choices 2, relation 4"
+    assert corpus.notices == (f"{tmp_path / 'export.json'}: {notice}",)
 
 
 @pytest.mark.parametrize(("content", "line"), [("[{]", 1), ("[{}\n{}]", 1), ("[\n", 2), ("[3", 1)])
@@ -273,7 +272,7 @@ def test_docbin_is_what_spacy_reads(tmp_path):
     write_corpus(tmp_path / "out.spacy", [Sentence(TEXT, GOLD.spans, words), GOLD])
     nlp = spacy.blank("zh")
     first, second = DocBin().from_disk(tmp_path / "out.spacy").get_docs(nlp.vocab)
-    assert [(each.text, each.tag_) for each in first] == [
+    assert [(item.text, item.tag_) for item in first] == [
         ("南京", "ns"),
         ("市", "n"),
         ("😀", "n"),
@@ -281,13 +280,13 @@ def test_docbin_is_what_spacy_reads(tmp_path):
     ]
     assert len(second) == 8
     for doc in (first, second):
-        assert [(each.start_char, each.end_char, each.label_) for each in doc.ents] == [
+        assert [(item.start_char, item.end_char, item.label_) for item in doc.ents] == [
             (0, 3, "LOC"),
             (4, 8, "LOC"),
         ]
-    made = nlp(TEXT)
-    made.ents = [made.char_span(0, 3, label="LOC"), made.char_span(4, 8, label="LOC")]
-    DocBin(docs=[made, nlp("")]).to_disk(tmp_path / "theirs.spacy")
+    built = nlp(TEXT)
+    built.ents = [built.char_span(0, 3, label="LOC"), built.char_span(4, 8, label="LOC")]
+    DocBin(docs=[built, nlp("")]).to_disk(tmp_path / "theirs.spacy")
     assert read_corpus(tmp_path / "theirs.spacy").sentences == (GOLD,)
     write(tmp_path / "broken.spacy", "好")
     refused(tmp_path / "broken.spacy", "not a DocBin of spaCy")
@@ -336,7 +335,7 @@ def test_conllu(tmp_path):
     path = write(tmp_path / "a.conllu", "\r\n".join(rows))
     first, second = read_corpus(path).sentences
     assert (first.text, first.spans) == ("我去New York", ())
-    assert [(each.start, each.end, each.label) for each in first.words or ()] == [
+    assert [(item.start, item.end, item.label) for item in first.words or ()] == [
         (0, 1, "PRON"),
         (1, 2, "VERB"),
         (2, 5, "WORD"),

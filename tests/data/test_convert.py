@@ -107,7 +107,8 @@ def test_pku_words_and_entities(tmp_path):
 
 def test_pku_entities_come_with_the_words_and_their_parts_of_speech(tmp_path):
     convert_pku([member(tmp_path, "王/nr  小明/nr  去/v  １/2/m\n好/a\n")], tmp_path)
-    first = "王\tS-nr\tB-PER\n小\tB-nr\tM-PER\n明\tE-nr\tE-PER\n去\tS-v\tO\n１\tB-m\tO\n/\tM-m\tO\n2\tE-m\tO\n"
+    names = "王\tS-nr\tB-PER\n小\tB-nr\tM-PER\n明\tE-nr\tE-PER\n"
+    first = names + "去\tS-v\tO\n１\tB-m\tO\n/\tM-m\tO\n2\tE-m\tO\n"
     assert (tmp_path / "entities.bmes").read_text("utf-8") == first + "\n好\tS-a\tO\n\n"
     corpus = read_corpus(tmp_path / "entities.bmes")
     assert corpus.notices == ()

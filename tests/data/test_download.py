@@ -178,7 +178,8 @@ def test_without_setuptools_on_the_index_that_of_the_environment_is_used(
     tiny, tmp_path, monkeypatch
 ):
     """A stand-in for pip that can look at a source archive only without build isolation."""
-    body = 'case "$*" in *--no-build-isolation) ;; *) echo "installing build dependencies"; exit 1;; esac\n'
+    fail = 'echo "installing build dependencies"; exit 1'
+    body = f'case "$*" in *--no-build-isolation) ;; *) {fail};; esac\n'
     copy = f'while [ "$1" != --dest ]; do shift; done\ncp "{tmp_path / "links" / WHEEL}" "$2/"\n'
     fake_python(tmp_path, monkeypatch, body + copy)
     assert fetch("tiny").downloaded

@@ -112,7 +112,7 @@ class Counted(str):
 
 @pytest.mark.parametrize("twin", [0, 5000, 9999])
 def test_a_key_that_comes_twice_is_found_in_one_pass(twin):
-    keys = [Counted(at) for at in range(10_000)]
+    keys = [Counted(index) for index in range(10_000)]
     Counted.hashed = 0
     with pytest.raises(ValueError, match=f"the key '{twin}' comes twice"):
         no_twins([(key, None) for key in [*keys, Counted(twin)]])
@@ -121,7 +121,14 @@ def test_a_key_that_comes_twice_is_found_in_one_pass(twin):
 
 
 def test_scores_of_a_corpus_are_rounded_as_all_others():
-    scores = [*(at / 1e5 for at in range(0, 100_001, 5)), 1e-3, 9.996e-4, 1e-9, 0.99995, 0.12345]
+    scores = [
+        *(index / 1e5 for index in range(0, 100_001, 5)),
+        1e-3,
+        9.996e-4,
+        1e-9,
+        0.99995,
+        0.12345,
+    ]
     for score in scores:
         (found,) = json.loads(spans_json([Span(0, 1, "LOC", score)]))
         assert found["score"] == rounded(score)
@@ -130,7 +137,8 @@ def test_scores_of_a_corpus_are_rounded_as_all_others():
 def test_the_published_shape():
     line = to_json_line("南京市长江大桥", [Span(0, 3, "LOC", 0.98), Span(3, 7, "LOC")])
     assert line == (
-        '{"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}, '
+        '{"text": "南京市长江大桥", "spans": '
+        '[{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}, '
         '{"start": 3, "end": 7, "label": "LOC", "text": "长江大桥"}]}'
     )
     spans = from_json_line(line).spans or ()
@@ -182,7 +190,7 @@ def test_blank_lines_and_empty_texts(tmp_path):
 def json_with(name: str, value: str) -> str:
     """A line whose only span has this value, as JSON."""
     fields = {"start": "0", "end": "1", "label": '"A"', name: value}
-    span = ", ".join(f'"{key}": {each}' for key, each in fields.items())
+    span = ", ".join(f'"{key}": {item}' for key, item in fields.items())
     return f'{{"text": "南京", "spans": [{{{span}}}]}}'
 
 
@@ -227,7 +235,8 @@ BAD = {
     },
     **{
         f"{name} {value:.40} {len(value)}": (
-            f'{{"text": "南京", "spans": [{{"start": 0, "end": 1, "label": "A", "score": 1, "{name}": {value}}}]}}',
+            '{"text": "南京", "spans": '
+            f'[{{"start": 0, "end": 1, "label": "A", "score": 1, "{name}": {value}}}]}}',
             f"the key .{name}. comes twice|not JSON that can be read",
         )
         for name in ("start", "end", "label", "score")
@@ -284,11 +293,13 @@ BAD = {
         '"score"',
     ),
     "twice": (
-        '{"text": "南京", "spans": [{"start": 0, "end": 1, "label": "A"}, {"start": 0, "end": 1, "label": "A"}]}',
+        '{"text": "南京", "spans": '
+        '[{"start": 0, "end": 1, "label": "A"}, {"start": 0, "end": 1, "label": "A"}]}',
         r"\[0, 1\) A comes twice",
     ),
     "overlap": (
-        '{"text": "南京", "spans": [{"start": 0, "end": 2, "label": "A"}, {"start": 1, "end": 2, "label": "B"}]}',
+        '{"text": "南京", "spans": '
+        '[{"start": 0, "end": 2, "label": "A"}, {"start": 1, "end": 2, "label": "B"}]}',
         r"\[0, 2\) A and \[1, 2\) B overlap",
     ),
     **{

@@ -86,14 +86,14 @@ def test_not_utf8_says_where(tmp_path, pack):
 
 @pytest.mark.parametrize("name", ["gz", "xz"])
 def test_an_archive_that_is_cut_short(tmp_path, name):
-    whole = PACK[name]("".join(f"第{at}行\n" for at in range(20000)).encode())
+    whole = PACK[name]("".join(f"第{index}行\n" for index in range(20000)).encode())
     path = written(tmp_path / "a", whole[: len(whole) // 2])
     refused(path, f"{path}:", "cut short or damaged")
 
 
 @pytest.mark.parametrize("name", ["gz", "xz"])
 def test_an_archive_that_is_damaged(tmp_path, name):
-    whole = bytearray(PACK[name]("".join(f"第{at}行\n" for at in range(20000)).encode()))
+    whole = bytearray(PACK[name]("".join(f"第{index}行\n" for index in range(20000)).encode()))
     whole[len(whole) // 2] ^= 0xFF
     refused(written(tmp_path / "a", bytes(whole)), "a:")
 
@@ -130,7 +130,7 @@ def test_a_pipe_is_told_to_be_one(tmp_path):
 
 @given(texts=st.lists(st.text("江", max_size=9)), characters=st.integers(1, 20))
 def test_groups_lose_nothing_and_are_no_larger_than_they_must_be(texts, characters):
-    found = list(groups(texts, characters))
-    assert [text for group in found for text in group] == texts
-    assert all(sum(len(text) + 1 for text in group[:-1]) < characters for group in found)
-    assert all(sum(len(text) + 1 for text in group) >= characters for group in found[:-1])
+    result = list(groups(texts, characters))
+    assert [text for group in result for text in group] == texts
+    assert all(sum(len(text) + 1 for text in group[:-1]) < characters for group in result)
+    assert all(sum(len(text) + 1 for text in group) >= characters for group in result[:-1])

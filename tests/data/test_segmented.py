@@ -108,16 +108,16 @@ def test_a_line_adds_only_spaces_and_gives_the_words_back(tmp_path, pairs, data)
     text += data.draw(st.text(st.sampled_from(" \u3000"), max_size=2))
     line = segmented_line(text, words)
     assert line.split() == [word for _, word in pairs]
-    at = 0
+    index = 0
     for character in line:
-        if text[at : at + 1] == character:
-            at += 1
+        if text[index : index + 1] == character:
+            index += 1
         else:
             assert character == " "
-            assert at < len(text)
-            assert not text[at].isspace()
-            assert not text[at - 1].isspace()
-    assert at == len(text)
+            assert index < len(text)
+            assert not text[index].isspace()
+            assert not text[index - 1].isspace()
+    assert index == len(text)
     (tmp_path / "w.seg").write_bytes(f"\n{line}\n".encode())
     assert [words_of(sentence) for sentence in read_segmented(tmp_path / "w.seg").sentences] == [
         line.split()

@@ -41,13 +41,13 @@ symbols = st.lists(
 def one_by_one(text: str) -> list[str | None]:
     """The bigram of each character, None for white space."""
     seen = fold_digits(text)
-    found: list[str | None] = []
-    for at, character in enumerate(seen):
-        after = seen[at + 1] if at + 1 < len(seen) else " "
-        found.append(
+    result: list[str | None] = []
+    for index, character in enumerate(seen):
+        after = seen[index + 1] if index + 1 < len(seen) else " "
+        result.append(
             None if character.isspace() else character + (END if after.isspace() else after)
         )
-    return found
+    return result
 
 
 def looked_up(vocab: Vocab, given_texts: Sequence[str]) -> list[int]:
@@ -67,8 +67,8 @@ def test_bigrams_are_those_of_a_plain_loop_and_of_pretraining(text: str) -> None
 def test_a_table_gives_the_ids_of_the_bigrams(
     given_texts: list[str], others: list[str], data: st.DataObject
 ) -> None:
-    there = [bigram for text in given_texts for bigram in bigrams(text)]
-    known = data.draw(st.lists(st.sampled_from(there), max_size=6)) if there else []
+    present = [bigram for text in given_texts for bigram in bigrams(text)]
+    known = data.draw(st.lists(st.sampled_from(present), max_size=6)) if present else []
     vocab = Vocab(data.draw(st.permutations([*known, *others])))
     expected = [
         0 if bigram is None else vocab[bigram]

@@ -21,14 +21,14 @@ prose = st.text(st.sampled_from("甲乙丙丁。！\n”）， "), max_size=60)
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Where a sentence is over: end marks and closing marks behind it, and nothing more of either."""
+    """Return where a sentence is over: behind its end marks and closing marks."""
     ends = []
-    for at in range(1, len(text) + 1):
-        before = text[:at].rstrip(CLOSERS)
+    for place in range(1, len(text) + 1):
+        before = text[:place].rstrip(CLOSERS)
         if before and before[-1] in ENDS:
-            closers = len(before) < at
-            if at == len(text) or text[at] not in (CLOSERS if closers else CLOSERS + ENDS):
-                ends.append(at)
+            closers = len(before) < place
+            if place == len(text) or text[place] not in (CLOSERS if closers else CLOSERS + ENDS):
+                ends.append(place)
     return ends
 
 
@@ -49,10 +49,11 @@ def test_the_pieces_are_the_text(text, limit):
 def test_each_cut_is_the_last_good_one(text, limit):
     """After a sentence end if one is in reach, else after a comma or a blank, else at the limit."""
     strong = sentence_ends(text)
-    weak = [at + 1 for at, character in enumerate(text) if character in BLANKS + "\n"]
+    weak = [place + 1 for place, character in enumerate(text) if character in BLANKS + "\n"]
     for start, end in pieces(text, limit)[:-1]:
         in_reach = [
-            [at for at in places if start < at <= start + limit] for places in (strong, weak)
+            [place for place in places if start < place <= start + limit]
+            for places in (strong, weak)
         ]
         assert end == (in_reach[0] or in_reach[1] or [start + limit])[-1]
 
@@ -63,7 +64,7 @@ def test_each_cut_is_the_last_good_one(text, limit):
 def test_sentences_that_fit_are_never_broken(sentences):
     whole = [sentence + "。”" for sentence in sentences]
     text = "".join(whole)
-    starts = {len("".join(whole[:at])) for at in range(len(whole))}
+    starts = {len("".join(whole[:place])) for place in range(len(whole))}
     assert {start for start, _ in pieces(text, 8)} <= starts
 
 
@@ -91,11 +92,11 @@ def test_a_hundred_thousand_characters(text):
 def test_sentences_are_the_text_without_some_of_its_white_space(text):
     found = list(sentences(text))
     assert "".join("".join(found).split()) == "".join(text.split())
-    at = 0
+    place = 0
     for sentence in found:
         assert sentence
         assert sentence == sentence.strip()
-        at = text.index(sentence, at) + len(sentence)
+        place = text.index(sentence, place) + len(sentence)
         assert not sentence_ends(sentence)[:-1]
 
 

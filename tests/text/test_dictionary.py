@@ -59,7 +59,7 @@ def test_json_and_csv(tmp_path: Path) -> None:
         "江大",
         "喜茶",
     ]
-    (tmp_path / "a.jsonl").write_text("\n\n".join(json.dumps(each) for each in records), "utf-8")
+    (tmp_path / "a.jsonl").write_text("\n\n".join(json.dumps(item) for item in records), "utf-8")
     assert list(read_dictionary(tmp_path / "a.jsonl")) == wanted
     for head in ("word,label,trust\n", ""):
         (tmp_path / "a.csv").write_text(

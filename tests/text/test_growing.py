@@ -49,11 +49,11 @@ def test_they_find_what_one_table_finds(given_batches, texts, small, ratio):
 
 
 def test_one_by_one_the_tables_stay_few_and_large_ones_are_seldom_made(monkeypatch):
-    made: list[int] = []
+    built: list[int] = []
 
     class Counted:
         def __init__(self, words: list[str]) -> None:
-            made.append(len(words))
+            built.append(len(words))
 
     monkeypatch.setattr(trie, "TableMatcher", Counted)
     words = [str(number) for number in range(50_000)]
@@ -62,8 +62,8 @@ def test_one_by_one_the_tables_stay_few_and_large_ones_are_seldom_made(monkeypat
         words.append(f"later {number}")
         parts = grow(parts, words)
         assert len(parts) <= 1 + math.log(len(words) / SMALL, RATIO) + 1
-    assert sum(size > SMALL for size in made) < 200  # and not one for each word
-    assert sum(size >= 50_000 for size in made) <= 3
+    assert sum(size > SMALL for size in built) < 200  # and not one for each word
+    assert sum(size >= 50_000 for size in built) <= 3
 
 
 def test_many_at_once_join_the_large_table():

@@ -125,9 +125,9 @@ def test_every_gap_is_judged_and_white_space_always_cuts(text):
     gaps = joints(text)
     assert gaps.shape == (len(text),)
     assert set(gaps.tolist()) <= {FREE, CUT, JOIN}
-    for at, character in enumerate(text):
-        if at == 0 or character.isspace() or text[at - 1].isspace():
-            assert gaps[at] == CUT
+    for index, character in enumerate(text):
+        if index == 0 or character.isspace() or text[index - 1].isspace():
+            assert gaps[index] == CUT
 
 
 @given(st.lists(ODD_TEXT.map(lambda text: text.replace("\n", "")), max_size=5))
@@ -143,8 +143,8 @@ WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F) if chr(code) not in ",
 
 @given(st.lists(st.sampled_from("aZ09.,@/'#-_ 南。") | PIECES, max_size=20).map("".join), st.data())
 def test_width_does_not_matter(text, data):
-    at = data.draw(st.sets(st.integers(0, max(0, len(text) - 1))))
-    wide = "".join(c.translate(WIDE) if place in at else c for place, c in enumerate(text))
+    index = data.draw(st.sets(st.integers(0, max(0, len(text) - 1))))
+    wide = "".join(c.translate(WIDE) if place in index else c for place, c in enumerate(text))
     assert joints(wide).tolist() == joints(text).tolist()
 
 
@@ -161,26 +161,26 @@ def kind(character: str) -> str:
 @given(st.text(st.sampled_from("aZéß0９٣Ａｚ \t\u3000\xa0南京，。—字"), max_size=20))
 def test_letters_digits_and_space_as_a_plain_loop_has_them(text):
     expected = [CUT] * len(text)
-    for at in range(1, len(text)):
-        before = kind(text[at - 1])
-        here = kind(text[at])
-        if "space" not in (before, here):
-            expected[at] = JOIN if before == here in ("letter", "digit") else FREE
+    for index in range(1, len(text)):
+        before = kind(text[index - 1])
+        current = kind(text[index])
+        if "space" not in (before, current):
+            expected[index] = JOIN if before == current in ("letter", "digit") else FREE
     assert joints(text).tolist() == expected
 
 
 def name_gaps_by_hand(text: str) -> list[int]:
     """Run by run of white space."""
     gaps = [FREE] * len(text)
-    for found in re.finditer(r"(?<=\S)\s+(?=\S)", text):
-        before = text[found.start() - 1]
-        after = text[found.end()]
-        run = found.group()
+    for result in re.finditer(r"(?<=\S)\s+(?=\S)", text):
+        before = text[result.start() - 1]
+        after = text[result.end()]
+        run = result.group()
         if not {kind(before), kind(after)} & {"letter", "digit"}:
             few = len(run) <= 2 and all(
                 unicodedata.category(character) == "Zs" for character in run
             )
-            gaps[found.end()] = SPACED if few else CUT
+            gaps[result.end()] = SPACED if few else CUT
     return gaps
 
 
@@ -198,21 +198,23 @@ def test_white_space_among_names_as_a_plain_loop_has_it(text):
 def test_only_white_space_says_something_of_names(text):
     gaps = name_gaps(text)
     assert gaps.shape == (len(text),)
-    assert all(text[at - 1].isspace() and not text[at].isspace() for at in np.flatnonzero(gaps))
+    assert all(
+        text[index - 1].isspace() and not text[index].isspace() for index in np.flatnonzero(gaps)
+    )
     assert set(gaps.tolist()) <= {FREE, CUT, SPACED}
 
 
 @given(ODD_TEXT)
 def test_a_mark_is_never_parted_from_its_base(text):
     gaps = joints(text)
-    for at in range(1, len(text)):
+    for index in range(1, len(text)):
         mark = (
-            unicodedata.category(text[at]).startswith("M")
-            or text[at] == "\u200d"
-            or text[at] in "🏻🏼🏽🏾🏿"
+            unicodedata.category(text[index]).startswith("M")
+            or text[index] == "\u200d"
+            or text[index] in "🏻🏼🏽🏾🏿"
         )
-        if mark and not text[at - 1].isspace():
-            assert gaps[at] == JOIN
+        if mark and not text[index - 1].isspace():
+            assert gaps[index] == JOIN
 
 
 def test_code_points_of_every_kind():

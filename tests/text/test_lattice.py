@@ -107,9 +107,9 @@ def test_equal_if_every_array_is(lattice, data):
     assert lattice != longer
     assert lattice != words_of(lattice)
     if len(lattice):
-        at = data.draw(st.integers(0, len(lattice) - 1))
+        index = data.draw(st.integers(0, len(lattice) - 1))
         words = words_of(lattice)
-        words[at] = (*words[at][:3], words[at][3] + 1)
+        words[index] = (*words[index][:3], words[index][3] + 1)
         assert lattice != Lattice.from_words(lattice.lengths.tolist(), words)
 
 

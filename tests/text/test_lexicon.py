@@ -44,9 +44,9 @@ def bare(text: str) -> str:
 
 def found_by_scan(lexicon: Lexicon, text: str) -> list[tuple[int, int, str]]:
     words = list(lexicon)
-    read = [at for at, character in enumerate(text) if not character.isspace()]
-    found = scan([bare(word) for word in words], bare(text))
-    return [(read[start], read[end - 1] + 1, words[at]) for start, end, at in found]
+    read = [index for index, character in enumerate(text) if not character.isspace()]
+    result = scan([bare(word) for word in words], bare(text))
+    return [(read[start], read[end - 1] + 1, words[index]) for start, end, index in result]
 
 
 @given(small_words, st.text(few, max_size=20))
@@ -66,9 +66,9 @@ def test_match_in_any_text(words, text, data):
 
 def split(matches: Matches) -> list[list[tuple[int, int, int]]]:
     rows = iter(zip(*(array.tolist() for array in matches[1:]), strict=True))
-    found = [[next(rows) for _ in range(count)] for count in matches.counts.tolist()]
+    result = [[next(rows) for _ in range(count)] for count in matches.counts.tolist()]
     assert not list(rows)
-    return found
+    return result
 
 
 @given(st.lists(carried, max_size=8), st.lists(any_text, max_size=5), st.data())
@@ -120,14 +120,14 @@ def test_every_change_shows_in_the_next_match(words, changes):
     """Against a dict that holds the words in their order of arrival."""
     lexicon = Lexicon(words)
     ids: dict[str, int] = {}
-    there: set[str] = set()
+    present: set[str] = set()
 
     def add(word: str) -> bool:
         key = fold(word.strip())
-        if len(key) < 2 or key in there:
+        if len(key) < 2 or key in present:
             return False
         ids.setdefault(key, len(ids))
-        there.add(key)
+        present.add(key)
         return True
 
     for word in words:
@@ -137,19 +137,19 @@ def test_every_change_shows_in_the_next_match(words, changes):
         if what == "add":
             assert lexicon.add(word) == add(word)
         elif what == "remove":
-            assert lexicon.remove(word) == (key in there)
-            there.discard(key)
+            assert lexicon.remove(word) == (key in present)
+            present.discard(key)
         else:
             expected = [
-                match for match in scan(list(ids), fold(word * 3)) if list(ids)[match[2]] in there
+                match for match in scan(list(ids), fold(word * 3)) if list(ids)[match[2]] in present
             ]
             assert lexicon.match_ids(fold(word * 3)) == expected
         assert (word in lexicon, lexicon.id(word)) == (
-            key in there,
-            ids.get(key) if key in there else None,
+            key in present,
+            ids.get(key) if key in present else None,
         )
-        assert len(lexicon) == len(list(lexicon)) == len(there)
-        assert [fold(each) for each in lexicon.words] == list(ids)
+        assert len(lexicon) == len(list(lexicon)) == len(present)
+        assert [fold(item) for item in lexicon.words] == list(ids)
 
 
 def test_many_additions_one_by_one():
@@ -171,14 +171,14 @@ def test_many_additions_one_by_one():
 @given(st.lists(st.tuples(st.lists(st.integers(0, 40), max_size=5), st.booleans()), max_size=12))
 def test_marks_are_a_set(changes):
     marks = Marks()
-    there = set()
+    present = set()
     every = np.arange(90)
     for ids, marked in changes:
         marks.put(np.array(ids, dtype=np.int64), marked)
-        there = there | set(ids) if marked else there - set(ids)
-        assert marks.of(every).tolist() == [at in there for at in range(90)]
-        assert [at for at in range(90) if at in marks] == sorted(there)
-        assert marks.count == len(there)
+        present = present | set(ids) if marked else present - set(ids)
+        assert marks.of(every).tolist() == [index in present for index in range(90)]
+        assert [index for index in range(90) if index in marks] == sorted(present)
+        assert marks.count == len(present)
     assert marks.of(every[:0]).tolist() == []
 
 
@@ -262,7 +262,7 @@ def test_many_at_once_or_one_by_one(words, more):
 
 
 def test_words_of_up_to_so_many_characters():
-    """Longer ones stand in no piece of text that a tagger reads, and would cost minutes to match."""
+    """No piece of text that a tagger reads has longer words, which take minutes to match."""
     assert LIMIT <= LONGEST
     longest = fold("".join(map(chr, range(0x4E00, 0x4E00 + LONGEST))))
     lexicon = Lexicon(["甲。"])
@@ -304,7 +304,7 @@ def test_what_is_no_text_is_named(text):
 def test_it_shows_how_many_words_it_has():
     lexicon = Lexicon(f"词{number}" for number in range(1234))
     lexicon.remove("词0")
-    assert [repr(each) for each in (lexicon, Lexicon(["长江"]), Lexicon())] == [
+    assert [repr(item) for item in (lexicon, Lexicon(["长江"]), Lexicon())] == [
         "<Lexicon: 1,233 words>",
         "<Lexicon: 1 word>",
         "<Lexicon: 0 words>",
@@ -342,8 +342,8 @@ def test_a_word_that_joins_while_a_table_is_made_is_found_by_the_next_match(firs
     for _ in range(4):
         words = list(lexicon)
         text = fold(" ".join(words[-20:]))
-        there = {word for _, _, word in lexicon.match(text)}
-        assert set(words[-20:]) <= there
+        present = {word for _, _, word in lexicon.match(text)}
+        assert set(words[-20:]) <= present
         assert len(lexicon) == len(words) + 3
     monkeypatch.undo()
     assert {word for _, _, word in lexicon.match(" ".join(lexicon))} == set(lexicon)
@@ -464,15 +464,15 @@ def test_the_matches_of_two_lexicons_stand_in_order_and_the_left_ones_first(
     for left, right in pairs:
         row = [*left]
         for match in right:  # after all that are not greater
-            at = sum(other[:2] <= match[:2] for other in row)
-            row.insert(at, match)
+            index = sum(other[:2] <= match[:2] for other in row)
+            row.insert(index, match)
         expected.append(row)
     merged = merged_matches(
         matches_of([left for left, _ in pairs]), matches_of([right for _, right in pairs])
     )
-    for found, plain in zip(merged, matches_of(expected), strict=True):
-        assert found.tolist() == plain.tolist()
-        assert found.dtype == np.int64
+    for result, plain in zip(merged, matches_of(expected), strict=True):
+        assert result.tolist() == plain.tolist()
+        assert result.dtype == np.int64
 
 
 @given(st.lists(in_order, max_size=4))
@@ -495,9 +495,9 @@ def test_two_lexicons_together_match_what_each_matches(
     merged = merged_matches(left.match_many(texts), right.match_many(texts))
     rows = iter(zip(*(array.tolist() for array in merged[1:]), strict=True))
     for text, count in zip(texts, merged.counts.tolist(), strict=True):
-        found = [next(rows) for _ in range(count)]
-        assert sorted(found) == sorted(left.match_ids(text) + right.match_ids(text))
-        assert [match[:2] for match in found] == sorted(match[:2] for match in found)
+        result = [next(rows) for _ in range(count)]
+        assert sorted(result) == sorted(left.match_ids(text) + right.match_ids(text))
+        assert [match[:2] for match in result] == sorted(match[:2] for match in result)
 
 
 def test_lines_that_end_with_cr_alone(tmp_path):

@@ -38,13 +38,13 @@ def numbers(pieces: Pieces, texts: list[str]) -> list[list[int]]:
     """Those of the characters of each text that are not white space."""
     solid = names_without_space(texts)
     lengths = np.array([len(text) for text in solid.texts], dtype=np.int64)
-    found = pieces(code_points("".join(solid.texts)), lengths, solid.offsets)
-    return [part.tolist() for part in np.split(found, np.cumsum(lengths)[:-1])]
+    result = pieces(code_points("".join(solid.texts)), lengths, solid.offsets)
+    return [part.tolist() for part in np.split(result, np.cumsum(lengths)[:-1])]
 
 
 def by_the_library(text: str) -> list[int]:
     tokenizer = Tokenizer(
-        models.WordPiece({token: at for at, token in enumerate(VOCAB)}, unk_token="[UNK]")
+        models.WordPiece({token: place for place, token in enumerate(VOCAB)}, unk_token="[UNK]")
     )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -54,8 +54,8 @@ def by_the_library(text: str) -> list[int]:
 
 @given(st.lists(st.text("abeABÉ39王，, \n。", max_size=12), min_size=1, max_size=4))
 def test_pieces_are_those_of_the_library(texts: list[str]) -> None:
-    found = numbers(Pieces(VOCAB), texts)
-    assert [[number - 1 for number in row if number] for row in found] == [
+    result = numbers(Pieces(VOCAB), texts)
+    assert [[number - 1 for number in row if number] for row in result] == [
         by_the_library(text) for text in texts
     ]
 
@@ -65,8 +65,8 @@ def test_every_character_is_in_one_piece_and_what_is_beside_a_text_changes_nothi
     texts: list[str],
 ) -> None:
     pieces = Pieces(VOCAB)
-    found = numbers(pieces, texts)
-    for text, row in zip(texts, found, strict=True):
+    result = numbers(pieces, texts)
+    for text, row in zip(texts, result, strict=True):
         assert len(row) == len("".join(text.split()))
         assert row == numbers(pieces, [text])[0]
         assert all(0 <= number <= len(pieces) for number in row)
@@ -75,18 +75,18 @@ def test_every_character_is_in_one_piece_and_what_is_beside_a_text_changes_nothi
 
 @pytest.mark.parametrize("edge", "㐀\u4dbf\u4e00\u9fff\U00020000\U0002ceaf")
 def test_ideographs_are_pieces_of_their_own_up_to_their_edges(edge: str) -> None:
-    (found,) = numbers(Pieces(VOCAB), [f"a{edge}b"])
-    assert [number - 1 for number in found] == by_the_library(f"a{edge}b")
+    (result,) = numbers(Pieces(VOCAB), [f"a{edge}b"])
+    assert [number - 1 for number in result] == by_the_library(f"a{edge}b")
 
 
 @pytest.mark.parametrize("beyond", "\u33ff\u4dc0\u4dff\ua000\U0002ceb0")
 def test_what_is_no_ideograph_is_in_a_word(beyond: str) -> None:
-    (found,) = numbers(Pieces(VOCAB), [f"a{beyond}b"])
-    assert found[2] - 1 == VOCAB.index("##b")
+    (result,) = numbers(Pieces(VOCAB), [f"a{beyond}b"])
+    assert result[2] - 1 == VOCAB.index("##b")
 
 
 def test_widths_are_folded_in_words_and_marks_are_taken_as_they_are() -> None:
-    ids = {token: at + 1 for at, token in enumerate(VOCAB)}
+    ids = {token: place + 1 for place, token in enumerate(VOCAB)}
     assert numbers(Pieces(VOCAB), ["ＡＢ３９，,！"]) == [
         [ids["ab"], 0, ids["##3"], ids["##9"], ids["，"], ids[","], 2]
     ]
@@ -97,9 +97,9 @@ def test_widths_are_folded_in_words_and_marks_are_taken_as_they_are() -> None:
 
 
 def test_a_word_of_any_length_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = numbers(Pieces(VOCAB), ["ab" * 50_000])[0]
-    assert len(found) == 100_000
-    assert np.count_nonzero(found) == 50_000
+    result = numbers(Pieces(VOCAB), ["ab" * 50_000])[0]
+    assert len(result) == 100_000
+    assert np.count_nonzero(result) == 50_000
 
 
 def test_it_comes_back_from_its_folder_and_from_the_librarys_own_file(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_it_comes_back_from_its_folder_and_from_the_librarys_own_file(tmp_path: 
     assert (again.tokens, again.lower) == ((*VOCAB, "A"), False)
     (tmp_path / "vocab.txt").unlink()
     (tmp_path / "tokenizer_config.json").unlink()
-    vocab = {token: at for at, token in enumerate([*VOCAB, "A"]) if token != "##9"}
+    vocab = {token: place for place, token in enumerate([*VOCAB, "A"]) if token != "##9"}
     tree = {"model": {"type": "WordPiece", "vocab": vocab}, "normalizer": {"lowercase": False}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(tree), "utf-8")
     other = Pieces.load(tmp_path)

@@ -63,7 +63,7 @@ def plain_positions(words: list[list[str]]) -> str:
 
 
 def letters(cuts: Cuts) -> str:
-    return "".join(PLACES[at] for at in cuts.positions())
+    return "".join(PLACES[index] for index in cuts.positions())
 
 
 # ---- Cuts
@@ -71,8 +71,8 @@ def letters(cuts: Cuts) -> str:
 
 @given(st.lists(st.lists(st.integers(1, 5), max_size=5), max_size=5))
 def test_positions_and_lengths_are_those_of_a_plain_loop(sizes):
-    start = [sum(row[:at]) for row in sizes for at in range(len(row))]
-    end = [sum(row[: at + 1]) for row in sizes for at in range(len(row))]
+    start = [sum(row[:index]) for row in sizes for index in range(len(row))]
+    end = [sum(row[: index + 1]) for row in sizes for index in range(len(row))]
     cuts = Cuts(ints(*map(len, sizes)), ints(*start), ints(*end))
     assert letters(cuts) == plain_positions([["x" * size for size in row] for row in sizes])
     assert cuts.lengths().tolist() == [sum(row) for row in sizes]
@@ -208,7 +208,8 @@ def test_gold_words_are_those_of_the_sentences(items):
 
 def test_a_text_without_gold_words_says_what_to_do():
     segment = make_segmenter("gold")
-    says = r"segment\.by=gold needs the words of the text, and this text has none: .* JSONL with words, or use"
+    lacks = r"segment\.by=gold needs the words of the text, and this text has none"
+    says = rf"{lacks}: .* JSONL with words, or use"
     with pytest.raises(InputError, match=says):
         segment(["好"])
     with pytest.raises(InputError, match=says):

@@ -93,10 +93,10 @@ def test_it_is_made_exactly_if_words_cover_their_sentences(
     start, end = (data.draw(st.lists(st.integers(-1, 4), min_size=W, max_size=W)) for _ in range(2))
     try:
         Segments(lengths, counts, start, end, range(W))  # type: ignore[arg-type]
-        made = True
+        built = True
     except ValueError:
-        made = False
-    assert made == covers(lengths, counts, start, end)
+        built = False
+    assert built == covers(lengths, counts, start, end)
 
 
 def covers(lengths: list[int], counts: list[int], start: list[int], end: list[int]) -> bool:

@@ -40,7 +40,10 @@ def test_what_is_left_and_where_it_stood(given_texts: list[str]) -> None:
     solid = without_space(given_texts)
     assert list(solid.texts) == ["".join(text.split()) for text in given_texts]
     places = [
-        at for text in given_texts for at, character in enumerate(text) if not character.isspace()
+        index
+        for text in given_texts
+        for index, character in enumerate(text)
+        if not character.isspace()
     ]
     if solid.offsets is None:
         assert not any(character.isspace() for text in given_texts for character in text)
@@ -68,8 +71,8 @@ def test_the_gaps_are_those_of_each_text_alone(given_texts: list[str]) -> None:
     assert gaps is not None
     assert gaps.tolist() == alone
     ends = [len("".join(text.split())) for text in given_texts]
-    firsts = [sum(ends[:at]) for at, length in enumerate(ends) if length]
-    assert all(gaps[at] == CUT for at in firsts)
+    firsts = [sum(ends[:index]) for index, length in enumerate(ends) if length]
+    assert all(gaps[index] == CUT for index in firsts)
 
 
 @given(texts)
@@ -118,9 +121,9 @@ def test_for_names_the_same_is_left_with_gaps_of_its_own(given_texts: list[str])
 
 def test_white_space_cuts_what_would_be_one_word() -> None:
     def gaps(*given_texts: str) -> list[int]:
-        found = without_space(given_texts).gaps
-        assert found is not None
-        return found.tolist()
+        result = without_space(given_texts).gaps
+        assert result is not None
+        return result.tolist()
 
     assert gaps("19 98", "1998") == [CUT, JOIN, CUT, JOIN, CUT, JOIN, JOIN, JOIN]
     assert gaps("南京 市") == [CUT, FREE, CUT]
@@ -141,12 +144,12 @@ def moved(text: str, span: Span) -> tuple[int, int]:
 )
 def test_spans_move_with_their_characters(drawn: tuple[str, tuple[Span, ...]]) -> None:
     text, given_spans = drawn
-    solid, found = spans_without_space(text, given_spans)
+    solid, result = spans_without_space(text, given_spans)
     assert solid == "".join(text.split())
     kept = [span for span in given_spans if text[span.start : span.end].split()]
-    assert [(span.start, span.end) for span in found] == [moved(text, span) for span in kept]
-    assert [span.label for span in found] == [span.label for span in kept]
-    for span, before in zip(found, kept, strict=True):
+    assert [(span.start, span.end) for span in result] == [moved(text, span) for span in kept]
+    assert [span.label for span in result] == [span.label for span in kept]
+    for span, before in zip(result, kept, strict=True):
         assert solid[span.start : span.end] == "".join(text[before.start : before.end].split())
 
 

@@ -23,12 +23,12 @@ schemes = st.sampled_from(SCHEMES)
 
 
 def read(ids: TagIds, tags: list[list[int]]) -> list[list[Span]]:
-    found: list[list[Span]] = [[] for _ in tags]
+    result: list[list[Span]] = [[] for _ in tags]
     flat = np.array([tag for row in tags for tag in row], dtype=np.int64)
     spans = ids.spans(flat, np.array([len(row) for row in tags], dtype=np.int64))
     for text, start, end, label in zip(*(array.tolist() for array in spans), strict=True):
-        found[text].append(Span(start, end, ids.labels[label]))
-    return found
+        result[text].append(Span(start, end, ids.labels[label]))
+    return result
 
 
 @given(schemes, st.data())
@@ -170,8 +170,8 @@ def test_without_o_spans_cover_every_text(scheme: str) -> None:
     numbers = TagIds(tag_set(["WORD"], scheme)[1:], scheme)
     lengths = np.array([3, 0, 2])
     words = [[Span(0, 1, "WORD"), Span(1, 3, "WORD")], [], [Span(0, 2, "WORD")]]
-    found = numbers.spans(numbers.tags(words, lengths), lengths)
-    assert list(zip(*(array.tolist() for array in found[:3]), strict=True)) == [
+    result = numbers.spans(numbers.tags(words, lengths), lengths)
+    assert list(zip(*(array.tolist() for array in result[:3]), strict=True)) == [
         (0, 0, 1),
         (0, 1, 3),
         (2, 0, 2),

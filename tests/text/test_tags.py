@@ -1,4 +1,4 @@
-"""Tags: spans come back from every scheme, the scheme is recognised, and legal is what comes back."""
+"""Tags: spans come back from every scheme, the scheme is recognised, and what is legal."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_legal_is_what_comes_back(scheme):
     legal = 0
     for length in (1, 2, 3):
         for path in product(numbers, repeat=length):
-            sequence = [tags[at] for at in path]
+            sequence = [tags[index] for index in path]
             comes_back = spans_to_tags(tags_to_spans(sequence, scheme), length, scheme) == sequence
             inner = all(between[left][right] for left, right in pairwise(path))
             assert (start[path[0]] and inner and end[path[-1]]) == comes_back, sequence
@@ -181,7 +181,7 @@ def test_iob1(tags, found):
 
 
 def iob1_tags(given_spans: tuple[Span, ...], length: int) -> list[str]:
-    """IOB1 as its definition says: B only where a span follows straight after another of its label."""
+    """Return IOB1 by its definition: B only where a span directly follows one with its label."""
     tags = ["O"] * length
     last = Span(0, 1, "")
     for span in given_spans:

@@ -27,9 +27,9 @@ def scan(words: list[str], text: str) -> list[tuple[int, int, int]]:
     """Where each word stands in the text, found by looking at every piece of it."""
     pieces = [(start, end) for start in range(len(text)) for end in range(start + 1, len(text) + 1)]
     return sorted(
-        (start, end, at)
+        (start, end, index)
         for start, end in pieces
-        for at, word in enumerate(words)
+        for index, word in enumerate(words)
         if text[start:end] == word
     )
 
@@ -51,7 +51,7 @@ def test_table_equals_scan(words):
     """In a text that is made of the words, so that there is something to find."""
     text = "".join(words + words[::-1] + [word[1:] + word[:1] for word in words])
     expected = scan(words, text)
-    assert {at for _, _, at in expected} == set(range(len(words)))
+    assert {index for _, _, index in expected} == set(range(len(words)))
     table = TableMatcher(words)
     assert rows(walk(table, text)) == rows(table._sweep(text)) == expected
 
@@ -71,7 +71,7 @@ def test_unique(numbers):
     """Of small numbers and of such as leave no bits for their places."""
     array = np.array(numbers, dtype=np.int64)
     expected = np.unique(array, return_inverse=True)
-    assert [each.tolist() for each in _unique(array.copy())] == [each.tolist() for each in expected]
+    assert [item.tolist() for item in _unique(array.copy())] == [item.tolist() for item in expected]
 
 
 def test_a_large_list_against_another_library():

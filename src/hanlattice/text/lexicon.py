@@ -390,11 +390,11 @@ class Lexicon:
         Memory is linear in the text.
         """
         contents, parts = self._ready()
-        for found in by_length(parts, folded):
+        for words in by_length(parts, folded):
             if contents.removed.count:
-                stays = ~contents.removed.of(found.word)
-                found = Occurrences(*(array[stays] for array in found))
-            yield found
+                stays = ~contents.removed.of(words.word)
+                words = Occurrences(*(array[stays] for array in words))
+            yield words
 
     def _ready(self) -> tuple[Contents, Parts]:
         """Return the contents, and matchers of all words, whose vectors are made if need be."""

@@ -117,6 +117,7 @@ class TableMatcher:
         bucket = self._bucket.data
         keys = self._keys.data
         child = self._child.data
+        shift = self._shift
         codes = code_points(text).tolist()
         rows = []
         for start, code in enumerate(codes):
@@ -128,7 +129,7 @@ class TableMatcher:
                 if end == len(codes):
                     break
                 key = node << _BITS | codes[end]
-                value = (key * _FACTOR & _WORD) >> self._shift
+                value = (key * _FACTOR & _WORD) >> shift
                 node = 0
                 end = end + 1
                 for index in range(bucket[value], bucket[value + 1]):

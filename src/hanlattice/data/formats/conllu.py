@@ -1,8 +1,6 @@
-"""CoNLL-U, the format of Universal Dependencies: a word a line, ten columns, a blank line between
-sentences.
+"""CoNLL-U of Universal Dependencies: a word a line, ten columns, a blank line between sentences.
 
-Read are the form, the universal part of speech and `SpaceAfter=No`; other columns and remarks are
-passed over.
+The reader takes the form, the universal part of speech and `SpaceAfter=No`, and skips the rest.
 """
 
 from __future__ import annotations
@@ -19,15 +17,12 @@ from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import check_label
 
 _COLUMNS = 10
-# A word, several of them (3-4), or an empty node (2.1). Words are fewer than a number of nine
-# digits.
+# A word, several words (3-4), or an empty node (2.1). Numbers of words have at most nine digits.
 _NUMBER = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})|\.([0-9]{1,9}))?")
 
 
 def read_conllu(path: str | Path, encoding: str | None = None) -> Corpus:
-    """A Sentence for each block, with its words and no entities; `data.learn = "words"` learns
-    them.
-    """
+    """Read a Sentence for each block, with words for `data.learn = "words"`, and no entities."""
     blocks = groupby(read_lines(path, encoding), key=lambda line: not line[1].strip())
     return Corpus(tuple(_sentence(lines, path) for is_blank, lines in blocks if not is_blank))
 
@@ -48,9 +43,8 @@ def _sentence(lines: Iterable[tuple[int, str]], path: str | Path) -> Sentence:
         if last and int(last) < int(first):
             message = f"expected ten columns that begin with numbers in order, not {columns[0]}"
             raise InputError(message, path, number)
-        if nested or (
-            not last and int(first) <= until
-        ):  # an empty node, or a part of the word before
+        # An empty node, or a part of several words that one line gave already.
+        if nested or (not last and int(first) <= until):
             continue
         until = int(last) if last else 0
         label = WORD if columns[3] == "_" else columns[3]
@@ -58,8 +52,9 @@ def _sentence(lines: Iterable[tuple[int, str]], path: str | Path) -> Sentence:
             check_label(label)
         except ValueError as error:
             raise InputError(str(error), path, number) from None
-        words.append(Span(len(text), len(text) + len(columns[1]), label, None, columns[1]))
-        text += columns[1] + ("" if "SpaceAfter=No" in columns[9].split("|") else " ")
+        form = columns[1]
+        words.append(Span(len(text), len(text) + len(form), label, None, form))
+        text += form + ("" if "SpaceAfter=No" in columns[9].split("|") else " ")
     if not words:
         raise InputError("the block that ends here has remarks and no word", path, number)
     text = text[: words[-1].end]

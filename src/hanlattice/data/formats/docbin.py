@@ -16,12 +16,14 @@ from hanlattice.text.sentence import Corpus, Sentence
 from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import check_label
 
-_CHUNK = 1 << 20  # bytes
+# Bytes that are unpacked at a time.
+_CHUNK = 1 << 20
 
 
 def read_docbin(path: str | Path) -> Corpus:
-    """A Sentence for each document: its text and its entities. Its tokens need not be words, and
-    are passed over.
+    """Read a Sentence for each document: its text and entities, but not its tokens.
+
+    Tokens need not be words.
     """
     tokens = require("spacy", "tokens")
     vocab = require("spacy", "vocab").Vocab()
@@ -30,15 +32,19 @@ def read_docbin(path: str | Path) -> Corpus:
     try:
         _check_whole(content)
         docs = list(tokens.DocBin().from_bytes(content).get_docs(vocab))
-    except Exception as error:  # zlib, msgpack and spaCy have each their own
-        raise InputError(
-            f"it is not a DocBin of spaCy, or a damaged one: {brief(str(error))}", path
-        ) from None
+    # zlib, msgpack and spaCy have each their own errors.
+    except Exception as error:
+        problem = f"it is not a DocBin of spaCy, or a damaged one: {brief(str(error))}"
+        raise InputError(problem, path) from None
     sentences = []
     for number, doc in enumerate(docs, start=1):
         try:
             if doc.text:
-                sentences.append(_sentence(doc))
+                entities = [
+                    Span(e.start_char, e.end_char, check_label(e.label_), None, e.text)
+                    for e in doc.ents
+                ]
+                sentences.append(Sentence(doc.text, tuple(entities)))
         except ValueError as error:
             raise InputError(f"document {number}: {error}", path) from None
     return Corpus(tuple(sentences))
@@ -60,14 +66,10 @@ def _check_whole(content: bytes) -> None:
         raise ValueError(f"{len(decompressor.unused_data):,} bytes follow its end")
 
 
-def _sentence(doc: Any) -> Sentence:
-    spans = [Span(e.start_char, e.end_char, check_label(e.label_), None, e.text) for e in doc.ents]
-    return Sentence(doc.text, tuple(spans))
-
-
 def write_docbin(path: str | Path, sentences: Iterable[Sentence]) -> None:
-    """Write documents whose tokens are the words or, where these are not known, characters;
-    entities cut tokens.
+    """Write documents, whose tokens are words, or characters where words are not known.
+
+    A token ends where an entity begins or ends.
     """
     tokens = require("spacy", "tokens")
     vocab = require("spacy", "vocab").Vocab()
@@ -84,43 +86,44 @@ def write_docbin(path: str | Path, sentences: Iterable[Sentence]) -> None:
 def _doc(sentence: Sentence, make: Any, vocab: Any) -> Any:
     text = sentence.text
     spans = sentence.spans or ()
-    words = sentence.words or [Span(at, at + 1, WORD) for at in range(len(text))]
-    words = [word for word in words if not text[word.start : word.end].isspace()]
+    words = sentence.words or [Span(index, index + 1, WORD) for index in range(len(text))]
     edges = {edge for span in spans for edge in (span.start, span.end)}
-    parts, spaces, tags = tokens_of(text, [part for word in words for part in _cut(word, edges)])
+    pieces = []
+    for word in words:
+        if not text[word.start : word.end].isspace():
+            inner = [edge for edge in range(word.start + 1, word.end) if edge in edges]
+            places = pairwise([word.start, *inner, word.end])
+            pieces += [Span(low, high, word.label) for low, high in places]
+    parts, spaces, tags = tokens_of(text, pieces)
     doc = make(vocab, parts, spaces, tags=tags if any(tags) else None)
     entities = [doc.char_span(span.start, span.end, label=span.label) for span in spans]
     if None in entities:
         wrong = spans[entities.index(None)]
-        raise ValueError(
-            f"the entity {text[wrong.start : wrong.end]!r} begins or ends with white space"
-        )
+        entity = repr(text[wrong.start : wrong.end])
+        raise ValueError(f"the entity {entity} begins or ends with white space")
     doc.ents = entities
     return doc
 
 
-def _cut(word: Span, edges: set[int]) -> list[Span]:
-    inner = [at for at in range(word.start + 1, word.end) if at in edges]
-    return [Span(low, high, word.label) for low, high in pairwise([word.start, *inner, word.end])]
-
-
 def tokens_of(text: str, words: Sequence[Span]) -> tuple[list[str], list[bool], list[str]]:
-    """Words and runs of white space in order, whether the one space after each belongs to it, and
-    parts of speech.
+    """Return tokens: words, and runs of white space between them.
+
+    Returns:
+        The tokens, whether the one space after each belongs to it, and their parts of speech.
     """
     tokens: list[str] = []
     spaces: list[bool] = []
     tags: list[str] = []
-    at = 0
+    end_before = 0
     places = [(span.start, span.end, "" if span.label == WORD else span.label) for span in words]
     for start, end, tag in [*places, (len(text), len(text), "")]:
-        if tokens and text.startswith(" ", at):
+        if tokens and text.startswith(" ", end_before):
             spaces[-1] = True
-            at += 1
-        for token, its_tag in ((text[at:start], ""), (text[start:end], tag)):
+            end_before += 1
+        for token, its_tag in ((text[end_before:start], ""), (text[start:end], tag)):
             if token:
                 tokens.append(token)
                 spaces.append(False)
                 tags.append(its_tag)
-        at = end
+        end_before = end
     return tokens, spaces, tags

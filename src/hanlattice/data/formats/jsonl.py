@@ -1,6 +1,7 @@
 """JSONL spans: one JSON object a line, with a text and its labelled spans. Any text can be written.
 
-{"text": "南京市长江大桥", "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
+{"text": "南京市长江大桥",
+ "spans": [{"start": 0, "end": 3, "label": "LOC", "text": "南京市", "score": 0.98}]}
 
 Where the words are known, "words" lists them in the same way; they cover the text, and a label is a
 part of speech. Where teachers were not sure (`hanlattice distil`), "soft_labels" lists characters
@@ -31,12 +32,16 @@ from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import check_label, split_tag
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-_DOUBTS_EXPECTED = '"soft_labels" must be a list of characters with the shares of their tags: [[3, {"O": 0.6, "S-LOC": 0.4}]]'
-_CONTROLS = re.compile("[\x7f-\x9f]")  # JSON allows them unescaped, but terminals obey them
+_SHARES_EXPECTED = (
+    '"soft_labels" must be a list of characters with the shares of their tags: '
+    '[[3, {"O": 0.6, "S-LOC": 0.4}]]'
+)
+# JSON allows them unescaped, but terminals obey them.
+_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def read_jsonl(path: str | Path, encoding: str | None = None) -> Corpus:
-    """Read and check every line. Blank lines are skipped, and so are empty texts, with a notice."""
+    """Read and check every line; skip blank lines, and empty texts with a notice."""
     sentences = []
     empty = 0
     for number, line in read_lines(path, encoding):
@@ -56,15 +61,12 @@ def read_jsonl(path: str | Path, encoding: str | None = None) -> Corpus:
 
 
 def write_jsonl(path: str | Path, sentences: Iterable[Sentence]) -> None:
-    """Write one line a sentence; the file is written atomically."""
+    """Write one line a sentence; the file appears whole or not at all."""
     with atomic_write(path) as file:
         for sentence in sentences:
-            file.write(
-                to_json_line(
-                    sentence.text, sentence.spans or (), sentence.words, sentence.soft_labels
-                )
-                + "\n"
-            )
+            spans = sentence.spans or ()
+            line = to_json_line(sentence.text, spans, sentence.words, sentence.soft_labels)
+            file.write(line + "\n")
 
 
 def to_json_line(
@@ -73,64 +75,58 @@ def to_json_line(
     words: Iterable[Span] | None = None,
     soft_labels: Iterable[SoftLabel] = (),
 ) -> str:
-    """One line without its end, as `to_json` writes it."""
+    """Return one line without its end, as `to_json` writes it."""
     record: dict[str, Any] = {"text": text, "spans": span_records(text, spans)}
     if words is not None:
         record["words"] = [
             {"start": word.start, "end": word.end, "label": word.label} for word in words
         ]
-    groups = groupby(soft_labels, key=lambda doubt: doubt.place)
-    if shares := [[place, {doubt.tag: doubt.share for doubt in group}] for place, group in groups]:
+    groups = groupby(soft_labels, key=lambda label: label.place)
+    if shares := [[place, {label.tag: label.share for label in group}] for place, group in groups]:
         record["soft_labels"] = shares
     return to_json(record)
 
 
 def span_records(text: str, spans: Iterable[Span]) -> list[dict[str, object]]:
-    """Spans as `to_json_line` writes them."""
+    """Return spans as `to_json_line` writes them."""
     return [span.as_dict() | {"text": text[span.start : span.end]} for span in spans]
 
 
 def spans_json(spans: Iterable[Span]) -> str:
-    """`to_json` of the spans' dicts, several times as fast: a corpus has millions."""
-    found = []
+    """Return `to_json` of the spans' dicts, several times as fast: a corpus has millions."""
+    records = []
     for span in spans:
         score = "" if span.score is None else f', "score": {_score_json(span.score)}'
-        label = _label_json(span.label)
-        text = text_json(span.text)
-        found.append(
-            f'{{"start": {span.start}, "end": {span.end}, "label": {label}, "text": {text}{score}}}'
-        )
-    return f"[{', '.join(found)}]"
+        place = f'"start": {span.start}, "end": {span.end}, "label": {_label_json(span.label)}'
+        records.append(f'{{{place}, "text": {text_json(span.text)}{score}}}')
+    return f"[{', '.join(records)}]"
 
 
 def _score_json(score: float) -> str:
-    """`rounded` as JSON has it; in one step where that has four decimals."""
+    """Return `rounded` as JSON has it."""
+    # Between these, four decimals are what `rounded` gives, but for zeros at the end.
     if not 1e-3 <= score < 1:
         return _encode(rounded(score))
-    digits = f"{score:.4f}"
-    if digits[-1] != "0":
-        return digits
-    digits = digits.rstrip("0")
+    digits = f"{score:.4f}".rstrip("0")
     return f"{digits}0" if digits[-1] == "." else digits
 
 
 def text_json(text: str) -> str:
-    """`to_json` of a text, by a shorter way where nothing of it has to be escaped."""
-    return (
-        f'"{text}"'
-        if text.isprintable() and '"' not in text and "\\" not in text
-        else to_json(text)
-    )
+    """Return `to_json` of a text, quickly where nothing in it has to be escaped."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return to_json(text)
 
 
-_label_json = lru_cache(text_json)  # there are few labels, and many spans
+# There are few labels, and many spans.
+_label_json = lru_cache(text_json)
 
 
 def to_json(record: object, indent: int | None = None) -> str:
-    """JSON with unescaped Chinese; a lone surrogate, which UTF-8 cannot encode, makes all of it
-    ASCII escapes.
+    """Return JSON with unescaped Chinese.
 
-    NaN and infinity are an InputError, because JSON does not have them.
+    A lone surrogate, which UTF-8 cannot carry, turns everything into ASCII escapes. NaN and
+    infinity are an InputError, because JSON does not have them.
     """
     try:
         if indent is None:
@@ -146,7 +142,7 @@ def to_json(record: object, indent: int | None = None) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return json.dumps(record, indent=indent)
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _not_finite(
@@ -164,7 +160,7 @@ def _not_finite(
 
 
 def from_json_line(line: str) -> Sentence:
-    """The checked Sentence of one line; an invalid line is an InputError."""
+    """Return the checked Sentence of one line; an invalid line is an InputError."""
     try:
         record = read_json(line)
     except ValueError as error:
@@ -172,81 +168,71 @@ def from_json_line(line: str) -> Sentence:
     text = record.get("text", record.get("data")) if isinstance(record, dict) else None
     if not isinstance(text, str):
         raise InputError('expected an object with a string "text" and a list "spans"')
-    name = next(
-        (name for name in ("spans", "label", "labels", "entities") if name in record), "spans"
-    )
+    names = ("spans", "label", "labels", "entities")
+    name = next((name for name in names if name in record), "spans")
     items = record.get(name)
     if not isinstance(items, list):
-        raise InputError(
-            'expected a list "spans", or doccano\'s "label" or "entities" (empty when the text has none)'
-        )
-    items = items if name == "spans" else [*map(_by_name, items)]
+        expected = 'a list "spans", or doccano\'s "label" or "entities"'
+        raise InputError(f"expected {expected} (empty when the text has none)")
+    if name != "spans":
+        # doccano has [start, end, label], or other names for the offsets.
+        for index, item in enumerate(items):
+            if isinstance(item, list) and len(item) == 3:
+                items[index] = dict(zip(("start", "end", "label"), item, strict=True))
+            elif isinstance(item, dict) and "start_offset" in item:
+                place = {"start": item["start_offset"], "end": item.get("end_offset")}
+                items[index] = place | {"label": item.get("label")}
     return make_sentence(text, items, record.get("words"), record.get("soft_labels", []))
 
 
 def make_sentence(
     text: str, items: Sequence[Any], words: Any = None, soft_labels: Any = ()
 ) -> Sentence:
-    """The Sentence of a text and of spans as JSON has them; those that overlap or lie outside it
-    are an InputError.
+    """Make a Sentence of a text, and of spans, words and soft labels as JSON has them.
+
+    Spans that overlap or lie outside the text are an InputError.
     """
     spans = sorted(_span(item, text) for item in items)
     for left, right in pairwise(spans):
+        name = f"[{left.start}, {left.end}) {left.label}"
         if left == right:
-            raise InputError(f"the span {_name(left)} comes twice")
+            raise InputError(f"the span {name} comes twice")
         if right.start < left.end:
-            raise InputError(
-                f"the spans {_name(left)} and {_name(right)} overlap, and a character has one label"
-            )
-    known = tuple(spans), _words(words, text), _doubts(soft_labels)
+            names = f"{name} and [{right.start}, {right.end}) {right.label}"
+            raise InputError(f"the spans {names} overlap, and a character has one label")
+    known = tuple(spans), _words(words, text), _soft_labels(soft_labels)
     try:
         return Sentence(text, *known)
     except ValueError as error:
         raise InputError(f'"soft_labels": {error}') from None
 
 
-def _doubts(items: Any) -> tuple[SoftLabel, ...]:
-    """Make the soft labels of the line; `Sentence` checks their places and sums."""
-    found: list[SoftLabel] = []
+def _soft_labels(items: Any) -> tuple[SoftLabel, ...]:
+    """Return the soft labels of a line; `Sentence` checks their places and sums."""
+    labels: list[SoftLabel] = []
     for item in items if isinstance(items, (list, tuple)) else [items]:
         is_pair = isinstance(item, list) and len(item) == 2
         place, shares = item if is_pair else (None, None)
         if type(place) is not int or place < 0 or not isinstance(shares, dict) or not shares:
-            raise InputError(_DOUBTS_EXPECTED)
+            raise InputError(_SHARES_EXPECTED)
         for tag, share in shares.items():
             if type(share) not in (int, float):
-                raise InputError(_DOUBTS_EXPECTED)
+                raise InputError(_SHARES_EXPECTED)
             try:
                 split_tag(tag)
             except TagError as error:
                 raise InputError(f'"soft_labels": {error.message}') from None
-            found.append(SoftLabel(place, tag, share))
-    return tuple(found)
-
-
-def _by_name(item: Any) -> Any:
-    """A span of doccano with our names."""
-    if isinstance(item, list) and len(item) == 3:
-        return dict(zip(("start", "end", "label"), item, strict=True))
-    if isinstance(item, dict) and "start_offset" in item:
-        return {
-            "start": item["start_offset"],
-            "end": item.get("end_offset"),
-            "label": item.get("label"),
-        }
-    return item
+            labels.append(SoftLabel(place, tag, share))
+    return tuple(labels)
 
 
 def _words(items: Any, text: str) -> tuple[Span, ...] | None:
-    """The words of the line, if it has any. The label of a word is optional, and white space need
-    not be in a word.
-    """
+    """Return the words of a line, if it has any; labels and words of white space are optional."""
     if items is None:
         return None
     if not isinstance(items, list):
-        raise InputError(
-            '"words" must be a list of words that cover the text; leave it out where they are not known'
-        )
+        expected = "a list of words that cover the text; leave it out where they are not known"
+        raise InputError(f'"words" must be {expected}')
     words = cover_space((_span(item, text, WORD) for item in items), text)
     try:
         check_words(words, len(text))
@@ -257,15 +243,14 @@ def _words(items: Any, text: str) -> tuple[Span, ...] | None:
 
 def _span(item: Any, text: str, default: str | None = None) -> Span:
     if not isinstance(item, dict):
-        raise InputError(
-            f'a span must be an object with "start", "end" and "label", not {brief(item)}'
-        )
+        expected = 'an object with "start", "end" and "label"'
+        raise InputError(f"a span must be {expected}, not {brief(item)}")
     start = item.get("start")
     end = item.get("end")
     label = item.get("label", default)
     if type(start) is not int or type(end) is not int:
-        found = f"{brief(start)} and {brief(end)}"
-        raise InputError(f'"start" and "end" of a span must be whole numbers, not {found}')
+        values = f"{brief(start)} and {brief(end)}"
+        raise InputError(f'"start" and "end" of a span must be whole numbers, not {values}')
     try:
         label = check_label(label, '"label" of a span')
     except (TypeError, ValueError) as error:
@@ -285,7 +270,3 @@ def _span(item: Any, text: str, default: str | None = None) -> Span:
         except (TypeError, ValueError) as error:
             raise InputError(str(error)) from None
     return Span(start, end, label, score, own)
-
-
-def _name(span: Span) -> str:
-    return f"[{span.start}, {span.end}) {span.label}"

@@ -1,7 +1,8 @@
-"""Label Studio's JSON and JSON-MIN exports: a list of tasks, each with a text and labelled regions."""
+"""Label Studio's exports JSON and JSON-MIN: a list of tasks, with a text and labelled regions."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
@@ -17,16 +18,19 @@ from hanlattice.text.display import visible
 from hanlattice.text.sentence import Corpus, Sentence
 
 _LABELS = "labels"
-_SHOWN = 20  # kinds of other results, and characters of each
+# How many kinds of other results a notice shows, and how many characters of each.
+_SHOWN = 20
 
 
 def read_label_studio(path: str | Path) -> Corpus:
-    """A Sentence for each task that somebody annotated; its first annotation that was not cancelled
-    counts.
+    """Read a Sentence for each task that somebody annotated.
+
+    The first annotation of a task that was not cancelled counts.
     """
     sentences: list[Sentence] = []
     left_out = several = 0
-    others = Counter[str]()  # results that are no labels, by their type
+    # Results that are no labels, by their type.
+    others = Counter[str]()
     for line, task in _elements(read_text(path, UTF8), path):
         try:
             text, regions, annotations = _task(task, others)
@@ -42,29 +46,29 @@ def read_label_studio(path: str | Path) -> Corpus:
     if left_out:
         notices.append(f"{path}: tasks without a text or an annotation were left out: {left_out}")
     if several:
-        notices.append(
-            f"{path}: tasks with several annotations, of which the first counts: {several}"
-        )
+        problem = f"tasks with several annotations, of which the first counts: {several}"
+        notices.append(f"{path}: {problem}")
     if others:
-        counts = ", ".join(
-            f"{visible(kind[:_SHOWN])} {count:,}" for kind, count in sorted(others.items())[:_SHOWN]
-        )
-        notices.append(f"{path}: results that are no labels were left out: {counts}")
+        shown = [f"{visible(kind[:_SHOWN])} {count:,}" for kind, count in sorted(others.items())]
+        kinds = ", ".join(shown[:_SHOWN])
+        notices.append(f"{path}: results that are no labels were left out: {kinds}")
     return Corpus(tuple(sentences), notices=tuple(notices))
 
 
 def _elements(content: str, path: str | Path) -> Iterator[tuple[int, Any]]:
-    """The elements of a JSON list, each with the line on which it begins."""
+    """Yield the elements of a JSON list, each with the line on which it begins."""
     line = 1
     seen = 0
-    at = _skip(content, 0)
-    if content[at : at + 1] != "[":
-        raise InputError(
-            "expected a list of tasks, as Label Studio exports them: [{…}, …]", path, 1
-        )
-    closing = _skip(content, at + 1)
+    opening = _skip(content, 0)
+    if content[opening : opening + 1] != "[":
+        expected = "a list of tasks, as Label Studio exports them: [{…}, …]"
+        raise InputError(f"expected {expected}", path, 1)
+    # The bracket or comma before an element, and the place where the list may end.
+    before = opening
+    closing = _skip(content, before + 1)
     while content[closing : closing + 1] != "]":
-        begin = _skip(content, at + 1)
+        begin = _skip(content, before + 1)
+        # Counted from element to element, so that long files take linear time.
         line += content.count("\n", seen, begin)
         seen = begin
         try:
@@ -72,11 +76,10 @@ def _elements(content: str, path: str | Path) -> Iterator[tuple[int, Any]]:
         except ValueError as error:
             raise InputError(str(error), path, line) from None
         yield line, element
-        at = closing = _skip(content, end)
-        if content[at : at + 1] not in ("]", ","):
-            raise InputError(
-                "not JSON: expected a comma or the end of the list after this task", path, line
-            )
+        before = closing = _skip(content, end)
+        if content[before : before + 1] not in ("]", ","):
+            problem = "expected a comma or the end of the list after this task"
+            raise InputError(f"not JSON: {problem}", path, line)
     rest = _skip(content, closing + 1)
     if rest < len(content):
         line = content.count("\n", 0, rest) + 1
@@ -84,11 +87,12 @@ def _elements(content: str, path: str | Path) -> Iterator[tuple[int, Any]]:
         raise InputError(f"{message} of tasks; remove it, or put tasks into the list", path, line)
 
 
-def _skip(content: str, at: int) -> int:
-    """The next place that is not white space."""
-    while at < len(content) and content[at] in " \t\r\n":
-        at += 1
-    return at
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _skip(content: str, index: int) -> int:
+    """Return the next place that is not white space."""
+    return _SPACE.match(content, index).end()  # type: ignore[union-attr]
 
 
 def _task(task: Any, others: Counter[str]) -> tuple[str, list[Any] | None, int]:
@@ -98,71 +102,70 @@ def _task(task: Any, others: Counter[str]) -> tuple[str, list[Any] | None, int]:
     """
     if not isinstance(task, dict):
         raise InputError(f"a task must be an object, not {brief(task)}")
-    if "annotations" not in task:  # JSON-MIN
+    # Without annotations it is JSON-MIN.
+    if "annotations" not in task:
         regions = task.get("label")
         if not isinstance(task.get("text"), str) or not isinstance(regions, (list, type(None))):
-            raise InputError(
-                'expected "data" and "annotations", or, of JSON-MIN, "text" and a list "label"'
-            )
+            expected = '"data" and "annotations", or, of JSON-MIN, "text" and a list "label"'
+            raise InputError(f"expected {expected}")
         return task["text"], regions, 1
     text = _text(task.get("data"))
     annotations = task["annotations"]
-    if not isinstance(annotations, list) or not all(isinstance(each, dict) for each in annotations):
+    if not isinstance(annotations, list) or not all(isinstance(item, dict) for item in annotations):
         raise InputError('"annotations" must be a list of objects')
-    for each in annotations:
-        if not isinstance(each.get("was_cancelled"), (bool, type(None))):
-            cancelled = brief(each["was_cancelled"])
+    for item in annotations:
+        if not isinstance(item.get("was_cancelled"), (bool, type(None))):
+            cancelled = brief(item["was_cancelled"])
             raise InputError(f'"was_cancelled" must be true or false, not {cancelled}')
-    valid = [each.get("result") for each in annotations if not each.get("was_cancelled")]
+    valid = [item.get("result") for item in annotations if not item.get("was_cancelled")]
     if not valid:
         return text, None, 0
-    if not isinstance(valid[0], list) or not all(isinstance(each, dict) for each in valid[0]):
+    if not isinstance(valid[0], list) or not all(isinstance(result, dict) for result in valid[0]):
         raise InputError('"result" of an annotation must be a list of objects')
-    for each in valid[0]:
-        if not isinstance(each.get("type"), str):
-            raise InputError(f'"type" of a result must be a string, not {brief(each.get("type"))}')
-        if each["type"] != _LABELS:
-            others[each["type"]] += 1
-    return text, [each.get("value") for each in valid[0] if each["type"] == _LABELS], len(valid)
+    for result in valid[0]:
+        if not isinstance(result.get("type"), str):
+            raise InputError(
+                f'"type" of a result must be a string, not {brief(result.get("type"))}'
+            )
+        if result["type"] != _LABELS:
+            others[result["type"]] += 1
+    return (
+        text,
+        [result.get("value") for result in valid[0] if result["type"] == _LABELS],
+        len(valid),
+    )
 
 
 def _text(data: Any) -> str:
-    """The string "text" of a task's data, or its only string."""
-    strings = (
-        {key: value for key, value in (data or {}).items() if isinstance(value, str)}
-        if _is_object(data)
-        else {}
-    )
+    """Return the string "text" of a task's data, or its only string."""
+    fields = data if isinstance(data, dict) else {}
+    strings = {key: value for key, value in fields.items() if isinstance(value, str)}
     if "text" in strings:
         return strings["text"]
-    if len(strings) != 1 or "text" in data:
+    if len(strings) != 1 or "text" in fields:
         raise InputError('"data" of a task must have a string "text", or one string only')
     return next(iter(strings.values()))
 
 
-def _is_object(value: Any) -> bool:
-    return value is None or isinstance(value, dict)
-
-
 def _sentence(text: str, regions: list[Any]) -> Sentence:
-    """Offsets count code points or, as browsers do, UTF-16 units: where they differ, the texts of
-    the regions tell.
+    """Make a Sentence, whose offsets may count code points or, as browsers do, UTF-16 units.
+
+    Where these differ, the texts of the regions tell.
     """
     spans = [_span(region) for region in regions]
     if not text.isascii() and max(text) > "\uffff" and not _fit(text, spans):
-        units = {
-            unit: at
-            for at, unit in enumerate(accumulate((1 + (c > "\uffff") for c in text), initial=0))
-        }
+        sizes = accumulate((1 + (character > "\uffff") for character in text), initial=0)
+        # By UTF-16 unit; a unit inside a character has no code point.
+        points = {unit: point for point, unit in enumerate(sizes)}
         moved = [
-            span | {name: units.get(span[name], -1) for name in ("start", "end")} for span in spans
+            span | {name: points.get(span[name], -1) for name in ("start", "end")} for span in spans
         ]
         spans = moved if _fit(text, moved) else spans
     return make_sentence(text, spans)
 
 
 def _fit(text: str, spans: list[dict[str, Any]]) -> bool:
-    """Whether the texts that spans have are at their offsets."""
+    """Return whether the texts that spans have are at their offsets."""
     return all(
         span.get("text") in (None, text[max(0, span["start"]) : max(0, span["end"])])
         for span in spans
@@ -175,7 +178,7 @@ def _span(region: Any) -> dict[str, Any]:
         raise InputError(f'a region must have one label in its list "labels", not {brief(labels)}')
     span = {"start": region.get("start"), "end": region.get("end"), "label": labels[0]}
     if type(span["start"]) is not int or type(span["end"]) is not int:
-        found = f"{brief(span['start'])} and {brief(span['end'])}"
-        raise InputError(f'"start" and "end" of a region must be whole numbers, not {found}')
+        given = f"{brief(span['start'])} and {brief(span['end'])}"
+        raise InputError(f'"start" and "end" of a region must be whole numbers, not {given}')
     text = region.get("text")
     return span | {"text": text.replace("\\n", "\n")} if isinstance(text, str) else span

@@ -203,15 +203,7 @@ class Client:
         min_score: float = 0.0,
         candidates: int = 0,
     ) -> Iterator[Document]:
-        """Tag any number of texts, in their order; see `Predictor.pipe`.
-
-        Args:
-            texts: Any iterable.
-            batch_size: The most texts of a request.
-            scores: Compute the probability of each span.
-            min_score: Leave out less probable spans.
-            candidates: How many of its most probable spans to keep as `Document.candidates`.
-        """
+        """Tag any number of texts, at most `batch_size` in a request; see `Predictor.pipe`."""
         options = {"scores": scores, "min_score": min_score, "candidates": candidates}
         yield from self._documents(self._verb, texts, batch_size, **options)
 

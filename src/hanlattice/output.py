@@ -43,12 +43,8 @@ def terminal_lines(
 ) -> Iterator[str]:
     """Yield a line for each document, as soon as it comes, and a legend at the end.
 
-    Control characters, and others that a terminal cannot show, become escapes.
-
-    Args:
-        documents: Any iterable.
-        labels: The labels of the model, each with its own colour.
-        colour: False gives the same marks without colours.
+    Control characters, and others that a terminal cannot show, become escapes. Each of the labels
+    has a colour; without `colour`, marks stay and colours go.
     """
     inks = {}
     if colour:
@@ -99,13 +95,7 @@ footer mark { color: var(--ink); }
 def html_page(
     documents: Iterable[Document], labels: Sequence[str], title: str = "hanlattice"
 ) -> Iterator[str]:
-    """Yield a page piece by piece, a document at a time.
-
-    Args:
-        documents: Any iterable.
-        labels: The labels of the model, each with its own colour.
-        title: The title of the page.
-    """
+    """Yield a page piece by piece, a document at a time; each of the labels has a colour."""
     light = ""
     dark = "\n"
     for number, tone in enumerate(TONES):

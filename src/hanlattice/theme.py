@@ -81,13 +81,7 @@ def light_and_dark(light: str, dark: str) -> str:
 
 
 def page_shell(title: str, rules: str, body: Iterable[str]) -> Iterator[str]:
-    """Yield a page that loads nothing from elsewhere, part by part.
-
-    Args:
-        title: The title of the page.
-        rules: CSS, which may use var(--NAME) for each name of INKS.
-        body: Parts of HTML.
-    """
+    """Yield a page that loads nothing; its CSS rules may use var(--NAME) for names of INKS."""
     light = "".join(f"--{name}:{colour.light};" for name, colour in INKS.items())
     dark = "".join(f"--{name}:{colour.dark};" for name, colour in INKS.items())
     colours = light_and_dark(f":root{{{light}}}", f":root{{{dark}}}")
@@ -132,13 +126,7 @@ def check_plot(path: Path) -> None:
 
 @contextmanager
 def plot(path: Path, width: float, height: float) -> Iterator[Any]:
-    """Yield a matplotlib figure, and save it at the end.
-
-    Args:
-        path: An SVG file, in which text stays text, or a PNG file.
-        width: Inches.
-        height: Inches.
-    """
+    """Yield a matplotlib figure of this size in inches; save it at the end, in SVG or PNG."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -192,16 +192,7 @@ class DictionaryCRF(NumpyCRF):
     def span_log_probability(
         self, emissions: Array, lengths: Ints, sentence: Ints, start: Ints, end: Ints, tags: Ints
     ) -> Floats:
-        """[S]: return the log probability of whole spans, with arcs or without.
-
-        Args:
-            emissions: [B, T, K], those that `with_dictionary` returned.
-            lengths: [B]
-            sentence: [S]
-            start: [S]
-            end: [S]
-            tags: [S, L], the tags of each span.
-        """
+        """[S]: return the log probability of whole spans with tags [S, L], arcs or not."""
         label = self.tag_ids.label_of_tag[tags[:, 0]]
         log = self.arc_marginals(emissions, lengths).arcs
         answer = np.full(len(sentence), -np.inf)
@@ -273,13 +264,7 @@ def _concatenated(left: TaggedSpans, right: TaggedSpans) -> TaggedSpans:
 
 
 def arc_counts(rulings: Rulings, sentences: int, learnt: int) -> Ints:
-    """[sentences]: return an upper bound of the arcs that rulings make in each sentence.
-
-    Args:
-        rulings: What the dictionary says of spans.
-        sentences: The number of sentences.
-        learnt: The number of labels that the model has learnt.
-    """
+    """[sentences]: return the most arcs that rulings make, if `learnt` labels are learnt."""
     # A learnt label has an arc for each length up to the entry's, and two that run on.
     count = np.where(rulings.label < learnt, rulings.end - rulings.start + 2, 1)
     count = np.where(rulings.label == ANY, count * learnt, count)

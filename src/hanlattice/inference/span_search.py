@@ -82,13 +82,9 @@ def search(
     that it begins with, so a beginning below the n-th best span so far is given up.
 
     Args:
-        chains: The probabilities of tags.
-        lengths: [B]
-        n: The most spans of a sentence.
         floor: The lowest log probability of a span.
         known: Spans outside the chains, which compete with the others.
-        open_spans: Beginnings of spans that the chains continue. Their last character is inside the
-            span.
+        open_spans: Beginnings, up to a character inside their span, that the chains continue.
     """
     cell, label = np.nonzero(np.maximum(chains.alone, chains.first) >= floor - SLACK)
     sentence, nth = cells(lengths)
@@ -180,17 +176,7 @@ class Candidates(NamedTuple):
 def span_scores(
     crf: Any, emissions: Values, lengths: Values, spans: Sequence[Sequence[Span]]
 ) -> list[list[float]]:
-    """Return the probability of each span of each sentence.
-
-    Args:
-        crf: A NumpyCRF, or the CRF of `nn`.
-        emissions: [B, T, K]
-        lengths: [B]
-        spans: A list for each sentence.
-
-    Raises:
-        TagError: A label has no tags in this CRF.
-    """
+    """Return the probability of each span of each sentence; refuse labels that the CRF lacks."""
     if len(spans) != len(lengths):
         raise ValueError(f"spans for {len(spans)} sentences came with {len(lengths)} lengths")
     flat = [(b, span) for b, row in enumerate(spans) for span in row]
@@ -204,18 +190,9 @@ def span_scores(
 def decoded_span_scores(
     crf: Any, emissions: Values, lengths: Values, tags: Ints, sentence: Ints, start: Ints, end: Ints
 ) -> Values:
-    """[S]: return the probabilities of spans that stand in decoded tags, in float64.
+    """[S]: return the probabilities of spans, all [S], in decoded tags [B, T], in float64.
 
-    The result is where the emissions are, perhaps still computing.
-
-    Args:
-        crf: A NumpyCRF, or the CRF of `nn`.
-        emissions: [B, T, K]
-        lengths: [B]
-        tags: [B, T], an array, as all that follow.
-        sentence: [S]
-        start: [S]
-        end: [S]
+    The result is where the emissions are, perhaps still computing; `tags` and spans are arrays.
     """
     # [S, L] characters; those beyond the end of a span are not read.
     place = start[:, None] + np.arange((end - start).max(initial=1))
@@ -234,10 +211,7 @@ def candidates(
     """Return the n most probable spans of each sentence, which may overlap.
 
     Args:
-        crf: A NumpyCRF, or the CRF of `nn`.
-        emissions: [B, T, K]
-        lengths: [B]
-        n: The most spans of a sentence.
+        crf: Decodes emissions [B, T, K] of sentences of `lengths` [B].
         min_score: The lowest probability of a span. Impossible spans are never returned.
         each_label: Return the n best spans of each label, and perhaps more.
     """

@@ -29,23 +29,21 @@ __all__ = [
     "lcut",
     "load",
 ]
-_HOMES = {
-    "Client": "client",
-    "connect": "client",
+# The modules of names that are imported at their first use, because importing them takes time.
+_MODULES = {
+    **dict.fromkeys(("Client", "connect"), "client"),
+    **dict.fromkeys(("Predictor", "load"), "predict"),
+    **dict.fromkeys(("analyse", "cut", "lcut"), "bundled"),
     "Document": "document",
-    "Predictor": "predict",
-    "load": "predict",
 }
-_HOMES |= dict.fromkeys(("analyse", "cut", "lcut"), "bundled")
 
 
 def __getattr__(name: str) -> Any:
-    """What takes time to import comes at its first use."""
-    if name in __all__:
-        return getattr(import_module(f"hanlattice.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"hanlattice.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'hanlattice' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """The public names, imported already or not, and no others."""
+    # The public names only, imported already or not.
     return sorted([*__all__, "__version__"])

@@ -13,18 +13,19 @@ _SPACE = re.compile(r"\r\n|\s")
 
 
 def analyse(text: str, *, whole_names: bool = False, min_score: float = 0.0) -> Document:
-    """Words and entities of a text with the two bundled models; the arguments are those of
-    `Predictor.analyse`.
-    """
+    """Find the words and entities of a text; the arguments are those of `Predictor.analyse`."""
     return bundled("ner").analyse(text, whole_names=whole_names, min_score=min_score)
 
 
 def cut(text: str) -> Iterator[str]:
-    """The words of a text, cut by the bundled segmenter, one after the other; joined they are the
-    text.
+    """Yield the words of a text, cut by the bundled segmenter; joined, they are the text.
 
-    White space is a token for each character, or CR LF, as in jieba. The model is loaded at the
-    first call and kept. For words of your own, load one: `hanlattice.load("seg")`.
+    Each white space character is a word, as in jieba, and so is CR LF. The model is loaded at the
+    first call and kept. To add words of your own, use `hanlattice.load("seg")`.
+
+    Example:
+        >>> list(cut("南京市长江大桥"))
+        ['南京市', '长江', '大桥']
     """
     check_text(text)
     segmenter = bundled("seg")
@@ -35,14 +36,15 @@ def cut(text: str) -> Iterator[str]:
 
 
 def lcut(text: str) -> list[str]:
-    """The words of a text as a list; `cut` says more."""
+    """Return the words of a text as a list; see `cut`."""
     return list(cut(text))
 
 
 def _tokens(document: Document) -> Iterator[str]:
-    at = 0
+    # Words cover all but white space, so the rest is found between them.
+    done = 0
     for word in document.spans:
-        yield from _SPACE.findall(document.text[at : word.start])
+        yield from _SPACE.findall(document.text[done : word.start])
         yield word.text
-        at = word.end
-    yield from _SPACE.findall(document.text[at:])
+        done = word.end
+    yield from _SPACE.findall(document.text[done:])

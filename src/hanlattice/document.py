@@ -1,6 +1,4 @@
-"""Document: a text and what was found in it. It iterates, becomes JSON, and shows itself in a
-notebook.
-"""
+"""Document: a text with its spans, which iterates, becomes JSON, and shows itself in notebooks."""
 
 from __future__ import annotations
 
@@ -18,13 +16,15 @@ from hanlattice.theme import TONES, escaped, tones
 
 @dataclass(frozen=True)
 class Document:
-    """A text as it was given, and the spans found in it, from left to right; iterating gives the
-    spans.
+    """A text and the spans that a model found in it; iterating gives the spans.
 
-    `words` are its words where a segmenter read the text, else None. `cuts` says that the spans
-    themselves are the words, as those of a segmenter are. `candidates`, if they were asked for, are
-    its most probable spans, the best first. `score`, only in the documents of `Predictor.readings`,
-    is the probability that the text has exactly these spans.
+    Attributes:
+        text: The text as it was given.
+        spans: From left to right.
+        candidates: The most probable spans, best first, if a caller asked for them.
+        score: The probability that the text has exactly these spans, from `Predictor.readings`.
+        words: The words of the text, if a segmenter read it.
+        cuts: Whether the spans themselves are the words, as a segmenter finds them.
     """
 
     text: str
@@ -39,17 +39,18 @@ class Document:
             object.__setattr__(self, "words", self.spans)
 
     def __iter__(self) -> Iterator[Span]:
-        """The spans, from left to right."""
+        """Iterate over the spans, from left to right."""
         return iter(self.spans)
 
     @property
     def entities(self) -> tuple[Span, ...]:
-        """The spans, unless they are the words of a segmenter, which finds no entities."""
+        """The spans, or nothing for a segmenter, whose spans are words."""
         return () if self.cuts else self.spans
 
     def to_dict(self) -> dict[str, Any]:
-        """What `hanlattice tag` writes, as plain values: text, spans, and words, candidates and
-        score if there are.
+        """Return the record that `hanlattice tag` writes.
+
+        It has `text` and `spans`, and `words`, `candidates` and `score` if they are known.
         """
         record: dict[str, Any] = {"text": self.text, "spans": span_records(self.text, self.spans)}
         if self.words is not None and not self.cuts:
@@ -59,109 +60,96 @@ class Document:
         return record if self.score is None else record | {"score": rounded(self.score)}
 
     def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON, Chinese not escaped; without `indent` it is one line that `train` and
-        others read.
+        """Return `to_dict` as JSON, with Chinese not escaped.
+
+        Args:
+            indent: Spaces of each level. None gives one line, which `hanlattice train` can read.
         """
         return to_json(self.to_dict(), indent)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the text, its spans in colours, with their scores as tool tips, and a
-        space between words.
-        """
-        places = tones(span.label for span in self.spans)
-        parts = (
-            escaped(text) if span is None else _mark(text, span, places)
-            for text, span in parts_of(self)
-        )
-        return f'<div dir="auto" style="line-height:2;white-space:pre-wrap">{"".join(parts)}</div>'
-
-
-def _mark(text: str, span: Span, places: dict[str, int]) -> str:
-    """A mark with its style inside, since notebooks drop style sheets; its tint is readable on
-    light and on dark.
-    """
-    colour = TONES[places[span.label]].light
-    label = escaped(span.label)
-    title = label if span.score is None else f"{label} {span.score:.4f}"
-    look = f"color:inherit;background:{colour}33;border-bottom:.12em solid {colour};border-radius:.25em;padding:.1em"
-    name = (
-        ""
-        if span.label == WORD
-        else f'<small style="margin-left:.35em;opacity:.75">{label}</small>'
-    )
-    return f'<mark title="{title}" style="{look}">{escaped(text)}{name}</mark>'
+        """Return HTML for notebooks: the text with coloured spans, and scores as tool tips."""
+        tone_of = tones(span.label for span in self.spans)
+        html = []
+        for text, span in parts_of(self):
+            if span is None:
+                html.append(escaped(text))
+                continue
+            label = escaped(span.label)
+            title = label if span.score is None else f"{label} {span.score:.4f}"
+            name = f'<small style="margin-left:.35em;opacity:.75">{label}</small>'
+            # Notebooks drop style sheets. A tint of 20 % (33 in hex) is readable on light and dark.
+            colour = TONES[tone_of[span.label]].light
+            look = (
+                f"color:inherit;background:{colour}33;border-bottom:.12em solid {colour};"
+                "border-radius:.25em;padding:.1em"
+            )
+            inside = escaped(text) + ("" if span.label == WORD else name)
+            html.append(f'<mark title="{title}" style="{look}">{inside}</mark>')
+        return f'<div dir="auto" style="line-height:2;white-space:pre-wrap">{"".join(html)}</div>'
 
 
 def parts_of(document: Document) -> Iterator[tuple[str, Span | None]]:
-    """The text in parts from left to right, each with the span that it is, or None for what lies
-    between.
+    """Yield the text in parts from left to right: each span, and None with what lies between.
 
-    Where there are words beside the spans, a space stands between two of them, and `_LABEL` after
-    one that has a label of its own: `长江_ns 大桥_n`.
+    If the document has words beside its spans, a space separates them, and `_LABEL` follows a word
+    that has a label of its own: `长江_ns 大桥_n`.
     """
     text = document.text
     words = () if document.cuts else document.words or ()
-    cells = list(text)
-    gaps = _gaps(text, words)
+    characters = list(text)
+    edges = {edge for word in words for edge in (word.start, word.end)} - {0, len(text)}
+    # A space goes before these characters, unless there is white space already.
+    gaps = {edge for edge in edges if not (text[edge - 1].isspace() or text[edge].isspace())}
     for word in words:
         if word.label != WORD:
-            cells[word.end - 1] += f"_{word.label}"
-    at = 0
-    for start, end, span in [
-        *((span.start, span.end, span) for span in document.spans),
-        (len(text), len(text), None),
-    ]:
-        between = [" " * (place in gaps) + cells[place] for place in range(at, start)] + [" "] * (
-            start in gaps
-        )
+            characters[word.end - 1] += f"_{word.label}"
+    spaced = [" " * (place in gaps) + shown for place, shown in enumerate(characters)]
+    done = 0
+    for span in document.spans:
+        # The space before a span belongs to the text between spans.
+        between = "".join(spaced[done : span.start]) + " " * (span.start in gaps)
         if between:
-            yield "".join(between), None
-        if span is not None:
-            inside = (" " * (place in gaps) + cells[place] for place in range(start + 1, end))
-            yield cells[start] + "".join(inside), span
-        at = end
-
-
-def _gaps(text: str, words: Sequence[Span]) -> set[int]:
-    """Where one of these words begins or ends and there is no white space."""
-    edges = {edge for word in words for edge in (word.start, word.end)} - {0, len(text)}
-    return {edge for edge in edges if not (text[edge - 1].isspace() or text[edge].isspace())}
+            yield between, None
+        yield characters[span.start] + "".join(spaced[span.start + 1 : span.end]), span
+        done = span.end
+    if done < len(text):
+        yield "".join(spaced[done:]), None
 
 
 def keep_names(words: Sequence[Span], names: Sequence[Span]) -> tuple[Span, ...]:
-    """The words, each name as one of them: 任正非 for 任 正非. A word that lies across a name's edge is
-    cut there.
+    """Return the words with each name as one word: 任正非 for 任 正非.
 
-    A name has the label of its last word.
+    A word that lies across the edge of a name is cut there. A name has the label of its last word.
     """
     starts = [name.start for name in names]
     edges = [edge for name in names for edge in (name.start, name.end)]
 
     def name_at(part: Span) -> int:
-        """Which name this part of a word belongs to; a number of its own if to none."""
-        at = bisect_right(starts, part.start) - 1
-        return at if at >= 0 and part.start < names[at].end else -1 - part.start
+        """Return the index of the name that has this part; else a number that no other part has."""
+        index = bisect_right(starts, part.start) - 1
+        return index if index >= 0 and part.start < names[index].end else -1 - part.start
 
     parts = (part for word in words for part in _cut(word, edges))
     kept: list[Span] = []
-    for at, group in groupby(parts, name_at):
+    for index, group in groupby(parts, name_at):
         inside = list(group)
-        if at < 0 or (inside[0].start, inside[0].end) == (names[at].start, names[at].end):
+        name = names[index] if index >= 0 else inside[0]
+        if (inside[0].start, inside[0].end) == (name.start, name.end):
             kept += inside
         else:
-            kept.append(
-                Span(names[at].start, names[at].end, inside[-1].label, None, names[at].text)
-            )
+            kept.append(Span(name.start, name.end, inside[-1].label, None, name.text))
     return tuple(kept)
 
 
 def _cut(word: Span, edges: Sequence[int]) -> list[Span]:
-    """The word in parts that end at these places."""
+    """Cut the word at these places, which are in ascending order."""
     inner = edges[bisect_right(edges, word.start) : bisect_left(edges, word.end)]
     if not inner:
         return [word]
     cuts = pairwise([word.start, *dict.fromkeys(inner), word.end])
+    first = word.start
     return [
-        Span(low, high, word.label, None, word.text[low - word.start : high - word.start])
+        Span(low, high, word.label, None, word.text[low - first : high - first])
         for low, high in cuts
     ]

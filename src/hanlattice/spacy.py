@@ -1,8 +1,6 @@
-"""For spaCy: the component `hanlattice`, which sets `doc.ents`, and the tokenizer
-`hanlattice.words`.
+"""The spaCy component `hanlattice`, which sets `doc.ents`, and the tokenizer `hanlattice.words`.
 
-spaCy finds both through entry points, so there is no need to import this module. It needs the extra
-`spacy`.
+spaCy finds both through entry points, so nobody needs to import this module.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def make_component(
     alignment: str,
     overwrite_ents: bool,
 ) -> HanlatticeComponent:
-    """Called by spaCy with the component's settings from the configuration of the pipeline."""
+    """Make the component; spaCy passes the settings in the configuration of the pipeline."""
     tagger = _load(model, device, lexicon, decode)
     if tagger.model.indexer.cuts:
         raise InputError(
@@ -70,8 +68,9 @@ def make_tokenizer(
     trust: float = TRUST,
     batch_size: int | None = None,
 ) -> Callable[[Language], HanlatticeTokenizer]:
-    """Called by spaCy with the settings of `nlp.tokenizer`; it calls the result to make a
-    pipeline's tokenizer.
+    """Return a function that makes a pipeline's tokenizer; spaCy passes the settings, and calls it.
+
+    The settings are in the configuration of the pipeline, under `nlp.tokenizer`.
     """
 
     def make(nlp: Language) -> HanlatticeTokenizer:
@@ -98,8 +97,16 @@ def _load(
 class HanlatticeComponent:
     """Sets `doc.ents`; `ent._.score` is the probability of an entity.
 
-    `doc._.hanlattice` has all spans found, in characters: also those that do not fit the tokens,
-    and those that are not in `doc.ents` because a token can belong to only one entity.
+    `doc._.hanlattice` has all spans, in characters. It includes spans that fit no tokens, and spans
+    that overlap another entity of `doc.ents`.
+
+    Args:
+        tagger: A model that finds entities.
+        min_score: Leave out less probable spans.
+        batch_size: Texts to tag at a time; by default spaCy's.
+        alignment: What becomes of a span that begins or ends inside a token: `expand` and
+            `contract` take whole tokens, `strict` drops the span, `split` cuts the token.
+        overwrite_ents: Whether our entities win over earlier ones that they overlap.
     """
 
     def __init__(
@@ -112,9 +119,8 @@ class HanlatticeComponent:
     ) -> None:
         if alignment not in ALIGNMENTS:
             raise ValueError(f"alignment must be one of {', '.join(ALIGNMENTS)}, not {alignment!r}")
-        tagger.pipe(
-            (), batch_size, min_score=min_score
-        )  # checks the settings before there is any text
+        # Raises for wrong settings before there is any text.
+        tagger.pipe((), batch_size, min_score=min_score)
         self.tagger = tagger
         self.min_score = min_score
         self.batch_size = batch_size
@@ -122,12 +128,11 @@ class HanlatticeComponent:
         self.overwrite_ents = overwrite_ents
 
     def __call__(self, doc: Doc) -> Doc:
+        """Set the entities of a document, and return it."""
         return self._set(doc, self.tagger(doc.text, min_score=self.min_score))
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 256) -> Iterator[Doc]:
-        """Tag many documents together; the component's own `batch_size` takes precedence over
-        spaCy's.
-        """
+        """Tag many documents together. The component's own `batch_size` overrides spaCy's."""
         left = iter(stream)
         while docs := list(islice(left, self.batch_size or batch_size)):
             tagged = self.tagger([doc.text for doc in docs], min_score=self.min_score)
@@ -138,37 +143,34 @@ class HanlatticeComponent:
             {"start": span.start, "end": span.end, "label": span.label, "score": span.score}
             for span in document.spans
         ]
-        found = self._on_tokens(doc, document.spans)
-        ours = [entity for entity, _ in found]
-        first, second = (ours, doc.ents) if self.overwrite_ents else (doc.ents, ours)
-        kept = _apart([*first, *second])
+        scored = self._on_tokens(doc, document.spans)
+        ours = [entity for entity, _ in scored]
+        kept = _apart([*ours, *doc.ents] if self.overwrite_ents else [*doc.ents, *ours])
         doc.ents = kept
-        winners = set(
-            map(id, kept)
-        )  # spaCy stores a score by place, which an entity that was dropped must not set
-        for entity, score in found:
+        # spaCy stores a score by place. A dropped entity must not set the score of a kept one.
+        winners = set(map(id, kept))
+        for entity, score in scored:
             if id(entity) in winners:
                 entity._.score = score
         return doc
 
     def _on_tokens(self, doc: Doc, spans: Sequence[Span]) -> list[tuple[Entity, float | None]]:
-        """The spans as entities over tokens, where that is possible, and their scores; the most
-        probable first.
-        """
+        """Return spans that fit tokens as entities, with their scores, most probable first."""
         mode = self.alignment
         if mode == "split":
             _cut(doc, {border for span in spans for border in (span.start, span.end)})
-            mode = "expand"  # the space after a token is not part of it and cannot be split off
-        found = []
+            # The space after a token is not part of it, and cannot be split off.
+            mode = "expand"
+        scored = []
         for span in sorted(spans, key=by_score):
             entity = doc.char_span(span.start, span.end, label=span.label, alignment_mode=mode)
             if entity is not None and len(entity):
-                found.append((entity, span.score))
-        return found
+                scored.append((entity, span.score))
+        return scored
 
 
 def _apart(entities: Sequence[Entity]) -> list[Entity]:
-    """The entities that do not overlap an earlier one of the list, sorted from left to right."""
+    """Return the entities that overlap no earlier one in the list, from left to right."""
     taken: set[int] = set()
     kept = []
     for entity in entities:
@@ -180,66 +182,65 @@ def _apart(entities: Sequence[Entity]) -> list[Entity]:
 
 
 def _cut(doc: Doc, borders: Collection[int]) -> None:
-    """Split every token that has a border inside; existing entities stay where they are."""
-    if len(doc) and _is_annotated(doc):
-        raise ValueError(
-            "alignment='split' cuts tokens, and these already have tags, lemmas, heads, sentences or spans: "
-            "put hanlattice before the components that set those"
-        )
-    there = [(each.start_char, each.end_char, each.label, each.kb_id, each.id) for each in doc.ents]
+    """Split every token that has a border inside; entities keep their characters."""
+    if len(doc):
+        values = doc.to_array(["TAG", "POS", "MORPH", "LEMMA", "DEP", "SENT_START"])  # [tokens, 6]
+        # The first token always starts a sentence.
+        values[0, -1] = 0
+        if values.any() or doc.spans:
+            raise ValueError(
+                "alignment='split' cuts tokens, and these already have tags, lemmas, heads, "
+                "sentences or spans: put hanlattice before the components that set those"
+            )
+    ents = [(ent.start_char, ent.end_char, ent.label, ent.kb_id, ent.id) for ent in doc.ents]
     with doc.retokenize() as cutter:
         for token in doc:
-            inside = (at for at in range(1, len(token)) if token.idx + at in borders)
+            inside = (nth for nth in range(1, len(token)) if token.idx + nth in borders)
             parts = [token.text[start:end] for start, end in pairwise([0, *inside, len(token)])]
             if len(parts) > 1:
-                heads = [(token, at) for at in range(len(parts))]  # each is its own
-                ids = dict.fromkeys(
-                    ("ENT_ID", "ENT_KB_ID"), [0] * len(parts)
-                )  # else those of the token that follows
+                # Each part is its own head.
+                heads = [(token, nth) for nth in range(len(parts))]
+                # Without these, spaCy takes the ids of the token that follows.
+                ids = dict.fromkeys(("ENT_ID", "ENT_KB_ID"), [0] * len(parts))
                 cutter.split(token, parts, heads, ids)
     doc.ents = [
-        doc.char_span(*place, label=label, kb_id=kb, span_id=id_)
-        for *place, label, kb, id_ in there
+        doc.char_span(*place, label=label, kb_id=kb, span_id=id_) for *place, label, kb, id_ in ents
     ]
 
 
-def _is_annotated(doc: Doc) -> bool:
-    each = doc.to_array(["TAG", "POS", "MORPH", "LEMMA", "DEP", "SENT_START"])  # [tokens, 6]
-    each[0, -1] = 0  # the first token always starts a sentence
-    return bool(each.any() or doc.spans)
-
-
 class HanlatticeTokenizer:
-    """The words of a segmenter as tokens, their parts of speech, where it has them, as
-    `token.tag_`.
+    """A tokenizer that cuts text with a segmenter.
 
-    `doc.text` is the text as given, white space included.
-
-    As usual in spaCy, one space after a token belongs to it; any other white space is a token of
-    its own.
+    `token.tag_` is the part of speech, if the model has parts of speech. `doc.text` is the text as
+    given. As usual in spaCy, one space after a token belongs to it, and other white space is a
+    token of its own.
     """
 
     def __init__(self, vocab: Vocab, segmenter: Predictor, batch_size: int | None = None) -> None:
-        segmenter.pipe((), batch_size)  # checks the setting
+        # Raises for a wrong setting before there is any text.
+        segmenter.pipe((), batch_size)
         self.vocab = vocab
         self.segmenter = segmenter
         self.batch_size = batch_size
 
     def __call__(self, text: str) -> Doc:
+        """Cut a text into tokens."""
         return next(self.pipe([text]))
 
     def pipe(self, texts: Iterable[str], batch_size: int | None = None) -> Iterator[Doc]:
-        """Cut many texts together. `nlp.pipe` gives a tokenizer one text at a time, but accepts
-        these documents.
-        """
-        documents = self.segmenter.pipe(texts, batch_size or self.batch_size, scores=False)
-        return (self._doc(*tokens_of(document.text, document.spans)) for document in documents)
+        """Cut many texts together.
 
-    def _doc(self, tokens: list[str], spaces: list[bool], tags: list[str]) -> Doc:
-        return Doc(self.vocab, tokens, spaces, tags=tags if any(tags) else None)
+        `nlp.pipe` calls a tokenizer with one text at a time, but also takes these documents.
+        """
+
+        def make(document: Document) -> Doc:
+            tokens, spaces, tags = tokens_of(document.text, document.spans)
+            return Doc(self.vocab, tokens, spaces, tags=tags if any(tags) else None)
+
+        return map(make, self.segmenter.pipe(texts, batch_size or self.batch_size, scores=False))
 
     def score(self, examples: Iterable[Any], **_: Any) -> dict[str, Any]:
-        """The scores of tokens in `nlp.evaluate`."""
+        """Return the scores of tokens for `nlp.evaluate`."""
         return dict(Scorer.score_tokenization(examples))
 
     # spaCy requires these of every tokenizer. There is nothing to save: the pipeline's

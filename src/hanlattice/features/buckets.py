@@ -15,14 +15,7 @@ POOL = 50
 def training_batches(
     lengths: Sequence[int] | npt.NDArray[np.int64], batch_size: int, seed: int, epoch: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Return batches of indices that hold every sentence once, shuffled again each epoch.
-
-    Args:
-        lengths: The characters of each sentence.
-        batch_size: The sentences of a batch; the last batch of a pool may have fewer.
-        seed: With `epoch`, determines the order.
-        epoch: Each epoch has another order.
-    """
+    """Return batches of indices that hold every sentence once, shuffled again each epoch."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)
@@ -56,7 +49,6 @@ def decoding_batches(
     """Yield batches of indices that hold every sentence once, the longest first.
 
     Args:
-        lengths: The characters of each sentence.
         batch_size: The most sentences of a batch.
         characters: The most characters of a batch, padding included.
         weights: Other costs of each sentence, as a share of what a batch may cost. A sentence that

@@ -421,11 +421,7 @@ def spans_of_words(
 ) -> list[list[Span]]:
     """Return spans over characters as spans over words, dropping those that cut a word.
 
-    Args:
-        spans: For each of S sentences its spans.
-        counts: [S], the number of words in each sentence.
-        start: [W], where each word begins in its sentence.
-        end: [W], where it ends.
+    Words are given as in CoveringWords.
     """
     rows: list[list[Span]] = []
     edges = np.concatenate([[0], np.cumsum(counts)]).tolist()

@@ -12,15 +12,10 @@ Y = TypeVar("Y")
 
 
 def prefetch(make: Callable[[X], Y], items: Iterable[X], depth: int) -> Generator[Y]:
-    """Yield `make(item)` for each item, computed in a thread up to `depth` items ahead.
+    """Yield `make(item)` for each item, computed in a thread up to `depth` items ahead, 0 for none.
 
     An error of `make` is raised where its result would have come. Close the generator
     (`contextlib.closing`) unless it is read to its end: that ends the thread.
-
-    Args:
-        make: Called in the thread.
-        items: Iterated in the caller's thread.
-        depth: 0 computes without a thread.
     """
     if not depth:
         yield from map(make, items)

@@ -27,10 +27,7 @@ def constrain(crf: Any, emissions: Values, gaps: Values) -> Values:
       a gap on one side only is the first or the last of its span. If no tag tells the middle of a
       span from its end, the gap is a CUT.
 
-    Args:
-        crf: The CRF that will decode.
-        emissions: [B, T, K]
-        gaps: [B, T], the kind of gap before each character.
+    `gaps` [B, T] are the kinds of gaps before characters.
     """
     # A tag that may begin a text begins a span, or is outside of all spans.
     begins = crf.allowed_start
@@ -49,13 +46,7 @@ def boost(
 ) -> Values:
     """Return emissions with a bonus for the tags of spans, with any label.
 
-    Args:
-        crf: The CRF that will decode.
-        emissions: [B, T, K]
-        sentence: [S], the row of each span.
-        start: [S]
-        end: [S], start + 2 or more.
-        bonus: The number to add.
+    The spans, all [S], have two characters or more, as all words do.
     """
     row, nth = cells(end - start)
     for label in labels_of(crf.tags):

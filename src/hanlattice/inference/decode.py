@@ -82,13 +82,9 @@ class Reading(NamedTuple):
 def make_spans(
     found: Decoded, texts: Sequence[str], labels: Sequence[str], scores: bool = True
 ) -> list[list[Span]]:
-    """Return a list of Span objects for each text.
+    """Return a list of Span objects for each text; their scores are None without `scores`.
 
-    Args:
-        found: Flat arrays; `found.spans.text` indexes `texts`.
-        texts: The source of `Span.text`. Empty strings do where nobody reads that.
-        labels: The names of the label numbers.
-        scores: Whether spans get their scores, or None.
+    Empty strings do as texts where nobody reads `Span.text`.
     """
     rows: list[list[Span]] = [[] for _ in texts]
     values = found.scores.tolist() if scores else [None] * len(found.spans.text)
@@ -123,9 +119,8 @@ def find_spans(
     """Find the spans of sentences.
 
     Args:
-        tagger: In evaluation mode, if it is a torch module.
-        indexer: The one that read the examples.
-        examples: The sentences.
+        tagger: A torch module must be in evaluation mode.
+        indexer: The indexer that read the examples.
         scores: Whether to compute the probability of each span.
         trust: The bonus of a user's words. In a segmenter, it raises each of their tags; otherwise,
             whole spans of words that have a label and no trust of their own.
@@ -197,12 +192,7 @@ def find_readings(
 
 
 def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[Reading]:
-    """Return the n best readings of a text from those of its independent pieces.
-
-    Args:
-        pieces: The offset of each piece in the text, and its readings.
-        n: The most readings to return.
-    """
+    """Return the n best readings of a text. Its pieces are pairs of an offset and readings."""
     best = [Reading(0.0, ())]
     for offset, row in pieces:
         moved = [

@@ -1,7 +1,8 @@
 """The CRF for a whole batch in PyTorch, with the names and signatures of reference.py.
 
-Loops run over time only, and all is differentiable. What stands in `emissions` or `tags` beyond a sentence's length is never used, not even if it is
-NaN. The sums stay in the log domain at every step; README.md says why.
+Loops run over time only, and all is differentiable. What stands in `emissions` or `tags` beyond a
+sentence's length is never used, not even if it is NaN. The sums stay in the log domain at every
+step; README.md says why.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRF
     emitted = chain.emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
     steps = scores.transitions[tags[:, :-1], tags[:, 1:]]
     moved = steps.masked_fill(~chain.mask[:, 1:], 0.0).sum(1)
-    return scores.start[tags[:, 0]] + emitted + moved + scores.end[last] - partition
+    likelihood: Tensor = scores.start[tags[:, 0]] + emitted + moved + scores.end[last] - partition
+    return likelihood
 
 
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:

@@ -123,7 +123,7 @@ def test_decoded_spans_score_what_they_score_by_name(
 
 
 def test_a_span_of_bio_ends_where_it_says() -> None:
-    """`B-X I-X` with `I-X` after it is a longer span: the shorter one must not get its probability."""
+    """`B-X I-X` with `I-X` after it is a longer span, which adds nothing to the shorter one."""
     module = CRF(["O", "B-X", "I-X"], "BIO")
     emissions = torch.tensor([[[0.0, 20.0, 0.0], [0.0, 0.0, 20.0], [0.0, 0.0, 20.0]]])
     short, whole = span_scores(

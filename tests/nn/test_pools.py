@@ -109,7 +109,7 @@ def with_word(lattice: Lattice, b: int, start: int, end: int, word: int) -> Latt
 
 
 def states(lattice: Lattice, seed: int, with_pools: bool, layers: int) -> Tensor:
-    """Of an untrained encoder of this many layers; above the first, its words see their characters."""
+    """Return the states of an untrained encoder; above layer 1 its words see their characters."""
     pools = make()
     torch.manual_seed(seed)
     dim = D + (POOLED if with_pools else 0)

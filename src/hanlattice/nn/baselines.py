@@ -1,6 +1,4 @@
-"""The encoders beside the lattice: character LSTM and RNN, word LSTM, what a word's characters say,
-and none.
-"""
+"""The encoders beside the lattice: character LSTM and RNN, word LSTM, character features, none."""
 
 from __future__ import annotations
 
@@ -15,25 +13,22 @@ from hanlattice.text.lattice import Lattice, Segments
 
 
 def run_lstm(lstm: nn.LSTM | nn.RNN, rows: Tensor, packed: Packed) -> Tensor:
-    """rows [N, D] → [B, T, 2H] for a bidirectional one, zero after a sequence's end. Empty
-    sequences are allowed.
-    """
+    """Return [B, T, 2H] (H in one direction) from rows [N, D]; sequences may be empty."""
     width = lstm.hidden_size * (2 if lstm.bidirectional else 1)
-    if not len(packed.sizes):  # nn.LSTM takes no empty batch
+    # nn.LSTM takes no empty batch.
+    if not len(packed.sizes):
         return rows.new_zeros(*packed.shape, width)
     out, _ = run_packed(lstm, rows.index_select(0, packed.source), packed.sizes)
-    padded = out.new_zeros(packed.shape[0] * packed.shape[1], width).index_copy(
-        0, packed.target, out
-    )
+    padded = out.new_zeros(packed.shape[0] * packed.shape[1], width)
+    padded = padded.index_copy(0, packed.target, out)
     return padded.view(*packed.shape, width)
 
 
 def run_packed(lstm: nn.LSTM | nn.RNN, data: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Packed rows [N, D] → (packed states [N, 2H], last states [directions, S, H] of the sequences,
-    longest first).
-    """
+    """Return packed states [N, 2H] and last states [directions, S, H], longest sequence first."""
     out, last = lstm(PackedSequence(data, sizes))
-    return out.data, last[0] if isinstance(last, tuple) else last  # an LSTM has cells as well
+    # An LSTM has cells as well.
+    return out.data, last[0] if isinstance(last, tuple) else last
 
 
 class CharLSTM(nn.Module):
@@ -98,9 +93,8 @@ class WordCharLSTM(Features):
         if not len(segments):
             return rows.new_zeros(0, self.width)
         plan = spelled(segments, x.device)
-        _, last = run_packed(
-            self.lstm, rows.index_select(0, plan.source), plan.sizes
-        )  # [2, W, width / 2]
+        # [2, W, width / 2]
+        _, last = run_packed(self.lstm, rows.index_select(0, plan.source), plan.sizes)
         return torch.cat(last.index_select(1, plan.rank).unbind(), dim=1)
 
 
@@ -125,10 +119,10 @@ class SentenceCharLSTM(Features):
         chars = rows.index_select(0, plan.source)
         boundaries = self.boundary.to(chars.dtype).expand(int(plan.sizes.sum()), -1)
         out, _ = run_packed(self.lstm, boundaries.index_copy(0, plan.place, chars), plan.sizes)
-        ahead, back = out.chunk(2, dim=1)  # [N + boundaries, width / 2] each
-        return torch.cat(
-            [ahead.index_select(0, plan.after), back.index_select(0, plan.before)], dim=1
-        )
+        # [N + boundaries, width / 2] each.
+        ahead, back = out.chunk(2, dim=1)
+        halves = [ahead.index_select(0, plan.after), back.index_select(0, plan.before)]
+        return torch.cat(halves, dim=1)
 
 
 class CharCNN(Features):
@@ -138,18 +132,16 @@ class CharCNN(Features):
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__(dim, width)
-        self.filter = nn.Linear(
-            3 * dim, width
-        )  # of the character before, this one and the one after
+        # It reads the character before, this one and the one after.
+        self.filter = nn.Linear(3 * dim, width)
 
     def forward(self, x: Tensor, segments: Segments) -> Tensor:
         plan = joined(segments, x.device)
         chars = character_rows(x, segments, self.dim).index_select(0, plan.source)  # [N, D]
         products = F.linear(chars, self.filter.weight.view(3 * self.width, self.dim))
         left, own, right = products.view(-1, self.width, 3).unbind(2)  # [N, width] each
-        inside = (plan.word[1:] == plan.word[:-1])[
-            :, None
-        ]  # [N - 1, 1]: whether two neighbours share their word
+        # [N - 1, 1]: whether two neighbours share their word.
+        inside = (plan.word[1:] == plan.word[:-1])[:, None]
         sums = own + self.filter.bias
         if len(chars):
             sums = sums + F.pad(torch.where(inside, left[:-1], 0), (0, 0, 1, 0))
@@ -238,8 +230,6 @@ class WordLSTM(nn.Module):
         rows = word_x
         if self.features is not None:
             if x is None:
-                raise ValueError(
-                    "this encoder looks at the characters of words: x must not be None"
-                )
+                raise ValueError("this encoder reads the characters of words: x must not be None")
             rows = torch.cat([word_x, self.dropout(self.features(x, segments))], dim=1)
         return run_lstm(self.lstm, rows, words(segments, rows.device))

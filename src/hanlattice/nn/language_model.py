@@ -1,6 +1,4 @@
-"""A character language model, in one direction: embeddings → LSTM → softmax over the embeddings
-themselves.
-"""
+"""A character language model in one direction: embeddings → LSTM → softmax over the embeddings."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ State = tuple[Tensor, Tensor]  # (h, c), each [layers, B, H]
 
 
 class CharLanguageModel(nn.Module):
-    """ids [B, T] → hidden states [B, T, H] of the top layer, after each character; `logits` are of
-    the next one.
+    """ids [B, T] → hidden states [B, T, H] of the top layer, after each character.
 
     The softmax is tied: its weights are the embeddings, so a hidden state wider than they are is
     projected first.
@@ -40,11 +37,10 @@ class CharLanguageModel(nn.Module):
     def forward(
         self, ids: Tensor, state: State | None = None, factors: torch.dtype | None = None
     ) -> tuple[Tensor, State]:
-        """Hidden states, and the state from which the next characters go on. Without `state`, from
-        nothing.
+        """Return hidden states, and the state from which the next characters go on.
 
-        With `factors`, the LSTM works in that precision; weights, hidden states and state keep
-        their own.
+        Without `state` the text begins here. With `factors`, the LSTM works in that precision;
+        weights, hidden states and state keep their own.
         """
         x = self.dropout(F.embedding(ids, self.embedding))
         if factors is None:
@@ -55,24 +51,21 @@ class CharLanguageModel(nn.Module):
     def _rounded(
         self, x: Tensor, state: State | None, factors: torch.dtype
     ) -> tuple[Tensor, State]:
-        """nn.LSTM with rounded weights. Autocast would do it, but on a GPU only in float16, where
-        gradients vanish.
-        """
+        """Run the LSTM with rounded weights."""
+        # Autocast would do it, but on a GPU only in float16, where gradients vanish.
         lstm = self.lstm
         dtype = x.dtype
         if state is None:
-            state = (
-                x.new_zeros(self.layers, len(x), self.hidden),
-                x.new_zeros(self.layers, len(x), self.hidden),
-            )
+            zeros = x.new_zeros(self.layers, len(x), self.hidden)
+            state = (zeros, zeros)
         weights = [weight.to(factors) for weight in lstm.parameters()]  # in the order of torch.lstm
         with warnings.catch_warnings():
             warnings.filterwarnings(
                 "ignore", message="RNN module weights are not part of single contiguous chunk"
             )
             hidden, h, c = torch._VF.lstm(
-                x.to(factors), [part.to(factors) for part in state], weights, True, self.layers, lstm.dropout,
-                self.training, False, True,
+                x.to(factors), [part.to(factors) for part in state], weights,
+                True, self.layers, lstm.dropout, self.training, False, True,
             )  # fmt: skip
         return hidden.to(dtype), (h.to(dtype), c.to(dtype))
 
@@ -129,9 +122,7 @@ class LanguageModelStates(nn.Module):
 
     @torch.no_grad()
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, width], in half precision: the hidden states at each of these symbols. Beyond a
-        length, anything.
-        """
+        """Return [B, T, width], half precision: the states at these symbols, anything beyond."""
         ahead, back = self._frozen
         mirror = _mirror(lengths, ids.shape[1])
         forward = _after_start(ahead, ids, self.start)
@@ -149,7 +140,7 @@ def _after_start(model: CharLanguageModel, ids: Tensor, start: int) -> Tensor:
 
 
 def _mirror(lengths: Tensor, T: int) -> Tensor:
-    """[B, T]: the place of each character in the mirrored sentence; beyond a length, its own place."""
+    """Return [B, T]: the mirrored place of each character; beyond a length, its own place."""
     at = torch.arange(T, device=lengths.device)
     back = lengths[:, None] - 1 - at
     return torch.where(back >= 0, back, at)

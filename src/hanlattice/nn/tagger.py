@@ -1,6 +1,6 @@
 """Tagger: embeddings → encoder → CRF, as a module of torch.
 
-Every model trains with it. On a CPU `runtime/tagger.py` computes lattice and character models
+Every model trains with it. On a CPU `inference/tagger.py` computes lattice and character models
 without torch.
 """
 
@@ -36,8 +36,8 @@ class TorchTagger(nn.Module):
 
     `chars` is None for a model that reads only whole words or the transformer alone, `words` for
     one that reads none, `lm` and `transformer` for one without a language model or transformer.
-    `beside` has the tables for further ids of each character, by their names in the batch; `pools`
-    the words over each character.
+    `extra_embeddings` has the tables for further ids of each character, by their names in the
+    batch; `pools` the words over each character.
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class TorchTagger(nn.Module):
         self.crf = crf
         self.extra_embeddings = nn.ModuleDict(extra_embeddings or {})
         self.dropout = Dropout(dropout)
-        self.curves: Curves | None = None  # of scores
+        # The calibration of scores, where there is one.
+        self.curves: Curves | None = None
         self.output = nn.Linear(encoder.width, len(crf.tags))
 
     @property
@@ -83,19 +84,17 @@ class TorchTagger(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def batch(self, examples: Examples, places: Ints) -> Batch:
-        """The sentences at these places, as this tagger reads them."""
+        """Return the sentences at these places, as this tagger reads them."""
         return self._here(examples.batch(places))
 
     def _here(self, batch: Batch) -> Batch:
-        """The batch as tensors, where this module is; one that is there already is not moved."""
+        """Return the batch as tensors on the device of this module."""
         if not isinstance(batch.chars, np.ndarray):
             return batch
         return to_device(batch, self.output.weight.device)
 
     def prepare(self, batch: Batch) -> Batch:
-        """The batch, with what this model needs to know of its words beyond what every lattice
-        needs; for a GPU.
-        """
+        """Start to copy to a GPU what this model needs to know of the words; return the batch."""
         T = batch.chars.shape[1]
         device = batch.chars.device
         if device.type == "cuda" and self.pools is not None:
@@ -105,7 +104,7 @@ class TorchTagger(nn.Module):
         return batch
 
     def emissions(self, batch: Batch) -> Tensor:
-        """[B, T, K], or [B, U, K] of words: how well each tag fits."""
+        """Return [B, T, K], or [B, U, K] of words: how well each tag fits."""
         hidden = self.encoder(*self.inputs(batch), batch.places)
         scores: Tensor = self.output(self.dropout(hidden))
         return scores
@@ -114,9 +113,7 @@ class TorchTagger(nn.Module):
     def constrained_emissions(
         self, batch: Batch, own: Places | None = None, trust: float = 0.0
     ) -> Tensor:
-        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps
-        of the text.
-        """
+        """Return emissions, raised by `trust` for a user's words and restricted by known gaps."""
         batch = self._here(batch)
         emissions = self.emissions(batch)
         gaps = batch.extra_ids.get(JOINTS)
@@ -135,7 +132,7 @@ class TorchTagger(nn.Module):
         return self.encoder.traced(x, word_x, batch.lattice)
 
     def inputs(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
-        """What the encoder reads of characters, [B, T, D], and of words, [W, E].
+        """Return what the encoder reads: of characters, [B, T, D], and of words, [W, E].
 
         A character has its own vector, those of its further ids, the pools of words, and the states
         of the language model and the transformer.
@@ -155,9 +152,8 @@ class TorchTagger(nn.Module):
             states = batch.states
             if states is None:
                 if batch.symbols is None:
-                    raise ValueError(
-                        "this tagger has a language model, and the batch has no symbols or states for it"
-                    )
+                    missing = "the batch has no symbols or states for it"
+                    raise ValueError(f"this tagger has a language model, and {missing}")
                 states = self.lm.states(batch.symbols, batch.lengths)
             parts.append(self.lm(states))
         if self.transformer is not None:
@@ -165,19 +161,18 @@ class TorchTagger(nn.Module):
                 raise ValueError(
                     "this tagger has a transformer, and the batch has no pieces for it"
                 )
-            parts.append(
-                self.transformer(batch.extra_ids[PIECES], batch.lengths, batch.lattice.lengths)
-            )
+            pieces = batch.extra_ids[PIECES]
+            parts.append(self.transformer(pieces, batch.lengths, batch.lattice.lengths))
         if len(parts) < 2:
             return (parts[0] if parts else None), word_x
         return torch.cat(parts, dim=2), word_x
 
     def forward(self, batch: Batch) -> Tensor:
-        """What training differentiates: the loss."""
+        """Return the loss: what training differentiates."""
         return self.loss(batch)
 
     def loss(self, batch: Batch) -> Tensor:
-        """[B]: the negative log likelihood of each sentence's gold tags."""
+        """Return [B]: the negative log likelihood of each sentence's gold tags."""
         batch = self._here(batch)
         if batch.tags is None:
             raise ValueError("a loss needs gold tags, and this batch has none")
@@ -187,5 +182,5 @@ class TorchTagger(nn.Module):
 
     @torch.no_grad()
     def decode(self, batch: Batch) -> Tensor:
-        """[B, T] or [B, U]: the most probable tags, 0 after a sentence's end."""
+        """Return [B, T] or [B, U]: the most probable tags, 0 after a sentence's end."""
         return self.crf.decode(self.constrained_emissions(batch), self._here(batch).units)

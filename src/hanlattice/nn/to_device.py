@@ -20,36 +20,26 @@ def to_device(batch: Batch, device: torch.device | str) -> Batch:
 
     To a GPU all ids go in one copy and states in another, without waiting.
     """
-    there = torch.device(device)
-    named = {
-        name: getattr(batch, name)
-        for name in ("chars", "lengths", "words", "tags", "symbols", "counts")
-    }
-    whole = {
-        name: _tensor(ids)
-        for name, ids in (*named.items(), *batch.extra_ids.items())
-        if ids is not None
-    }
+    device = torch.device(device)
+    names = ("chars", "lengths", "words", "tags", "symbols", "counts")
+    ids = {name: getattr(batch, name) for name in names} | dict(batch.extra_ids)
+    whole = {name: _tensor(values) for name, values in ids.items() if values is not None}
     if batch.share is not None:
         whole |= {"rows": _tensor(batch.share.rows), "word_rows": _tensor(batch.share.word_rows)}
-    floats = {
-        name: _tensor(values)
-        for name in ("states", "shares")
-        if (values := getattr(batch, name)) is not None
-    }
-    if there.type == "cuda" and whole["chars"].is_cpu:
-        tensors: dict[str, Any] = dict(zip(whole, move(list(whole.values()), there), strict=True))
-        here = tensors["chars"].device  # which, unlike `there`, always has a number
+    states = {"states": batch.states, "shares": batch.shares}
+    floats = {name: _tensor(values) for name, values in states.items() if values is not None}
+    if device.type == "cuda" and whole["chars"].is_cpu:
+        tensors: dict[str, Any] = dict(zip(whole, move(list(whole.values()), device), strict=True))
+        # Unlike `device`, that of a tensor always has a number.
+        numbered = tensors["chars"].device
         if batch.segments is None:
-            prepare(batch.lattice, here)
+            prepare(batch.lattice, numbered)
         else:
-            packing.prepare(batch.segments, here)
-        tensors |= {
-            name: tensor.pin_memory().to(there, non_blocking=True)
-            for name, tensor in floats.items()
-        }
+            packing.prepare(batch.segments, numbered)
+        for name, tensor in floats.items():
+            tensors[name] = tensor.pin_memory().to(device, non_blocking=True)
     else:
-        tensors = {name: tensor.to(there) for name, tensor in (whole | floats).items()}
+        tensors = {name: tensor.to(device) for name, tensor in (whole | floats).items()}
     extra_ids = {name: tensors.pop(name) for name in batch.extra_ids}
     share = batch.share and batch.share._replace(
         rows=tensors.pop("rows"), word_rows=tensors.pop("word_rows")
@@ -62,9 +52,7 @@ def _tensor(values: Any) -> Tensor:
 
 
 def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Tensors of int64 to a GPU through one piece of pinned memory, which is not used again before
-    it was read.
-    """
+    """Copy tensors of int64 to a GPU at once, through pinned memory that torch keeps until then."""
     sizes = [tensor.numel() for tensor in tensors]
     packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)
     torch.cat([tensor.reshape(-1) for tensor in tensors], out=packed)

@@ -1,6 +1,4 @@
-"""A pre-trained transformer as an input: one state a character, in overlapping windows where a text
-is long.
-"""
+"""A pre-trained transformer as an input: one state a character, in windows where a text is long."""
 
 from __future__ import annotations
 
@@ -41,9 +39,8 @@ def windows(lengths: Ints, size: int, overlap: int) -> Windows:
     no edges.
     """
     if not 0 <= overlap < size:
-        raise ValueError(
-            f"the overlap must be from 0 to {size - 1}, not {overlap}: windows have {size} characters"
-        )
+        limits = f"from 0 to {size - 1}, not {overlap}: windows have {size} characters"
+        raise ValueError(f"the overlap must be {limits}")
     beyond = np.maximum(lengths - size, 0)
     counts = 1 + -(-beyond // (size - overlap))
     sentence, nth = cells(counts)
@@ -73,14 +70,14 @@ class TransformerStates(nn.Module):
         frozen: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        """`special` are the ids of [CLS], [SEP] and [PAD]; `window` and `overlap` count characters."""
+        """Wrap a model; `special` has the ids of [CLS], [SEP], [PAD]; sizes count characters."""
         super().__init__()
         self.model = model
         self.special = special
         self.window = window
         self.overlap = overlap
-        # with bf16, factors are rounded on a GPU
         self.frozen = frozen
+        # With it, factors are rounded on a GPU.
         self.bf16 = False
         # A mask of each pair of cells; of a mask of cells the library asks whether any is out.
         self.square_mask = False
@@ -97,21 +94,18 @@ class TransformerStates(nn.Module):
     def train(self, mode: bool = True) -> TransformerStates:
         super().train(mode)
         if self.frozen:
-            self.model.eval()  # no dropout inside
+            # No dropout inside.
+            self.model.eval()
         return self
 
     def depths(self) -> Iterator[tuple[nn.Parameter, int]]:
-        """The transformer's own weights, each with the number of layers above it; embeddings are
-        below them all.
-        """
+        """Yield the transformer's weights, each with the number of layers above it."""
         for name, parameter in self.model.named_parameters():
             layer = _LAYER.search(name)
             yield parameter, self.layers - 1 - int(layer[1]) if layer else self.layers
 
     def forward(self, pieces: Tensor, lengths: Tensor, known: Ints) -> Tensor:
-        """`pieces` as `text.pieces` numbers them, 0 beyond a length; `known` are the lengths on the
-        host.
-        """
+        """Return the states; `pieces` are 0 beyond a length, `known` the lengths on the host."""
         T = pieces.shape[1]
         if not T:
             return self.place.new_zeros(len(pieces), 0, self.dim)
@@ -133,26 +127,24 @@ class TransformerStates(nn.Module):
         sizes = plan.stop - plan.start
         row, column = cells(sizes)
         L = int(sizes.max())
-        read = np.zeros(
-            (len(sizes), L), dtype=np.int64
-        )  # where each cell of a window is in [B · T], from 1
+        # The place of each cell of a window in [B · T], counted from 1; 0 is padding.
+        read = np.zeros((len(sizes), L), dtype=np.int64)
         read[row, column] = 1 + plan.sentence[row] * T + plan.start[row] + column
         row, column = cells(plan.last - plan.first)
         given = plan.first[row] + column
         source = row * L + given - plan.start[row]
         target = plan.sentence[row] * T + given
-        there = [torch.from_numpy(array) for array in (read, sizes, source, target)]
-        there = move(there, pieces.device) if pieces.is_cuda else there
-        of_windows = F.pad(pieces.flatten(), (1, 0))[there[0]]
-        states = self._read(of_windows, there[1]).flatten(0, 1)
-        padded = states.new_zeros(B * T, self.dim).index_copy(
-            0, there[3], states.index_select(0, there[2])
+        plans = [torch.from_numpy(array) for array in (read, sizes, source, target)]
+        cells_read, lengths, sources, targets = (
+            move(plans, pieces.device) if pieces.is_cuda else plans
         )
+        states = self._read(F.pad(pieces.flatten(), (1, 0))[cells_read], lengths).flatten(0, 1)
+        padded = states.new_zeros(B * T, self.dim)
+        padded = padded.index_copy(0, targets, states.index_select(0, sources))
         return padded.view(B, T, self.dim)
 
     def _read(self, pieces: Tensor, lengths: Tensor) -> Tensor:
-        """[R, L] → [R, L, D]: the states at the first characters of pieces; anything at other
-        cells.
+        """Return [R, L, D]: states at the first characters of pieces [R, L], else anything.
 
         A cell where no piece begins is masked and has no position of its own, so that pieces are
         read as if they stood side by side.
@@ -167,23 +159,20 @@ class TransformerStates(nn.Module):
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         if self.square_mask:
             mask = (mask > 0)[:, None, None, :].expand(-1, -1, ids.shape[1], -1)
-        rounded = torch.autocast(
-            pieces.device.type, torch.bfloat16, enabled=self.bf16 and pieces.is_cuda
-        )
+        rounds = self.bf16 and pieces.is_cuda
+        rounded = torch.autocast(pieces.device.type, torch.bfloat16, enabled=rounds)
         with rounded, torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             inputs = {
                 "attention_mask": mask,
                 "position_ids": positions,
                 "token_type_ids": torch.zeros_like(ids),
             }
-            found = self.model(ids, **inputs, output_hidden_states=self.frozen)
+            output = self.model(ids, **inputs, output_hidden_states=self.frozen)
         if self.frozen:
             shares = self.mixture.softmax(0) * self.scale
-            parts = [
-                share * layer
-                for share, layer in zip(shares.unbind(), found.hidden_states, strict=True)
-            ]
+            layers = zip(shares.unbind(), output.hidden_states, strict=True)
+            parts = [share * layer for share, layer in layers]
             states: Tensor = sum(parts[1:], parts[0])
         else:
-            states = found.last_hidden_state.to(self.place.dtype)
+            states = output.last_hidden_state.to(self.place.dtype)
         return states[:, 1:-1]

@@ -10,12 +10,14 @@ from functools import cache
 import torch
 from torch import Tensor
 
-OLDEST = (3, 2)  # Triton: arguments can be kept out of its specialisation on alignment
+# From this Triton on, arguments can be kept out of its specialisation on alignment.
+OLDEST = (3, 2)
 
 
 def why_not(x: Tensor) -> str:
-    """What keeps Triton kernels from tensors like x; "" if nothing does. Its interpreter takes
-    those of a CPU.
+    """Return why Triton kernels cannot take tensors like x, or "" if they can.
+
+    On a CPU, Triton's interpreter can take them.
     """
     reason = _no_triton()
     if not reason and x.is_cuda:
@@ -26,7 +28,7 @@ def why_not(x: Tensor) -> str:
 
 
 def device_of(tensor: Tensor) -> AbstractContextManager[None]:
-    """Inside, the tensor's device is the current one, on which Triton launches."""
+    """Make the tensor's device the current one, on which Triton launches, inside `with`."""
     current: AbstractContextManager[None] = torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
     return current
 
@@ -36,21 +38,21 @@ def _no_triton() -> str:
     try:
         import triton
     except ImportError:
-        return "Triton is not installed: it comes with PyTorch for CUDA, or by pip install 'hanlattice[triton]'"
+        install = "it comes with PyTorch for CUDA, or by pip install 'hanlattice[triton]'"
+        return f"Triton is not installed: {install}"
     if tuple(int(part) for part in triton.__version__.split(".")[:2]) < OLDEST:
-        return f"it needs Triton {'.'.join(map(str, OLDEST))} or newer, and {triton.__version__} is installed"
+        oldest = ".".join(map(str, OLDEST))
+        return f"it needs Triton {oldest} or newer, and {triton.__version__} is installed"
     return ""
 
 
 @cache
 def _no_gpu(device: torch.device) -> str:
-    """What a GPU that is there must also have."""
     if torch.version.hip is not None:
         return "its kernels were never tried on ROCm"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return f"{torch.cuda.get_device_name(device)} is older than compute capability 8.0"
-    if not any(
-        shutil.which(name) for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name
-    ):
+    compilers = (os.environ.get("CC", ""), "cc", "gcc", "clang")
+    if not any(shutil.which(name) for name in compilers if name):
         return "Triton needs a C compiler at run time: install gcc or clang, or set CC"
     return ""

@@ -1,5 +1,4 @@
-"""Sequences without padding: where everything stands, as index arrays of numpy or, with a device,
-as tensors on it.
+"""Sequences without padding: index arrays of NumPy or, with a device, tensors on it.
 
 A PackedSequence has the first elements of all sequences, then all second ones, and so on, the
 longest sequence first. So one long word among thousands of short ones costs its own steps and
@@ -17,7 +16,7 @@ import numpy as np
 from hanlattice.text.lattice import Ints, Lattice, Segments, cells
 
 Places = TypeVar("Places", Lattice, Segments)
-# the pools of the words over a character, and how many there are
+# The pools of the words over a character, and their number.
 BEGINS = 0
 GOES_ON = 1
 ENDS = 2
@@ -28,7 +27,7 @@ Made = TypeVar("Made")
 
 
 class Order(NamedTuple):
-    """Where N elements of S sequences, numbered sequence by sequence, stand when they are packed."""
+    """Where the N elements of S sequences, sequence by sequence, stand when they are packed."""
 
     sizes: Ints  # [longest]: how many sequences have a t-th element
     rank: Ints  # [S]: where each sequence stands, the longest first
@@ -68,9 +67,7 @@ class CharsByWord(NamedTuple):
 
 
 class CharsWithBoundaries(NamedTuple):
-    """The characters of each sentence as a sequence, with a boundary before, between and after its
-    words.
-    """
+    """The characters of each sentence, with a boundary before, between and after its words."""
 
     sizes: Values  # [longest], on the CPU
     source: Values  # [N]: the cell of [B, T] that each character comes from
@@ -87,9 +84,7 @@ class Joined(NamedTuple):
 
 
 class WordsByChar(NamedTuple):
-    """The words over each character, and in which of three pools: begins at it, goes on over it,
-    ends at it.
-    """
+    """The words over each character, in three pools: begins at it, goes on over it, ends at it."""
 
     word: Values  # [N]: each word as often as it has characters, cell by cell of [B, T]
     row: Values  # [N]: 3 word + pool
@@ -104,24 +99,22 @@ class Ends(NamedTuple):
 
 
 def _once(make: Callable[Concatenate[Places, P], Made]) -> Callable[Concatenate[Places, P], Made]:
-    """`make`, whose result stays in the cache of the lattice or segments that it is given first."""
+    """Keep the result of `make` in the cache of its first argument, a lattice or segments."""
 
     @wraps(make)
     def cached(places: Places, /, *rest: P.args, **named: P.kwargs) -> Made:
         key = (make.__name__, *rest, *named.values())
         if key not in places.cache:
             places.cache[key] = make(places, *rest, **named)
-        found: Made = places.cache[key]
-        return found
+        result: Made = places.cache[key]
+        return result
 
     return cached
 
 
 @_once
 def characters(lattice: Lattice, T: int, device: Any = None) -> Packed:
-    """Sentences of x [B, T, D] as sequences of characters; the answers stand where the characters
-    stood.
-    """
+    """Pack the characters of x [B, T, D]; answers go where the characters stood."""
     order = packed_order(lattice.lengths)
     row, column = cells(lattice.lengths)
     (source,) = _move([(row * T + column)[inverse(order.place)]], device)
@@ -130,9 +123,7 @@ def characters(lattice: Lattice, T: int, device: Any = None) -> Packed:
 
 @_once
 def words(segments: Segments, device: Any = None) -> Packed:
-    """Sentences as sequences of words [W, E]; the answers are [B, U], U being the most words of a
-    sentence.
-    """
+    """Pack words [W, E] by sentence; answers go to [B, U], U being the most words of a sentence."""
     order = packed_order(segments.counts)
     row, column = cells(segments.counts)
     U = int(segments.counts.max(initial=0))
@@ -150,22 +141,18 @@ def spelled(segments: Segments, device: Any = None) -> CharsByWord:
 
 @_once
 def bounded(segments: Segments, device: Any = None) -> CharsWithBoundaries:
-    """In its sentence, character t of word u stands at t + u + 1: so many characters and boundaries
-    are before it.
-    """
+    """Pack the characters and boundaries of each sentence."""
+    # Character t of word u comes after t characters and u + 1 boundaries.
     lengths = np.where(segments.counts > 0, segments.lengths + segments.counts + 1, 0)
     order = packed_order(lengths)
     first = np.cumsum(lengths) - lengths
     u = np.arange(len(segments)) - segments.first[segments.sentence]
     before = first[segments.sentence] + segments.start + u  # [W]
     word, column = cells(segments.end - segments.start)
-    places = [
-        order.place[at]
-        for at in (before[word] + 1 + column, before, before + 1 + segments.end - segments.start)
-    ]
-    return CharsWithBoundaries(
-        _tensor(order.sizes, device), *_move([_cells_of_characters(segments), *places], device)
-    )
+    chars = order.place[before[word] + 1 + column]
+    after = before + 1 + segments.end - segments.start
+    arrays = [_cells_of_characters(segments), chars, order.place[before], order.place[after]]
+    return CharsWithBoundaries(_tensor(order.sizes, device), *_move(arrays, device))
 
 
 @_once
@@ -192,30 +179,26 @@ def ends(lattice: Lattice, T: int, device: Any = None) -> Ends:
 
 
 def prepare(segments: Segments, device: Any) -> None:
-    """Make what the GPU may need to know about segments and start its copy, so that a later call
-    has it at hand.
-    """
+    """Start to copy the index arrays of segments to a GPU, ahead of the calls that need them."""
     import torch
 
     device = torch.device(device)
     if device.type == "cuda":
-        device = torch.device(
-            "cuda", torch.cuda.current_device() if device.index is None else device.index
-        )
+        # The cache is asked for the device of a tensor, which always has a number.
+        index = torch.cuda.current_device() if device.index is None else device.index
+        device = torch.device("cuda", index)
         for make in (words, spelled, bounded, joined):
             make(segments, device)
 
 
 def _cells_of_characters(segments: Segments) -> Ints:
-    """[N]: where each character, word by word, stands in a table [B, T]; the words cover all, so it
-    is counting.
-    """
+    """Return [N]: where each character, word by word, stands in a table [B, T]."""
+    # The words cover every character, so their order is that of the characters.
     row, column = cells(segments.lengths)
     return row * int(segments.lengths.max(initial=0)) + column
 
 
 def _tensor(sizes: Ints, device: Any) -> Values:
-    """As torch wants them, on the CPU; without a device as they are."""
     if device is None:
         return sizes
     import torch
@@ -224,9 +207,7 @@ def _tensor(sizes: Ints, device: Any) -> Values:
 
 
 def _move(arrays: Sequence[Ints], device: Any) -> Sequence[Values]:
-    """All arrays travel to a device as one copy, which the host does not wait for; without one they
-    stay.
-    """
+    """Copy all arrays to a device at once, without waiting; without a device return them."""
     if device is None:
         return arrays
     import torch

@@ -1,5 +1,4 @@
-"""The linear-chain CRF: likelihood, partition, Viterbi, marginals, n-best and the probability of a
-span.
+"""The linear-chain CRF: likelihood, partition, Viterbi, marginals, n-best, span probabilities.
 
 Each function exists for any tensor (`batched`), as one launch on a GPU (`fused`), in C (`native`;
 for tensors `differentiable`) and, for arrays without C, in numpy (`plain`); `reference` holds their
@@ -48,16 +47,14 @@ __all__ = [
 ]
 
 BACKENDS = ("auto", "batched", "fused", "native", "reference")
-_TRAINS = (
-    "log_partition",
-    "log_likelihood",
-)  # what fused and native have a gradient for; batched has all
+# What fused and native have a gradient for; batched has one for everything.
+_TRAINS = ("log_partition", "log_likelihood")
 
 
 def log_partition(
     emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto"
 ) -> Values:
-    """[B]: the log of the summed weight of all taggings."""
+    """Return [B]: the log of the summed weight of all taggings."""
     value: Values = _choose("log_partition", backend, emissions, scores)(emissions, lengths, scores)
     return value
 
@@ -65,17 +62,16 @@ def log_partition(
 def log_likelihood(
     emissions: Values, tags: Values, lengths: Values, scores: CRFScores, backend: str = "auto"
 ) -> Values:
-    """[B]: the log probability of `tags` [B, T]."""
-    value: Values = _choose("log_likelihood", backend, emissions, scores)(
-        emissions, tags, lengths, scores
-    )
+    """Return [B]: the log probability of `tags` [B, T]."""
+    function = _choose("log_likelihood", backend, emissions, scores)
+    value: Values = function(emissions, tags, lengths, scores)
     return value
 
 
 def marginals(
     emissions: Values, lengths: Values, scores: CRFScores, backend: str = "auto"
 ) -> Values:
-    """[B, T, K]: the probability of each tag at each character; zero beyond the lengths."""
+    """Return [B, T, K]: the probability of each tag at each character; zero beyond the lengths."""
     value: Values = _choose("marginals", backend, emissions, scores)(emissions, lengths, scores)
     return value
 
@@ -87,11 +83,10 @@ def viterbi(
     backend: str = "auto",
     arcs: Arcs | None = None,
 ) -> tuple[Values, Values]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
-    tag order.
+    """Return the best tagging, [B, T], 0 beyond the lengths, and its score, [B].
 
-    With `arcs`, which arrays alone can have, the characters of an arc a have −1 − a instead of a
-    tag.
+    Of equals it is the first in tag order. With `arcs`, which only arrays can have, the characters
+    of an arc a have −1 − a instead of a tag.
     """
     function = _choose("viterbi", backend, emissions, scores, arcs)
     tags, score = function(emissions, lengths, scores)
@@ -106,8 +101,7 @@ def nbest(
     backend: str = "auto",
     arcs: Arcs | None = None,
 ) -> tuple[Values, Values]:
-    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in
-    tag order.
+    """Return the n best taggings, [B, n, T], and their scores, [B, n]; equals are in tag order.
 
     Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden
     taggings do count: they come last, with scores near FORBIDDEN. `arcs` are those of `viterbi`.
@@ -125,7 +119,7 @@ def span_log_probability(
     backend: str = "auto",
     arcs: Arcs | None = None,
 ) -> Values:
-    """[S]: the log probability of each tagged span, summed over all that may stand around it.
+    """Return [S]: the log probability of each tagged span, summed over all that may surround it.
 
     Where nothing can stand around it the answer is near FORBIDDEN rather than −∞, so that its
     gradient is finite. `arcs`, which arrays alone can have, may stand around a span too; it is no
@@ -139,21 +133,16 @@ def span_log_probability(
 def arc_marginals(
     emissions: Values, lengths: Values, scores: CRFScores, arcs: Arcs
 ) -> ArcMarginals:
-    """The log partition of a chain with arcs, the probability of each tag, and the log probability
-    of each arc.
-
-    For arrays alone.
-    """
-    found: ArcMarginals = _choose("arc_marginals", "auto", emissions, scores, arcs)(
-        emissions, lengths, scores
-    )
-    return found
+    """Return log Z of a chain with arcs and the probabilities of each tag and arc, for arrays."""
+    function = _choose("arc_marginals", "auto", emissions, scores, arcs)
+    sums: ArcMarginals = function(emissions, lengths, scores)
+    return sums
 
 
 def _choose(
     name: str, backend: str, emissions: Values, scores: CRFScores, arcs: Arcs | None = None
 ) -> Callable[..., Any]:
-    """The function of this name for such values; with `arcs`, which it is given by name."""
+    """Return the function of this name for such values, with the arcs already given."""
     if isinstance(emissions, np.ndarray):
         chosen: ModuleType = native if native.takes(name, emissions, scores) else plain
     elif arcs is not None:
@@ -172,38 +161,32 @@ def _for_tensors(name: str, backend: str, emissions: Values, scores: CRFScores) 
     from hanlattice.ops.crf import batched, reference
 
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in (emissions, *scores))
-    chosen = (
-        _fastest(name, emissions, scores, trains)
-        if backend == "auto"
-        else _named(backend, emissions)
-    )
+    if backend == "auto":
+        chosen = _fastest(name, emissions, scores, trains)
+    else:
+        chosen = _named(backend, emissions)
     if not hasattr(chosen, name):
         raise ValueError(f"{name} has no {backend} backend: use backend='auto'")
     if trains and name not in _TRAINS and chosen is not batched and chosen is not reference:
         raise ValueError(
-            f"{name} has a gradient in backend='batched' alone: use that, 'auto', or torch.no_grad()"
+            f"{name} has a gradient only in backend='batched': use that, 'auto', or torch.no_grad()"
         )
     return chosen
 
 
 def _fastest(name: str, emissions: Values, scores: CRFScores, trains: bool) -> ModuleType:
+    from hanlattice.ops import gpu
     from hanlattice.ops.crf import batched, differentiable
 
     if trains and name not in _TRAINS:
         return batched
     if emissions.is_cuda:
-        return _fused() if _fits(name, emissions) else batched
+        if gpu.why_not(emissions):
+            return batched
+        fused = _fused()
+        fits = hasattr(fused, name) and emissions.shape[2] <= fused.LARGEST_K
+        return fused if fits else batched
     return differentiable if native.takes(name, emissions, scores) else batched
-
-
-def _fits(name: str, emissions: Values) -> bool:
-    from hanlattice.ops import gpu
-
-    return (
-        not gpu.why_not(emissions)
-        and hasattr(_fused(), name)
-        and emissions.shape[2] <= _fused().LARGEST_K
-    )
 
 
 def _named(backend: str, emissions: Values) -> ModuleType:
@@ -220,7 +203,7 @@ def _named(backend: str, emissions: Values) -> ModuleType:
 
 
 def _fused() -> ModuleType:
-    """The Triton kernels, loaded only when they are wanted."""
+    """Import the Triton kernels only when they are wanted."""
     from hanlattice.ops.crf import fused
 
     return fused

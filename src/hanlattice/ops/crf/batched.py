@@ -1,8 +1,8 @@
-"""The CRF for a whole batch: loops over time only, differentiable, with the names and signatures of
-reference.py.
+"""The CRF for a whole batch in PyTorch, with the names and signatures of reference.py.
 
-What stands in `emissions` or `tags` beyond a sentence's length is never used, not even if it is
-NaN. The sums stay in the log domain at every step; README.md says why.
+Loops run over time only, and all is differentiable. What stands in `emissions` or `tags` beyond a
+sentence's length is never used, not even if it is NaN. The sums stay in the log domain at every
+step; README.md says why.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
         top = x.amax(dim, keepdim=True)
-        weights = F.threshold(
-            (x - top).clamp_(min=-40.0).exp_(), 1e-17, 0.0, inplace=True
-        )  # e⁻⁴⁰ is 4e-18
+        # e⁻⁴⁰ is 4e-18, below the threshold.
+        weights = (x - top).clamp_(min=-40.0).exp_()
+        weights = F.threshold(weights, 1e-17, 0.0, inplace=True)
         total = weights.sum(dim, keepdim=True)
         ctx.save_for_backward(weights, total)
         ctx.dim = dim
@@ -65,27 +65,21 @@ def _chain(emissions: Tensor, lengths: Tensor) -> _Chain:
 
 
 def _forward(chain: _Chain, scores: CRFScores) -> list[Tensor]:
-    """T × [B, K]: the log of the summed weight of all beginnings that end in a tag here; kept as it
-    is past the end.
-    """
+    """Return T × [B, K]: log weights of all beginnings that end in a tag, constant past the end."""
     alphas = [scores.start + chain.steps[0]]
     for emission, exists in zip(chain.steps[1:], chain.exists[1:], strict=True):
-        arrived = _logsumexp(
-            alphas[-1].unsqueeze(2) + scores.transitions, 1
-        )  # [B, from, to] → [B, K]
+        # [B, from, to] → [B, K]
+        arrived = _logsumexp(alphas[-1].unsqueeze(2) + scores.transitions, 1)
         alphas.append(torch.where(exists, arrived + emission, alphas[-1]))
     return alphas
 
 
 def _backward(chain: _Chain, scores: CRFScores) -> list[Tensor]:
-    """T × [B, K]: the log of the summed weight of all that may come after a tag here; `end` from
-    the last one on.
-    """
+    """Return T × [B, K]: log weights of all that may follow a tag, `end` from the last one on."""
     betas = [scores.end.expand_as(chain.steps[0])]
     for emission, exists in zip(chain.steps[:0:-1], chain.exists[:0:-1], strict=True):
-        onward = _logsumexp(
-            scores.transitions + (emission + betas[-1]).unsqueeze(1), 2
-        )  # [B, from, to] → [B, K]
+        # [B, from, to] → [B, K]
+        onward = _logsumexp(scores.transitions + (emission + betas[-1]).unsqueeze(1), 2)
         betas.append(torch.where(exists, onward, betas[-1]))
     return betas[::-1]
 
@@ -99,18 +93,13 @@ def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRF
     """[B]: the log probability of `tags` [B, T]."""
     chain = _chain(emissions, lengths)
     partition = _logsumexp(_forward(chain, scores)[-1] + scores.end, 1)
-    return _path_score(chain, tags, lengths, scores) - partition
-
-
-def _path_score(chain: _Chain, tags: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
     tags = tags.masked_fill(~chain.mask, 0)
     last = tags.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)  # [B]
     emitted = chain.emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
-    moved = (
-        scores.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~chain.mask[:, 1:], 0.0).sum(1)
-    )
-    total: Tensor = scores.start[tags[:, 0]] + emitted + moved + scores.end[last]
-    return total
+    steps = scores.transitions[tags[:, :-1], tags[:, 1:]]
+    moved = steps.masked_fill(~chain.mask[:, 1:], 0.0).sum(1)
+    likelihood: Tensor = scores.start[tags[:, 0]] + emitted + moved + scores.end[last] - partition
+    return likelihood
 
 
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
@@ -124,8 +113,7 @@ def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
 
 
 def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tensor, Tensor]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
-    tag order.
+    """Return the best tagging, [B, T], 0 beyond the lengths, and its score, [B].
 
     The maxima run from right to left: the tags are then read from left to right, where the first of
     equals is taken.
@@ -134,9 +122,8 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
     best = scores.end.expand_as(chain.steps[0])
     choices = []
     for emission, exists in zip(chain.steps[:0:-1], chain.exists[:0:-1], strict=True):
-        onward, choice = (scores.transitions + (emission + best).unsqueeze(1)).max(
-            2
-        )  # [B, from, to] → [B, K]
+        # [B, from, to] → [B, K]
+        onward, choice = (scores.transitions + (emission + best).unsqueeze(1)).max(2)
         best = torch.where(exists, onward, best)
         choices.append(choice)
     score, tag = (scores.start + chain.steps[0] + best).max(1)
@@ -147,8 +134,7 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
 
 
 def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tuple[Tensor, Tensor]:
-    """The n best taggings, [B, n, T], and their scores, [B, n], best first; of equals, the first in
-    tag order.
+    """Return the n best taggings, [B, n, T], and their scores, [B, n]; equals are in tag order.
 
     Where a sentence has fewer than n taggings, the rest are zeros with the score −∞. Forbidden
     taggings do count: they come last, with scores near FORBIDDEN.
@@ -159,9 +145,8 @@ def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tupl
     best[:, :, 0] = scores.end
     choices = []
     for emission, exists in zip(chain.steps[:0:-1], chain.exists[:0:-1], strict=True):
-        ways = (emission.unsqueeze(2) + best).unsqueeze(1) + scores.transitions.unsqueeze(
-            2
-        )  # [B, from, to, n]
+        # [B, from, to, n]
+        ways = (emission.unsqueeze(2) + best).unsqueeze(1) + scores.transitions.unsqueeze(2)
         onward, choice = _first(ways.flatten(2), n)  # [B, K, n]: a choice is to·n + rank
         best = torch.where(exists.unsqueeze(2), onward, best)
         choices.append(choice)
@@ -175,9 +160,7 @@ def nbest(emissions: Tensor, lengths: Tensor, scores: CRFScores, n: int) -> tupl
 
 
 def _first(ways: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n largest of the last dimension, in order; a stable sort, as `topk` may put equals in any
-    order.
-    """
+    """Return the n largest of the last dimension; unlike `topk`, it keeps the order of equals."""
     score, index = ways.sort(dim=-1, descending=True, stable=True)
     return score[..., :n], index[..., :n]
 
@@ -205,39 +188,24 @@ def span_between(
     spans: TaggedSpans,
     sums: tuple[Tensor, Tensor, Tensor],
 ) -> Tensor:
-    """[S]: the same from sums that are there already: (log Z [B], alphas [B, T, K], betas [B, T,
-    K]).
-    """
+    """Return `span_log_probability` from sums: log Z [B], alphas and betas, both [B, T, K]."""
     partition, alphas, betas = sums
-    left = alphas[
-        spans.sentence, spans.start, spans.tags[:, 0]
-    ]  # [S], with the first tag's emission
-    right = _right_of(spans, emissions, betas, lengths, scores)
-    return left + _inside(spans, emissions, scores) + right - partition[spans.sentence]
-
-
-def _inside(spans: TaggedSpans, emissions: Tensor, scores: CRFScores) -> Tensor:
-    """[S]: what the span's tags after the first one earn: their emissions and the steps to them."""
-    at = spans.start.unsqueeze(1) + torch.arange(
-        1, spans.tags.shape[1], device=spans.tags.device
-    )  # [S, L - 1]
-    beyond = at >= spans.end.unsqueeze(1)
+    # What the span's tags after the first one earn: their emissions and the steps to them.
+    offsets = torch.arange(1, spans.tags.shape[1], device=spans.tags.device)
+    places = spans.start.unsqueeze(1) + offsets  # [S, L - 1]
+    beyond = places >= spans.end.unsqueeze(1)
     tags = spans.tags[:, 1:].masked_fill(beyond, 0)
     before = spans.tags[:, :-1].masked_fill(beyond, 0)
-    emitted = emissions[spans.sentence.unsqueeze(1), at.masked_fill(beyond, 0), tags]
-    earned: Tensor = (emitted + scores.transitions[before, tags]).masked_fill(beyond, 0.0).sum(1)
-    return earned
-
-
-def _right_of(
-    spans: TaggedSpans, emissions: Tensor, betas: Tensor, lengths: Tensor, scores: CRFScores
-) -> Tensor:
-    """[S]: the log of the summed weight of all that may follow the span's last tag, less the
-    blocked.
-    """
+    emitted = emissions[spans.sentence.unsqueeze(1), places.masked_fill(beyond, 0), tags]
+    inside = (emitted + scores.transitions[before, tags]).masked_fill(beyond, 0.0).sum(1)
+    # All that may follow the span's last tag, less what is blocked.
     last = spans.tags.gather(1, (spans.end - spans.start - 1).unsqueeze(1)).squeeze(1)  # [S]
     at_edge = spans.end == lengths[spans.sentence]
     next_at = spans.end.masked_fill(at_edge, 0)
     onward = emissions[spans.sentence, next_at] + betas[spans.sentence, next_at]  # [S, K]
     onward = scores.transitions[last] + onward + FORBIDDEN * spans.blocked_next
-    return torch.where(at_edge, scores.end[last], _logsumexp(onward, 1))
+    right = torch.where(at_edge, scores.end[last], _logsumexp(onward, 1))
+    # The alphas have the first tag's emission.
+    left = alphas[spans.sentence, spans.start, spans.tags[:, 0]]
+    result: Tensor = left + inside + right - partition[spans.sentence]
+    return result

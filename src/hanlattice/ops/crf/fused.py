@@ -25,11 +25,12 @@ from hanlattice.ops.crf import batched
 from hanlattice.ops.crf.differentiable import differentiable
 from hanlattice.ops.crf.values import CRFInputs, CRFScores, TaggedSpans, check, check_tags
 
-LARGEST_K = 256  # tags: above it the transitions of a sentence do not fit a program's registers
-WARPS = {16: 1, 32: 2, 64: 8, 128: 8, 256: 16}  # for each power of two above the number of tags
-_NOWHERE = tl.constexpr(
-    -1e30
-)  # the score of what only fills a power of two; finite, so that no difference is NaN
+# With more tags, the transitions of a sentence do not fit a program's registers.
+LARGEST_K = 256
+# The warps of a program for each power of two above the number of tags.
+WARPS = {16: 1, 32: 2, 64: 8, 128: 8, 256: 16}
+# The score of what only fills a power of two. Finite, so that no difference is NaN.
+_NOWHERE = tl.constexpr(-1e30)
 
 
 def _inputs(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> CRFInputs:
@@ -39,9 +40,8 @@ def _inputs(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> CRFInputs:
         raise ValueError(
             f"the fused CRF takes at most {LARGEST_K} tags, not {K}: use backend='batched'"
         )
-    dtype = (
-        torch.float64 if torch.float64 in (emissions.dtype, scores.start.dtype) else torch.float32
-    )
+    is_double = torch.float64 in (emissions.dtype, scores.start.dtype)
+    dtype = torch.float64 if is_double else torch.float32
     parts = CRFScores(*(part.to(dtype).contiguous() for part in scores))
     return CRFInputs(emissions.to(dtype).contiguous(), lengths.contiguous(), parts)
 
@@ -71,7 +71,7 @@ def _launch_sums(
     emissions, lengths, scores = given
     B, T, K = emissions.shape
     nothing = emissions.new_empty(0)
-    made = _Launch(
+    launch = _Launch(
         value=emissions.new_empty(B),
         alphas=torch.empty_like(emissions),
         betas=torch.empty_like(emissions) if betas else nothing,
@@ -83,16 +83,14 @@ def _launch_sums(
     if B:
         with gpu.device_of(emissions):
             sums[(B,)](
-                emissions, lengths, gold, *scores, made.alphas, made.betas, made.value, made.by_emission, made.by_score,
-                T, **flags, **_options(K),
+                emissions, lengths, gold, *scores, launch.alphas, launch.betas, launch.value,
+                launch.by_emission, launch.by_score, T, **flags, **_options(K),
             )  # fmt: skip
-    return made
+    return launch
 
 
 class _FusedLogPartition(torch.autograd.Function):
-    """log Z, or the log likelihood of tags; where a gradient will be wanted, the same launch
-    computes it.
-    """
+    """log Z, or the log likelihood of tags; the same launch computes the gradient if needed."""
 
     @staticmethod
     def forward(
@@ -104,18 +102,17 @@ class _FusedLogPartition(torch.autograd.Function):
         *scores: Tensor,
     ) -> Tensor:
         given = CRFInputs(emissions, lengths, CRFScores(*scores))
-        made = _launch_sums(given, tags, gradient, by_scores=gradient)
-        ctx.save_for_backward(made.by_emission, made.by_score)
-        return made.value
+        launch = _launch_sums(given, tags, gradient, by_scores=gradient)
+        ctx.save_for_backward(launch.by_emission, launch.by_score)
+        return launch.value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         by_emission, by_score = ctx.saved_tensors
         K = by_emission.shape[2]
-        by_emission = (
-            gradient[:, None, None] * by_emission
-        )  # first: a thread's first call should not be one of cuBLAS
+        # This product is first: a thread's first call should not be one of cuBLAS.
+        by_emission = gradient[:, None, None] * by_emission
         summed = (gradient @ by_score.flatten(1)).view(K + 2, K)
         return None, None, None, by_emission, summed[K], summed[:K], summed[K + 1]
 
@@ -132,9 +129,7 @@ def log_likelihood(emissions: Tensor, tags: Tensor, lengths: Tensor, scores: CRF
 
 
 def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
-    """[B, T, K]: the probability of each tag at each character; zero beyond the lengths. Without a
-    gradient.
-    """
+    """Return [B, T, K]: the probability of each tag at each character, without a gradient."""
     with torch.no_grad():
         return _launch_sums(_inputs(emissions, lengths, scores), gradient=True).by_emission
 
@@ -142,19 +137,15 @@ def marginals(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> Tensor:
 def span_log_probability(
     emissions: Tensor, lengths: Tensor, scores: CRFScores, spans: TaggedSpans
 ) -> Tensor:
-    """[S]: the log probability of each tagged span, summed over all that may stand around it.
-    Without a gradient.
-    """
+    """Return [S]: the log probability of each tagged span, without a gradient."""
     with torch.no_grad():
         given = _inputs(emissions, lengths, scores)
-        made = _launch_sums(given, betas=True)
-        return batched.span_between(given.emissions, lengths, given.scores, spans, made[:3])
+        launch = _launch_sums(given, betas=True)
+        return batched.span_between(given.emissions, lengths, given.scores, spans, launch[:3])
 
 
 def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tensor, Tensor]:
-    """The best tagging, [B, T], 0 beyond the lengths, and its score, [B]. Of equals, the first in
-    tag order.
-    """
+    """Return the best tagging, [B, T], and its score, [B]; of equals, the first in tag order."""
     with torch.no_grad():
         given = _inputs(emissions, lengths, scores)
         B, T, K = given.emissions.shape
@@ -164,23 +155,15 @@ def viterbi(emissions: Tensor, lengths: Tensor, scores: CRFScores) -> tuple[Tens
         if B:
             with gpu.device_of(emissions):
                 best_tags[(B,)](
-                    given.emissions,
-                    given.lengths,
-                    *given.scores,
-                    choices,
-                    tags,
-                    value,
-                    T,
-                    **_options(K),
-                )
+                    given.emissions, given.lengths, *given.scores,
+                    choices, tags, value, T, **_options(K),
+                )  # fmt: skip
     return tags, value
 
 
 @triton.jit
 def _first_max(x, axis: tl.constexpr, places, nobody: tl.constexpr):
-    """The largest value along `axis` and the first place that holds it; a place there even where
-    all are NaN.
-    """
+    """Return the largest value along `axis` and its first place, which is 0 where all are NaN."""
     top = tl.max(x, axis)
     if axis == 1:
         first = tl.min(tl.where(x == top[:, None], places, nobody), axis)
@@ -191,7 +174,7 @@ def _first_max(x, axis: tl.constexpr, places, nobody: tl.constexpr):
 
 @triton.jit
 def _gold_score(emissions, tags, start, transitions, end, n, K: tl.constexpr, BLOCK: tl.constexpr):
-    """What the given tags earn. A tag that does not exist makes it NaN rather than read elsewhere."""
+    """Return what the given tags earn: NaN, rather than a read elsewhere, if one does not exist."""
     total = tl.full((), 0.0, tl.float64)
     for low in range(0, n, BLOCK):
         at = low + tl.arange(0, BLOCK)
@@ -210,9 +193,7 @@ def _gold_score(emissions, tags, start, transitions, end, n, K: tl.constexpr, BL
 
 @triton.jit
 def _store_gradient(to, marginal, tag, K: tl.constexpr, P: tl.constexpr, GOLD: tl.constexpr):
-    """The expected number of each tag at a character; with GOLD, by how much the gold tag's own
-    exceeds it.
-    """
+    """Store the expected number of each tag at a character; with GOLD, the gold number less it."""
     k = tl.arange(0, P)
     if GOLD:
         tl.store(to + k, tl.where(k == tl.load(tag).to(tl.int32), 1.0, 0.0) - marginal, mask=k < K)
@@ -244,9 +225,8 @@ def sums(
     BLOCK: tl.constexpr,
 ):
     b = tl.program_id(0).to(tl.int64)
-    n = tl.minimum(
-        tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T
-    )  # a wrong length leads nowhere else
+    # Clamped, so that a wrong length leads to no other sentence.
+    n = tl.minimum(tl.maximum(tl.load(lengths + b).to(tl.int32), 1), T)
     emissions += b * T * K
     tags += b * T
     alphas += b * T * K
@@ -261,12 +241,10 @@ def sums(
 
     # From left to right. The largest score of a step is taken out and added up in float64: what
     # stays is small.
-    step = tl.load(
-        transitions + column * K + row, mask=both, other=_NOWHERE
-    )  # [to, from]: sums run along rows
-    alpha = tl.load(start + k, mask=is_tag, other=_NOWHERE) + tl.load(
-        emissions + k, mask=is_tag, other=0.0
-    )
+    # `step` is [to, from]: sums run along rows.
+    step = tl.load(transitions + column * K + row, mask=both, other=_NOWHERE)
+    alpha = tl.load(start + k, mask=is_tag, other=_NOWHERE)
+    alpha += tl.load(emissions + k, mask=is_tag, other=0.0)
     top = tl.max(alpha, 0)
     alpha = tl.where(is_tag, alpha - top, _NOWHERE)
     taken = top.to(tl.float64)

@@ -36,19 +36,21 @@ RUNS = 8
 WHOLE_CHARACTERS = 1024
 
 
+_NUMBERS = "size low high T K n longest"
+_POINTERS = """
+emissions lengths start transitions end
+tags value alphas gradient by_emission by_score
+first span_start span_end span_tags blocked single
+arcs arc_start arc_end arc_first arc_last arc_by_end arc_score arc_value
+"""
+
+
 class _Batch(Structure):
     """The twin of crf_batch in native_crf.h, which explains each field."""
 
     _fields_ = (
-        *((name, c_int64) for name in ["size", "low", "high", "T", "K", "n", "longest"]),
-        *((name, c_void_p) for name in ["emissions", "lengths", "start", "transitions", "end"]),
-        *(
-            (name, c_void_p)
-            for name in ["tags", "value", "alphas", "gradient", "by_emission", "by_score"]
-        ),
-        *((name, c_void_p) for name in ["first", "span_start", "span_end", "span_tags", "blocked"]),
-        *((name, c_void_p) for name in ["single", "arcs", "arc_start", "arc_end", "arc_first"]),
-        *((name, c_void_p) for name in ["arc_last", "arc_by_end", "arc_score", "arc_value"]),
+        *((name, c_int64) for name in _NUMBERS.split()),
+        *((name, c_void_p) for name in _POINTERS.split()),
     )
 
 
@@ -97,7 +99,7 @@ def gold(tags: Array, given: CRFInputs) -> Ints:
 
 
 def _sorted_arcs(given: CRFInputs, arcs: Arcs | None) -> tuple[Ints, dict[str, Array]]:
-    """Sort arcs by sentence and start, as C reads them: their order, and the fields of the batch."""
+    """Sort arcs by sentence and start, as C reads them; return their order and C's fields."""
     if arcs is None:
         return np.empty(0, dtype=np.int64), {}
     types = [np.dtype(np.int64)] * 5 + [given.scores.start.dtype]

@@ -1,6 +1,4 @@
-"""The specification of the CRF: every tagging of every sentence is written down and weighed. Small
-T and K only.
-"""
+"""The specification of the CRF: it enumerates every tagging, so T and K must be small."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ Tagging = tuple[int, ...]
 
 
 def _score(emissions: Tensor, tagging: Tagging, scores: CRFScores) -> Tensor:
-    """One tagging of one sentence: its emissions [T, K], its steps and its two edges."""
+    """Return the score of one tagging: its emissions [T, K], its steps and its two edges."""
     total = scores.start[tagging[0]] + scores.end[tagging[-1]]
     for t, tag in enumerate(tagging):
         total = total + emissions[t, tag]
@@ -29,7 +27,7 @@ def _score(emissions: Tensor, tagging: Tagging, scores: CRFScores) -> Tensor:
 def _sentences(
     emissions: Tensor, lengths: Tensor, scores: CRFScores
 ) -> Iterator[tuple[list[Tagging], Tensor]]:
-    """For each sentence every tagging, in the order of a dictionary, and the scores of all of them."""
+    """Yield for each sentence all taggings, in lexicographic order, and their scores."""
     for sentence, length in zip(emissions, lengths.tolist(), strict=True):
         taggings = list(product(range(sentence.shape[1]), repeat=length))
         yield taggings, torch.stack([_score(sentence, tagging, scores) for tagging in taggings])

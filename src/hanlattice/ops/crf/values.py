@@ -1,7 +1,6 @@
-"""What every CRF sibling is given: the scores of a chain, what is forbidden in it, and spans to ask
-about.
+"""What every implementation of the CRF takes: scores, forbidden steps, spans and arcs.
 
-The values are arrays of numpy, or tensors; nothing here needs to know which.
+The values are NumPy arrays or tensors; nothing here needs to know which.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ import numpy as np
 
 Values = Any  # arrays of numpy, or tensors
 
-# The score of a forbidden step. Finite, so that no gradient is ever ∞ − ∞; so low that exp() of it
-# is an exact 0 in
-# float32 and float64 beside anything legal; and so far from the largest float32 that the worst path
-# of a sentence of a
-# hundred thousand characters stays finite.
+# The score of a forbidden step. It is finite, so that no gradient is ever ∞ − ∞; so low that exp()
+# of it is an exact 0 in float32 and float64 beside anything legal; and so far from the largest
+# float32 that the worst path of a sentence of a hundred thousand characters stays finite.
 FORBIDDEN = -1e6
 # C counts the ways on from all tags of a character in 32 bits.
 _MOST_WAYS = 2**31 - 1
@@ -71,7 +68,7 @@ class Arcs(NamedTuple):
     score: Values  # [A], finite
 
     def at(self, chosen: Values) -> Arcs:
-        """Those at these places, or where a mask is true."""
+        """Return the arcs at these indices, or where a mask is true."""
         return Arcs(*(column[chosen] for column in self))
 
 
@@ -86,24 +83,23 @@ class ArcMarginals(NamedTuple):
 def forbid(
     scores: CRFScores, allowed_start: Values, allowed_between: Values, allowed_end: Values
 ) -> CRFScores:
-    """The scores with every step that is not allowed set to FORBIDDEN; what is forbidden gets no
-    gradient.
-    """
+    """Return the scores with FORBIDDEN for every step that is not allowed, without a gradient."""
     return CRFScores(*map(fill_forbidden, scores, (~allowed_start, ~allowed_between, ~allowed_end)))
 
 
 def fill_forbidden(values: Values, forbidden: Values) -> Values:
-    """The values, with FORBIDDEN where this is true."""
+    """Return the values, with FORBIDDEN where `forbidden` is true."""
     if isinstance(values, np.ndarray):
         return np.where(forbidden, values.dtype.type(FORBIDDEN), values)
     return values.masked_fill(forbidden, FORBIDDEN)
 
 
 def check(emissions: Values, lengths: Values, scores: CRFScores) -> None:
-    """Shapes that do not fit are a ValueError: compiled code would read past the end of them."""
+    """Raise a ValueError for shapes that do not fit: compiled code would read past their end."""
     if emissions.ndim != 3 or tuple(lengths.shape) != (emissions.shape[0],):
         raise ValueError(
-            f"emissions must be [B, T, K] and lengths [B], not {tuple(emissions.shape)} and {tuple(lengths.shape)}"
+            "emissions must be [B, T, K] and lengths [B], "
+            f"not {tuple(emissions.shape)} and {tuple(lengths.shape)}"
         )
     if len(lengths) and not emissions.shape[1]:
         raise ValueError(
@@ -118,9 +114,7 @@ def check(emissions: Values, lengths: Values, scores: CRFScores) -> None:
 
 
 def check_arcs(emissions: Values, lengths: Values, arcs: Arcs) -> None:
-    """An arc that leaves its sentence or names no tag is an IndexError, a score that is no number a
-    ValueError.
-    """
+    """Raise an IndexError for an arc outside its sentence or tags, a ValueError for a bad score."""
     if len({part.shape for part in arcs}) != 1 or arcs.score.ndim != 1:
         raise ValueError(f"arcs must be [A], not {', '.join(str(part.shape) for part in arcs)}")
     B, _, K = emissions.shape
@@ -128,23 +122,18 @@ def check_arcs(emissions: Values, lengths: Values, arcs: Arcs) -> None:
         return
     if not 0 <= arcs.sentence.min() <= arcs.sentence.max() < B:
         raise IndexError(f"arcs must be of sentences from 0 to {B - 1}")
-    if not (
-        (arcs.start >= 0) & (arcs.start < arcs.end) & (arcs.end <= lengths[arcs.sentence])
-    ).all():
+    inside = (arcs.start >= 0) & (arcs.start < arcs.end) & (arcs.end <= lengths[arcs.sentence])
+    if not inside.all():
         raise IndexError("each arc must lie in its sentence and hold a character")
-    if (
-        not 0
-        <= min(arcs.first.min(), arcs.last.min())
-        <= max(arcs.first.max(), arcs.last.max())
-        < K
-    ):
+    lowest, highest = min(arcs.first.min(), arcs.last.min()), max(arcs.first.max(), arcs.last.max())
+    if not 0 <= lowest <= highest < K:
         raise IndexError(f"the tags of arcs must be from 0 to {K - 1}")
     if not np.isfinite(arcs.score).all():
         raise ValueError("the scores of arcs must be finite")
 
 
 def check_n(n: int, K: int) -> None:
-    """Refuse an n of no taggings, or of more than C can count."""
+    """Raise a ValueError unless n is at least 1 and small enough for C to count."""
     if n < 1:
         raise ValueError(f"n must be 1 or more, not {n}")
     if n * K > _MOST_WAYS:
@@ -154,7 +143,7 @@ def check_n(n: int, K: int) -> None:
 
 
 def check_tags(emissions: Values, tags: Values) -> None:
-    if tuple(tags.shape) != tuple(emissions.shape[:2]):
-        raise ValueError(
-            f"tags must be {tuple(emissions.shape[:2])} as the emissions are, not {tuple(tags.shape)}"
-        )
+    """Raise a ValueError unless there is a tag for each character."""
+    shape = tuple(emissions.shape[:2])
+    if tuple(tags.shape) != shape:
+        raise ValueError(f"tags must be {shape} as the emissions are, not {tuple(tags.shape)}")

@@ -1,10 +1,7 @@
-"""The lattice LSTM as pure functions, and the choice among its backends, which all give the same
-numbers.
+"""The lattice LSTM as pure functions, and the choice among its backends, which agree in numbers.
 
-Tensors have all backends. Arrays of numpy, for which torch is not imported, have C and, without it,
-`trace`.
-
-README.md beside this file has the equations and the memory layout.
+Tensors have all backends. NumPy arrays, for which torch is not imported, have C and, without it,
+`trace`. README.md beside this file has the equations and the memory layout.
 """
 
 from __future__ import annotations
@@ -36,18 +33,10 @@ __all__ = [
     "runnable",
 ]
 
-BACKENDS = (
-    "auto",
-    "auto-fp32",
-    "reference",
-    "batched",
-    "native",
-    "fused",
-    "fused-fp32",
-    "fused-tf32",
-    "fused-bf16",
-)
-PRECISION = "bf16"  # of "fused": the fastest, and as good (README.md)
+_FUSED = ("fused", "fused-fp32", "fused-tf32", "fused-bf16")
+BACKENDS = ("auto", "auto-fp32", "reference", "batched", "native", *_FUSED)
+# The precision of "fused": the fastest, and as good (README.md).
+PRECISION = "bf16"
 
 # (x, word_x, lattice, weights of one direction or of both, coupled) → h [B, T, N·H]
 Backend = Callable[[Any, Any, Lattice, Sequence[LatticeLSTMWeights], bool], Any]
@@ -61,8 +50,18 @@ def lattice_lstm(
     coupled: bool = True,
     backend: str = "auto",
 ) -> Any:
-    """One direction: x [B, T, D], word_x [W, E] in the lattice's word order → h [B, T, H], zero
-    after a sentence.
+    """Compute one direction.
+
+    Args:
+        x: [B, T, D], the characters.
+        word_x: [W, E], the words in the lattice's order.
+        lattice: The words of each sentence.
+        weights: The weights of the direction.
+        coupled: Whether the forget gate of a character is 1 − its input gate.
+        backend: One of BACKENDS, for tensors.
+
+    Returns:
+        h [B, T, H], zero after a sentence.
     """
     check(x, word_x, lattice, weights, coupled)
     return choose(backend, x)(x, word_x, lattice, [weights], coupled)
@@ -77,22 +76,20 @@ def bidirectional(
     coupled: bool = True,
     backend: str = "auto",
 ) -> Any:
-    """Both directions, side by side: [B, T, 2H]. The backward one reads the mirrored sentences and
-    mirrored words.
+    """Compute both directions side by side, [B, T, 2H]; the arguments are those of `lattice_lstm`.
+
+    The backward one reads the mirrored sentences and mirrored words.
     """
     check(x, word_x, lattice, forward, coupled)
     check_weights(x, word_x, backward, coupled)
     if forward.hidden != backward.hidden:
-        raise ValueError(
-            f"both directions must have one H: forward has {forward.hidden}, backward {backward.hidden}"
-        )
+        sizes = f"forward has {forward.hidden}, backward {backward.hidden}"
+        raise ValueError(f"both directions must have one H: {sizes}")
     return choose(backend, x)(x, word_x, lattice, [forward, backward], coupled)
 
 
 def prepare(lattice: Lattice, device: torch.device | str) -> None:
-    """Make what the GPU needs to know about a lattice and start its copy, so that a later call need
-    not wait for it.
-    """
+    """Start to copy a lattice's schedule to the GPU, so that a later call need not wait for it."""
     import torch
 
     x = torch.empty(0, dtype=torch.float32, device=device)
@@ -105,24 +102,23 @@ def prepare(lattice: Lattice, device: torch.device | str) -> None:
 def check(
     x: Any, word_x: Any, lattice: Lattice, weights: LatticeLSTMWeights, coupled: bool
 ) -> None:
-    """Refuse shapes that do not fit here, with their names, rather than inside a matrix product."""
+    """Raise a ValueError that names what does not fit, before a matrix product fails."""
     if x.ndim != 3 or word_x.ndim != 2:
         raise ValueError(
             f"x must be [B, T, D] and word_x [W, E], not {tuple(x.shape)} and {tuple(word_x.shape)}"
         )
     longest = int(lattice.lengths.max(initial=0))
     if len(lattice.lengths) != x.shape[0] or longest > x.shape[1]:
-        raise ValueError(
-            f"x is {tuple(x.shape)}, but the lattice has {len(lattice.lengths)} sentences, the longest of {longest}"
-        )
+        sentences = f"{len(lattice.lengths)} sentences, the longest of {longest}"
+        raise ValueError(f"x is {tuple(x.shape)}, but the lattice has {sentences}")
     if len(lattice) != word_x.shape[0]:
-        raise ValueError(
-            f"word_x has {word_x.shape[0]} rows, but the lattice has {len(lattice)} words"
-        )
+        rows = word_x.shape[0]
+        raise ValueError(f"word_x has {rows} rows, but the lattice has {len(lattice)} words")
     check_weights(x, word_x, weights, coupled)
 
 
 def check_weights(x: Any, word_x: Any, weights: LatticeLSTMWeights, coupled: bool) -> None:
+    """Raise a ValueError that names the weight whose shape does not fit."""
     shapes = weight_shapes(x.shape[2], word_x.shape[1], weights.hidden, coupled)
     for name, tensor, shape in zip(weights._fields, weights, shapes, strict=True):
         if tuple(tensor.shape) != shape:
@@ -132,10 +128,10 @@ def check_weights(x: Any, word_x: Any, weights: LatticeLSTMWeights, coupled: boo
 
 
 def resolve(name: str, x: Tensor) -> str:
-    """What a name stands for with tensors like x. "auto": fused on a GPU, native on a CPU, else
-    batched.
+    """Return what a name stands for with tensors like x.
 
-    "auto-fp32" is the same with fp32 factors on a GPU, as they are on a CPU.
+    "auto" is fused on a GPU, native on a CPU, else batched; "auto-fp32" has fp32 factors on a GPU
+    too.
     """
     if name not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {name!r}")
@@ -146,7 +142,7 @@ def resolve(name: str, x: Tensor) -> str:
 
 
 def choose(name: str, x: Any) -> Backend:
-    """The backend of this name for tensors like x, or for arrays."""
+    """Return the backend of this name for tensors like x; arrays have only one."""
     if isinstance(x, np.ndarray):
         return native.directions if library.available(x) else _plain
     from hanlattice.ops.lattice_lstm import batched
@@ -166,7 +162,7 @@ def _best(x: Tensor) -> str:
 
 
 def why_not_fused(x: Tensor) -> str:
-    """What keeps the fused kernels from such tensors; "" if nothing does."""
+    """Return why the fused kernels cannot take such tensors, or "" if they can."""
     from hanlattice.ops import gpu
 
     kind = library.real_name(x.dtype)
@@ -196,12 +192,11 @@ def _native(x: Tensor) -> Backend:
 def _plain(
     x: Any, word_x: Any, lattice: Lattice, weights: Sequence[LatticeLSTMWeights], coupled: bool
 ) -> Any:
-    """Of arrays, without the C library."""
+    """Compute with NumPy where the C library is missing."""
     if len(weights) == 1:
         return trace.lattice_lstm(x, word_x, lattice, weights[0], coupled).h
-    return np.concatenate(
-        [each.h for each in trace.bidirectional(x, word_x, lattice, weights, coupled)], axis=2
-    )
+    both = trace.bidirectional(x, word_x, lattice, weights, coupled)
+    return np.concatenate([direction.h for direction in both], axis=2)
 
 
 def _reference(
@@ -211,7 +206,6 @@ def _reference(
     weights: Sequence[LatticeLSTMWeights],
     coupled: bool,
 ) -> Tensor:
-    """The second direction reads mirrored sentences and mirrored words."""
     import torch
 
     from hanlattice.ops.lattice_lstm import reference
@@ -226,20 +220,19 @@ def _reference(
 
 
 def runnable(x: Tensor) -> dict[str, str]:
-    """The backends for tensors like x, by the name to ask for, with their full names: "auto" →
-    "native".
+    """Return the backends for tensors like x, with their full names: "auto" → "native".
 
-    Two names for the same thing come once: "auto" first, the others in their order. Triton's
-    interpreter can run the fused kernels on a CPU, but it is there to test them.
+    Of two names for the same backend the first counts.
     """
-    found: dict[str, str] = {}
+    full_names: dict[str, str] = {}
     for name in BACKENDS:
+        # Triton's interpreter can run the fused kernels on a CPU, but only tests want that.
         if name.startswith("fused") and not x.is_cuda:
             continue
         try:
             choose(name, x)
-        except InputError:  # it cannot run here
+        except InputError:
             continue
-        if resolve(name, x) not in found.values():
-            found[name] = resolve(name, x)
-    return found
+        if resolve(name, x) not in full_names.values():
+            full_names[name] = resolve(name, x)
+    return full_names

@@ -1,7 +1,6 @@
-"""The lattice LSTM for a whole batch and N directions at once: the same numbers as `reference`, one
-step a character.
+"""The lattice LSTM for a whole batch and N directions, one step a character, as `reference`.
 
-What is done at once, and why it is exact, is in README.md beside this file. Rows of a batch are
+README.md beside this file says what is done at once, and why it is exact. Rows of a batch are
 sorted by length, so that the sentences still running at step t are always the first ones, and no
 mask is needed.
 """
@@ -9,7 +8,6 @@ mask is needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,23 +26,22 @@ def directions(
     weights: Sequence[LatticeLSTMWeights],
     coupled: bool,
 ) -> Tensor:
-    """One direction, or the two in one loop → [B, T, N·H]; zero after a sentence's end."""
+    """Return h [B, T, N·H] of one direction, or of two in one loop; zero after a sentence."""
     if len(weights) == 1:
         return side_by_side([x], word_x, [lattice], weights, coupled)[0]
     flip = mirror_index(lattice, x)
-    ahead, back = side_by_side(
-        [x, take(x, flip)], word_x, [lattice, lattice.reversed()], weights, coupled
-    )
+    xs = [x, take(x, flip)]
+    ahead, back = side_by_side(xs, word_x, [lattice, lattice.reversed()], weights, coupled)
     return torch.cat([ahead, take(back, flip)], dim=-1)
 
 
 def mirror_index(lattice: Lattice, like: Tensor) -> Tensor:
-    """`mirror_places` of x [B, T, D], where x is."""
+    """Return `mirror_places` for x [B, T, D], on its device."""
     return torch.from_numpy(mirror_places(lattice, like.shape[1])).to(like.device)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
-    """x [B, T, D] with the rows of each sentence in the order of index [B, T]."""
+    """Return x [B, T, D] with the rows of each sentence in the order of index [B, T]."""
     return x.gather(1, index[:, :, None].expand(-1, -1, x.shape[2]))
 
 
@@ -55,9 +52,7 @@ def side_by_side(
     weights: Sequence[LatticeLSTMWeights],
     coupled: bool,
 ) -> Tensor:
-    """N runs over sentences of the same lengths → h [N, B, T, H]. What needs no recurrence is done
-    in few products.
-    """
+    """Return h [N, B, T, H] of N runs over sentences of the same lengths."""
     plan = make_plan(lattices, xs[0])
     N = len(xs)
     B = xs[0].shape[0]
@@ -68,39 +63,34 @@ def side_by_side(
     real = (torch.arange(T, device=xs[0].device)[None] < plan.lengths[:, None])[:, :, None]
     rows = [torch.where(real, x, 0).index_select(0, plan.order).transpose(0, 1) for x in xs]
     x = torch.stack(rows).view(N, T * B, -1)
-    char = torch.baddbmm(
-        _bias(weights, "char_bias"), x, _each(weights, "char_input")
-    )  # [N, T·B, G·H]
-    link = torch.baddbmm(
-        _bias(weights, "link_bias"), x, _each(weights, "link_input")
-    )  # [N, T·B, H]
-    word = torch.cat([torch.addmm(w.word_bias, word_x, w.word_input) for w in weights])  # [N·W, 3H]
-    recurrent = torch.cat(
-        [_each(weights, "char_hidden"), _each(weights, "word_hidden")], dim=2
-    )  # [N, H, (G+3)·H]
+    # What needs no recurrence is done in few products: [N, T·B, G·H], [N, T·B, H] and [N·W, 3H].
+    char_bias, link_bias = _stack(weights, "char_bias"), _stack(weights, "link_bias")
+    char = torch.baddbmm(char_bias[:, None], x, _stack(weights, "char_input"))
+    link = torch.baddbmm(link_bias[:, None], x, _stack(weights, "link_input"))
+    word = torch.cat([torch.addmm(w.word_bias, word_x, w.word_input) for w in weights])
+    # [N, H, (G+3)·H]
+    recurrent = torch.cat([_stack(weights, "char_hidden"), _stack(weights, "word_hidden")], dim=2)
     gates = char.view(N, T, B, -1).transpose(0, 1).contiguous()
     words = word.index_select(0, plan.word)
     links = link.view(N, T, B, H).transpose(0, 1).reshape(-1, H).index_select(0, plan.end)
-    inputs = (gates, words, links, recurrent, _each(weights, "link_hidden"), plan, coupled)
+    inputs = (gates, words, links, recurrent, _stack(weights, "link_hidden"), plan, coupled)
     h: Tensor  # [T, N, B, H]
     if torch.is_grad_enabled():
         h = BatchedRecurrence.apply(*inputs)  # type: ignore[no-untyped-call]
     else:
-        h, _ = run(*inputs)  # which may write over what was made just above
+        # It may write over its inputs, which are used no more.
+        h, _ = run(*inputs)
     return h.permute(1, 2, 0, 3).index_select(1, plan.back)  # [N, B, T, H]
 
 
-def _each(weights: Sequence[LatticeLSTMWeights], name: str) -> Tensor:
-    return torch.stack([getattr(w, name) for w in weights])
-
-
-def _bias(weights: Sequence[LatticeLSTMWeights], name: str) -> Tensor:
-    return _each(weights, name)[:, None]
+def _stack(weights: Sequence[LatticeLSTMWeights], name: str) -> Tensor:
+    return torch.stack([getattr(direction, name) for direction in weights])
 
 
 class Plan(NamedTuple):
-    """Which rows and words each step touches. Words of all directions are in one list, by start,
-    then by direction.
+    """Which rows and words each step touches.
+
+    Words of all directions are in one list, by start, then by direction.
     """
 
     lengths: Tensor  # [B], in the caller's order
@@ -111,9 +101,8 @@ class Plan(NamedTuple):
     row: Tensor  # [NW]: row among the n·N that run when the word starts
     end: Tensor  # [NW]: (last character·N + n)·B + sorted row: where the word's cell arrives
     starting: list[int]  # [steps]: how many words start at each step
-    cuts: list[
-        list[int]
-    ]  # [steps][N + 1]: where the words that start at a step stand, direction by direction
+    # [steps][N + 1]: where the words that start at a step stand, direction by direction
+    cuts: list[list[int]]
     closes: Tensor  # [T, N, B, 1]: whether a word ends here
     any_closes: list[bool]  # [steps]: whether a word ends at this step anywhere
 
@@ -131,9 +120,8 @@ def make_plan(lattices: Sequence[Lattice], like: Tensor) -> Plan:
         np.concatenate([getattr(lattice, name) for lattice in lattices])
         for name in ("start", "end", "sentence")
     )
-    sequence = np.lexsort(
-        (direction, start)
-    )  # stable: words that start together keep the lattice's order
+    # A stable sort: words that start together keep the lattice's order.
+    sequence = np.lexsort((direction, start))
     direction = direction[sequence]
     start = start[sequence]
     last = end[sequence] - 1
@@ -175,9 +163,7 @@ class BatchedTrace(NamedTuple):
 
 
 class BatchedRecurrence(torch.autograd.Function):
-    """The part that must go step by step, with its gradient written out (README.md has the
-    derivation).
-    """
+    """The part that must go step by step, with its gradient, which README.md derives."""
 
     @staticmethod
     def forward(
@@ -218,8 +204,10 @@ def run(
     plan: Plan,
     coupled: bool,
 ) -> tuple[Tensor, BatchedTrace]:
-    """gates [T, N, B, G·H], word [NW, 3H] and links [NW, H] come before their nonlinearity and
-    leave after it.
+    """Run the recurrence; return h [T, N, B, H] and what the backward pass needs.
+
+    gates [T, N, B, G·H], word [NW, 3H] and links [NW, H] come before their nonlinearity and leave
+    after it.
     """
     T, N, B, GH = gates.shape
     H = link_hidden.shape[1]
@@ -229,19 +217,11 @@ def run(
     total = gates.new_ones(T, N, B, H)
     word_cells = word.new_empty(W, H)
     starts = word.new_empty(W, H)
-    arrived = gates.new_zeros(
-        T * N * B, 2 * H
-    )  # Σ e^a ⊙ c^w and Σ e^a of the words that end at each character
+    # Σ e^a ⊙ c^w and Σ e^a of the words that end at each character.
+    arrived = gates.new_zeros(T * N * B, 2 * H)
     inbox = arrived.view(T, N, B, 2 * H)
-    parts = (
-        gates,
-        gates[..., :-H],
-        gates[..., :H],
-        gates[..., -2 * H : -H],
-        gates[..., -H:],
-        hidden,
-        cells,
-    )
+    i_o_g = gates[..., :H], gates[..., -2 * H : -H], gates[..., -H:]
+    parts = (gates, gates[..., :-H], *i_o_g, hidden, cells)
     merging = inbox[..., :H], inbox[..., H:], plan.closes, total
     starting = [
         torch.split(tensor, plan.starting)
@@ -270,21 +250,20 @@ def run(
         pushed = torch.bmm(h, recurrent)
         if plan.starting[t]:
             *mine_now, ends = (tensor[t] for tensor in starting)
-            arrived.index_add_(
-                0, ends, word_step(mine_now, pushed, cell, link_hidden, plan.cuts[t])
-            )
+            sent = word_step(mine_now, pushed, cell, link_hidden, plan.cuts[t])
+            arrived.index_add_(0, ends, sent)
     return hidden, BatchedTrace(gates, cells, total, word, word_cells, starts, links)
 
 
 def _running(tensor: Tensor, n: int) -> Tensor:
-    """The rows of [N, B, …] that are still running."""
+    """Return the rows of [N, B, …] that are still running."""
     return tensor if tensor.shape[1] == n else tensor[:, :n]
 
 
 def word_step(
     words: Sequence[Tensor], pushed: Tensor, cell: Tensor, link_hidden: Tensor, cuts: list[int]
 ) -> Tensor:
-    """Fill in the words that start now; [w, 2H]: what each adds at its end, e^a ⊙ c^w and e^a."""
+    """Fill in the words that start now; return [w, 2H], e^a ⊙ c^w and e^a, for their ends."""
     gates, links, cells, starts, rows = words
     H = cell.shape[2]
     gates += pushed.view(-1, pushed.shape[2])[:, -3 * H :].index_select(0, rows)
@@ -314,7 +293,7 @@ def run_backward(
     plan: Plan,
     coupled: bool,
 ) -> tuple[Tensor, ...]:
-    """The gradients of char, word, link, recurrent and link_hidden, from that of h [N, T, B, H].
+    """Return the gradients by char, word, link, recurrent and link_hidden.
 
     What a gradient is multiplied by does not depend on the gradient, so all factors are made before
     the loop.
@@ -323,9 +302,8 @@ def run_backward(
     GH = recurrent.shape[2] - 3 * H
     W = len(plan.row)
     to_cell, to_output, to_gates, to_inbox, to_before = _cell_factors(trace, plan, coupled)
-    d_push = hidden.new_zeros(
-        T + 1, N, B, recurrent.shape[2]
-    )  # at t: d gates of character t | of words from t − 1
+    # At t: d gates of character t, then of the words that start at t − 1.
+    d_push = hidden.new_zeros(T + 1, N, B, recurrent.shape[2])
     d_arrived = hidden.new_zeros(T * N * B, 2 * H)
     d_word = hidden.new_zeros(W, 3, H)
     d_link = hidden.new_zeros(W, H)
@@ -339,13 +317,13 @@ def run_backward(
     back_link = link_hidden.transpose(1, 2)
     for t in reversed(range(len(plan.running))):
         n = plan.running[t]
-        grown = _running(d_cell, n)  # rows that ended before t + 1 are still zero
+        # Rows that ended before t + 1 are still zero.
+        grown = _running(d_cell, n)
         d_next = _running(d_push[t + 1], n)
         if plan.starting[t]:
             *mine, rows, ends = (tensor[t] for tensor in starting)
-            d_start = word_step_backward(
-                mine, d_arrived.index_select(0, ends), back_link, plan.cuts[t]
-            )
+            d_ends = d_arrived.index_select(0, ends)
+            d_start = word_step_backward(mine, d_ends, back_link, plan.cuts[t])
             grown = grown.contiguous()
             grown.view(-1, H).index_add_(0, rows, d_start)
             d_words = hidden.new_zeros(N * n, 3 * H).index_add_(0, rows, mine[0].view(-1, 3 * H))
@@ -368,8 +346,7 @@ def run_backward(
 
 
 def _cell_factors(trace: BatchedTrace, plan: Plan, coupled: bool) -> tuple[Tensor, ...]:
-    """By what d h and d c are multiplied: d h → c, d h → o, d c → gates [T, N, B, G, H], → arrived,
-    → the cell before.
+    """Return the factors of d h (to c and o) and of d c (to gates, arrived and the last cell).
 
     c is f ⊙ c' + i ⊙ g, or, where words end, (Σ e^a ⊙ c^w + e^i ⊙ g) / total, which does not look
     at c'.
@@ -383,15 +360,16 @@ def _cell_factors(trace: BatchedTrace, plan: Plan, coupled: bool) -> tuple[Tenso
     g = gates[..., -H:]
     before = torch.cat([torch.zeros_like(cells[:1]), cells[:-1]])
     squashed = cells.tanh()
-    share = torch.where(plan.closes, total.reciprocal(), 0)  # of what arrived, in c
+    # The share of c that each unit of what arrived has.
+    share = torch.where(plan.closes, total.reciprocal(), 0)
     mine = share * i.exp()
-    on_i = (
-        torch.where(plan.closes, mine * (g - cells), (g - before) if coupled else g) * i * (1 - i)
-    )
+    on_i = torch.where(plan.closes, mine * (g - cells), (g - before) if coupled else g)
+    on_i = on_i * i * (1 - i)
     on_g = torch.where(plan.closes, mine, i) * (1 - g * g)
     f = 1 - i if coupled else gates[..., H : 2 * H]
     to_before = torch.where(plan.closes, 0, f)
-    nothing = torch.zeros_like(on_i)  # the place of o, which d h fills
+    # The place of o, which d h fills.
+    nothing = torch.zeros_like(on_i)
     on_f = [] if coupled else [torch.where(plan.closes, 0, before) * f * (1 - f)]
     to_gates = torch.stack([on_i, *on_f, nothing, on_g], dim=3)
     to_inbox = torch.stack([share, -share * cells], dim=3)
@@ -399,9 +377,7 @@ def _cell_factors(trace: BatchedTrace, plan: Plan, coupled: bool) -> tuple[Tenso
 
 
 def _word_factors(trace: BatchedTrace) -> tuple[Tensor, ...]:
-    """By what the gradients of a word are multiplied: → a, → c^w (both e^a's), → its gates, → the
-    cell of its start.
-    """
+    """Return the factors of a word's gradients: to a, c^w, its gates and the cell of its start."""
     i, f, g = trace.word_gates.chunk(3, dim=1)
     weight = trace.links.exp()
     to_gates = torch.stack([g * i * (1 - i), trace.starts * f * (1 - f), i * (1 - g * g)], dim=1)
@@ -411,9 +387,7 @@ def _word_factors(trace: BatchedTrace) -> tuple[Tensor, ...]:
 def word_step_backward(
     words: Sequence[Tensor], arrived: Tensor, back_link: Tensor, cuts: list[int]
 ) -> Tensor:
-    """From d (e^a ⊙ c^w, e^a), fill in d gates [w, 3, H] and d a (before the sigmoid); give d cell
-    of the start.
-    """
+    """Fill in d gates [w, 3, H] and d a of words; return d of the cells where they start."""
     d_gates, d_a, slope, weight, cells, to_gates, to_start = words
     d_sum, d_total = arrived.chunk(2, dim=1)
     torch.addcmul(d_total, d_sum, cells, out=d_a).mul_(slope)
@@ -425,12 +399,9 @@ def word_step_backward(
 
 
 def _link_gradient(cells: Tensor, d_link: Tensor, plan: Plan) -> Tensor:
-    """One product a direction, after the loop."""
+    """Return one product for each direction, after the loop."""
     N = plan.closes.shape[1]
-    counts = torch.tensor(
-        [[high - low for low, high in pairwise(cut)] for cut in plan.cuts], dtype=torch.int64
-    )
-    direction = (
-        torch.arange(N).repeat(len(plan.cuts)).repeat_interleave(counts.flatten()).to(cells.device)
-    )
+    counts = torch.tensor([np.diff(cut).tolist() for cut in plan.cuts], dtype=torch.int64)
+    direction = torch.arange(N).repeat(len(plan.cuts)).repeat_interleave(counts.flatten())
+    direction = direction.to(cells.device)
     return torch.stack([cells[direction == n].T @ d_link[direction == n] for n in range(N)])

@@ -41,7 +41,10 @@ def _problem(
     x: Tensor, word_x: Tensor, lattice: Lattice, flat: Sequence[Tensor], coupled: bool
 ) -> KernelCall:
     characters, words, *weights = (tensor.detach().numpy() for tensor in (x, word_x, *flat))
-    return KernelCall(characters, words, lattice, _unflatten(weights), coupled)
+    size = len(LatticeLSTMWeights._fields)
+    directions = [weights[n : n + size] for n in range(0, len(weights), size)]
+    nine = [LatticeLSTMWeights(*parts) for parts in directions]
+    return KernelCall(characters, words, lattice, nine, coupled)
 
 
 class NativeRecurrence(torch.autograd.Function):
@@ -94,11 +97,6 @@ class NativeRecurrence(torch.autograd.Function):
             None,
             *(gradient for direction in weights for gradient in direction),
         )
-
-
-def _unflatten(flat: Sequence[Any]) -> list[LatticeLSTMWeights]:
-    each = len(LatticeLSTMWeights._fields)
-    return [LatticeLSTMWeights(*flat[n : n + each]) for n in range(0, len(flat), each)]
 
 
 def x_gradient(problem: KernelCall, gates: Sequence[GateGradients]) -> Tensor:

@@ -46,10 +46,10 @@ from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights, gate_count
 from hanlattice.ops.packing import inverse
 from hanlattice.text.lattice import Ints, Lattice
 
-SLOTS = 16  # rows of a tile, the fewest that the matrix units take
-WHOLE = (
-    64  # recurrent matrices are padded to whole multiples of it, so that no tile reads past them
-)
+# Rows of a tile: the fewest that the matrix units take.
+SLOTS = 16
+# Recurrent matrices are padded to whole multiples of it, so that no tile reads past them.
+WHOLE = 64
 # Sizes differ from batch to batch, and arrays of the schedule begin anywhere: no version of the
 # kernels for each case.
 SIZES = ["B", "R", "W", "stride", "ROWS", "RANKS"]
@@ -64,7 +64,10 @@ def directions(
     coupled: bool,
     precision: str,
 ) -> Tensor:
-    """One direction, or the two in one launch → [B, T, N·H]; zero after a sentence's end."""
+    """Return h [B, T, N·H] of one direction, or of two in one launch; zero after a sentence.
+
+    `precision` is that of the recurrent products' factors: fp32, tf32 or bf16.
+    """
     B, T, _ = x.shape
     plan = schedule(lattice, x.device)
     longest = plan.stride - 1
@@ -87,9 +90,8 @@ class Setting(NamedTuple):
 
     plan: Schedule
     coupled: bool
-    precision: (
-        str  # fp32, tf32 or bf16: of the recurrent products' factors; sums and states are float32
-    )
+    # fp32, tf32 or bf16: of the recurrent products' factors. Sums and states are float32.
+    precision: str
     N: int
     H: int
 
@@ -110,28 +112,23 @@ class Shape(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def launch_shape(device: torch.device, B: int, N: int, H: int, precision: str) -> Shape:
-    """Few sentences a program while there are multiprocessors to spare; tiles that fit the shared
-    memory.
-    """
+    """Choose few sentences a program while multiprocessors are idle, and tiles that fit memory."""
     rows = min(SLOTS, triton.next_power_of_2(triton.cdiv(B * N, programs_at_once(device))))
     widest, size = (256, 2) if precision == "bf16" else (128, 4)
     block_n = min(widest, max(16, triton.next_power_of_2(H)))
     block_k = 32
-    stage = (
-        6 * block_k * block_n * size + SLOTS * block_k * 4
-    )  # bytes: six gates' weights and the rows
+    # Bytes of one stage of the pipeline: the weights of six gates, and the rows.
+    stage = 6 * block_k * block_n * size + SLOTS * block_k * 4
     stages = min(3, 1 + _shared_memory(device) // stage)
     return Shape(rows, block_n, block_k, 8, stages)
 
 
 @cache
 def programs_at_once(device: torch.device) -> int:
-    """One for each multiprocessor."""
-    return (
-        torch.cuda.get_device_properties(device).multi_processor_count
-        if device.type == "cuda"
-        else 128
-    )
+    """Return the number of multiprocessors; Triton's interpreter on a CPU counts as 128."""
+    if device.type != "cuda":
+        return 128
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @cache
@@ -140,9 +137,8 @@ def _shared_memory(device: torch.device) -> int:
     if device.type != "cuda":
         return 1 << 18
     properties: Any = torch.cuda.get_device_properties(device)
-    return (
-        int(getattr(properties, "shared_memory_per_block_optin", 48 << 10)) - 4096
-    )  # older PyTorch does not say
+    # An older PyTorch does not know it: 48 KiB is what every GPU has.
+    return int(getattr(properties, "shared_memory_per_block_optin", 48 << 10)) - 4096
 
 
 class FusedTrace(NamedTuple):
@@ -234,9 +230,7 @@ def run_backward(setting: Setting, grad: Tensor, recurrent: Tensor, trace: Fused
 def weight_gradients(
     setting: Setting, word_x: Tensor, trace: FusedTrace, gradients: Gradients
 ) -> list[Tensor]:
-    """Of each direction's nine weights, in their order: one product each, over all characters or
-    all words.
-    """
+    """Return the gradients of each direction's nine weights, one product for each matrix."""
     N = setting.N
     H = setting.H
     G = setting.gates
@@ -244,27 +238,23 @@ def weight_gradients(
     d_bias = gradients.chars.sum(0).view(N, G + 1, H)
     d_word_inputs = (word_x.T @ gradients.words).view(-1, N, 3 * H)
     d_word_bias = gradients.words.sum(0).view(N, 3 * H)
-    found = []
+    d_weights = []
     for n in range(N):
-        h = trace.hidden.view(-1, N, H)[:, n]  # a free row between sentences keeps them apart below
+        # Below, the free row after each sentence keeps it apart from the next one.
+        h = trace.hidden.view(-1, N, H)[:, n]
         gates = gradients.chars.view(-1, N, (G + 1) * H)[:, n]
         d_hidden = h[:-1].T @ gates[1:] if n == 0 else h[1:].T @ gates[:-1]
-        found += [
-            _gates(d_inputs[:, n], G),
-            _gates(d_hidden.view(H, G + 1, H), G),
-            _gates(d_bias[n], G),
-        ]
-        found += [
-            d_word_inputs[:, n],
-            h.T @ gradients.pushed.view(-1, N, 3 * H)[:, n],
-            d_word_bias[n],
-        ]
-        found += [d_inputs[:, n, 3], trace.word_cells[n].T @ gradients.word_links[n], d_bias[n, 3]]
-    return found
+        d_hidden = _gates(d_hidden.view(H, G + 1, H), G)
+        d_word_hidden = h.T @ gradients.pushed.view(-1, N, 3 * H)[:, n]
+        d_link_hidden = trace.word_cells[n].T @ gradients.word_links[n]
+        d_weights += [_gates(d_inputs[:, n], G), d_hidden, _gates(d_bias[n], G)]
+        d_weights += [d_word_inputs[:, n], d_word_hidden, d_word_bias[n]]
+        d_weights += [d_inputs[:, n, 3], d_link_hidden, d_bias[n, 3]]
+    return d_weights
 
 
 def _gates(columns: Tensor, G: int) -> Tensor:
-    """[…, G + 1, H] in the kernels' order → […, G·H] in the order of the weights, without the link."""
+    """Bring […, G + 1, H] to the order of the weights, […, G·H], without the link."""
     if G == 3:
         return columns[..., :3, :].flatten(-2)
     return torch.cat([columns[..., k, :] for k in (0, 4, 1, 2)], dim=-1)
@@ -289,20 +279,18 @@ def _launch(kernel: Any, buffers: list[Tensor], setting: Setting, W: int, **more
             plan.order, plan.lengths, plan.starts, plan.ends, plan.row, plan.place,
             B, B * plan.stride, W, plan.stride, shape.rows, SLOTS // shape.rows,
             N=setting.N, F=setting.gates - 3, H=setting.H, HP=recurrent.shape[0],
-            M=SLOTS, BN=shape.block_n, BK=shape.block_k, PRECISION="ieee" if setting.precision == "fp32" else "tf32",
+            M=SLOTS, BN=shape.block_n, BK=shape.block_k,
+            PRECISION="ieee" if setting.precision == "fp32" else "tf32",
             num_warps=shape.warps, num_stages=shape.stages, **more,
         )  # fmt: skip
 
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Inside, torch's own float32 products round their factors to tf32, unless float32 was asked
-    for.
-    """
+    """Let torch's own float32 products round their factors to tf32, unless `precision` is fp32."""
     matmul: Any = torch.backends.cuda.matmul
-    name = (
-        "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"
-    )  # the older name, for older PyTorch
+    # The second is the name in an older PyTorch.
+    name = "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"
     tf32 = precision != "fp32"
     before = getattr(matmul, name)
     setattr(matmul, name, tf32 if name == "allow_tf32" else "tf32" if tf32 else "ieee")
@@ -326,25 +314,24 @@ class Schedule(NamedTuple):
     sizes: Tensor  # [B]: the sentences' lengths
     order: Tensor  # [B]: sentences, longest first
     lengths: Tensor  # [B], in that order
-    starts: (
-        Tensor  # [2, B·stride + 1]: where the words that start at a row stand in the starting order
-    )
-    ends: Tensor  # [2, B·stride + 1]: where the words that end at a row stand in the ending order
+    # [2, B·stride + 1]: where the words that start (end) at a row stand in that order.
+    starts: Tensor
+    ends: Tensor
     row: Tensor  # [2, W]: starting order → the caller's order
     place: Tensor  # [2, W]: starting order → ending order
 
 
 def schedule(lattice: Lattice, device: torch.device) -> Schedule:
-    """The schedule of a lattice on a device, made once and kept with the lattice."""
+    """Return the schedule of a lattice on a device, made once and kept with the lattice."""
     key = ("schedule", device)
     if key not in lattice.cache:
         lattice.cache[key] = make_schedule(lattice, device)
-    found: Schedule = lattice.cache[key]
-    return found
+    plan: Schedule = lattice.cache[key]
+    return plan
 
 
 def make_schedule(lattice: Lattice, device: torch.device) -> Schedule:
-    """All arrays travel as one copy, which the host does not wait for."""
+    """Make a schedule. All arrays travel as one copy, which the host does not wait for."""
     stride = int(lattice.lengths.max(initial=0)) + 1
     B = len(lattice.lengths)
     W = len(lattice)
@@ -360,23 +347,12 @@ def make_schedule(lattice: Lattice, device: torch.device) -> Schedule:
     sizes = [B, B, B, 2 * len(first_at), 2 * len(first_at), 2 * W, 2 * W]
     sentences, rows, lengths, starts, ends, row, place = torch.split(flat, sizes)
     padded = bool((lattice.lengths < stride - 1).any())
-    return Schedule(
-        stride,
-        padded,
-        sentences,
-        rows,
-        lengths,
-        starts.view(2, -1),
-        ends.view(2, -1),
-        row.view(2, W),
-        place.view(2, W),
-    )
+    sides = (starts.view(2, -1), ends.view(2, -1), row.view(2, W), place.view(2, W))
+    return Schedule(stride, padded, sentences, rows, lengths, *sides)
 
 
 def _ordered(at: Ints, rows: int) -> tuple[Ints, Ints]:
-    """The words in the order of their rows, and where each row's words begin; the last entry is the
-    end of all.
-    """
+    """Return the words in the order of their rows, and where each row's words begin and end."""
     counts = np.bincount(at, minlength=rows)
     begins = np.concatenate([[0], np.cumsum(counts)])
     is_sorted = bool((at[1:] >= at[:-1]).all())
@@ -384,7 +360,7 @@ def _ordered(at: Ints, rows: int) -> tuple[Ints, Ints]:
 
 
 class PackedWeights(NamedTuple):
-    """The weights of all directions as the products want them; gates in the order of the kernels."""
+    """The weights of all directions, joined for the products, with the gates in kernel order."""
 
     inputs: Tensor  # [D, N·(G + 1)·H]
     bias: Tensor  # [N·(G + 1)·H]
@@ -394,7 +370,7 @@ class PackedWeights(NamedTuple):
 
 
 def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, precision: str) -> PackedWeights:
-    """The nine weights of each direction, joined."""
+    """Join the nine weights of each direction."""
     H = weights[0].hidden
     inputs = []
     biases = []
@@ -420,11 +396,9 @@ def pack(weights: Sequence[LatticeLSTMWeights], coupled: bool, precision: str) -
 
 def _apart(matrix: Tensor, H: int, coupled: bool) -> tuple[list[Tensor], list[Tensor]]:
     """The columns of f, if there are any, and of the other gates."""
-    return (
-        ([], [matrix])
-        if coupled
-        else ([matrix[..., H : 2 * H]], [matrix[..., :H], matrix[..., 2 * H :]])
-    )
+    if coupled:
+        return [], [matrix]
+    return [matrix[..., H : 2 * H]], [matrix[..., :H], matrix[..., 2 * H :]]
 
 
 @triton.jit
@@ -446,7 +420,8 @@ def _rows(rows, has, k, H: tl.constexpr):
 @triton.jit
 def _product(
     acc, rows, has, weights, n,
-    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr,
+    BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """acc [M, BN] + the rows [M, H] at these pointers times the columns n of one gate's weights."""
     for k0 in range(0, H, BK):
@@ -459,9 +434,10 @@ def _product(
 @triton.jit
 def _product3(
     acc0, acc1, acc2, rows, has, weights, n,
-    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr,
+    BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for three gates that stand side by side."""
+    """Compute _product for three gates that stand side by side."""
     inside = (n < HP)[None, :]
     for k0 in range(0, H, BK):
         k = k0 + tl.arange(0, BK)
@@ -479,9 +455,10 @@ def _product3(
 @triton.jit
 def _product6(
     acc0, acc1, acc2, acc3, acc4, acc5, rows, has, weights, n,
-    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr,
+    BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for six."""
+    """Compute _product for six gates that stand side by side."""
     inside = (n < HP)[None, :]
     for k0 in range(0, H, BK):
         k = k0 + tl.arange(0, BK)
@@ -505,11 +482,10 @@ def _product6(
 @triton.jit
 def _back_product(
     acc, rows, has, weights, n,
-    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr,
+    BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """acc [M, BN] + the rows [M, H] times the rows n of one gate's weights: the product with the
-    transposed matrix.
-    """
+    """acc [M, BN] + the rows [M, H] times the transposed matrix: rows n of one gate's weights."""
     for k0 in range(0, H, BK):
         k = k0 + tl.arange(0, BK)
         w = tl.load(weights + n[:, None] * STEP + k[None, :], mask=(n < HP)[:, None], other=0.0)
@@ -522,11 +498,10 @@ def _back_product(
 @triton.jit
 def _back_products(
     acc, d_gates, of_chars, has_chars, of_words, has_words, gates, weights, n,
-    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, STEP: tl.constexpr,
+    BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same, summed over gates that stand side by side: i, o, g of the character, i, f, g of
-    words.
-    """
+    """Sum _back_product over gates side by side: i, o, g of the character, i, f, g of words."""
     for k0 in range(0, gates * HP, BK):
         gate = k0 // HP
         is_char = gate < 3
@@ -544,7 +519,7 @@ def _back_products(
 
 @triton.jit
 def _where(t, direction, base, length):
-    """Whether each sentence is running at step t, and the row of the character that it then reads."""
+    """Return whether each sentence runs at step t, and the row of the character it reads then."""
     on = (t < length) & (length - t <= length)  # t ≥ 0
     return on, base + tl.where(on, t + direction * (length - 1 - 2 * t), 0)
 
@@ -562,7 +537,8 @@ def forward_kernel(
     order, lengths, starts, ends, row, place,
     B, R, W, stride, ROWS, RANKS,
     N: tl.constexpr, F: tl.constexpr, H: tl.constexpr, HP: tl.constexpr,
-    M: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
+    M: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    KEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     direction = tl.program_id(1)
     m = tl.arange(0, M)
@@ -613,9 +589,8 @@ def forward_kernel(
                 link = tl.load(gate + 3 * H, mask=real, other=0.0)
                 weight = tl.exp(i)
                 total = weight * g
-                for j in range(
-                    0, most_ending, 2
-                ):  # two at a time, so that one waits for memory while the other does
+                # Two words at a time: while one waits for memory, the other is computed.
+                for j in range(0, most_ending, 2):
                     at_word = (ended + j).to(tl.int64)[:, None] * H + n[None, :]
                     there = (j < ending)[:, None] & real
                     too = (j + 1 < ending)[:, None] & real
@@ -676,22 +651,9 @@ def forward_kernel(
                 p_f = tl.zeros((M, BN), dtype=tl.float32)
                 p_g = tl.zeros((M, BN), dtype=tl.float32)
                 z_i, z_o, z_g, p_i, p_f, p_g = _product6(
-                    z_i,
-                    z_o,
-                    z_g,
-                    p_i,
-                    p_f,
-                    p_g,
-                    hidden + state,
-                    on,
-                    weights,
-                    n,
-                    H,
-                    HP,
-                    STEP,
-                    BK,
+                    z_i, z_o, z_g, p_i, p_f, p_g, hidden + state, on, weights, n, H, HP, STEP, BK,
                     PRECISION,
-                )
+                )  # fmt: skip
                 for j in range(RANKS, most_starting + RANKS, RANKS):
                     i = _sigmoid(w_i + p_i)
                     f = _sigmoid(w_f + p_f)
@@ -772,9 +734,8 @@ def backward_kernel(
     word_links += of_direction
     d_word_cells += of_direction
     d_word_links += of_direction
-    carry += (sentence * N + direction).to(
-        tl.int64
-    ) * H  # [3, B, N, H]: d c, in turns; what words add to it
+    # [3, B, N, H]: d c, in turns; what words add to it.
+    carry += (sentence * N + direction).to(tl.int64) * H
     turn = B.to(tl.int64) * N * H
     steps = tl.max(length, 0)
     on, at = _where(steps - 1, direction, base, length)
@@ -859,34 +820,14 @@ def backward_kernel(
             d_c = tl.load(carried[:, None] + n[None, :], mask=real, other=0.0)
             d_h = tl.load(grad + state[:, None] + n[None, :], mask=real, other=0.0)
             d_h = _back_products(
-                d_h,
-                d_gates,
-                d_after,
-                went_on,
-                d_pushed,
-                on,
-                gates,
-                weights,
-                n,
-                H,
-                HP,
-                STEP,
-                BK,
+                d_h, d_gates, d_after, went_on, d_pushed, on, gates, weights, n, H, HP, STEP, BK,
                 PRECISION,
-            )
+            )  # fmt: skip
             if F:
                 d_h = _back_product(
-                    d_h,
-                    d_gates + d_after + 4 * H,
-                    went_on,
-                    weights + 7 * HP,
-                    n,
-                    H,
-                    HP,
-                    STEP,
-                    BK,
+                    d_h, d_gates + d_after + 4 * H, went_on, weights + 7 * HP, n, H, HP, STEP, BK,
                     PRECISION,
-                )
+                )  # fmt: skip
             if most_starting > 0:
                 d_c += tl.load(from_words[:, None] + n[None, :], mask=real, other=0.0)
             squashed = _tanh(c)

@@ -71,13 +71,9 @@ def runs_in_numpy(config: Config) -> bool:
 def restore_arrays(
     config: Config, indexer: Indexer, arrays: Mapping[str, Array], fast: bool = False
 ) -> NumpyTagger:
-    """Build the tagger of a folder's weights, for the CPU.
+    """Build the tagger of a folder's weights; a LookupError names one that does not fit.
 
-    Args:
-        config: the model's settings.
-        indexer: what reads text for it.
-        arrays: its weights; a LookupError names one that does not fit.
-        fast: multiply in 8 bits.
+    With `fast` it multiplies in 8 bits.
     """
     check_arrays(config, indexer, arrays)
     check_values(arrays)
@@ -126,9 +122,13 @@ def _encoder(config: Config, weights: Weights) -> NumpyLatticeLSTM | NumpyStack:
 def _char_layer(coupled: bool, weights: Weights, name: str) -> NumpyLSTM:
     if coupled:
         # A lattice LSTM that finds no words, so it has the weights of characters alone.
-        parts = ("char_input", "char_hidden", "char_bias")
         ahead, back = (
-            without_words(*(weights.full(f"{name}.{way}.{part}") for part in parts), coupled=True)
+            without_words(
+                weights.full(f"{name}.{way}.char_input"),
+                weights.full(f"{name}.{way}.char_hidden"),
+                weights.full(f"{name}.{way}.char_bias"),
+                coupled=True,
+            )
             for way in ("forward_weights", "backward_weights")
         )
         return NumpyLSTM(ahead, back, True)

@@ -1,11 +1,13 @@
-# One word for each intention. `make demo` and `make test` set up everything that they need.
+# `make help` lists the targets. `make demo` and `make test` set up everything that they need.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
-# Of ten thousand installed modules few are imported: those are compiled then, and kept (an empty value is no prohibition).
+# pip does not compile the ten thousand modules that it installs; Python compiles and keeps those
+# that are imported. An empty value allows that.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo train-demo test test-ray check style sanitize fuzz hostile soak kills mutants sbom audit coverage bench docs wheels clean
+.PHONY: help demo train-demo test quick test-numpy test-ray check style sanitize fuzz hostile soak \
+	kills mutants sbom audit coverage bench docs wheels clean
 
 SENTENCES := "南京市长江大桥" "国家主席江泽民在北京会见了联合国秘书长安南。"
 
@@ -16,6 +18,9 @@ demo: .venv/installed  ## set up, tag sentences with the models of the package, 
 	$(BIN)/hanlattice explain "南京市长江大桥"
 	@echo "the same as a page: runs/lattice.html"
 
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
 train-demo: .venv/train-installed  ## fetch real data, train for a few minutes, tag the same sentences
 	$(BIN)/hanlattice data get simplechinese
 	$(BIN)/hanlattice data get msra
@@ -23,8 +28,29 @@ train-demo: .venv/train-installed  ## fetch real data, train for a few minutes, 
 	$(BIN)/hanlattice train configs/demo.toml --out runs/demo
 	$(BIN)/hanlattice tag -m runs/demo --format inline $(SENTENCES)
 
-test: .venv/test-installed style  ## everything that must hold; types are checked beside the tests
-	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; wait $$types && exit $$tests
+test: .venv/test-installed style  ## style, types and every test, also without the C library
+	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder; \
+		tests=$$?; wait $$types && exit $$tests
+	$(RUN_NUMPY)
+
+# The rooms below server, training and cli, and the files at the top that start no process. Of these
+# rooms only the files that take longest are left out.
+QUICK_ROOMS := text data features evaluation explain inference nn ops
+QUICK_FILES := config config_files configs docs document encodings files imports optional output
+LONG := inference/test_both_ways nn/test_char_features nn/test_pools nn/test_tagger \
+	nn/test_transformer nn/test_word_lstm ops/test_allocations ops/test_crf_fused ops/test_gpu \
+	ops/test_lattice_lstm_fused ops/test_native ops/test_sanitizers ops/test_threads
+QUICK := $(QUICK_ROOMS:%=tests/%) $(QUICK_FILES:%=tests/test_%.py) $(LONG:%=--ignore=tests/%.py)
+
+quick: .venv/test-installed  ## the tests without browser, server and training, in 90 s on two cores
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK)
+
+# Files that together run every NumPy fallback. `make test` runs them a second time, without C.
+NUMPY := inference/test_best_spans inference/test_dictionary_crf inference/test_span_search
+RUN_NUMPY = HANLATTICE_NATIVE=0 $(BIN)/python -m pytest -n 2 --dist loadfile $(NUMPY:%=tests/%.py)
+
+test-numpy: .venv/test-installed  ## the tests of the NumPy fallbacks, with the C library off
+	$(RUN_NUMPY)
 
 check: .venv/test-installed style  ## style and types
 	$(BIN)/mypy
@@ -33,36 +59,37 @@ style: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-test-ray: .venv/test-installed  ## the tests on a Ray cluster of this machine, which `make test` leaves out: Ray takes half a gigabyte
+test-ray: .venv/test-installed  ## the tests on a Ray cluster of this machine; Ray takes half a gigabyte
 	$(PIP) -e '.[ray]'
 	$(BIN)/python -m pytest tests/test_ray.py
 
-sanitize: .venv/test-installed  ## the C code with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, all instruction sets
+sanitize: .venv/test-installed  ## the C code under the address, undefined-behaviour and thread sanitizers
 	$(BIN)/python -m pytest -m 'slow or not slow' tests/ops/test_sanitizers.py
 
+# How long `fuzz`, `hostile` and `soak` run.
 SECONDS ?= 60
-fuzz: .venv/test-installed  ## every backend against the reference, every door against the library, for so many SECONDS
+fuzz: .venv/test-installed  ## random cases: backends against the reference, interfaces against the library
 	PYTHONPATH=src $(BIN)/python -m tests.stress.fuzz $(SECONDS)
 
-hostile: .venv/test-installed  ## signed model folders with changed arrays, for so many SECONDS: refused, or read as before
+hostile: .venv/test-installed  ## model folders with changed arrays: refused, or read as before
 	PYTHONPATH=src $(BIN)/python -m tests.checkpoint.test_hostile_shapes $(SECONDS)
 
-soak: .venv/test-installed  ## models shared by 16 threads, an event loop and processes, while words come and go, for so many SECONDS
+soak: .venv/test-installed  ## models shared by threads, an event loop and processes while words change
 	PYTHONPATH=src $(BIN)/python -m tests.stress.soak $(SECONDS)
 
 N ?= 500
-kills: .venv/test-installed  ## N times kill -9 at random moments, of training, packing, pre-training, corpora, servers; all goes on
+kills: .venv/test-installed  ## kill -9 at N random moments of every long command; each run resumes
 	PYTHONPATH=src $(BIN)/python -m tests.stress.kills $(N)
 
 SHARE ?= 0.06
-mutants: .venv/test-installed .venv/audit-installed  ## do the tests notice changes in text, ops, evaluation and decoding, at a SHARE of the places?
+mutants: .venv/test-installed .venv/audit-installed  ## change the code at a SHARE of its places: do the tests notice?
 	PYTHONPATH=src $(BIN)/python -m tests.stress.mutants $(SHARE) 1
 
-sbom: .venv/audit-installed  ## what is installed in .venv, as CycloneDX, into build/sbom.json
+sbom: .venv/audit-installed  ## list what is installed in .venv as CycloneDX: build/sbom.json
 	mkdir -p build
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.json $(BIN)/python
 
-audit: .venv/audit-installed  ## known vulnerabilities of what is installed in .venv; what cannot be looked up is a failure, too
+audit: .venv/audit-installed  ## known vulnerabilities of what is installed in .venv
 	mkdir -p build
 	$(BIN)/python -m pip freeze --exclude-editable > build/frozen.txt
 	$(BIN)/pip-audit -r build/frozen.txt --no-deps --disable-pip --strict
@@ -71,15 +98,15 @@ coverage: .venv/test-installed .venv/audit-installed  ## the branches that the t
 	PYTHONPATH=src $(BIN)/coverage run --branch --source src/hanlattice -m pytest -n 0
 	$(BIN)/coverage report --skip-covered --sort cover
 
-bench: .venv/train-installed .venv/plot-installed  ## correctness first, then rates as ratios in one run
+bench: .venv/train-installed .venv/plot-installed  ## compare all backends with the reference, then time them
 	$(BIN)/hanlattice bench --out benchmarks/results/bench-cpu.json --plot benchmarks/results/bench-cpu.svg
 
-docs: .venv/docs-installed  ## the documentation as a site in site/, which needs no network to be read
+docs: .venv/docs-installed  ## the documentation as a site in site/, readable without a network
 	$(BIN)/python docs/cli.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
-wheels: .venv/wheels-installed  ## the sources, and wheels for Linux, macOS and Windows, checked, into dist/
+wheels: .venv/wheels-installed  ## sources, and wheels for Linux, macOS and Windows, into dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build -t sdist -d dist
 	$(BIN)/python hatch_build.py --wheels dist
@@ -96,8 +123,8 @@ clean:
 # The C library is a part of the package, so its sources count as well.
 SOURCES := hatch_build.py $(wildcard src/hanlattice/ops/*.[ch] src/hanlattice/ops/*/*.[ch])
 
-# The C library is compiled while pip installs what the package needs, and only if it changed; then pip finds it up to date.
-# Without a compiler the package does without it.
+# The C library is compiled while pip installs what the package needs, and only if it changed; then
+# pip finds it up to date. Without a compiler the package works without it.
 REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*p["dependencies"], *p["optional-dependencies"].get("$(1)", ()), sep="\n")
 define install

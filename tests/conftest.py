@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import hypothesis
@@ -21,7 +22,11 @@ hypothesis.settings.register_profile(
     derandomize=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.load_profile("project")
+# `make quick` draws fewer examples.
+hypothesis.settings.register_profile(
+    "quick", parent=hypothesis.settings.get_profile("project"), max_examples=10
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "project"))
 torch.set_num_threads(1)
 
 

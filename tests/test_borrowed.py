@@ -140,9 +140,9 @@ def test_what_a_block_changes_ends_with_it(tagger: Predictor) -> None:
         lexicon.add("他在", label="ORG")
         lexicon.remove("青石镇工")
         assert words(lexicon) == ["他在", "云栖", "小镇"]
-        assert list(lexicon.rules) == [Entry("他在", "ORG")]
+        assert list(lexicon.rules.entries()) == [Entry("他在", "ORG")]
     assert words(lexicon) == []
-    assert list(lexicon.rules) == [Entry("青石镇工", "LOC")]
+    assert list(lexicon.rules.entries()) == [Entry("青石镇工", "LOC")]
 
 
 def test_blocks_inside_blocks_and_errors() -> None:
@@ -271,5 +271,5 @@ def test_a_block_in_a_block_is_a_copy_that_is_thrown_away(
                     each.remove(word)
             assert lexicon.match(text) == copies[-1].match(text)
             assert list(lexicon) == list(copies[-1])
-            assert list(lexicon.rules) == list(copies[-1].rules)
+            assert list(lexicon.rules.entries()) == list(copies[-1].rules.entries())
             assert (len(lexicon), lexicon.words) == (len(copies[-1]), copies[-1].words)

@@ -78,13 +78,7 @@ def test_every_variant_is_of_some_corpus():
 def test_there_are_as_many_as_models_of_the_papers():
     assert [
         len(variants) for variants in by_corpus("resume", "weibo", "msra", "pku", "weibo-words")
-    ] == [
-        33,
-        34,
-        29,
-        10,
-        10,
-    ]
+    ] == [33, 34, 29, 10, 10]
 
 
 def test_no_two_rows_of_a_corpus_have_the_same_name_and_no_two_runs_are_the_same():

@@ -4,12 +4,14 @@ and the site.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,9 +26,15 @@ from hanlattice.document import Document
 from hanlattice.text.span import Span
 from tests.helpers.documents import PAGES, ROOT, blocks, prose, read
 from tests.helpers.patience import PATIENCE
+from tests.test_imports import FLOORS
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+SOURCE = ROOT / "src" / "hanlattice"
+OPS = ("crf", "lattice_lstm")
+IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
+A_PATH = re.compile(r"[\w.-]*[\w-]/(?:[\w.-]+/?)*|[\w-]+\.(?:c|h|md|py|toml|txt)")
+NOT_HERE = (".venv/", "corpora/")  # what `make` and a reader put there
 
 
 def load(name: str) -> ModuleType:
@@ -113,20 +121,34 @@ def test_commands_that_are_mentioned_have_the_options_they_show() -> None:
     assert count > 100
 
 
+def resolved(name: str) -> object:
+    """The thing that a name with dots means; AttributeError where there is none."""
+    parts = name.split(".")
+    modules = (_module(".".join(parts[:count])) for count in range(len(parts), 0, -1))
+    module = next(module for module in modules if module is not None)
+    thing: object = module
+    for part in parts[len(module.__name__.split(".")) :]:
+        thing = getattr(thing, part)
+    return thing
+
+
 def test_names_of_the_api_page_exist() -> None:
-    names = re.findall(r"^::: ([\w.]+)$", read("docs/api.md"), flags=re.MULTILINE)
+    page = read("docs/api.md")
+    names = re.findall(r"^::: ([\w.]+)$", page, flags=re.MULTILINE)
     assert len(names) > 20
+    lists = re.findall(r"^::: ([\w.]+)\n    options:\n      members: \[(.*)\]$", page, re.MULTILINE)
+    names += [f"{name}.{member}" for name, members in lists for member in members.split(", ")]
     for name in names:
-        parts = name.split(".")
-        module = next(
-            m
-            for m in (_module(".".join(parts[:at])) for at in range(len(parts), 0, -1))
-            if m is not None
-        )
-        thing: object = module
-        for part in parts[len(module.__name__.split(".")) :]:
-            thing = getattr(thing, part)
-        assert (getattr(thing, "__doc__", None) or "").strip(), f"{name} has no docstring"
+        assert (getattr(resolved(name), "__doc__", None) or "").strip(), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_names_with_dots_exist(page: str) -> None:
+    code = [block.text for block in blocks(page) if block.language == "python"]
+    code += IN_BACKTICKS.findall(prose(page))
+    names = set(re.findall(r"(?<![\w./-])hanlattice(?:\.[a-zA-Z_]\w*)+", "\n".join(code)))
+    for name in names - {"hanlattice.words"}:  # a name in spaCy's registry
+        resolved(name)
 
 
 def test_every_error_is_on_the_api_page() -> None:
@@ -172,6 +194,97 @@ def test_the_page_of_promises_has_the_format_number_of_model_folders() -> None:
     assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"] == int(
         promised
     )
+
+
+def paths_in(text: str) -> Iterator[str]:
+    """Every path in backticks; one of any op, as `ops/OP/README.md`, is a path of each op."""
+    for word in " ".join(IN_BACKTICKS.findall(text)).split():
+        if re.fullmatch(A_PATH, word) and not word.startswith(NOT_HERE):
+            yield from {re.sub(r"\bOP\b|(?<=_)OP(?=\.)", op, word) for op in OPS}
+
+
+def exists(path: str) -> bool:
+    """Whether there is such a file or folder, below the sources or the top; a name alone may be
+    anywhere. Of a file called NAME it is the folder that counts.
+    """
+    if "NAME" in path:
+        path = str(Path(path).parent)
+    places = (ROOT / path, SOURCE / path)
+    return any(place.exists() for place in places) or (
+        "/" not in path and any(next(top.rglob(path), None) for top in (SOURCE, ROOT / "tests"))
+    )
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_paths_in_backticks_exist(name: str) -> None:
+    paths = set(paths_in(prose(name)))
+    assert len(paths) > 20
+    assert not [path for path in sorted(paths) if not exists(path)]
+
+
+def test_the_check_sees_paths_that_do_not_exist() -> None:
+    text = (
+        "`ops/OP/README.md`, `pytest tests/text -n 2`, `text/no.py`, `no.py`, `NAME`, `no/NAME.py`"
+    )
+    paths = list(dict.fromkeys(paths_in(text)))
+    assert len(paths) == 6
+    assert [path for path in paths if not exists(path)] == ["text/no.py", "no.py", "no/NAME.py"]
+
+
+def test_make_has_every_target_that_a_page_names() -> None:
+    targets = re.findall(r"^([a-z-]+):", read("Makefile"), flags=re.MULTILINE)
+    for page in NAMES:
+        code = [block.text for block in blocks(page)] + IN_BACKTICKS.findall(prose(page))
+        named = re.findall(r"(?:^|\d )make ([a-z-]+)", "\n".join(code), flags=re.MULTILINE)
+        assert set(named) <= set(targets), page
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_quick_and_make_test_numpy_run_files_that_exist() -> None:
+    command = ["make", "--dry-run", "--assume-old=.venv/test-installed", "quick", "test-numpy"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = re.findall(r"tests/[\w/]+(?:\.py)?", done.stdout)
+    assert len(paths) > 20
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+def definitions(path: Path) -> set[str]:
+    """The functions and classes of a file, and the methods as `Class.method`."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            names |= {
+                f"{node.name}.{method.name}"
+                for method in inner
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        elif isinstance(node, ast.AsyncFunctionDef):
+            names.add(node.name)
+    return names
+
+
+def test_the_four_ways_name_functions_of_their_files() -> None:
+    rows = re.findall(
+        r"^\| `([\w/]+\.py)` \| (`[^|]+`) \|", read("docs/architecture.md"), flags=re.MULTILINE
+    )
+    assert len(rows) > 40
+    for file, cell in rows:
+        assert set(IN_BACKTICKS.findall(cell)) <= definitions(SOURCE / file), file
+
+
+def test_names_on_the_page_of_the_architecture_are_in_the_code() -> None:
+    files = [*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"]
+    known = set(re.findall(r"\w+", " ".join(file.read_text(encoding="utf-8") for file in files)))
+    named = IN_BACKTICKS.findall(prose("docs/architecture.md"))
+    words = {word for code in named if re.fullmatch(r"[\w.]+", code) for word in code.split(".")}
+    assert not words - known - {file.stem for file in SOURCE.rglob("*")} - {""}
+
+
+def test_the_page_of_the_architecture_has_the_floors_of_the_import_test() -> None:
+    (floors,) = (block.text for block in blocks("docs/architecture.md") if block.language == "text")
+    assert [tuple(line.split()) for line in floors.splitlines()] == list(FLOORS)
 
 
 def _module(name: str) -> ModuleType | None:

@@ -262,11 +262,11 @@ def test_text_that_utf8_cannot_carry_leaves_nothing(tmp_path):
 FULL = """
 import resource, signal, sys
 from hanlattice.errors import OutputError
-from hanlattice.files import writing
+from hanlattice.files import atomic_write
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 try:
-    with writing(sys.argv[1], binary=True) as file:
+    with atomic_write(sys.argv[1], binary=True) as file:
         for _ in range(100):
             file.write(b"x" * 1000)
 except OutputError as error:
@@ -325,7 +325,7 @@ def test_the_users_mask_decides_who_may_read(tmp_path, mask):
         with atomic_write(tmp_path / "f.txt") as file:
             file.write("x")
     finally:
-        assert os.umask(before) == mask, "writing() must leave the mask alone"
+        assert os.umask(before) == mask, "atomic_write() must leave the mask alone"
     assert (tmp_path / "f.txt").stat().st_mode & 0o777 == 0o666 & ~mask
 
 

@@ -15,7 +15,7 @@ from tests.test_build import ROOT
 
 FORK = """
 import os, signal, sys
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 from hanlattice.ops import threads
 from hanlattice.predict import Predictor
 

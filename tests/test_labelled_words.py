@@ -132,7 +132,7 @@ def test_smaller_batches_find_the_same(
         sizes.append(len(arguments[3]))
         return real(*arguments)
 
-    monkeypatch.setattr(decoding, "Running", counted)
+    monkeypatch.setattr(decoding, "DecodingBatch", counted)
     together = list(tagger.pipe(texts, candidates=5))
     few = max(sizes)
     sizes.clear()

@@ -279,15 +279,9 @@ def test_words_inside_words_are_read_in_parts_of_bounded_size(lattice_folder, mo
         assert_alike(one, other)
         assert one.score == pytest.approx(other.score)
     monkeypatch.setattr("hanlattice.features.indexer.MATCHES", 100)
-    with pytest.raises(
-        InputError,
-        match="60 characters that are read at once, have more than 100 words of the dict",
-    ):
+    with pytest.raises(InputError, match="60 characters contains more than 100 words of the dict"):
         tagger(["王小明", "王" * 60])
-    with pytest.raises(
-        InputError,
-        match="50 characters that are read at once, have more than 100 words of the dict",
-    ):
+    with pytest.raises(InputError, match="50 characters contains more than 100 words of the dict"):
         tagger(["王小明", "明" * 50])
 
 
@@ -883,7 +877,9 @@ def test_the_bar_of_a_packed_model_and_of_one_without_scores(doubtful, made, tmp
 
 def test_bad_ways_to_decode(model, cutter):
     for wrong in ("span", "", "nan", 0, 0.049, 1.1, math.nan, [0.3], "1e9"):
-        says = re.escape(f"decode must be path, spans, or a bar from 0.05 to 1, not {wrong!r}")
+        says = re.escape(
+            f"decode must be path, spans, or a threshold from 0.05 to 1, not {wrong!r}"
+        )
         with pytest.raises(InputError, match=says):
             Predictor(model.model, decode=wrong)
     for way in ("spans", 0.3):

@@ -48,7 +48,7 @@ def sizes(lexicon: Lexicon, table: Any = None) -> dict[str, int]:
         "removed": len(contents.removed._table),
         "chosen": 0 if contents.chosen is None else len(contents.chosen._table),
         "tries": sum(len(part.matcher._keys) for part in (*contents.parts, *rules._parts)),
-        "rules": max(len(rules._ids), len(rules._said), len(rules._words)),
+        "rules": max(len(rules), len(rules._said), len(rules._words)),
         "labels": len(rules.labels),
     }
     return found | (
@@ -107,7 +107,7 @@ def test_labels_that_a_word_had_one_after_the_other_leave(few_stay: None) -> Non
         lexicon.add("长江", label=f"L{number}", trust=np.inf)
     assert len(lexicon.rules.labels) < 8
     assert lexicon.rules.labels[0] == "LOC"
-    assert [entry.label for entry in lexicon.rules] == ["LOC", "L49"]
+    assert [entry.label for entry in lexicon.rules.entries()] == ["LOC", "L49"]
 
 
 few = st.text("ab中", min_size=1, max_size=4)
@@ -154,7 +154,7 @@ def test_what_is_found_is_what_a_fresh_lexicon_finds(
     assert lexicon.match(text) == fresh.match(text)
     assert set(lexicon) == set(fresh)
     assert len(lexicon) == len(fresh)
-    assert {(entry.word, entry.label) for entry in lexicon.rules} == set(said.items())
+    assert {(entry.word, entry.label) for entry in lexicon.rules.entries()} == set(said.items())
     ids = [lexicon.id(word) for word in living]
     assert [lexicon.words[at] for at in ids if at is not None] == list(living)
     assert lexicon.is_user_word(np.array(ids, dtype=np.int64)).tolist() == [

@@ -541,7 +541,7 @@ def test_ways_to_decode(spacy, lattice_folder):
         nlp = spacy.blank("zh")
         nlp.add_pipe("hanlattice", config={"model": str(lattice_folder), "decode": way})
         assert told(nlp(TEXT)) == found
-    with pytest.raises(InputError, match="decode must be path, spans, or a bar"):
+    with pytest.raises(InputError, match="decode must be path, spans, or a threshold"):
         spacy.blank("zh").add_pipe(
             "hanlattice", config={"model": str(lattice_folder), "decode": "best"}
         )

@@ -1,4 +1,4 @@
-"""Checks of what a caller or a file gives: numbers, JSON, settings. Errors quote a little of it."""
+"""Check values that a caller or a file gives: numbers, JSON, settings. Errors quote them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from hanlattice.errors import one_line
 
 Rules = Mapping[str, Any]
 
-WHOLE_MOST = 2**31 - 1  # of a count: every array and every C library takes it
-WIDEST = 1 << 16  # numbers of a vector or state: bounds what a folder can ask for
+# The largest count, which every array and every C library takes.
+WHOLE_MOST = 2**31 - 1
+# The largest vector or state, so that a damaged folder cannot ask for all of the memory.
+WIDEST = 1 << 16
 MOST_LAYERS = 64
 # What `check` in the metadata of a dataclass field stands for: a test, and what the value must be.
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -45,11 +47,11 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 _TYPES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 _TYPES |= {dict: "an object", list: "a list"}
-_QUOTED = 80  # characters
+# Characters of a string that an error quotes.
+_QUOTED = 80
 _NO_RULES: Rules = types.MappingProxyType({})
 
 hints_of = cache(typing.get_type_hints)
-
 _short = Repr()
 _short.maxlevel = 3
 _short.maxstring = _short.maxlong = _short.maxother = _QUOTED
@@ -59,7 +61,8 @@ def brief(value: object) -> str:
     """Return the value as Python writes it, shortened where it is long."""
     try:
         text = _short.repr(value)
-    except ValueError:  # Python writes no whole number of more than some thousand digits
+    # Python refuses to write a whole number of more than 4,300 digits.
+    except ValueError:
         return "a number of thousands of digits"
     return text if len(text) <= 2 * _QUOTED else f"{text[: 2 * _QUOTED]}…"
 
@@ -67,51 +70,50 @@ def brief(value: object) -> str:
 def check_number(
     value: object, name: str, least: float = 0.0, most: float = 1.0, or_infinite: bool = False
 ) -> float:
-    """Return the number as a float if it lies in these finite bounds.
+    """Return a number as a float, or raise if it does not lie from `least` to `most`.
 
-    With `or_infinite` it may also be ∞ or −∞. Booleans, strings and the like are a TypeError, NaN
-    and numbers outside a ValueError.
+    NaN and numbers outside are a ValueError, booleans, strings and the like a TypeError. With
+    `or_infinite` the number may also be ∞ or −∞.
     """
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}: {brief(value)}")
     number: Any = value
-    is_infinite = number in (math.inf, -math.inf)
-    if not (least <= number <= most or (or_infinite and is_infinite)):
-        infinite = ", inf or -inf" if or_infinite else ""
-        expected = f"from {least:g} to {most:g}{infinite}"
-        raise ValueError(f"{name} must be {expected}, not {brief(value)}")
+    if not (least <= number <= most or (or_infinite and number in (math.inf, -math.inf))):
+        bounds = f"from {least:g} to {most:g}{', inf or -inf' if or_infinite else ''}"
+        raise ValueError(f"{name} must be {bounds}, not {brief(value)}")
     return float(number)
 
 
 def check_count(value: object, name: str, least: int = 1, most: int = WHOLE_MOST) -> int:
-    """Return the whole number as an int if it lies in these bounds.
+    """Return a whole number as an int, or raise if it does not lie from `least` to `most`.
 
-    Booleans, floats, strings and the like are a TypeError, numbers outside a ValueError.
+    Numbers outside are a ValueError, booleans, floats, strings and the like a TypeError.
     """
     try:
         if isinstance(value, bool):
             raise TypeError
+        # NumPy's integers have `__index__`, floats have not.
         count = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(
-            f"{name} must be an int, not {type(value).__name__}: {brief(value)}"
-        ) from None
-    if count < least:
-        raise ValueError(f"{name} must be {least} or more, not {brief(count)}")
-    if count > most:
-        raise ValueError(f"{name} must be {most} or less, not {brief(count)}")
+        kind = type(value).__name__
+        raise TypeError(f"{name} must be an int, not {kind}: {brief(value)}") from None
+    if not least <= count <= most:
+        bound = f"{least} or more" if count < least else f"{most} or less"
+        raise ValueError(f"{name} must be {bound}, not {brief(count)}")
     return count
 
 
 def check_value(value: Any, kind: Any, name: str = "", rules: Rules = _NO_RULES) -> None:
-    """Raise a ValueError that says what `name` must be, unless the value of JSON or TOML is that.
+    """Raise a ValueError if a value of JSON or TOML does not have this type, or breaks its rules.
 
     Args:
         kind: The type. An object is a dict, a dataclass or a TypedDict; in a TypedDict with
-            `total=False` no key is required, and further keys may stand beside those it has.
+            `total=False` no key is required, and unknown keys are allowed.
+        name: What the error calls the value.
         rules: The metadata of a dataclass field. `check` is a name in RULES, `choices` a tuple.
     """
-    if isinstance(kind, types.UnionType):  # with None; there are no others
+    # Every union in the checked types is `X | None`.
+    if isinstance(kind, types.UnionType):
         kind = types.NoneType if value is None else get_args(kind)[0]
     # A larger whole number is not the same number as a float.
     if kind is float and type(value) is int and abs(value) < 1 << 53:
@@ -132,10 +134,10 @@ def check_value(value: Any, kind: Any, name: str = "", rules: Rules = _NO_RULES)
 
 
 def _expected(value: Any, plain: Any, rules: Rules) -> str:
-    """Return what the value must be, apart from what it contains; nothing if it is that."""
+    """Return what the value itself must be, "" if it is right; its items are not looked at."""
     is_good, words = RULES[rules.get("check", "")]
     if plain is not Any and type(value) is not plain:
-        # A rule of a table says in its words that it is one.
+        # The words of a rule for tables already say "a table of …".
         return (plain is dict and words) or _TYPES[plain]
     choices = rules.get("choices")
     if choices and value not in choices:
@@ -149,7 +151,9 @@ def _check_keys(record: Mapping[str, Any], kind: Any, prefix: str) -> None:
     fields = {field.name: field for field in dataclasses.fields(kind)} if is_dataclass else {}
     hints = hints_of(kind)
     is_open = not getattr(kind, "__total__", True)
+    # Without the extras, `get_type_hints` drops the mark NotRequired.
     for key, hint in sorted(hints_of(kind, include_extras=True).items()):
+        # Both are MISSING in a field without a default.
         has_default = key in fields and fields[key].default is not fields[key].default_factory
         if key not in record and not (is_open or has_default or get_origin(hint) is NotRequired):
             raise ValueError(f"{prefix}{key} is missing")
@@ -178,7 +182,7 @@ def read_json_part(text: str, start: int) -> tuple[Any, int]:
 
 
 def json_problem(error: Exception) -> str:
-    """Return in words what was wrong with a JSON text."""
+    """Return in words why a text is not JSON."""
     if isinstance(error, RecursionError):
         return "not JSON: it is nested too deeply"
     if "integer string conversion" in str(error):
@@ -187,7 +191,7 @@ def json_problem(error: Exception) -> str:
 
 
 def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object, none of whose keys may come twice."""
+    """Return the pairs of a JSON object as a dict; a key that comes twice is a ValueError."""
     record = dict(pairs)
     if len(record) != len(pairs):
         twin = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -196,6 +200,7 @@ def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which Python reads though JSON has no such numbers."""
     raise ValueError(f"{name} is no number in JSON")
 
 

@@ -1,14 +1,13 @@
-"""Every error that hanlattice raises on purpose. The command line prints them without a traceback
-and exits with 2.
+"""The errors that hanlattice raises on purpose. The command line prints them and exits with 2.
 
 HanlatticeError
-├── InputError       a file or a text that was given: what was expected, what came, where
-│   └── TagError     a tag, or a sequence of tags, that does not fit its scheme
-├── OutputError      a file that could not be written (full disk, no permission)
-├── ConfigError      everything that is wrong with a configuration, all at once
-├── ModelError       a model folder that is missing, cut short, changed, or of another format
-├── DownloadError    a package that could not be fetched or is not what it should be
-└── ServerError      what a server says of a request that it refuses
+├── InputError       an input file or text is wrong: what was expected, what came, where
+│   └── TagError     a tag, or a sequence of tags, does not fit its scheme
+├── OutputError      a file could not be written (full disk, no permission)
+├── ConfigError      a configuration has problems, all listed at once
+├── ModelError       a model folder is missing, cut short, changed, or of another format
+├── DownloadError    a package could not be fetched, or its checksum is wrong
+└── ServerError      a server refused a request
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from pathlib import Path
 
 
 def one_line(path: str | Path) -> str:
-    """A path for a message: line ends, control characters and bytes that are no text as escapes."""
+    """Return a path for a message: what cannot be printed, line ends included, is escaped."""
     name = str(path)
     if name.isprintable():
         return name
+    # The ideographic space U+3000 is usual in Chinese names, but Python calls it unprintable.
     return "".join(c if c.isprintable() or c == "\u3000" else ascii(c)[1:-1] for c in name)
 
 
@@ -30,7 +30,7 @@ class HanlatticeError(Exception):
 
 
 class InputError(HanlatticeError):
-    """What is wrong with an input; `path` and `line` (from 1) say where, when they are known."""
+    """An input is wrong; `path` and `line` (from 1) say where, when they are known."""
 
     def __init__(
         self, message: str, path: str | Path | None = None, line: int | None = None
@@ -38,9 +38,8 @@ class InputError(HanlatticeError):
         self.message = message
         self.path = path
         self.line = line
-        name = None if path is None else one_line(path)
-        place = "" if name is None else f"{name}: " if line is None else f"{name}:{line}: "
-        super().__init__(place + message)
+        number = "" if line is None else f":{line}"
+        super().__init__(message if path is None else f"{one_line(path)}{number}: {message}")
 
 
 class TagError(InputError):
@@ -48,11 +47,11 @@ class TagError(InputError):
 
 
 class InputWarning(UserWarning):
-    """What was noticed in a file that could still be read; the command line prints it as a note."""
+    """A file has a flaw, and can still be read; the command line prints a note."""
 
 
 class OutputError(HanlatticeError):
-    """`errno` is the operating system's number of the error, where there is one."""
+    """An output cannot be written; `errno` is the operating system's number of the error."""
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(message)
@@ -60,7 +59,7 @@ class OutputError(HanlatticeError):
 
 
 class ConfigError(HanlatticeError):
-    """Problems that are strings, or anything whose `str` is one; `problems` are those strings."""
+    """A configuration is wrong; `problems` lists every problem as a string."""
 
     def __init__(self, problems: Iterable[object], source: str = "") -> None:
         self.problems = [str(problem) for problem in problems]
@@ -78,7 +77,7 @@ class DownloadError(HanlatticeError):
 
 
 class ServerError(HanlatticeError):
-    """`status` is the HTTP status, or 0 where no server answers."""
+    """A server refused a request; `status` is the HTTP status, 0 if no server answered."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}" if status else message)

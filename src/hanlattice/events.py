@@ -1,6 +1,4 @@
-"""What a long job reports while it works: events. A listener gets all of them; those worth keeping
-go to a file too.
-"""
+"""Events that a long job reports while it works, to a listener and to the log of its run."""
 
 from __future__ import annotations
 
@@ -17,27 +15,26 @@ Listener = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """The listener of a caller who does not listen."""
+    """Do nothing: the listener of a caller who does not listen."""
 
 
 class Log:
-    """Appends events to a file, one JSON object a line, and passes them on; without a file it only
-    passes them on.
+    """Pass events on to a listener, and append those worth keeping to a file as lines of JSON.
+
+    Args:
+        path: The file; None passes events on without keeping any.
+        start_at: How many bytes of an earlier log belong to this run. The rest is cut off.
     """
 
     def __init__(self, path: Path | None, listen: Listener, start_at: int = 0) -> None:
-        """`start_at`: how many bytes of an earlier log belong to this run; what follows them is cut
-        off.
-        """
         self.path = path
         self._listen = listen
         if path is None:
             return
         try:
             with open(path, "ab") as file:
-                file.truncate(
-                    min(start_at, file.tell())
-                )  # a longer one would be filled up with NUL
+                # `truncate` would fill a shorter file with NUL bytes.
+                file.truncate(min(start_at, file.tell()))
         except OSError as error:
             raise OutputError(f"cannot write {path}: {reason(error)}") from None
 
@@ -45,22 +42,19 @@ class Log:
     def size(self) -> int:
         return self.path.stat().st_size if self.path else 0
 
-    def tell(self, event: str, **facts: Any) -> None:
-        """An event for the listener alone."""
+    def emit(self, event: str, **facts: Any) -> None:
+        """Send an event to the listener alone."""
         self._listen({"event": event, **facts})
 
-    def keep(self, event: str, **facts: Any) -> None:
-        """An event for the listener and the file."""
+    def record(self, event: str, **facts: Any) -> None:
+        """Append an event to the file, then send it to the listener."""
         if self.path:
-            self._append(dump_json({"event": event, **facts}))
-        self.tell(event, **facts)
-
-    def _append(self, line: str) -> None:
-        assert self.path is not None
-        try:
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise OutputError(f"cannot write {self.path}: {reason(error)}") from None
+            try:
+                with open(self.path, "a", encoding="utf-8") as file:
+                    file.write(dump_json({"event": event, **facts}) + "\n")
+                    file.flush()
+                    # A resumed run trusts this log, so each line must survive a power cut.
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise OutputError(f"cannot write {self.path}: {reason(error)}") from None
+        self.emit(event, **facts)

@@ -1,6 +1,4 @@
-"""Reading and writing files the careful way: lines with their numbers, and outputs that appear
-whole or not at all.
-"""
+"""Read text files line by line, and write outputs that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,30 +33,31 @@ from hanlattice.encodings import (
 from hanlattice.errors import InputError, InputWarning, OutputError, one_line
 
 BOM = codecs.BOM_UTF8
-LOCK = ".lock"  # a file of a folder that one process works in
-_LONGEST = (
-    223  # bytes of a name that a checksum and the marks of a half file fit beside: 255 in all
-)
-_SHOWN = 3  # unreadable lines of a file that are named one by one
+LOCK = ".lock"
+# Bytes of a file's name in the name of its temporary file. With up to 17 of `bounded_name` and 15
+# of "..0123abcd.part" they make 255, the most that file systems allow.
+_LONGEST = 223
+# Unreadable lines of a file that are reported one by one.
+_SHOWN = 3
 _default = AUTO
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def use_encoding(name: str) -> str:
-    """From now on files of this process are read in this encoding, unless a caller says another;
-    'auto' finds out.
-    """
+    """Set the default encoding of files that this process reads; 'auto' detects each file's."""
     global _default
     _default = check_encoding(name)
     return _default
 
 
 def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line without its end) of a text file. Only LF and CRLF end a line; a
-    BOM is dropped.
+    """Yield (number from 1, line without its end) of a text file.
 
-    `encoding` is 'auto' or a name; without it, what `use_encoding` said. Bytes that are no text in
-    it are an InputError that names the line.
+    Only LF and CRLF end a line. A byte order mark is dropped. A line that cannot be decoded is an
+    InputError with its number.
+
+    Args:
+        encoding: 'auto' or a name; None stands for the default, which `use_encoding` sets.
     """
     with opening(path) as file:
         yield from decode_lines(file, path, encoding)
@@ -71,32 +70,36 @@ def decode_lines(
     *,
     strict: bool = True,
 ) -> Iterator[tuple[int, str]]:
-    """What `read_lines` does, for a binary stream that is already open (standard input, an xz
-    file).
+    """Yield the lines of a binary stream as `read_lines` does (standard input, an xz file).
 
-    With 'auto' a byte order mark decides, or else what has arrived, and while that is little, also
-    what comes. If not `strict`, unreadable bytes become U+FFFD, and an InputWarning names the line.
+    Args:
+        name: What errors call the stream.
+        encoding: With 'auto', a byte order mark decides, or else the bytes that have arrived. While
+            these have little Chinese in them, later lines may still change the encoding.
+        strict: If False, unreadable bytes become U+FFFD, and an InputWarning names the line.
     """
     number = 0
-    raw = b""
     bad = 0
     stream = cast(BufferedReader, file)
     codec = _default if encoding is None else check_encoding(encoding)
     try:
         if not (head := _head(stream)):
             return
-        mark, codec = next(
-            ((mark, found) for mark, found in MARKS if head.startswith(mark)), (b"", codec)
-        )
+        mark, codec = _split_mark(head, codec)
         lines = _raw_lines(head.removeprefix(mark), stream, codec)
-        reading = _Guess(name, head) if codec == AUTO else None
+        detector = _Detector(name, head) if codec == AUTO else None
         for number, raw in enumerate(lines, start=1):
-            chosen = codec if reading is None else reading.codec(raw)
+            chosen = codec if detector is None else detector.codec_of(raw)
             raw = raw.removesuffix(b"\r\n" if raw.endswith(b"\r\n") else b"\n")
             try:
                 line = raw.decode(UTF8 if is_wide(chosen) else chosen)
             except UnicodeDecodeError as error:
-                message = _unreadable(error, chosen)
+                place = f": byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
+                # In UTF-16 and UTF-32 the bytes of the file have become others by now.
+                problem = f"not {called(chosen)}{'' if is_wide(chosen) else place}"
+                message = (
+                    f"{problem}; convert the file to UTF-8, or name its encoding with --encoding"
+                )
                 if strict:
                     raise InputError(message, name, number) from None
                 if (bad := bad + 1) <= _SHOWN:
@@ -109,35 +112,39 @@ def decode_lines(
         raise InputError(f"cannot read: {reason(error)}", name, number + 1) from None
 
 
-class _Guess:
-    """The encoding of the lines as they come: that of the head, and of later lines while few had
-    Chinese in them.
-    """
+def _split_mark(content: bytes, codec: str) -> tuple[bytes, str]:
+    """Return the byte order mark of a file and its encoding; without a mark, b"" and `codec`."""
+    return next((pair for pair in MARKS if content.startswith(pair[0])), (b"", codec))
+
+
+class _Detector:
+    """Detects the encoding from the head of a file, then from lines with Chinese until ENOUGH."""
 
     def __init__(self, name: str | Path, head: bytes) -> None:
         self.name = name
-        self.found = UTF8
+        self.codec = UTF8
         self.left = len(head)
-        self.seen = b""
+        self.sample = b""
         self._decide(head)
 
-    def codec(self, raw: bytes) -> str:
+    def codec_of(self, raw: bytes) -> str:
         self.left -= len(raw)
-        if len(self.seen) < ENOUGH and not raw.isascii():
-            self.seen += raw
+        if len(self.sample) < ENOUGH and not raw.isascii():
+            self.sample += raw
+            # Lines of the head are known already: only a line after it can change the answer.
             if self.left < 0:
-                self._decide(self.seen)
-        return self.found
+                self._decide(self.sample)
+        return self.codec
 
     def _decide(self, sample: bytes) -> None:
-        found = guess(sample)
-        if found not in (UTF8, self.found):
-            warn(f"read as {called(found)}; --encoding names another", self.name)
-        self.found = found
+        codec = guess(sample)
+        if codec not in (UTF8, self.codec):
+            warn(f"read as {called(codec)}; --encoding names another", self.name)
+        self.codec = codec
 
 
 def _head(file: BufferedReader) -> bytes:
-    """What has arrived, and at least as much as decides whether it is a byte order mark."""
+    """Read what has arrived, and at least enough to tell whether it is a byte order mark."""
     head = more = file.read1(SAMPLE)
     while more and any(len(head) < len(mark) and mark.startswith(head) for mark, _ in MARKS):
         more = file.read1(SAMPLE)
@@ -146,21 +153,17 @@ def _head(file: BufferedReader) -> bytes:
 
 
 def _raw_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]:
-    """The lines of a stream with their ends, of which `head` has been read; what `is_wide` becomes
-    UTF-8.
+    """Yield lines with their ends from a stream of which `head` has been read.
+
+    UTF-16 and UTF-32 become UTF-8. Units without a character become bytes that UTF-8 refuses.
     """
-    if is_wide(codec):
-        yield from _narrow_lines(head, file, codec)
+    if not is_wide(codec):
+        *whole, rest = head.split(b"\n")
+        yield from (line + b"\n" for line in whole)
+        if rest:
+            yield rest + file.readline()
+        yield from file
         return
-    *whole, rest = head.split(b"\n")
-    yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest + file.readline()
-    yield from file
-
-
-def _narrow_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[bytes]:
-    """What is no character, and half a code unit at the end, become bytes that are not UTF-8."""
     decoder = codecs.getincrementaldecoder(codec)(_NO_TEXT)
     rest = b""
     chunk = head or file.read1(SAMPLE)
@@ -173,42 +176,29 @@ def _narrow_lines(head: bytes, file: BufferedReader, codec: str) -> Iterator[byt
         yield rest
 
 
-def _no_text(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Decode what is no character as a lone surrogate, which strict UTF-8 refuses later."""
+def _decode_as_surrogate(error: UnicodeError) -> tuple[str | bytes, int]:
     try:
         return codecs.lookup_error("surrogatepass")(error)
-    except UnicodeDecodeError as too_large:  # UTF-32 beyond U+10FFFF, or half a code unit
+    # UTF-32 beyond U+10FFFF, or half a code unit.
+    except UnicodeDecodeError as too_large:
         return "\udcff", too_large.end
 
 
 _NO_TEXT = "hanlattice.no_text"
-codecs.register_error(_NO_TEXT, _no_text)
-
-
-def _unreadable(error: UnicodeDecodeError, codec: str) -> str:
-    where = (
-        ""
-        if is_wide(codec)
-        else f": byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the line"
-    )
-    return f"not {called(codec)}{where}; convert the file to UTF-8, or name its encoding with --encoding"
+codecs.register_error(_NO_TEXT, _decode_as_surrogate)
 
 
 def warn(message: str, path: str | Path, line: int | None = None) -> None:
-    """An InputWarning about a file; the command line prints it as a note."""
+    """Issue an InputWarning about a file; the command line prints it as a note."""
     warnings.warn(str(InputError(message, path, line)), InputWarning, stacklevel=2)
 
 
 def read_text(path: str | Path, encoding: str | None = None) -> str:
-    """The lines of `read_lines` with LF between, read at once, which is quicker; errors are the
-    same, line and all.
-    """
+    """Return a text file with LF line ends; decoding and errors are those of `read_lines`."""
     with opening(path) as file:
         content = file.read()
-    codec = _default if encoding is None else check_encoding(encoding)
-    mark, codec = next(
-        ((mark, found) for mark, found in MARKS if content.startswith(mark)), (b"", codec)
-    )
+    mark, codec = _split_mark(content, _default if encoding is None else check_encoding(encoding))
+    # UTF-8, the usual case, is decoded at once, which is much quicker than line by line.
     if codec in (AUTO, UTF8):
         with contextlib.suppress(UnicodeDecodeError):
             return content.removeprefix(mark).decode(UTF8).replace("\r\n", "\n")
@@ -226,42 +216,35 @@ def opening(path: str | Path) -> Iterator[BufferedReader]:
 
 
 def sha256(path: str | Path) -> str:
-    """The checksum of a file's content, in hexadecimal."""
+    """Return the SHA-256 checksum of a file, in hexadecimal."""
     with opening(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """The content of a regular file that is no larger; else an OSError: a pipe could be waited for
-    without end.
-    """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    """Return the content of a regular file of at most this size; any other is an OSError."""
+    status = path.stat()
+    # Reading a pipe could wait for ever.
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
-    if found.st_size > most:
-        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and {most:,} are the most")
+    if status.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, and {most:,} are the most")
     return path.read_bytes()
 
 
 def keep_first(text: str) -> str:
-    """The beginning of a file, so that `read_lines` gives back a first U+FEFF and does not drop it
-    as the BOM.
-    """
+    """Return text to write first into a file, such that `read_lines` does not drop its U+FEFF."""
     return "\ufeff" + text if text.startswith("\ufeff") else text
 
 
 def dump_json(value: Any, indent: int | None = None) -> str:
-    """JSON in which lone surrogates, as names of files and labels can have them, are escaped: they
-    are not UTF-8.
-    """
+    """Return JSON that can be written as UTF-8: lone surrogates, as in file names, are escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
-    """Say before any work that an output cannot be a folder, or a file that is read, whatever it is
-    called.
-    """
+    """Raise an error, before any work, if an output is a folder or one of the input files."""
     if output is None:
         return
     if output.is_dir():
@@ -273,23 +256,18 @@ def check_output(output: Path | None, inputs: Iterable[Path]) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a file beside `path` for writing and rename it to `path` at the end; after any error
-    `path` is as it was.
+    """Open a temporary file for writing, and rename it to `path` if the `with` ends without error.
 
-    A file that is replaced keeps its mode, and its owner where that is permitted; a new one has the
-    umask's mode. Where `path` is a link, the file that it leads to is replaced. A pipe or a device
-    (/dev/null) must not be replaced: it is written straight.
+    A file that is replaced keeps its mode, and its owner if that is permitted. If `path` is a link,
+    its target is replaced. A pipe or a device (/dev/null) is written directly.
     """
     path = Path(path)
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "")
-        straight = path.exists() and not path.is_file()
-        with (
-            _open(path, "w", binary)
-            if straight
-            else _replacing(Path(os.path.realpath(path)), binary) as file
-        ):
+        is_special = path.exists() and not path.is_file()
+        target = Path(os.path.realpath(path))
+        with _open(path, "w", binary) if is_special else _replacing(target, binary) as file:
             yield file
     except OSError as error:
         raise OutputError(f"cannot write {one_line(path)}: {reason(error)}", error.errno) from None
@@ -298,18 +276,20 @@ def atomic_write(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]
 @contextlib.contextmanager
 def _replacing(path: Path, binary: bool) -> Iterator[IO[Any]]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.parent / f".{bounded_name(path.name, _LONGEST)}.{secrets.token_hex(4)}.part"
+    part = path.parent / f".{bounded_name(path.name, _LONGEST)}.{secrets.token_hex(4)}.part"
     old = path.stat() if path.exists() else None
     try:
-        with _open(beside, "x", binary, 0o666 if old is None else old.st_mode & 0o600) as file:
+        # Until the mode is set, nobody but the owner may read what replaces a private file.
+        with _open(part, "x", binary, 0o666 if old is None else old.st_mode & 0o600) as file:
             yield file
             file.flush()
             if old is not None:
                 _keep_mode(file.fileno(), old)
+            # On disk before the rename, or a power cut could leave an empty file under the name.
             os.fsync(file.fileno())
-        beside.replace(path)
+        part.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def _keep_mode(file: int, old: os.stat_result) -> None:
@@ -325,16 +305,17 @@ def _keep_mode(file: int, old: os.stat_result) -> None:
             try:
                 os.fchown(file, -1, old.st_gid)
             except OSError:
-                # Nobody may get more than before: who is in the group now was none of it, and
-                # who was in it is none now.
+                # The group is another one now. Its members counted as others before, and members
+                # of the old group count as others now. Both get only what both classes had.
                 both = (mode >> 3) & mode & 0o007
                 mode = mode & 0o700 | both << 3 | both
-    with contextlib.suppress(OSError):  # a file system without modes
+    # Some file systems have no modes.
+    with contextlib.suppress(OSError):
         os.fchmod(file, mode)
 
 
 def remove_parts(path: Path) -> None:
-    """Remove what a killed process left of writing this file. Nobody else may be writing it."""
+    """Remove the temporary files of killed processes. Nobody else may be writing this file."""
     name = glob.escape(bounded_name(path.name, _LONGEST))
     for part in path.parent.glob(f".{name}.{'[0-9a-f]' * 8}.part"):
         remove(part)
@@ -343,8 +324,7 @@ def remove_parts(path: Path) -> None:
 def bounded_name(name: str, most: int) -> str:
     """Shorten a name of more than `most` bytes to its beginning, `~` and 16 digits of its checksum.
 
-    The result has at most 17 bytes more than `most`, and always more than `most`: no name that is
-    short enough to stay as it is equals that of a long one.
+    A shortened name has 13 to 17 bytes more than `most`, so it differs from all short names.
     """
     content = os.fsencode(name)
     if len(content) <= most:
@@ -357,7 +337,7 @@ def bounded_name(name: str, most: int) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a file if it is there; an OutputError says why it cannot be."""
+    """Remove a file if it exists; a failure is an OutputError."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -365,9 +345,8 @@ def remove(path: Path) -> None:
 
 
 def _open(path: Path, flag: str, binary: bool, mode: int = 0o666) -> IO[Any]:
-    """Open a file for writing; a new one gets this mode, less what the umask takes away."""
-
     def opener(name: str, flags: int) -> int:
+        # The umask still applies to this mode.
         return os.open(name, flags, mode)
 
     if binary:
@@ -377,10 +356,13 @@ def _open(path: Path, flag: str, binary: bool, mode: int = 0o666) -> IO[Any]:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
-    """Keep others out of a folder, inside a `with`; if somebody stays for longer, an OutputError
-    names the verb.
+    """Lock a folder exclusively inside the `with`; a missing folder is made.
 
-    A folder that this made, and into which nothing was written, is removed again.
+    A new folder that is still empty at the end is removed again.
+
+    Args:
+        verb: The command of which an OutputError says that it is running there.
+        patience: Seconds to wait for a process that holds the lock.
     """
     from filelock import FileLock, Timeout
 
@@ -390,9 +372,8 @@ def lock_folder(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
         lock = FileLock(folder / LOCK)
         lock.acquire(timeout=patience)
     except Timeout:
-        raise OutputError(
-            f"another `hanlattice {verb}` is running in {one_line(folder)}: wait for its end"
-        ) from None
+        message = f"another `hanlattice {verb}` is running in {one_line(folder)}: wait for its end"
+        raise OutputError(message) from None
     except OSError as error:
         raise OutputError(f"cannot write {one_line(folder / LOCK)}: {reason(error)}") from None
     try:
@@ -400,20 +381,18 @@ def lock_folder(folder: Path, verb: str, patience: float = 0) -> Iterator[None]:
     finally:
         lock.release()
         with contextlib.suppress(OSError):
-            if is_new and {each.name for each in folder.iterdir()} <= {LOCK}:
+            if is_new and {path.name for path in folder.iterdir()} <= {LOCK}:
                 (folder / LOCK).unlink(missing_ok=True)
                 folder.rmdir()
 
 
 def printable_path(path: str | Path) -> str:
-    """A path as it goes into JSON and onto cards: bytes that are not UTF-8 (a GBK name, say) become
-    U+FFFD.
-    """
+    """Return a path for JSON and cards; bytes that are not UTF-8 (a GBK name) become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def reason(error: OSError) -> str:
-    """An operating system's error in words a person can act on."""
+    """Return an error of the operating system in words that a person can act on."""
     words = {
         errno.ENOENT: "there is no such file or folder",
         errno.EISDIR: "it is a folder, not a file",

@@ -1,4 +1,4 @@
-"""The libraries that hanlattice can do without: imported when they are used, and quiet."""
+"""Optional libraries, which are imported when they are first used, and kept quiet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 from hanlattice.errors import HanlatticeError
 
-__version__ = "0.1.0"  # of hanlattice
+__version__ = "0.1.0"
+# The extra of `pip install 'hanlattice[extra]'` that installs each optional package.
 EXTRA_OF = {
     "torch": "train",
     "safetensors": "train",
@@ -31,30 +32,25 @@ EXTRA_OF = {
 
 
 def require(package: str, module: str = "") -> Any:
-    """A package that comes with an extra, or a module of it; where it is missing, how to install
-    it.
-    """
+    """Import an optional package, or a module of it; if it is missing, say how to install it."""
     try:
         with quiet(package):
-            found = importlib.import_module(package)
-            return importlib.import_module(f"{package}.{module}") if module else found
+            return importlib.import_module(f"{package}.{module}" if module else package)
     except ImportError:
         raise HanlatticeError(how_to_install(package)) from None
 
 
 def how_to_install(package: str) -> str:
-    """Of a package that an extra brings; "" for any other."""
-    brought = EXTRA_OF.get(package)
-    return (
-        f"{package} is not installed, and this needs it: pip install 'hanlattice[{brought}]'"
-        if brought
-        else ""
-    )
+    """Return how to install a package that belongs to an extra, "" for any other package."""
+    if package not in EXTRA_OF:
+        return ""
+    command = f"pip install 'hanlattice[{EXTRA_OF[package]}]'"
+    return f"{package} is not installed, and this needs it: {command}"
 
 
 @contextlib.contextmanager
 def quiet(package: str) -> Iterator[None]:
-    """No log line and no warning of this package reaches the user while this is open."""
+    """Silence the log lines of this package, and all warnings, inside the `with`."""
     logger = logging.getLogger(package)
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -67,19 +63,18 @@ def quiet(package: str) -> Iterator[None]:
 
 
 def installed(package: str) -> str | None:
-    """Its version; None for what is not there."""
-    from importlib.metadata import (  # which takes longer to import than a text to tag
-        PackageNotFoundError,
-        version,
-    )
+    """Return the version of an installed package, None if it is not installed."""
+    # Importing this module takes longer than tagging a text.
+    from importlib import metadata
 
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
 
 
 def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of hanlattice, Python and these packages, by name."""
     from importlib.metadata import version
 
     named = {package: version(package) for package in packages}
@@ -87,10 +82,11 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def peak_memory() -> int | None:
-    """The peak memory of this process in bytes; None where the system does not say."""
+    """Return the peak memory of this process in bytes, None on Windows, which has no `resource`."""
     try:
         import resource
-    except ImportError:  # not on Windows
+    except ImportError:
         return None
+    # macOS counts bytes, Linux KiB.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

@@ -14,17 +14,24 @@ from hanlattice.text.span import arrow_type
 
 __all__ = ["Tagger", "connect", "enter"]
 
-SENT = ("HANLATTICE_CACHE",)  # variables that the processes of a cluster need as they are here
+# Environment variables that the processes of a cluster inherit from this one.
+SENT = ("HANLATTICE_CACHE",)
 
 
 class Tagger:
-    """A model as Ray Data wants it: each actor holds one, and adds a column of spans to its
-    batches.
+    """A class for Ray Data whose actors each hold a model, and add a column of spans to batches.
 
-    `ds.map_batches(Tagger, fn_constructor_kwargs={"model": "ner"},
-    compute=ray.data.ActorPoolStrategy(size=4))`; on GPUs with `num_gpus=1` and `"device": "cuda"`.
-    A span is a struct of start, end, label, text and score; where the text is null, the spans are
-    null. `lexicon` are words that are added to the model's.
+    A span is a struct of start, end, label, text and score. If a text is null, so are its spans.
+
+    Args:
+        field: The column of texts.
+        into: The column of spans.
+        lexicon: Words to add to the model's lexicon.
+
+    Example:
+        `ds.map_batches(Tagger, fn_constructor_kwargs={"model": "ner"},
+        compute=ray.data.ActorPoolStrategy(size=4))`. On GPUs, add `num_gpus=1` and
+        `"device": "cuda"`.
     """
 
     def __init__(
@@ -42,20 +49,21 @@ class Tagger:
     ) -> None:
         self.field = field
         self.into = into
-        self.asked: dict[str, Any] = {"scores": scores, "min_score": min_score}
+        self.options: dict[str, Any] = {"scores": scores, "min_score": min_score}
         self.predictor = load(model, device, fast, decode)
         if lexicon:
             self.predictor.lexicon.update(lexicon)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         if self.field not in batch:
+            columns = ", ".join(batch)
             raise InputError(
-                f"the batch has no column {self.field!r}, only {', '.join(batch)}: give `field`"
+                f"the batch has no column {self.field!r}, only {columns}: give `field`"
             )
-        texts = [
-            None if text is None or text != text else text for text in batch[self.field].tolist()
-        ]  # null or NaN
-        documents = self.predictor.pipe((text for text in texts if text is not None), **self.asked)
+        # A null is None or, after pandas, NaN, which differs from itself.
+        texts = [text if text == text else None for text in batch[self.field].tolist()]
+        present = (text for text in texts if text is not None)
+        documents = self.predictor.pipe(present, **self.options)
         spans = [
             None if text is None else [span.as_dict() for span in next(documents).spans]
             for text in texts
@@ -64,9 +72,7 @@ class Tagger:
 
 
 def connect(address: str = "") -> Any:
-    """Ray, connected to a cluster: that of `address`, or of RAY_ADDRESS, or a new one on this
-    machine.
-    """
+    """Return Ray, connected to the cluster at `address`, else at RAY_ADDRESS, else a new one."""
     ray = require("ray")
     if not ray.is_initialized():
         sent = {name: os.environ[name] for name in SENT if name in os.environ}
@@ -76,19 +82,15 @@ def connect(address: str = "") -> Any:
                 ray.init(address or None, log_to_driver=False, logging_level="error", **options)
         except (ConnectionError, ValueError, RuntimeError) as error:
             where = f"at {address}" if address else "here"
-            raise HanlatticeError(
-                f"no Ray cluster {where} ({error}): `ray start --head` starts one"
-            ) from None
+            message = f"no Ray cluster {where} ({error}): `ray start --head` starts one"
+            raise HanlatticeError(message) from None
     return ray
 
 
 def enter(folder: str) -> None:
-    """In a process of a cluster: go to the folder from which the command was given, so that its
-    paths are right.
-    """
+    """Change a cluster process to the folder of the command, so that relative paths are right."""
     try:
         os.chdir(folder)
     except OSError:
-        raise HanlatticeError(
-            f"{folder} is not on {os.uname().nodename}: all nodes must share its disk"
-        ) from None
+        message = f"{folder} is not on {os.uname().nodename}: all nodes must share its disk"
+        raise HanlatticeError(message) from None

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import hanlattice
-from hanlattice.checkpoint import folder as folder_module
+from hanlattice.checkpoint import load as load_module
 from hanlattice.checkpoint.checksums import load_tensors, record_digest, save_tensors, write_record
 from hanlattice.checkpoint.compose import learn_from
 from hanlattice.checkpoint.folder import EXACT, FAST, Model, save_frame, save_weights
@@ -87,8 +87,8 @@ class damaged:  # noqa: N801 (reads as a verb)
 
 def load_model(folder: Path, device: str = "cpu", fast: bool = False) -> Model:
     """Load with the modules of torch, and for NumPy too if the model's parts are all there."""
-    folder_module.load_model(folder, device, fast)
-    return folder_module.load_model(folder, device, fast, modules=True)
+    load_module.load_model(folder, device, fast)
+    return load_module.load_model(folder, device, fast, modules=True)
 
 
 def tensors_of(folder: Path) -> dict[str, torch.Tensor]:
@@ -622,7 +622,7 @@ def test_no_pickle_anywhere():
             ):
                 weights_only = text.count("torch.load(") == text.count("weights_only=True") == 1
                 is_known = (
-                    file == SOURCE / "models" / "transformer.py"
+                    file == SOURCE / "checkpoint" / "transformer.py"
                     and weights_only
                     and node.attr == "load"
                 )

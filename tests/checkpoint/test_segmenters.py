@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanlattice.checkpoint import folder as folder_module
+from hanlattice.checkpoint import load as load_module
 from hanlattice.checkpoint.checksums import record_digest, write_record
 from hanlattice.checkpoint.folder import Model, save_frame, save_weights
 from hanlattice.config import Config, make_config
@@ -50,8 +50,8 @@ few_examples = settings(shares_folder, max_examples=12)
 
 def load_model(folder: Path, device: str = "cpu", fast: bool = False) -> Model:
     """Load with the modules of torch, and for NumPy too if the model's parts are all there."""
-    folder_module.load_model(folder, device, fast)
-    return folder_module.load_model(folder, device, fast, modules=True)
+    load_module.load_model(folder, device, fast)
+    return load_module.load_model(folder, device, fast, modules=True)
 
 
 def config_of(kind: str, made: Path, folder: Path, **changes: Any) -> Config:

@@ -66,7 +66,7 @@ def test_a_dictionary_is_for_both(tmp_path):
         (["-m", "seg"], "--model needs one that finds entities"),
         (["-s", "ner"], "--segmenter needs one that cuts text into words"),
         (["-s", "nothing/there"], "nothing/there"),
-        (["--trust", "2"], "--trust is for the words of --lexicon"),
+        (["--trust", "2"], "--trust needs --lexicon"),
         (["--min-score", "nan"], "'nan' is not a finite number"),
     ],
 )

@@ -580,9 +580,7 @@ def test_a_dictionary_needs_a_lexicon_and_trust_a_dictionary(
     hanlattice("evaluate", lattice_folder, file, "-l", tmp_path / "none.txt").refused(
         "none.txt", "no such file"
     )
-    hanlattice("evaluate", lattice_folder, file, "--trust", "3").refused(
-        "--trust is for the words of --lexicon"
-    )
+    hanlattice("evaluate", lattice_folder, file, "--trust", "3").refused("--trust needs --lexicon")
 
 
 def test_decoding_by_spans(lattice_folder, made):
@@ -612,5 +610,5 @@ def test_decoding_by_spans(lattice_folder, made):
     found = [tagger(sentence.text).spans for sentence in gold]
     assert counts[1] == score([sentence.spans or () for sentence in gold], found).overall.predicted
     hanlattice("evaluate", lattice_folder, file, "--decode", "viterbi").refused(
-        "decode must be path, spans, or a bar"
+        "decode must be path, spans, or a threshold"
     )

@@ -111,7 +111,7 @@ def test_mistakes_are_told(lattice_folder, char_folder, tmp_path, made):
         "the model has one layer, 1; there is no layer 2"
     )
     hanlattice("explain", TEXT, "-m", lattice_folder, "--trust", "2").refused(
-        "--trust is for the words of --lexicon"
+        "--trust needs --lexicon"
     )
     hanlattice("explain", TEXT, "-m", tmp_path / "nothing").refused("nothing")
     hanlattice("explain", "nothing.txt", "-m", lattice_folder).refused("there is no such file")

@@ -43,7 +43,7 @@ def test_a_command_gets_its_dataclass_with_the_values_of_the_options() -> None:
 
 
 def test_trust_needs_a_dictionary() -> None:
-    with pytest.raises(InputError, match="--trust is for the words of --lexicon"):
+    with pytest.raises(InputError, match="--trust needs --lexicon"):
         DictionaryOptions(trust=1.0)
 
 

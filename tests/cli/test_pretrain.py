@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from hanlattice.cli.pretrain import PassMeter, SubwordMeter, VectorMeter
+from hanlattice.events import Event
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vectors import read_vectors
 from tests.helpers.command import Outcome, hanlattice, run
@@ -91,12 +92,13 @@ def test_a_lexicon_of_the_cache(raw, tmp_path, cache):
 
 
 def test_ctrl_c_and_resume(raw, tmp_path, monkeypatch):
-    def stop(*_: object) -> None:
-        assert (tmp_path / "c.state").exists()
-        raise KeyboardInterrupt
+    def stop(_: VectorMeter, event: Event) -> None:
+        if event["event"] == "epoch":
+            assert (tmp_path / "c.state").exists()
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(VectorMeter, "_on_epoch", stop)
+        patch.setattr(VectorMeter, "__call__", stop)
         stopped = vectors(raw, tmp_path / "c", "--epochs", "3000")
     assert stopped.code == 130
     assert "the same command with --resume goes on" in stopped.err

@@ -258,7 +258,7 @@ def test_trust_is_for_the_words_of_a_dictionary(folder, tmp_path):
     assert "明在青" in hanlattice(*own, f"{TRUST_MOST:g}").text.split()
     assert hanlattice(*own, "0").text == hanlattice("segment", "-m", folder, TEXT).text
     hanlattice("segment", "-m", folder, "--trust", "3", TEXT).refused(
-        "--trust is for the words of --lexicon: give one"
+        "--trust needs --lexicon: give a dictionary file"
     )
     for wrong in ("-1", "inf", "nan", "1000.1"):
         outcome = hanlattice(*own, wrong)

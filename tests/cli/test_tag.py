@@ -179,7 +179,7 @@ def test_nbest_adds_candidates(lattice_folder, tmp_path):
     assert len(records(few.out)[0]["candidates"]) == 2  # type: ignore[arg-type]
     for format in ("conll", "inline", "terminal", "html"):
         refused = hanlattice("tag", "-m", lattice_folder, "--nbest", "2", "-f", format, TEXT)
-        refused.refused("--nbest is for --format jsonl", format)
+        refused.refused("--nbest needs --format jsonl", format)
 
 
 def test_a_dictionary(lattice_folder, tmp_path):
@@ -561,7 +561,7 @@ def test_ways_to_decode(lattice_folder):
     assert inline.text == TEXT + "\n"
     for wrong in ("best", "0", "-1", "nan", "2", ""):
         refused = hanlattice("tag", "-m", "/nowhere", "--decode", wrong, TEXT)
-        refused.refused(f"decode must be path, spans, or a bar from 0.05 to 1, not {wrong!r}")
+        refused.refused(f"decode must be path, spans, or a threshold from 0.05 to 1, not {wrong!r}")
     hanlattice("tag", "-m", "seg", "--decode", "spans", TEXT).refused(
         "the words of a segmenter cover the text"
     )

@@ -185,7 +185,7 @@ def test_what_colours_mean_stands_on_one_line(length: int) -> None:
 
 
 def test_a_page_of_a_long_text_is_not_huge() -> None:
-    """A cell of its tables has no more than its number and a class: a character has some kilobytes."""
+    """A table cell holds only its number and a class, since a character has some kilobytes."""
     text = "南京市长江大桥" * 40
     words = [
         Word(at + s, at + e, word, "words", False)

@@ -228,7 +228,7 @@ for device in ("cuda", "cuda:1"):
 
 THREADS = """
 from hanlattice.inference.device import use_threads
-from hanlattice.checkpoint.folder import load_model
+from hanlattice.checkpoint.load import load_model
 use_threads(3)
 load_model({folder!r})
 import torch

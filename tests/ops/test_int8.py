@@ -136,7 +136,7 @@ def test_products_are_exact(B: int, D: int, H: int, level: str, coupled: bool) -
     ahead = ahead._replace(char_input=whole / np.float32(128 * largest))
     lattice = Lattice.from_words([1] * B, [])
     with at_level(level):
-        layer = int8.small_layer((ahead, back), coupled)
+        layer = int8.int8_layer((ahead, back), coupled)
         h = int8.run_layers([layer], x, np.empty((0, 2), dtype=np.float32), lattice)
     z = x[:, 0].astype(np.float64) @ ahead.char_input.astype(np.float64) + ahead.char_bias
     i, o, g = np.split(z, 3, axis=1) if coupled else (z[:, :H], z[:, 2 * H : 3 * H], z[:, 3 * H :])
@@ -153,7 +153,7 @@ def test_layers_give_what_numpy_gives_up_to_rounding(
     second = make_weights(2 * H, 4, H, coupled, seed=1)
     x, word_x = make_inputs(lattice, 3, 4)
     with at_level(level):
-        layers = [int8.small_layer(each, coupled) for each in (first, second)]
+        layers = [int8.int8_layer(each, coupled) for each in (first, second)]
         h = int8.run_layers(layers, x, word_x, lattice)
         expected = in_numpy(
             in_numpy(x, word_x, lattice, first, coupled), word_x, lattice, second, coupled
@@ -166,7 +166,7 @@ def test_layers_give_what_numpy_gives_up_to_rounding(
 def test_a_sentence_does_not_depend_on_its_batch(level: str) -> None:
     weights = make_weights(5, 4, 17, True)
     x, word_x = make_inputs(TWO, 5, 4)
-    layer = int8.small_layer(weights, True)
+    layer = int8.int8_layer(weights, True)
     both = int8.run_layers([layer], x, word_x, TWO)
     alone = Lattice.from_words([3], [(0, 0, 3, 0), (0, 1, 3, 2)])
     assert np.array_equal(both[1:, :3], int8.run_layers([layer], x[1:, :3], word_x[4:], alone))
@@ -214,7 +214,7 @@ def test_matrices_with_too_many_rows_have_no_8_bits(level: str) -> None:
 
 
 def test_an_empty_batch(level: str) -> None:
-    layer = int8.small_layer(make_weights(5, 4, 8, True), True)
+    layer = int8.int8_layer(make_weights(5, 4, 8, True), True)
     none = np.empty((0, 4), dtype=np.float32)
     for lengths in ([], [0, 0]):
         x = np.empty((len(lengths), 0, 5), dtype=np.float32)

@@ -190,10 +190,7 @@ def test_what_takes_too_long_is_503(lattice_folder):
 
 
 def test_bodies_that_arrive_together_are_bounded(lattice_folder):
-    with (
-        running("-m", lattice_folder, "--max-reading", "300000") as server,
-        ExitStack() as stack,
-    ):
+    with running("-m", lattice_folder, "--max-reading", "300000") as server, ExitStack() as stack:
         head = b"POST /v1/tag HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n"
         both = [stack.enter_context(server.socket()) for _ in range(2)]
         for sock in both:

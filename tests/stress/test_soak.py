@@ -71,7 +71,7 @@ def test_a_text_is_read_with_the_words_of_one_moment(monkeypatch: pytest.MonkeyP
         lexicon.remove("云栖小镇")
         return asks(lexicon, words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Lexicon, "is_chosen", remove_first)
+    monkeypatch.setattr(Lexicon, "is_user_word", remove_first)
     assert tagger(text).spans == without
 
 

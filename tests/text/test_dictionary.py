@@ -213,7 +213,7 @@ def test_a_lexicon_comes_back_from_its_file(
     lexicon.save(path)
     again.load(path)
     assert list(again) == list(lexicon)
-    assert sorted(map(repr, again.rules)) == sorted(map(repr, lexicon.rules))
+    assert sorted(map(repr, again.rules.entries())) == sorted(map(repr, lexicon.rules.entries()))
 
 
 def test_what_is_said_of_a_word_can_change() -> None:
@@ -222,16 +222,16 @@ def test_what_is_said_of_a_word_can_change() -> None:
     assert not lexicon.add("江大", label="ORG")
     assert lexicon.add("江大", label="ORG", trust=3)
     assert lexicon.add("江大", label="LOC")
-    assert list(lexicon.rules) == [Entry("江大", "ORG", 3.0), Entry("江大", "LOC")]
+    assert list(lexicon.rules.entries()) == [Entry("江大", "ORG", 3.0), Entry("江大", "LOC")]
     assert lexicon.add("江大", label="PER", trust=INF)
-    assert list(lexicon.rules) == [Entry("江大", "PER", INF)]
+    assert list(lexicon.rules.entries()) == [Entry("江大", "PER", INF)]
     assert lexicon.forbid("江大")
     assert not lexicon.forbid("江大")
-    assert list(lexicon.rules) == [Entry("江大", "", -INF)]
+    assert list(lexicon.rules.entries()) == [Entry("江大", "", -INF)]
     assert lexicon.split("江", "大")
-    assert list(lexicon.rules) == [Entry("江/大", "/")]
+    assert list(lexicon.rules.entries()) == [Entry("江/大", "/")]
     assert lexicon.remove("江大")
-    assert (list(lexicon.rules), list(lexicon)) == ([], [])
+    assert (list(lexicon.rules.entries()), list(lexicon)) == ([], [])
     assert lexicon.split("太", "贵")
     assert "太贵" not in lexicon
     assert lexicon.remove("太/贵")
@@ -243,9 +243,9 @@ def test_borrowed_labels_leave_nothing() -> None:
     lexicon = Lexicon(["江大"])
     lexicon.add("江大", label="ORG")
     with lexicon.temporary_words([Entry("喜茶", "BRAND", 5.0), "南湖"], ["江大"]):
-        assert list(lexicon.rules) == [Entry("喜茶", "BRAND", 5.0)]
+        assert list(lexicon.rules.entries()) == [Entry("喜茶", "BRAND", 5.0)]
         assert list(lexicon) == ["喜茶", "南湖"]
-    assert (list(lexicon.rules), list(lexicon), lexicon.rules.labels) == (
+    assert (list(lexicon.rules.entries()), list(lexicon), lexicon.rules.labels) == (
         [Entry("江大", "ORG")],
         ["江大"],
         ["ORG"],
@@ -266,4 +266,4 @@ def test_what_cannot_be_said(given_: tuple, error: type[Exception], says: str) -
     lexicon = Lexicon()
     with pytest.raises(error, match=says):
         lexicon.add(*given_)
-    assert (list(lexicon), list(lexicon.rules)) == ([], [])
+    assert (list(lexicon), list(lexicon.rules.entries())) == ([], [])

@@ -1,15 +1,17 @@
-"""Matchers of a growing list: they find what one table of all finds, and are few, and seldom made."""
+"""Matchers of a growing list: they find what one table finds, are few, and seldom made."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanlattice.text import trie as growing
-from hanlattice.text.trie import RATIO, SMALL, Parts, TableMatcher, extend, find
+from hanlattice.text import trie
+from hanlattice.text.lattice import Ints
+from hanlattice.text.trie import RATIO, SMALL, Parts, TableMatcher, extend
 from tests.text.test_trie import few, rows
 
 batches = st.lists(
@@ -21,6 +23,11 @@ def grow(parts: Parts, words: list[str]) -> Parts:
     return extend(parts, len(words), lambda count: words[len(words) - count :])
 
 
+def find(parts: Parts, text: str) -> tuple[Ints, Ints, Ints]:
+    """Return the (start, end, word) that all parts find in one text."""
+    return trie.find(parts, text, np.array([len(text)]))[1:]
+
+
 @given(
     batches, st.lists(st.text(few, max_size=20), max_size=3), st.integers(0, 3), st.integers(1, 3)
 )
@@ -28,8 +35,8 @@ def test_they_find_what_one_table_finds(given_batches, texts, small, ratio):
     words: list[str] = []
     parts: Parts = ()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growing, "SMALL", small)
-        patch.setattr(growing, "RATIO", ratio)
+        patch.setattr(trie, "SMALL", small)
+        patch.setattr(trie, "RATIO", ratio)
         for batch in given_batches:
             words = list(dict.fromkeys([*words, *batch]))
             parts = grow(parts, words)
@@ -48,7 +55,7 @@ def test_one_by_one_the_tables_stay_few_and_large_ones_are_seldom_made(monkeypat
         def __init__(self, words: list[str]) -> None:
             made.append(len(words))
 
-    monkeypatch.setattr(growing, "TableMatcher", Counted)
+    monkeypatch.setattr(trie, "TableMatcher", Counted)
     words = [str(number) for number in range(50_000)]
     parts = grow((), words)
     for number in range(12_000):

@@ -105,7 +105,11 @@ def test_the_bridge():
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["add", "remove", "match"]), st.text(few, min_size=1, max_size=3)),
+    st.tuples(
+        st.sampled_from(["add", "remove", "match"]),
+        # White space inside a word does not count, so `a a` would be the word `aa`.
+        st.text(few, min_size=1, max_size=3).filter(lambda word: len(word.split()) < 2),
+    ),
     max_size=25,
 )
 
@@ -173,7 +177,7 @@ def test_marks_are_a_set(changes):
         there = there | set(ids) if marked else there - set(ids)
         assert marks.of(every).tolist() == [at in there for at in range(90)]
         assert [at for at in range(90) if at in marks] == sorted(there)
-        assert len(marks) == len(there)
+        assert marks.count == len(there)
     assert marks.of(every[:0]).tolist() == []
 
 

@@ -122,15 +122,13 @@ def _encoder(config: Config, weights: Weights) -> NumpyLatticeLSTM | NumpyStack:
 def _char_layer(coupled: bool, weights: Weights, name: str) -> NumpyLSTM:
     if coupled:
         # A lattice LSTM that finds no words, so it has the weights of characters alone.
-        ahead, back = (
-            without_words(
-                weights.full(f"{name}.{way}.char_input"),
-                weights.full(f"{name}.{way}.char_hidden"),
-                weights.full(f"{name}.{way}.char_bias"),
-                coupled=True,
-            )
-            for way in ("forward_weights", "backward_weights")
-        )
+        directions = []
+        for way in ("forward_weights", "backward_weights"):
+            by_input = weights.full(f"{name}.{way}.char_input")
+            by_state = weights.full(f"{name}.{way}.char_hidden")
+            bias = weights.full(f"{name}.{way}.char_bias")
+            directions.append(without_words(by_input, by_state, bias, coupled=True))
+        ahead, back = directions
         return NumpyLSTM(ahead, back, True)
     # The names of torch's nn.LSTM.
     parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -1,5 +1,6 @@
-"""The command line: one file a verb. Mistakes of the user end with exit code 2 and one line, never
-a traceback.
+"""The command line: one file for each command.
+
+A user's mistake ends with exit code 2 and one line, never with a traceback.
 """
 
 from __future__ import annotations
@@ -37,31 +38,28 @@ VERBS = (
     *("gazetteer", "bench", "compare", "mistakes", "score"),
 )
 
-_USAGE_ERROR = cast(
-    type[typer.BadParameter], typer.BadParameter.__base__
-)  # typer has no public name for it
+# Typer has no public name for the error of a wrong command line.
+_USAGE_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"hanlattice {__version__}")
         raise typer.Exit
 
 
 def root_options(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
-        ),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Options before the verb."""
+    """Declare the options that come before the command."""
 
 
 def make_app(only: str = "") -> typer.Typer:
-    """The command line; of `only` one verb or group if it is named, since others take time to
-    import.
+    """Return the command line, or only the part with one command or group.
+
+    A part starts faster, because the modules of the other commands are not imported.
     """
     app = typer.Typer(
         help="Chinese named entities and words with the lattice LSTM.",
@@ -70,7 +68,7 @@ def make_app(only: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(root_options)
-    for name in (name for name in (*GROUPS, *VERBS) if only in ("", name)):
+    for name in [only] if only else [*GROUPS, *VERBS]:
         module = import_module(f"hanlattice.cli.{name}")
         if name in GROUPS:
             app.add_typer(module.app, name=name)
@@ -80,104 +78,106 @@ def make_app(only: str = "") -> typer.Typer:
 
 
 def check_numbers(command: Any) -> None:
-    """Make every option of a command, and of those below it, refuse NaN, infinities and huge
-    numbers.
+    """Make the options of a command, and of its subcommands, refuse NaN, infinity and huge numbers.
 
-    Typer takes them where an option has no bounds, and older ones take NaN within bounds too.
+    Typer accepts them where an option has no bounds, and older versions accept NaN within bounds.
     """
-    for each in getattr(command, "commands", {}).values():
-        check_numbers(each)
+
+    def convert(kind: Any, text: Any, option: Any, context: Any) -> Any:
+        number = kind.convert(text, option, context)
+        if isinstance(number, float) and not math.isfinite(number):
+            kind.fail(f"{text!r} is not a finite number.", option, context)
+        if isinstance(number, int) and abs(number) > sys.maxsize:
+            kind.fail(f"{brief(text)} is too large a number.", option, context)
+        return number
+
+    for subcommand in getattr(command, "commands", {}).values():
+        check_numbers(subcommand)
     for option in command.params:
         if option.type.name.startswith(("int", "float")):
+            # Options share the objects of their types, so the copy changes this option alone.
             kind = copy(option.type)
-            kind.convert = partial(_convert, option.type)
+            kind.convert = partial(convert, option.type)
             option.type = kind
 
 
-def _convert(kind: Any, text: Any, option: Any, context: Any) -> Any:
-    """Return the number that a text is, or fail as the type of the option does."""
-    number = kind.convert(text, option, context)
-    if isinstance(number, float) and not math.isfinite(number):
-        kind.fail(f"{text!r} is not a finite number.", option, context)
-    if isinstance(number, int) and abs(number) > sys.maxsize:
-        kind.fail(f"{brief(text)} is too large a number.", option, context)
-    return number
-
-
 def __getattr__(name: str) -> Any:
-    """`app`, with everything in it, is made when it is asked for."""
+    # The whole app imports every command, so it is built only when somebody asks for it.
     if name == "app":
         return globals().setdefault("app", make_app())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:
-    """The entry point: runs a verb, and turns an error into one line and an exit code.
+    """Run a command, and turn an error into one line and an exit code.
 
-    0 done; 2 a mistake of the user, or an output that cannot be written; 130 Ctrl-C; 141 the reader
-    has gone; 143 SIGTERM, 129 SIGHUP.
+    Exit codes: 0 success; 2 a user's mistake, or an output that cannot be written; 130 Ctrl-C;
+    141 the reader of a pipe has gone; 143 SIGTERM; 129 SIGHUP.
     """
     _open_streams()
-    got = list[int]()
+    received = list[int]()
+    message = None
+    code = 2
     try:
         try:
-            with _stopped_by(got), _noted_warnings():
+            with _handled_signals(received), _printed_warnings():
                 code = _run()
         finally:
-            sys.stdout.flush()  # here a full disk can still be reported
+            # At exit, Python would only print a traceback about a full disk.
+            sys.stdout.flush()
     except HanlatticeError as error:
-        code = _report(str(error))
+        message = str(error)
     except ModuleNotFoundError as error:
         if not (message := how_to_install(error.name or "")):
             raise
-        code = _report(message)
-    except BrokenPipeError:
-        _mute()
-        code = 141
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        is_closed = isinstance(error, BrokenPipeError)
+        if not is_closed and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        _mute()
-        code = _report(f"cannot write the output: {reason(error)}")
+        # At exit, Python writes its buffer once more, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141 if is_closed else 2
+        message = None if is_closed else f"cannot write the output: {reason(error)}"
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    sys.exit(128 + got[0] if got else code)
+    if message is not None:
+        typer.echo("error: " + visible(message, "\n"), err=True)
+        code = 2
+    sys.exit(128 + received[0] if received else code)
 
 
 @contextmanager
-def _stopped_by(got: list[int]) -> Iterator[None]:
-    """SIGTERM and SIGHUP end what is done as Ctrl-C does, so that nothing half is left; the next
-    one ends it at once.
+def _handled_signals(received: list[int]) -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that no half-written file is left.
 
-    Who ignores one, as nohup does, goes on to do so. A thread that is not the first hears no
-    signals.
+    A second signal ends the process at once. An ignored signal, as under nohup, stays ignored.
     """
 
     def stop(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        got.append(number)
+        received.append(number)
         raise KeyboardInterrupt
 
-    is_first = threading.current_thread() is threading.main_thread()
-    known = [
-        getattr(signal, name)
-        for name in ("SIGTERM", "SIGHUP")
-        if is_first and hasattr(signal, name)
+    # Python lets only the main thread handle signals, and Windows has no SIGHUP.
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [
+        getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if is_main and hasattr(signal, name)
     ]
-    ours = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
+    numbers = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
         signal.signal(number, stop)
     try:
         yield
     finally:
-        for number in ours:
+        for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
 
 def _open_streams() -> None:
-    """Make the program work without standard streams, and with an encoding that lacks Chinese."""
+    """Let the program run without standard streams, and with an encoding that lacks Chinese."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # it stays open while the program runs
+        if getattr(sys, name) is None:
+            # The stream stays open as long as the program runs, so no `with` closes it.
             descriptor = os.open(os.devnull, os.O_RDWR)
             stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
@@ -187,28 +187,26 @@ def _open_streams() -> None:
 
 
 @contextmanager
-def _noted_warnings() -> Iterator[None]:
-    """What is noticed in a file is printed as a note, once."""
+def _printed_warnings() -> Iterator[None]:
+    """Print each different `InputWarning` once, as a note."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", InputWarning)
         show = warnings.showwarning
-        seen = set[str]()
+        printed = set[str]()
 
-        def shown(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        def show_once(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if not issubclass(category, InputWarning):
                 show(message, category, *place)
-            elif str(message) not in seen:
-                seen.add(str(message))
+            elif str(message) not in printed:
+                printed.add(str(message))
                 note(str(message))
 
-        warnings.showwarning = cast(Any, shown)
+        warnings.showwarning = cast(Any, show_once)
         yield
 
 
 def _run() -> int:
-    """The exit code of the verb. A broken pipe, which rich and typer turn into exit code 1, is
-    raised again.
-    """
+    """Run the command of `sys.argv`, and return its exit code."""
     try:
         first = sys.argv[1] if len(sys.argv) > 1 else ""
         command = get_command(make_app(first if first in (*GROUPS, *VERBS) else ""))
@@ -218,18 +216,7 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except SystemExit as end:
+        # Rich and typer turn a broken pipe into exit code 1; `main` has its own code for it.
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
         raise
-
-
-def _report(message: str) -> int:
-    typer.echo("error: " + visible(message, "\n"), err=True)
-    return 2
-
-
-def _mute() -> None:
-    """Send standard output to nowhere: Python would otherwise try to write its buffer again at the
-    end.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,6 +1,4 @@
-"""`hanlattice analyse`: text, files or standard input → words and entities together, in the formats
-of `tag`.
-"""
+"""`hanlattice analyse`: find words and entities together, in the formats of `tag`."""
 
 from __future__ import annotations
 
@@ -21,39 +19,37 @@ from hanlattice.files import check_output
 def analyse(
     options: TagOptions,
     segmenter: Annotated[
-        str,
-        typer.Option("--segmenter", "-s", help="Segmentation model: `seg` or a model folder."),
+        str, typer.Option("--segmenter", "-s", help="Segmentation model: `seg` or a model folder.")
     ] = "seg",
     whole_names: Annotated[
         bool,
-        typer.Option(
-            "--whole-names",
-            help="Make each entity one word: 任正非 instead of 任 正非.",
-        ),
+        typer.Option("--whole-names", help="Make each entity one word: 任正非 instead of 任 正非."),
     ] = False,
 ) -> None:
     """Find words and entities in texts, files or standard input. Each line gives one result."""
     format = choose_format(options)
     texts, folder = begin(options)
-    cutting = find_named(segmenter)
-    check_output(options.out, model_files(cutting))
-    # These imports take time, so they come after what can be wrong.
+    cutter_folder = find_named(segmenter)
+    check_output(options.out, model_files(cutter_folder))
+    # These imports take time, so wrong options are reported before them.
     from hanlattice.inference.device import use_threads
     from hanlattice.predict import load
 
     use_threads(options.threads)
     tagger = load(folder, options.device, options.fast, options.decode)
-    cutter = load(cutting, options.device, options.fast)
+    cutter = load(cutter_folder, options.device, options.fast)
     if tagger.model.indexer.cuts:
         raise InputError(
             "this model cuts text into words; --model needs one that finds entities", folder
         )
     if not cutter.model.indexer.cuts:
         raise InputError(
-            "this model finds entities; --segmenter needs one that cuts text into words", cutting
+            "this model finds entities; --segmenter needs one that cuts text into words",
+            cutter_folder,
         )
     add_words(tagger, options)
-    add_words(cutter, options, notes=False)  # they are the same words
+    # The same words give the same notes.
+    add_words(cutter, options, notes=False)
     documents = tagger.analyse_pipe(
         texts,
         texts.group_size(options.batch_size),

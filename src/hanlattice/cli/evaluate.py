@@ -1,8 +1,9 @@
-"""`hanlattice evaluate`: a model against a labelled file."""
+"""`hanlattice evaluate`: score a model on a labelled file."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from hanlattice.inference.threshold import Threshold
     from hanlattice.text.span import Span
 
-WORDS = 20  # missed words that are shown of a segmenter
+# Missed words of a segmenter that are shown by default
+WORDS = 20
 
 
 @with_options
@@ -54,53 +56,54 @@ def evaluate(
     model: ModelArgument,
     file: LabelledFile,
     loose: Annotated[
-        bool, typer.Option("--loose", help="Count as the original lattice LSTM code does.")
+        bool, typer.Option("--loose", help="Count tags, as the original lattice LSTM code does.")
     ] = False,
     format: CorpusFormat = "auto",
     scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
     train: Annotated[
         str | None,
-        typer.Option(
-            help="For a segmenter: the file of the training words; without it, the one it was trained on."
-        ),
+        typer.Option(help="For a segmenter: file with known words. Default: its training file."),
     ] = None,
     words: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help=f"For a segmenter: how many of the most often missed words to show; default {WORDS}.",
-        ),
+        typer.Option(min=0, help=f"For a segmenter: missed words to show. Default: {WORDS}."),
     ] = None,
     decode: Decode = None,
     shorter_than: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help=f"Only sentences of fewer characters; the original lattice LSTM code has {LONG}.",
+            help="Use only sentences with fewer characters. "
+            f"The original code of the lattice LSTM uses {LONG}.",
         ),
     ] = None,
     by_length: Annotated[
-        bool, typer.Option("--by-length", help="Also by the length of sentences.")
+        bool, typer.Option("--by-length", help="Also show scores by sentence length.")
     ] = False,
     by_lexicon: Annotated[
         bool,
         typer.Option(
             "--by-lexicon",
-            help="Also with a random share of the lexicon's words alone: 0 to 100 %.",
+            help="Also show scores with random parts of the dictionary: 0 to 100 % of its words.",
         ),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw --by-length or --by-lexicon: .svg or .png (needs the extra plot)."),
+        typer.Option(
+            help="Plot of `--by-length` or `--by-lexicon`: `.svg` or `.png`. "
+            "Needs the extra `plot`."
+        ),
     ] = None,
     as_json: AsJson = False,
     device: Device = "cpu",
     threads: Threads = 1,
     dictionary: DictionaryOptions,
 ) -> None:
-    """Precision, recall and F1 over exact spans: overall and by type; for a segmenter, also as the
-    bakeoff counts.
+    """Show precision, recall and F1 of a model, overall and by label.
+
+    A span counts as correct if its start, end and label are. A segmenter also gets the scores of
+    the SIGHAN bakeoff.
     """
     from hanlattice.checkpoint.load import load_model
     from hanlattice.inference.device import use_threads
@@ -126,34 +129,42 @@ def evaluate(
         raise InputError(
             "--by-lexicon is for a model with a lexicon, and this model has no lexicon"
         )
-    known = _known(loaded, train, format, scheme)
-    whole = corpus
-    corpus = _shorter(corpus, file, shorter_than)
+    known = _known_words(loaded, train, format, scheme)
+    total = len(corpus)
+    if shorter_than is not None:
+        lengths = list(map(len, corpus.sentences))
+        kept = [index for index, length in enumerate(lengths) if length < shorter_than]
+        if not kept:
+            shortest = counted(min(lengths), "character")
+            raise InputError(
+                f"--shorter-than {shorter_than} leaves no sentence: the shortest has {shortest}",
+                resolve(file),
+            )
+        corpus = corpus.at(kept)
     predictor = Predictor(loaded, decode=decode)
     add_words(predictor, dictionary)
     trust = predictor.trust if dictionary.lexicon else 0.0
-    work = Evaluation(loaded, corpus, file, loose, trust, predictor.threshold)
-    report = work.report(known)
+    evaluation = Evaluation(loaded, corpus, file, loose, trust, predictor.threshold)
+    report = evaluation.report(known)
     if by_length:
-        report["by_sentence_length"] = list(work.by_length())
+        report["by_sentence_length"] = list(evaluation.by_length())
     if by_lexicon:
-        report["by_lexicon_share"] = list(work.by_lexicon())
-    how = ", counted as the original code does" if loose else ""
-    how += (
-        "" if predictor.threshold is None else f", decoded by spans above {predictor.threshold:.3f}"
-    )
+        report["by_lexicon_share"] = list(evaluation.by_lexicon())
+    title = f"{printable_path(file)}: {counted(len(corpus), 'sentence')}"
     if predictor.threshold is not None:
         report["threshold"] = predictor.threshold
-    which = ""
     if shorter_than is not None:
-        left_out = len(whole) - len(corpus)
+        left_out = total - len(corpus)
         report["shorter_than"] = {
             "characters": shorter_than,
             "sentences": len(corpus),
             "left_out": left_out,
         }
-        which = f" of fewer than {shorter_than:,} characters, {left_out:,} left out"
-    title = f"{printable_path(file)}: {counted(len(corpus), 'sentence')}{which}{how}"
+        title += f" of fewer than {shorter_than:,} characters, {left_out:,} left out"
+    if loose:
+        title += ", counted as the original code does"
+    if predictor.threshold is not None:
+        title += f", decoded by spans above {predictor.threshold:.3f}"
     if plot is not None:
         breakdown.draw(report, plot)
     show_scores(report, title, WORDS if words is None else words, as_json)
@@ -161,22 +172,10 @@ def evaluate(
         show_tables(Console(), breakdown.tables(report))
 
 
-def _shorter(corpus: Corpus, file: str, characters: int | None) -> Corpus:
-    """The sentences with fewer characters, which are code points of the text as given."""
-    if characters is None:
-        return corpus
-    kept = [at for at, sentence in enumerate(corpus.sentences) if len(sentence) < characters]
-    if not kept:
-        shortest = counted(min(map(len, corpus.sentences)), "character")
-        raise InputError(
-            f"--shorter-than {characters} leaves no sentence: the shortest has {shortest}",
-            resolve(file),
-        )
-    return corpus.at(kept)
-
-
-def _known(model: Model, train: str | None, format: str, scheme: str) -> Collection[str] | None:
-    """The words that a segmenter was trained on, if they can be found."""
+def _known_words(
+    model: Model, train: str | None, format: str, scheme: str
+) -> Collection[str] | None:
+    """Return the words that a segmenter was trained on, if its training file exists."""
     from hanlattice.training.corpora import read_for, training_words
 
     if not model.indexer.cuts:
@@ -186,109 +185,97 @@ def _known(model: Model, train: str | None, format: str, scheme: str) -> Collect
     if train is not None:
         return words_in(read_for([model], train, format, scheme).sentences)
     notes: list[str] = []
-    known = training_words(model, notes)
+    words = training_words(model, notes)
     note(*notes)
-    return known
+    return words
 
 
+@dataclass
 class Evaluation:
-    """The model's spans against those of the corpus."""
+    """Score the spans that a model finds in a corpus."""
 
-    def __init__(
-        self,
-        model: Model,
-        corpus: Corpus,
-        file: str,
-        loose: bool,
-        trust: float,
-        threshold: Threshold,
-    ) -> None:
-        self.model = model
-        self.corpus = corpus
-        self.loose = loose
-        self.trust = trust
-        self.threshold = threshold
-        self.examples = read_examples(model, corpus, file)
-        self.found = self._decode(self.examples)
+    model: Model
+    corpus: Corpus
+    file: str
+    loose: bool
+    trust: float
+    threshold: Threshold
+
+    def __post_init__(self) -> None:
+        self.gold = [sentence.spans or () for sentence in self.corpus.sentences]
+        self.examples = read_examples(self.model, self.corpus, self.file)
+        self.spans = self.decode(self.examples)
+
+    def decode(self, examples: Examples) -> list[list[Span]]:
+        """Return the spans that the model finds in each sentence."""
+        from hanlattice.inference.decode import decode
+
+        model = self.model
+        return decode(
+            model.tagger, model.indexer, examples, trust=self.trust, threshold=self.threshold
+        )
+
+    def score(self, corpus: Corpus, spans: Sequence[Sequence[Span]]) -> Report:
+        """Score spans against the corpus, or against a part of it."""
+        if not (self.loose and corpus.scheme and corpus.tags):
+            return score([sentence.spans or () for sentence in corpus.sentences], spans)
+        tags = [
+            spans_to_tags(guesses, len(sentence), corpus.scheme)
+            for guesses, sentence in zip(spans, corpus.sentences, strict=True)
+        ]
+        return score_tags(corpus.tags, tags, corpus.scheme, loose=True)
 
     def report(self, known: Collection[str] | None) -> dict[str, Any]:
-        """All sentences together; `known` are the training words of a segmenter."""
-        gold = [sentence.spans or () for sentence in self.corpus.sentences]
-        report = _scores(self.corpus, self.found, self.loose).as_dict()
+        """Score all sentences; `known` has the training words of a segmenter."""
+        report = self.score(self.corpus, self.spans).as_dict()
         if self.examples.segments is not None:
-            report["segmentation"] = _hidden(gold, self.examples.segments)
+            report["segmentation"] = self.count_crossing(self.examples.segments)
         if self.model.indexer.cuts:
             texts = [sentence.text for sentence in self.corpus.sentences]
-            report["segmentation"] = score_segmentation(texts, gold, self.found, known).as_dict()
+            scores = score_segmentation(texts, self.gold, self.spans, known)
+            report["segmentation"] = scores.as_dict()
         return report
 
     def by_length(self) -> Iterator[dict[str, Any]]:
-        """A row for each class of sentences."""
-        for name, places in breakdown.places_by_length(map(len, self.corpus.sentences)).items():
-            part = _scores(
-                self.corpus.at(places), [self.found[at] for at in places], self.loose
-            ).overall
-            yield {"characters": name, "sentences": len(places), **part.as_dict()}
+        """Yield a row for each class of sentence lengths."""
+        for name, indices in breakdown.places_by_length(map(len, self.corpus.sentences)).items():
+            spans = [self.spans[index] for index in indices]
+            scores = self.score(self.corpus.at(indices), spans).overall
+            yield {"characters": name, "sentences": len(indices), **scores.as_dict()}
 
     def by_lexicon(self) -> Iterator[dict[str, Any]]:
-        """A row for each share of the words, drawn at random; those of a smaller share are among
-        those of a larger.
-        """
+        """Yield a row for each share of the lexicon's words, drawn at random."""
         words = self.model.indexer.word_count
+        # One order for all shares: the words of a small share are among the words of a larger one.
         order = np.random.default_rng(0).permutation(words)
         for share in breakdown.SHARES:
-            fewer = self.examples.with_words(order < round(share * words))
-            found = self._decode(fewer) if share < 1 else self.found
-            counts = {"words": round(share * words), "places": len(fewer.matches.word)}
+            examples = self.examples.with_words(order < round(share * words))
+            spans = self.decode(examples) if share < 1 else self.spans
             yield {
                 "share": share,
-                **counts,
-                **_scores(self.corpus, found, self.loose).overall.as_dict(),
+                "words": round(share * words),
+                "places": len(examples.matches.word),
+                **self.score(self.corpus, spans).overall.as_dict(),
             }
 
-    def _decode(self, examples: Examples) -> list[list[Span]]:
-        from hanlattice.inference.decode import decode
+    def count_crossing(self, words: CoveringWords) -> dict[str, int]:
+        """Count the gold spans that a word model cannot find, because a word crosses their ends."""
+        from hanlattice.features.indexer import count_crossing
 
-        return decode(
-            self.model.tagger,
-            self.model.indexer,
-            examples,
-            trust=self.trust,
-            threshold=self.threshold,
-        )
+        crossing = count_crossing(self.gold, words.counts, words.start, words.end)
+        total = sum(map(len, self.gold))
+        if total:
+            note(
+                f"segmentation: {crossing:,} of the {total:,} gold spans begin or end inside a "
+                "word: they count as missed "
+                f"(recall is at most {100 * (total - crossing) / total:.2f})"
+            )
+        return {"crossing": crossing, "gold": total}
 
 
 def read_examples(model: Model, corpus: Corpus, file: str) -> Examples:
-    """The corpus as the model reads it; an error names the file."""
+    """Return the corpus as numbers for the model; an error names the file."""
     try:
         return model.indexer.examples(corpus.sentences)
     except InputError as error:
         raise InputError(error.message, error.path or resolve(file), error.line) from None
-
-
-def _scores(corpus: Corpus, found: Sequence[Sequence[Span]], loose: bool) -> Report:
-    """Spans against spans; if `loose`, the tags of the file against the tags of what was found."""
-    scheme = corpus.scheme
-    if not (loose and scheme and corpus.tags):
-        return score([sentence.spans or () for sentence in corpus.sentences], found)
-    tags = [
-        spans_to_tags(spans, len(s), scheme)
-        for spans, s in zip(found, corpus.sentences, strict=True)
-    ]
-    return score_tags(corpus.tags, tags, scheme, loose=True)
-
-
-def _hidden(gold: Sequence[Sequence[Span]], words: CoveringWords) -> dict[str, int]:
-    """How many gold spans a word model cannot find, since its segmenter cuts elsewhere; a note says
-    so.
-    """
-    from hanlattice.features.indexer import count_crossing
-
-    crossing = count_crossing(gold, words.counts, words.start, words.end)
-    total = sum(map(len, gold))
-    if total:
-        note(
-            f"segmentation: {crossing:,} of the {total:,} gold spans begin or end inside a word: "
-            f"they count as missed (recall is at most {100 * (total - crossing) / total:.2f})"
-        )
-    return {"crossing": crossing, "gold": total}

@@ -1,6 +1,4 @@
-"""`hanlattice explain`: which words of the lexicon a text has, what changes without each, and their
-shares.
-"""
+"""`hanlattice explain`: which dictionary words a text has, and what changes without each."""
 
 from __future__ import annotations
 
@@ -23,38 +21,28 @@ from hanlattice.errors import InputError
 if TYPE_CHECKING:
     from hanlattice.explain import Explanation
 
-_PIPE = 100  # columns of a file, and of a pipe where COLUMNS does not say how many
+# Columns of a file, and of a pipe unless COLUMNS is set
+_PIPE = 100
 
-
-class ExplainFormat(StrEnum):
-    terminal = "terminal"
-    json = "json"
-    svg = "svg"
-    html = "html"
+ExplainFormat = StrEnum("ExplainFormat", "terminal json svg html")
 
 
 @with_options
 def explain(
     options: TextOptions,
     format: Annotated[
-        ExplainFormat,
-        typer.Option("--format", "-f", help="Output format."),
+        ExplainFormat, typer.Option("--format", "-f", help="Output format.")
     ] = ExplainFormat.terminal,
     decode: Decode = None,
     shares: Annotated[
         bool,
-        typer.Option(
-            "--shares",
-            help="Show the weight of each word in the LSTM cells, not what changes without it.",
-        ),
+        typer.Option("--shares", help="Show the weight of each word in the LSTM cells instead."),
     ] = False,
     layer: Annotated[
-        int,
-        typer.Option(min=1, help="Layer whose weights are drawn. The lowest layer is 1."),
+        int, typer.Option(min=1, help="Layer whose weights are drawn. The lowest layer is 1.")
     ] = 1,
     without: Annotated[
-        bool,
-        typer.Option("--without", help="With `--shares`: also show what changes."),
+        bool, typer.Option("--without", help="With `--shares`: also show what changes.")
     ] = False,
 ) -> None:
     """Show why: remove each dictionary word in turn, and show what changes."""
@@ -68,9 +56,9 @@ def explain(
     add_words(tagger, options)
     # A missing layer is reported before any text is read.
     choose_layer(tagger.explain(""), layer)
-    view = "shares" if shares else None
     changes = without or not shares
     explanations = (tagger.explain(text, changes) for text in texts if text is not PAUSE)
+    view = "shares" if shares else None
     results = _written(explanations, format, layer, view, options.out is None)
     if format is ExplainFormat.json:
         results = texts.placed(results)
@@ -84,25 +72,23 @@ def _written(
     view: str | None,
     to_screen: bool,
 ) -> Iterable[str]:
+    """Return explanations as text in a format."""
     if format is ExplainFormat.json:
         return (to_json(explanation.to_dict()) + "\n" for explanation in explanations)
-    if format is ExplainFormat.svg:
-        return _svg(explanations, layer, view)
     if format is ExplainFormat.html:
         from hanlattice.explain.html import page
 
         return page(explanations, layer, view=view)
-    return _terminal(explanations, layer, view, to_screen)
-
-
-def _svg(explanations: Iterator[Explanation], layer: int, view: str | None) -> list[str]:
+    if format is ExplainFormat.terminal:
+        return _terminal(explanations, layer, view, to_screen)
     from hanlattice.explain.svg import picture
 
+    # Two are enough to know that there is more than one.
     first = list(islice(explanations, 2))
     if len(first) != 1:
-        many = "there are more" if first else "there is none"
+        number = "there are more" if first else "there is none"
         raise InputError(
-            f"a picture in SVG is of one text, and {many}: --format html takes any number"
+            f"an SVG picture shows one text, and {number}: --format html takes any number"
         )
     if not first[0].text:
         raise InputError("the text is empty: there is nothing to draw")
@@ -112,21 +98,20 @@ def _svg(explanations: Iterator[Explanation], layer: int, view: str | None) -> l
 def _terminal(
     explanations: Iterator[Explanation], layer: int, view: str | None, to_screen: bool
 ) -> Iterator[str]:
-    """The lines, with colours at a terminal, plain in a file or a pipe."""
+    """Yield the lines of each explanation: with colours on a terminal, plain elsewhere."""
     from hanlattice.explain.terminal import lines
 
-    screen = (
-        Console(file=sys.stdout)
-        if to_screen
-        else Console(file=None, force_terminal=False, width=_PIPE)
-    )
     width = shutil.get_terminal_size((_PIPE, 0)).columns if to_screen else _PIPE
-    for nth, explanation in enumerate(explanations):
-        with screen.capture() as caught:
-            if nth:
+    if to_screen:
+        screen = Console(file=sys.stdout)
+    else:
+        screen = Console(file=None, force_terminal=False, width=_PIPE)
+    for index, explanation in enumerate(explanations):
+        with screen.capture() as captured:
+            if index:
                 screen.print()
             for line in lines(explanation, layer, width, view):
-                joined = Text.assemble(*line, no_wrap=True, overflow="ignore")
-                joined.rstrip()
-                screen.print(joined, soft_wrap=True, highlight=False)
-        yield caught.get()
+                text = Text.assemble(*line, no_wrap=True, overflow="ignore")
+                text.rstrip()
+                screen.print(text, soft_wrap=True, highlight=False)
+        yield captured.get()

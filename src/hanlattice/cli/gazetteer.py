@@ -1,6 +1,4 @@
-"""`hanlattice gazetteer`: the words of a vector file that occur in some corpora, as a small vector
-file.
-"""
+"""`hanlattice gazetteer`: keep the words of a vector file that occur in some corpora."""
 
 from __future__ import annotations
 
@@ -34,81 +32,89 @@ from hanlattice.text.vectors import Vectors, read_vectors
 
 def gazetteer(
     vectors: Annotated[
-        str, typer.Argument(help="A word2vec file, or @name/file from `hanlattice data get`.")
+        str, typer.Argument(help="word2vec file, or `@name/file` from `hanlattice data get`.")
     ],
     corpora: Annotated[
-        list[str], typer.Argument(metavar="CORPUS", help="Labelled files; with --raw, raw text.")
+        list[str], typer.Argument(metavar="CORPUS", help="Labelled files; with `--raw`, raw text.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The small file: .bin is binary, .vec is text.")
+        Path, typer.Option("--out", "-o", help="Output file: `.bin` is binary, `.vec` is text.")
     ],
     raw: Annotated[
-        bool, typer.Option("--raw", help="The corpora are raw text: plain, gz or xz.")
+        bool, typer.Option("--raw", help="Read the corpora as raw text: plain, gz or xz.")
     ] = False,
     characters: Annotated[
         str,
-        typer.Option(help="Which single characters to keep: met (those that occur), all or none."),
+        typer.Option(help="Single characters to keep: `met` (in the corpora), `all` or `none`."),
     ] = "met",
     format: CorpusFormat = "auto",
     scheme: CorpusScheme = "auto",
     encoding: Encoding = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Keep the words of a vector file that occur in corpora, and show how much of the corpora they
-    cover.
+    """Make a small vector file from the words that occur in some corpora.
 
-    Training on these corpora gives the same model with the small file; if chars.vectors names it
-    too, --characters all.
+    Training on these corpora gives the same model with the small file. If `chars.vectors` names
+    the file too, use `--characters all`. Tables show how much of the corpora the words cover.
     """
     source = resolve(vectors)
     paths = [resolve(corpus) for corpus in corpora]
     check_request(out, [source, *paths], characters)
     named = list(zip(map(printable_path, corpora), paths, strict=True))
-    texts = [
-        (name, RawText([path])) for name, path in named if raw
-    ]  # here an unreadable one is an error, before any work
-    known = read_vectors(source)
-    made = (
-        _match_raw(known, texts, characters)
-        if raw
-        else _match(known, named, characters, format, scheme)
-    )
-    note(*made.notices)
-    write_gazetteer(out, made)
-    facts = _facts(made, printable_path(vectors), source.stat().st_size, out)
+    # Opening raw text here reports an unreadable file before any work.
+    texts = [(name, RawText([path])) for name, path in named if raw]
+    lexicon = read_vectors(source)
+    if raw:
+        result = _match_raw(lexicon, texts, characters)
+    else:
+
+        def sentences(path: Path) -> Iterator[Sentence]:
+            corpus = read_corpus(path, format=format, scheme=scheme)
+            note(*corpus.notices)
+            yield from corpus.sentences
+
+        # Generators, so that only one corpus is in memory at a time
+        labelled = ((name, sentences(path)) for name, path in named)
+        result = make_gazetteer(lexicon, labelled, characters=characters)
+    note(*result.notices)
+    write_gazetteer(out, result)
+    facts = {
+        "vectors": {
+            "file": printable_path(vectors),
+            "words": result.lexicon,
+            "bytes": source.stat().st_size,
+            "mean_norm": result.norm,
+            "width": result.vectors.width,
+        },
+        "out": {
+            "file": printable_path(out),
+            "words": result.words,
+            "characters": result.characters,
+            "bytes": out.stat().st_size,
+            "mean_norm": result.norm_kept,
+        },
+        "corpora": [coverage.as_dict() for coverage in result.corpora],
+        "all": result.overall.as_dict(),
+    }
     if as_json:
         typer.echo(to_json(facts, indent=2))
     else:
         _show(facts)
 
 
-def _match(
-    vectors: Vectors, named: Sequence[tuple[str, Path]], characters: str, format: str, scheme: str
-) -> Gazetteer:
-    """Annotated corpora, one after the other, so that only one is in memory at a time."""
-
-    def sentences(path: Path) -> Iterator[Sentence]:
-        corpus = read_corpus(path, format=format, scheme=scheme)
-        note(*corpus.notices)
-        yield from corpus.sentences
-
-    return make_gazetteer(
-        vectors, ((name, sentences(path)) for name, path in named), characters=characters
-    )
-
-
 def _match_raw(
     vectors: Vectors, texts: Sequence[tuple[str, RawText]], characters: str
 ) -> Gazetteer:
-    """Raw text, with a progress bar on a terminal."""
+    """Match raw text, with a progress bar on a terminal."""
     console = Console(stderr=True)
-    columns = (
+    with Progress(
         TextColumn("matching"),
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        console=console,
+        disable=not console.is_terminal,
+    ) as progress:
         task = progress.add_task("", total=sum(text.size for _, text in texts))
 
         def listen(_: Event) -> None:
@@ -118,88 +124,55 @@ def _match_raw(
         return make_gazetteer(vectors, corpora, characters=characters, listen=listen)
 
 
-def _facts(made: Gazetteer, name: str, size: int, out: Path) -> dict[str, Any]:
-    before = {"file": name, "words": made.lexicon, "bytes": size, "mean_norm": made.norm}
-    after = {
-        "file": printable_path(out),
-        "words": made.words,
-        "characters": made.characters,
-        "bytes": out.stat().st_size,
-        "mean_norm": made.norm_kept,
-    }
-    return {
-        "vectors": {**before, "width": made.vectors.width},
-        "out": after,
-        "corpora": [coverage.as_dict() for coverage in made.corpora],
-        "all": made.overall.as_dict(),
-    }
-
-
 def _show(facts: dict[str, Any]) -> None:
+    """Print how much of the corpora the words cover, and the sizes of both vector files."""
     console = Console(highlight=False)
-    corpora = [*facts["corpora"], *([facts["all"]] if len(facts["corpora"]) > 1 else [])]
-    names = _short_names([coverage["name"] for coverage in facts["corpora"]])
-    named = list(zip([*names, "all"], corpora, strict=False))
-    console.print(_words_table(named))
-    if annotated := [pair for pair in named if pair[1]["entities"] is not None]:
-        console.print(_entities_table(annotated))
-    for what, side in (("read", facts["vectors"]), ("wrote", facts["out"])):
-        single = f" and {side['characters']:,} characters" if "characters" in side else ""
-        size = f"{side['bytes']:,} bytes, mean norm of the words {side['mean_norm']:.4g}"
-        console.print(
-            f"{what} {side['file']}: {side['words']:,} words{single}, {size}",
-            markup=False,
-            soft_wrap=True,
-        )
-
-
-def _short_names(names: Sequence[str]) -> list[str]:
-    """Paths without the folder that they share, which keeps the tables narrow."""
-    parts = [Path(name).parts for name in names]
+    corpora = facts["corpora"]
+    # Without the folder that all paths share, the tables are narrower.
+    parts = [Path(coverage["name"]).parts for coverage in corpora]
     shared = 0
     while all(len(part) > shared + 1 and part[shared] == parts[0][shared] for part in parts):
         shared += 1
-    return [str(Path(*part[shared:])) for part in parts]
-
-
-def _words_table(named: Sequence[tuple[str, dict[str, Any]]]) -> RichTable:
-    headings = ("corpus", "characters", "words", "positions", "per character", "covered %")
-    rows = []
+    named = [(str(Path(*part[shared:])), c) for part, c in zip(parts, corpora, strict=True)]
+    if len(corpora) > 1:
+        named.append(("all", facts["all"]))
+    rows: list[tuple[str, ...]] = []
     for name, coverage in named:
         counts = [f"{coverage[what]:,}" for what in ("characters", "words", "positions")]
-        rows.append(
-            (name, *counts, f"{coverage['per_character']:.3f}", percent(coverage["covered_share"]))
-        )
-    return _rich(Table("words of the lexicon in the text", headings, tuple(rows)))
+        share = percent(coverage["covered_share"])
+        rows.append((name, *counts, f"{coverage['per_character']:.3f}", share))
+    headings = ("corpus", "characters", "words", "positions", "per character", "covered %")
+    table = Table("words of the lexicon in the text", headings, tuple(rows))
+    # On a narrow terminal names are wrapped, and numbers are not.
+    console.print(table.rich(no_wrap=range(1, len(headings))))
+    if annotated := [pair for pair in named if pair[1]["entities"] is not None]:
+        console.print(_entities_table(annotated))
+    for verb, file in (("read", facts["vectors"]), ("wrote", facts["out"])):
+        single = f" and {file['characters']:,} characters" if "characters" in file else ""
+        size = f"{file['bytes']:,} bytes, mean norm of the words {file['mean_norm']:.4g}"
+        line = f"{verb} {file['file']}: {file['words']:,} words{single}, {size}"
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _entities_table(named: Sequence[tuple[str, dict[str, Any]]]) -> RichTable:
-    """A section for each corpus: a row for all labels together, then one for each."""
-    headings = ("corpus", "label", "tokens", "known", "%", "types", "known", "%")
+    """Return a section for each corpus: a row for all labels together, then one for each label."""
     rows: list[tuple[str, ...]] = []
     ends = []
     for name, coverage in named:
-        for at, (label, share) in enumerate(
-            {"all": coverage["entities"], **coverage["by_label"]}.items()
-        ):
-            rows.append(
-                ("" if at else name, label, *_counts(share, "tokens"), *_counts(share, "types"))
-            )
+        title = name
+        for label, share in {"all": coverage["entities"], **coverage["by_label"]}.items():
+            cells = [title, label]
+            for what in ("tokens", "types"):
+                count = share[what]
+                known = share[f"{what}_in"]
+                cells += [f"{count:,}", f"{known:,}", percent(known / count if count else None)]
+            rows.append(tuple(cells))
+            # Only the first row of a section has the name of the corpus.
+            title = ""
         ends.append(len(rows) - 1)
-    printable_path = _rich(
-        Table("gold entities that are words of the lexicon", headings, tuple(rows), words=2)
-    )
+    headings = ("corpus", "label", "tokens", "known", "%", "types", "known", "%")
+    title = "gold entities that are words of the lexicon"
+    table = Table(title, headings, tuple(rows), words=2).rich(no_wrap=range(2, len(headings)))
     for end in ends:
-        printable_path.rows[end].end_section = True
-    return printable_path
-
-
-def _counts(share: dict[str, int], what: str) -> tuple[str, ...]:
-    count = share[what]
-    inside = share[f"{what}_in"]
-    return f"{count:,}", f"{inside:,}", percent(inside / count if count else None)
-
-
-def _rich(table: Table) -> RichTable:
-    """On a narrow terminal names are wrapped, numbers are not."""
-    return table.rich(no_wrap=range(table.words, len(table.headings)))
+        table.rows[end].end_section = True
+    return table

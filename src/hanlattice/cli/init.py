@@ -1,4 +1,4 @@
-"""`hanlattice init`: a starting configuration for one's own corpus."""
+"""`hanlattice init`: write a starting configuration for your own corpus."""
 
 from __future__ import annotations
 
@@ -18,22 +18,27 @@ NAME = "train.toml"
 FORMATS = {
     "ner": (
         ".bmes",
-        "a character and its tag a line, a blank line between sentences; or JSONL with spans",
+        "one character and its tag a line, a blank line between sentences; or JSONL with spans",
     ),
-    "words": (".seg", "a sentence a line, with spaces between words"),
+    "words": (".seg", "one sentence a line, spaces between words"),
 }
-POOLS = "pools = true # each character hears of all words over it; false for tens of thousands of sentences\n"
+POOLS = """\
+# Each character also reads the mean of all words that contain it.
+# Use false for tens of thousands of sentences.
+pools = true
+"""
 FRESH = """\
 [chars]
-vectors = "@simplechinese/words.bin" # from: hanlattice data get simplechinese
-norm = 12.0 # the mean length that these vectors are scaled to
+# To download this file: hanlattice data get simplechinese
+vectors = "@simplechinese/words.bin"
+norm = 12.0 # vectors are scaled to this mean length
 
 [words]
-vectors = "@simplechinese/words.bin" # the words of this file are the lattice
+vectors = "@simplechinese/words.bin" # the words of this file are the dictionary
 fine_tune = false # true for tens of thousands of sentences
 
 [model]
-encoder = "lattice" # "char" for characters alone
+encoder = "lattice" # "char" uses no words
 {pools}hidden = 100 # 200 for tens of thousands of sentences
 
 [train]
@@ -43,7 +48,8 @@ batch_size = 16
 BEGUN = """\
 [start]
 model = {start} # its weights, characters, words and architecture
-labels = {{}} # your labels that begin as some of its labels, where names differ: {{ company = "ORG" }}
+# Your labels that mean the same as one of its labels: {{ company = "ORG" }}
+labels = {{}}
 
 [rates] # multiples of train.lr; 0 freezes
 embeddings = 1.0
@@ -56,57 +62,53 @@ batch_size = 4
 """
 TEMPLATE = """\
 # {command}
-# Paths are relative to the folder in which this command runs. docs/configuration.md describes every setting.
+# Paths are relative to the folder in which you run this command.
+# docs/configuration.md describes every setting.
 [data]
 train = {train} # {format}
-test = {test} # scored once, at the end; remove this line if you have none
-holdout = 0.1 # a tenth of train chooses the best epoch; if you have a file for that: dev = "…" instead
+test = {test} # scored once, at the end; remove this line if you have no test file
+# This share of the training file chooses the best epoch.
+# If you have a file for that, write instead: dev = "…"
+holdout = 0.1
 
 {sections}lr = 2e-3
 device = "cpu" # "cuda" for a GPU
 """
 
-
-class LabellingTask(StrEnum):
-    ner = "ner"
-    words = "words"
+LabellingTask = StrEnum("LabellingTask", "ner words")
 
 
 def init(
     folder: Annotated[
-        Path,
-        typer.Argument(help="The folder of your corpus, old or new; the file is written there."),
+        Path, typer.Argument(help="Folder of your corpus. `train.toml` is written there.")
     ],
     task: Annotated[
-        LabellingTask, typer.Option(help="Named entities, or word segmentation.")
+        LabellingTask, typer.Option(help="Named entities (`ner`) or segmentation (`words`).")
     ] = LabellingTask.ner,
     start: Annotated[
-        str,
-        typer.Option(
-            "--from", help="For a training that begins with a model: ner, seg or a model's folder."
-        ),
+        str, typer.Option("--from", help="Model to start from: `ner`, `seg` or a model folder.")
     ] = "",
 ) -> None:
-    """Write a commented configuration for your own corpus, train.toml, and say what to do next."""
+    """Write `train.toml`, a commented configuration for your corpus, and print the next steps."""
     file = folder / NAME
     suffix, form = FORMATS[task]
     train, test = (str(folder / f"{part}{suffix}") for part in ("train", "test"))
     command = shlex.join(
         ["hanlattice", "train", str(file), "--out", str(Path("runs", folder.resolve().name))]
     )
-    strings = [
-        json.dumps(path, ensure_ascii=False) for path in (train, test)
-    ]  # TOML has the escapes of JSON
     if start:
         find_named(start)
-    pools = POOLS if task == LabellingTask.ner else ""  # for words it was never tried
-    sections = (
-        BEGUN.format(start=json.dumps(start, ensure_ascii=False))
-        if start
-        else FRESH.format(pools=pools)
-    )
+        sections = BEGUN.format(start=json.dumps(start, ensure_ascii=False))
+    else:
+        # `pools` was never tried for segmentation.
+        sections = FRESH.format(pools=POOLS if task == LabellingTask.ner else "")
     text = TEMPLATE.format(
-        command=command, train=strings[0], test=strings[1], format=form, sections=sections
+        command=command,
+        # A TOML string has the escapes of JSON.
+        train=json.dumps(train, ensure_ascii=False),
+        test=json.dumps(test, ensure_ascii=False),
+        format=form,
+        sections=sections,
     )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,4 +124,6 @@ def init(
     console.print(
         f"wrote {file}; put your corpus into {train} and {test}, or change these names in it. Then:"
     )
-    console.print(f"  {command}" if start else f"  hanlattice data get simplechinese\n  {command}")
+    if not start:
+        console.print("  hanlattice data get simplechinese")
+    console.print(f"  {command}")

@@ -1,4 +1,4 @@
-"""`hanlattice lm`: score text with a language model, or sample text from it."""
+"""`hanlattice lm`: score text with a language model, or generate text."""
 
 from __future__ import annotations
 
@@ -24,47 +24,44 @@ from hanlattice.text.normalize import LONE_SURROGATE
 if TYPE_CHECKING:
     from hanlattice.lab.pretrain.lm.score import Bits
 
-app = typer.Typer(help="Score text with a language model, or let it write.", no_args_is_help=True)
+app = typer.Typer(help="Score text with a language model, or generate text.", no_args_is_help=True)
 
-_BLOCK = 1 << 20  # characters that are scored before anything more is read
-_SHOWN = 500  # symbols up to which each one is shown
-_COLOURS = ((2.0, "green"), (6.0, "yellow"), (float("inf"), "red"))  # up to so many bits
+# Characters that are scored before more text is read
+_BLOCK = 1 << 20
+# Longer texts are shown without the bits of each symbol.
+_SHOWN = 500
+# The most bits of a symbol that is shown in a colour
+_COLOURS = ((2.0, "green"), (6.0, "yellow"), (float("inf"), "red"))
 
-Model = Annotated[Path, typer.Option("--model", "-m", help="The language model's folder.")]
-Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the choice to torch.")]
+Model = Annotated[Path, typer.Option("--model", "-m", help="Folder of the language model.")]
+Threads = Annotated[int, typer.Option(min=0, help="CPU threads. With 0, torch chooses.")]
 
-
-class DirectionOption(StrEnum):
-    forward = "forward"
-    backward = "backward"
+DirectionOption = StrEnum("DirectionOption", "forward backward")
 
 
 @app.command("score")
 def score(
     model: Model,
     texts: Annotated[
-        list[str] | None, typer.Argument(help="Texts, or - for standard input.")
+        list[str] | None, typer.Argument(help="Texts, or `-` for standard input.")
     ] = None,
     file: Annotated[
-        list[Path] | None,
-        typer.Option("--file", "-f", help="Raw text: plain, gz or xz. May be repeated."),
+        list[Path] | None, typer.Option("--file", "-f", help="Raw text: plain, gz, xz. Repeatable.")
     ] = None,
     encoding: Encoding = "auto",
     direction: Annotated[
-        DirectionOption | None, typer.Option(help="Without it, every direction in the folder.")
+        DirectionOption | None, typer.Option(help="Reading direction. Default: all that exist.")
     ] = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="One JSON object a line of text, and one for all of them at the end."
-        ),
+        bool, typer.Option("--json", help="Print JSON: an object for each line, then the totals.")
     ] = False,
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
-    """Bits and perplexity of all the text, and the surprise of each character or word.
+    """Show how well a model predicts text: bits and perplexity, and the bits of each symbol.
 
-    Every line is read by itself, and its end counts as one.
+    A symbol is a character or a word, as the model reads them. Each line is scored without the
+    lines before it, and its end counts as one symbol.
     """
     from hanlattice.checkpoint.language_model import load_language_model
     from hanlattice.inference.device import use_threads
@@ -73,21 +70,21 @@ def score(
 
     lines = chain(_texts(texts or ()), RawText(file) if file else ())
     use_threads(threads)
-    found = load_language_model(model, device, _directions(model, direction))
-    cut = text_cutter(found, device)
-    bits = dict.fromkeys(found.directions, 0.0)
+    loaded = load_language_model(model, device, _directions(model, direction))
+    cut = text_cutter(loaded, device)
+    bits = dict.fromkeys(loaded.directions, 0.0)
     counts = list[Any]()
     for block in _blocks(lines):
-        pieces = cut(block)
-        read = text_lines(found, pieces)
-        each = {name: line_surprise(found, name, read) for name in found.directions}
+        symbols = cut(block)
+        read = text_lines(loaded, symbols)
+        surprises = {name: line_surprise(loaded, name, read) for name in loaded.directions}
         counts = [sum(pair) for pair in zip_longest(counts, figures(read), fillvalue=0)]
-        for name, surprises in each.items():
-            bits[name] += sum(float(surprise.sum(dtype="float64")) for surprise in surprises)
+        for name, line_bits in surprises.items():
+            bits[name] += sum(float(line.sum(dtype="float64")) for line in line_bits)
         if as_json:
-            _write_lines(block, pieces, each)
+            _write_lines(block, symbols, surprises)
         elif counts[0] <= _SHOWN:
-            _show_lines(block, pieces, each)
+            _show_lines(block, symbols, surprises)
     if not counts:
         raise InputError(
             "there is no text to score: give a text, --file FILE, or - for standard input"
@@ -96,26 +93,29 @@ def score(
     if as_json:
         typer.echo(to_json({"total": totals}))
         return
-    unit = "character" if found.cutter is None else "word"
+    unit = "character" if loaded.cutter is None else "word"
     for name, total in totals.items():
         typer.echo(
-            f"{name}: {total['bits']:.4f} bits a {unit}, perplexity {total['perplexity']:.3f}, over "
-            f"{total['symbols']:,} {unit}s and line ends{by_character(total)}"
+            f"{name}: {total['bits']:.4f} bits a {unit}, "
+            f"perplexity {total['perplexity']:.3f}, "
+            f"over {total['symbols']:,} {unit}s and line ends{by_character(total)}"
         )
     if counts[0] > _SHOWN:
         typer.echo(f"the text is long, so its {unit}s are not shown; --json has them all", err=True)
 
 
-def by_character(found: Mapping[str, Any]) -> str:
-    """What a score of words says of characters, to compare it with a model of those; nothing of
-    other scores.
+def by_character(score: Mapping[str, Any]) -> str:
+    """Return the score of a word model by character, to compare it with a character model.
+
+    Other scores give an empty string.
     """
-    if "unknown" not in found:
+    if "unknown" not in score:
         return ""
     return (
-        f"; {found['bits_a_character']:.4f} bits a character, perplexity {found['perplexity_of_a_character']:.3f}, "
-        f"over {found['characters']:,} characters and line ends; "
-        f"unknown words, which are spelt for that: {found['unknown']:,}"
+        f"; {score['bits_a_character']:.4f} bits a character, "
+        f"perplexity {score['perplexity_of_a_character']:.3f}, "
+        f"over {score['characters']:,} characters and line ends; "
+        f"unknown words, which are spelt for that: {score['unknown']:,}"
     )
 
 
@@ -123,27 +123,27 @@ def by_character(found: Mapping[str, Any]) -> str:
 def sample(
     model: Model,
     prompt: Annotated[
-        str, typer.Option(help="What the text begins with; backward: what it ends with.")
+        str, typer.Option(help="Start of the text; with `--direction backward`, its end.")
     ] = "",
-    length: Annotated[int, typer.Option(help="At most so many new characters or words.")] = 100,
+    length: Annotated[int, typer.Option(help="Most new characters or words.")] = 100,
     temperature: Annotated[
-        float, typer.Option(help="Below 1 safer, above 1 wilder; 0 takes the most probable.")
+        float, typer.Option(help="Higher is more varied. 0 takes the most probable symbol.")
     ] = 0.8,
     top: Annotated[
-        int,
-        typer.Option(
-            help="Choose among so many of the most probable characters or words; 0: among all."
-        ),
+        int, typer.Option(help="Choose among this many of the most probable symbols. 0 uses all.")
     ] = 0,
     seed: Seed = 1,
-    count: Annotated[int, typer.Option("-n", help="How many texts.")] = 1,
+    count: Annotated[int, typer.Option("-n", help="Number of texts.")] = 1,
     direction: Annotated[
-        DirectionOption, typer.Option(help="Which way the text is written.")
+        DirectionOption, typer.Option(help="Direction in which the text is written.")
     ] = DirectionOption.forward,
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
-    """Text sampled from the model, one paragraph a line. To a model of characters all digits are 0."""
+    """Generate text with a model, one paragraph a line.
+
+    A character model writes every digit as 0.
+    """
     from hanlattice.checkpoint.language_model import load_language_model
     from hanlattice.inference.device import use_threads
     from hanlattice.lab.pretrain.lm.score import Sampling
@@ -151,10 +151,9 @@ def sample(
 
     sampling = Sampling(length, temperature, top, seed)
     use_threads(threads)
-    found = load_language_model(model, device, [direction.value])
-    for text in write(
-        found, LONE_SURROGATE.sub("\ufffd", prompt), sampling, count, direction.value
-    ):
+    loaded = load_language_model(model, device, [direction.value])
+    prompt = LONE_SURROGATE.sub("\ufffd", prompt)
+    for text in write(loaded, prompt, sampling, count, direction.value):
         typer.echo(text)
 
 
@@ -163,24 +162,23 @@ def _texts(given: Sequence[str]) -> Iterator[str]:
         if text == "-":
             yield from (line for _, line in decode_lines(sys.stdin.buffer, "standard input"))
         else:
-            yield from LONE_SURROGATE.sub("\ufffd", text).split(
-                "\n"
-            )  # an argument need not be UTF-8
+            # Bytes of an argument that are not UTF-8 arrive as lone surrogates.
+            yield from LONE_SURROGATE.sub("\ufffd", text).split("\n")
 
 
 def _directions(folder: Path, asked: DirectionOption | None) -> list[str]:
-    """The one asked for, or those in the folder; loading refuses a folder without any."""
+    """Return the direction asked for, or the directions that the folder has."""
     from hanlattice.checkpoint.language_model import DIRECTIONS, weights_file
 
     if asked is not None:
         return [asked.value]
-    return [name for name in DIRECTIONS if (folder / weights_file(name)).exists()] or list(
-        DIRECTIONS
-    )
+    # Loading reports a folder without any direction.
+    names = [name for name in DIRECTIONS if (folder / weights_file(name)).exists()]
+    return names or list(DIRECTIONS)
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines that are not blank, some at a time."""
+    """Yield lists of lines that are not blank."""
     block: list[str] = []
     size = 0
     for line in lines:
@@ -196,47 +194,40 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _write_lines(
-    texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]
+    texts: Sequence[str], symbols: Sequence[Sequence[str]], surprises: dict[str, list[Bits]]
 ) -> None:
-    for at, (text, symbols) in enumerate(zip(texts, pieces, strict=True)):
-        record: dict[str, Any] = {"text": text} | ({} if symbols is text else {"words": symbols})
-        for name, surprises in each.items():
-            *inside, end = (round(float(bits), 4) for bits in surprises[at])
+    for index, (text, pieces) in enumerate(zip(texts, symbols, strict=True)):
+        record: dict[str, Any] = {"text": text} | ({} if pieces is text else {"words": pieces})
+        for name, line_bits in surprises.items():
+            *inside, end = (round(float(bits), 4) for bits in line_bits[index])
             record[name] = {"bits": inside, "end": end}
         typer.echo(to_json(record))
 
 
 def _show_lines(
-    texts: Sequence[str], pieces: Sequence[Sequence[str]], each: dict[str, list[Bits]]
+    texts: Sequence[str], symbols: Sequence[Sequence[str]], surprises: dict[str, list[Bits]]
 ) -> None:
-    for at, (text, symbols) in enumerate(zip(texts, pieces, strict=True)):
+    """Print a table for each text: a row for each symbol, a column for each direction."""
+    for index, (text, pieces) in enumerate(zip(texts, symbols, strict=True)):
         table = Table(title=escape(text), title_justify="left")
-        for heading in ("", *each):
-            table.add_column(heading, justify="right")
-        found = {
-            name: [_cell(bits) for bits in surprises[at].tolist()]
-            for name, surprises in each.items()
-        }
-        if "backward" in found:
-            table.add_row(
-                "beginning",
-                *(cells[-1] if name == "backward" else "" for name, cells in found.items()),
-            )
-        for place, symbol in enumerate(symbols):
+        table.add_column("", justify="right")
+        columns: dict[str, list[str]] = {}
+        for name, line_bits in surprises.items():
+            table.add_column(name, justify="right")
+            cells = columns[name] = []
+            for bits in line_bits[index].tolist():
+                colour = next(colour for most, colour in _COLOURS if bits <= most)
+                cells.append(f"[{colour}]{bits:.2f}[/]")
+        # The last cell of a direction is the end of the line, as this direction reads it.
+        if "backward" in columns:
+            ends = (cells[-1] if name == "backward" else "" for name, cells in columns.items())
+            table.add_row("beginning", *ends)
+        for place, symbol in enumerate(pieces):
             shows = symbol.isprintable() and not symbol.isspace()
-            heading = (
-                escape(symbol)
-                if shows
-                else " ".join(f"U+{ord(character):04X}" for character in symbol)
-            )
-            table.add_row(heading, *(cells[place] for cells in found.values()))
-        if "forward" in found:
-            table.add_row(
-                "end", *(cells[-1] if name == "forward" else "" for name, cells in found.items())
-            )
+            codes = " ".join(f"U+{ord(character):04X}" for character in symbol)
+            heading = escape(symbol) if shows else codes
+            table.add_row(heading, *(cells[place] for cells in columns.values()))
+        if "forward" in columns:
+            ends = (cells[-1] if name == "forward" else "" for name, cells in columns.items())
+            table.add_row("end", *ends)
         Console().print(table)
-
-
-def _cell(bits: float) -> str:
-    colour = next(colour for most, colour in _COLOURS if bits <= most)
-    return f"[{colour}]{bits:.2f}[/]"

@@ -1,16 +1,16 @@
-"""The options that several commands share. Each is declared once: type, name, help and panel.
+"""Declare each option that several commands share: its type, name, help and panel.
 
-A command takes an option as a parameter, such as `device: Device = "cpu"`. Options that always come
-together are the fields of a frozen dataclass, and `with_options` lets a command take that instead.
+A command takes an option as a parameter, such as `device: Device = "cpu"`. Options that always
+appear together are fields of a frozen dataclass, which `with_options` turns into parameters.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -28,191 +28,125 @@ def resolve_paths(files: Iterable[str | Path]) -> list[Path]:
     return [resolve(file) for file in files]
 
 
-# Panels of `--help`
-_INPUT = "Input"
-_MODEL = "Model and dictionary"
-_SPEED = "Device and speed"
+# Each panel of `--help` has its own kind of option.
+_input_option = partial(typer.Option, rich_help_panel="Input")
+_model_option = partial(typer.Option, rich_help_panel="Model and dictionary")
+_speed_option = partial(typer.Option, rich_help_panel="Device and speed")
 
 # What a command reads
 Inputs = Annotated[
-    list[str],
-    typer.Argument(help="A text, a file with one text a line, or `-` for standard input."),
+    list[str], typer.Argument(help="A text, a file with a text a line, or `-` for standard input.")
 ]
 IsText = Annotated[
-    bool,
-    typer.Option(
-        "--text",
-        help="Read every input as text, even if a file has that name.",
-        rich_help_panel=_INPUT,
-    ),
+    bool, _input_option("--text", help="Read every input as text, even if a file has that name.")
 ]
 Unbuffered = Annotated[
     bool,
-    typer.Option(
+    _input_option(
         "--unbuffered",
         help="Answer each line of a pipe at once. Default: wait for a pause of 0.15 seconds.",
-        rich_help_panel=_INPUT,
     ),
 ]
 Encoding = Annotated[
     str,
-    typer.Option(
+    _input_option(
         callback=use_encoding,
-        help=(
-            "Input encoding. `auto` detects UTF-8, UTF-16, GB18030 and Big5. "
-            "Any other encoding is given by its name, such as `gbk`."
-        ),
-        rich_help_panel=_INPUT,
+        help="Input encoding. `auto` detects UTF-8, UTF-16, GB18030 and Big5. "
+        "Any other encoding is given by its name, such as `gbk`.",
     ),
 ]
 LabelledFile = Annotated[
-    str,
-    typer.Argument(help="Labelled file, or `@name/file` from `hanlattice data get`."),
+    str, typer.Argument(help="Labelled file, or `@name/file` from `hanlattice data get`.")
 ]
 LabelledFiles = Annotated[
-    list[str],
-    typer.Argument(help="Labelled files, or `@name/file` from `hanlattice data get`."),
+    list[str], typer.Argument(help="Labelled files, or `@name/file` from `hanlattice data get`.")
 ]
 RawFiles = Annotated[
-    list[Path],
-    typer.Argument(help="Raw text, one paragraph a line: plain, gz or xz."),
+    list[Path], typer.Argument(help="Raw text, one paragraph a line: plain, gz or xz.")
 ]
 CorpusFormat = Annotated[
     str,
-    typer.Option(
+    _input_option(
         help="Format of labelled files: `auto`, `columns`, `segmented`, `jsonl`, `conllu`, "
-        "`label-studio` or `spacy`. `auto` decides by the suffix.",
-        rich_help_panel=_INPUT,
+        "`label-studio` or `spacy`. `auto` decides by the suffix."
     ),
 ]
 CorpusScheme = Annotated[
-    str,
-    typer.Option(
-        help="Tag scheme of columns: `auto`, `BIO`, `IOB1`, `BMES` or `BIOES`.",
-        rich_help_panel=_INPUT,
-    ),
+    str, _input_option(help="Tag scheme of columns: `auto`, `BIO`, `IOB1`, `BMES` or `BIOES`.")
 ]
 
 # Which model, and how it is used
-ModelArgument = Annotated[
-    str,
-    typer.Argument(help="Bundled model (`ner` or `seg`) or model folder."),
-]
-ModelFolder = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Bundled model (`ner` or `seg`) or model folder.",
-        rich_help_panel=_MODEL,
-    ),
-]
+_MODEL_HELP = "Bundled model (`ner` or `seg`) or model folder."
+ModelArgument = Annotated[str, typer.Argument(help=_MODEL_HELP)]
+ModelFolder = Annotated[str, _model_option("--model", "-m", help=_MODEL_HELP)]
 Lexicons = Annotated[
     list[Path] | None,
-    typer.Option(
+    _model_option(
         "--lexicon",
         "-l",
         callback=lambda paths: paths and resolve_paths(paths),
         help="Dictionary file. The model uses its words without retraining. Repeatable.",
-        rich_help_panel=_MODEL,
     ),
 ]
 Trust = Annotated[
     float | None,
-    typer.Option(
+    _model_option(
         min=0,
         max=1000,
         help="Bonus for dictionary words. Default: 3 for segmentation, 16 for labelled entities.",
-        rich_help_panel=_MODEL,
     ),
 ]
 Decode = Annotated[
     str | None,
-    typer.Option(
+    _model_option(
         callback=lambda way: way if way is None else str(check_decode(way)),
         help="How spans are chosen. `path`: the best tag sequence. `spans`: the best expected F1. "
         "A number: like `spans`, with this threshold. Default: as the model was trained.",
-        rich_help_panel=_MODEL,
     ),
 ]
 
 # Where and how fast it computes
-Device = Annotated[
-    str,
-    typer.Option(help="Device: `cpu` or `cuda`.", rich_help_panel=_SPEED),
-]
+Device = Annotated[str, _speed_option(help="Device: `cpu` or `cuda`.")]
 Fast = Annotated[
     bool,
-    typer.Option(
+    _speed_option(
         "--fast",
         help="Compute with rounded numbers. This is faster, and scores may differ slightly.",
-        rich_help_panel=_SPEED,
     ),
 ]
 Threads = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help="CPU threads. More threads help only on an idle machine.",
-        rich_help_panel=_SPEED,
-    ),
+    int, _speed_option(min=1, help="CPU threads. More threads help only on an idle machine.")
 ]
 BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Texts read at a time. Default: 1024 on a CPU, 4096 on a GPU.",
-        rich_help_panel=_SPEED,
-    ),
+    int | None, _speed_option(min=1, help="Texts at a time. Default: 1024 on a CPU, 4096 on a GPU.")
 ]
 
 # What a command writes
 Out = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Output file. Default: standard output."),
+    Path | None, typer.Option("--out", "-o", help="Output file. Default: standard output.")
 ]
 MinScore = Annotated[
-    float,
-    typer.Option(min=0, max=1, help="Leave out spans with a lower probability."),
+    float, typer.Option(min=0, max=1, help="Leave out spans with a lower probability.")
 ]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON instead of tables."),
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Plot = Annotated[
-    Path | None,
-    typer.Option(help="Plot to write: `.svg` or `.png`. Needs the extra `plot`."),
+    Path | None, typer.Option(help="Plot to write: `.svg` or `.png`. Needs the extra `plot`.")
 ]
 
 # How a long job runs
-Seed = Annotated[
-    int,
-    typer.Option(min=0, help="Random seed. The same seed gives the same result."),
-]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same result.")]
 Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting: `section.key=value`. Repeatable."),
+    list[str] | None, typer.Option("--set", help="Setting: `section.key=value`. Repeatable.")
 ]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Resume the interrupted run in `--out`."),
-]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the interrupted run in `--out`.")]
 
-
-class Engines(StrEnum):
-    local = "local"
-    ray = "ray"
-
-
+Engines = StrEnum("Engines", "local ray")
 Engine = Annotated[
-    Engines,
-    typer.Option(help="Where tasks run: processes of this machine, or a Ray cluster."),
+    Engines, typer.Option(help="Where tasks run: processes of this machine, or a Ray cluster.")
 ]
 Address = Annotated[
     str,
-    typer.Option(
-        help="Ray cluster. `auto`: the one on this machine. Default: `RAY_ADDRESS`, or a new one.",
-    ),
+    typer.Option(help="Ray cluster. `auto`: this machine's. Default: `RAY_ADDRESS`, or a new one."),
 ]
 
 
@@ -225,7 +159,7 @@ class DictionaryOptions:
 
     def __post_init__(self) -> None:
         if self.trust is not None and not self.lexicon:
-            raise InputError("--trust is for the words of --lexicon: give one")
+            raise InputError("--trust needs --lexicon: give a dictionary file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +188,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command for typer, in which each dataclass among the parameters becomes options.
 
     Typer reads the options of a command from its signature, and knows no dataclasses. So the
-    command gets a signature with a parameter for each field, and puts the dataclasses together.
+    command gets a signature with a parameter for each field, and builds the dataclasses from them.
 
     Example:
         @with_options
@@ -264,38 +198,32 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        if is_dataclass(parameter.annotation):
-            groups[parameter.name] = parameter.annotation
-            parameters += _parameters(parameter.annotation)
-        else:
+        group = parameter.annotation
+        if not is_dataclass(group):
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = group
+        hints = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            hint = hints[field.name]
+            # The server's limits state only a help text, because `server` does not import typer.
+            if about := field.metadata.get("help"):
+                hint = Annotated[hint, typer.Option(help=about)]
+            # The signature is keyword-only, so a required field may follow one with a default.
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            parameters.append(
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
+                )
+            )
 
-    @functools.wraps(command)
+    @wraps(command)
     def run(**given: Any) -> None:
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         command(**given)
 
+    # `wraps` copied the annotations of the dataclasses, which typer would read again.
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
-
-
-def _parameters(group: Any) -> list[inspect.Parameter]:
-    """Return a parameter for each field of a dataclass."""
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=_annotation(field, hints[field.name]),
-        )
-        for field in fields(group)
-    ]
-
-
-def _annotation(field: Field[Any], hint: Any) -> Any:
-    """Return the type of a field, with its option; the server's limits have only a help text."""
-    about = field.metadata.get("help")
-    return hint if about is None else Annotated[hint, typer.Option(help=about)]

@@ -1,4 +1,4 @@
-"""`hanlattice pack`: a trained model in fewer bytes."""
+"""`hanlattice pack`: write a trained model with fewer bytes."""
 
 from __future__ import annotations
 
@@ -13,52 +13,51 @@ from hanlattice.cli.options import ModelArgument
 from hanlattice.files import printable_path, read_text
 from hanlattice.text.display import counted
 
-
-class Precision(StrEnum):
-    small = "small"
-    half = "half"
-    full = "full"
+Precision = StrEnum("Precision", "small half full")
 
 
 def pack(
     model: ModelArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write: new or empty.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Output folder, which must be new or empty.")
+    ],
     words: Annotated[
         int,
         typer.Option(
-            min=0, help="Keep so many words, those that training met most first; 0 keeps all."
+            min=0,
+            help="Number of words to keep. Words that training met most often are kept first. "
+            "0 keeps all words.",
         ),
     ] = 0,
     precision: Annotated[
         Precision,
         typer.Option(
-            help="Bytes of a number: small 1, and ½ after 40,000 words; half 2; full as trained."
+            help="Size of a number. `small`: 1 byte, and half a byte after the first 40,000 words. "
+            "`half`: 2 bytes. `full`: as trained."
         ),
     ] = Precision.small,
     test: Annotated[
-        str, typer.Option(help="A corpus; the scores of the packed model on it go into its card.")
+        str, typer.Option(help="Labelled file. The packed model's scores on it go into its card.")
     ] = "",
     about: Annotated[
         Path | None,
         typer.Option(
-            help="Markdown for the end of the model's card: what it is good for, what it is not. "
-            "Without it, the text that MODEL was packed with is kept; an empty file leaves it out."
+            help="Markdown file for the end of the model card. "
+            "Default: the text of an earlier `pack`. An empty file leaves it out."
         ),
     ] = None,
 ) -> None:
-    """Write a model with fewer words and smaller numbers, to be sent or shipped. It is used like
-    any other.
+    """Write a smaller copy of a model, with fewer words and smaller numbers.
 
-    Its card has its own scores only with --test; other scores there are of the trained model, also
-    when packed again.
+    The copy is used like any other model. Without `--test`, its model card has only the scores of
+    the trained model.
     """
     from hanlattice.inference.device import use_threads
     from hanlattice.training.pack import pack as run
 
     use_threads(1)
-    packed = run(
-        find_named(model), out, words, precision.value, test, read_text(about) if about else None
-    )
+    card = read_text(about) if about else None
+    packed = run(find_named(model), out, words, precision.value, test, card)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     lexicon = packed.indexer.lexicon
     kept = "" if lexicon is None else f", {counted(len(lexicon), 'word')}"

@@ -1,4 +1,4 @@
-"""`hanlattice pretrain lm`: raw text in, a language model out, with a line of progress."""
+"""`hanlattice pretrain lm`: train a language model on raw text."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from hanlattice.cli.lm import DirectionOption, by_character
 from hanlattice.cli.options import Device, Encoding, RawFiles, Resume, Seed
 from hanlattice.data.download import resolve
 from hanlattice.lab.pretrain.lm.recipe import HELP, Recipe
-from hanlattice.text.display import visible
 
-_FEW = 500  # steps below which a language model has hardly learnt
+# A language model has hardly learnt anything after fewer steps.
+_FEW = 500
 
 
-def _option(name: str, *flags: str, **limits: Any) -> Any:
-    return typer.Option(*flags, help=HELP[name][:1].upper() + HELP[name][1:] + ".", **limits)
+def _option(name: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=HELP[name][:1].upper() + HELP[name][1:] + ".")
 
 
 def pretrain_lm(
     files: RawFiles,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the language model.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the language model.")],
     direction: Annotated[
         DirectionOption | None,
         typer.Option(
-            help="Without it both, one after the other. Two processes may train one each, into the same folder."
+            help="Reading direction. Default: both, one after the other. "
+            "Two processes may train one direction each, in the same folder."
         ),
     ] = None,
     resume: Resume = False,
@@ -61,25 +62,25 @@ def pretrain_lm(
     threads: Annotated[int, _option("threads")] = Recipe.threads,
     checkpoint_minutes: Annotated[float, _option("checkpoint_minutes")] = Recipe.checkpoint_minutes,
 ) -> None:
-    """Train a language model of characters or words. It can be stopped at any time: --resume
-    continues it.
+    """Train a language model of characters or words.
+
+    You can stop it at any time: `--resume` continues it.
     """
     given = locals()
-    given |= {
-        name: resolve(given[name]) for name in ("vectors", "lexicon") if given[name] is not None
-    }
+    for name in ("vectors", "lexicon"):
+        if given[name] is not None:
+            given[name] = resolve(given[name])
     recipe = Recipe(**{option.name: given[option.name] for option in dataclasses.fields(Recipe)})
     from hanlattice.lab.pretrain.lm.train import BOTH, train_language_model
 
     with LanguageModelMeter() as meter:
-        train_language_model(
-            recipe, files, out, direction.value if direction else BOTH, resume=resume, listen=meter
-        )
+        which = direction.value if direction else BOTH
+        train_language_model(recipe, files, out, which, resume=resume, listen=meter)
     meter.console.print(f"the language model is in {out}")
 
 
 class LanguageModelMeter(EventMeter):
-    """Listens to the training: one moving line on a terminal, one line for each scoring anywhere."""
+    """Show the training: a bar on a terminal, and a line for each evaluation anywhere."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -91,80 +92,84 @@ class LanguageModelMeter(EventMeter):
             TimeRemainingColumn(compact=True),
         )
         self.task = self.progress.add_task("reading", total=None, news="")
-        again = [each for each in sys.argv[1:] if each != "--resume"]
-        self.stopped = f"stopped; continue with: {shlex.join(['hanlattice', *again, '--resume'])}"
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        self.stopped = f"stopped; continue with: {shlex.join(['hanlattice', *words, '--resume'])}"
 
-    def _on_read(self, event: dict[str, Any]) -> None:
-        self._update("reading, MB", event["done"] // 1_000_000, event["size"] // 1_000_000, "")
+    def __call__(self, event: dict[str, Any]) -> None:
+        # Events that are not about one direction show no direction either.
+        which = event.get("direction", "")
+        match event["event"]:
+            case "read":
+                megabytes = event["done"] // 1_000_000, event["size"] // 1_000_000
+                self._move("reading, MB", *megabytes, "")
+            case "vectors":
+                for notice in event["notices"]:
+                    self.print(f"note: {notice}")
+                self.print(
+                    f"{event['symbols']:,} of {event['of']:,} symbols begin with a vector, "
+                    f"{event['width']} wide"
+                )
+            case "start":
+                self._start(event)
+            case "resume":
+                self.progress.reset(self.task, total=event["steps"])
+                steps = f"step {event['step'] + 1:,} of {event['steps']:,}"
+                self.print(f"{which}: continuing at {steps}")
+            case "step":
+                news = f"loss {event['loss']:.2f}"
+                if event["best"] is not None:
+                    news += f" · held-out perplexity {event['best']:.1f}"
+                rate = f"{_rate(event):,.0f}/s"
+                self._move(which, event["step"], event["steps"], f"{news} · {rate}")
+            case "evaluate":
+                mark = " (best)" if event["step"] == event["best_step"] else ""
+                bits = f"{event['bits']:.4f} bits"
+                if "bits_a_character" in event:
+                    bits += f", {event['bits_a_character']:.4f} a character"
+                self.print(
+                    f"{which}, epoch {event['epoch'] + 1}, step {event['step']:,}: "
+                    f"loss {event['loss']:.4f} nats, "
+                    f"held-out perplexity {event['perplexity']:.3f} ({bits}){mark}, "
+                    f"{_rate(event):,.0f} {_unit(event)}/s, {event['seconds']:.0f} s"
+                )
+            case "done":
+                score = event["held_out"]
+                unit = "word" if "unknown" in score else "character"
+                missing = "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
+                self.print(
+                    f"{which}: perplexity {score['perplexity']:.3f}, "
+                    f"{score['bits']:.4f} bits a {unit}, on {score['symbols']:,} held-out {unit}s "
+                    f"and line ends{by_character(score)}; "
+                    f"the curve is in {event['curve'] or missing}"
+                )
 
-    def _on_vectors(self, event: dict[str, Any]) -> None:
-        for notice in event["notices"]:
-            self.console.print(f"note: {visible(notice)}")
-        self.console.print(
-            f"{event['symbols']:,} of {event['of']:,} symbols begin with a vector, {event['width']} wide"
-        )
-
-    def _on_start(self, event: dict[str, Any]) -> None:
-        self.progress.reset(
-            self.task, total=event["steps"]
-        )  # or the time left would count the reading
+    def _start(self, event: dict[str, Any]) -> None:
+        # Without a reset, the time left would count the seconds of reading.
+        self.progress.reset(self.task, total=event["steps"])
         train = event["data"]["train"]
-        held = event["data"]["held_out"]
-        before = event["before"]
+        held_out = event["data"]["held_out"]
         unit = _unit(train)
-        first = (
-            "" if before is None else f"; held-out perplexity at first {before['perplexity']:.3f}"
-        )
-        self.console.print(
+        line = (
             f"{event['direction']}: {train[unit]:,} {unit} in {train['lines']:,} lines to "
-            f"train on, {held[unit]:,} in {held['lines']:,} held out; "
+            f"train on, {held_out[unit]:,} in {held_out['lines']:,} held out; "
             f"{event['symbols']:,} symbols, {event['parameters']:,} weights, "
-            f"{event['steps']:,} steps in {event['epochs']} epochs on {event['device']}{first}"
+            f"{event['steps']:,} steps in {event['epochs']} epochs on {event['device']}"
         )
+        if event["before"] is not None:
+            line += f"; held-out perplexity at first {event['before']['perplexity']:.3f}"
+        self.print(line)
         if event["steps"] < _FEW:
-            self.console.print(
-                f"note: {event['steps']:,} steps are few, {_FEW} or more are usual: give more text or --epochs, or "
-                "smaller --batch-size or --length"
+            self.print(
+                f"note: {event['steps']:,} steps are few, {_FEW} or more are usual: "
+                "give more text or --epochs, or smaller --batch-size or --length"
             )
 
-    def _on_resume(self, event: dict[str, Any]) -> None:
-        self.progress.reset(self.task, total=event["steps"])
-        self.console.print(
-            f"{event['direction']}: continuing at step {event['step'] + 1:,} of {event['steps']:,}"
-        )
-
-    def _on_step(self, event: dict[str, Any]) -> None:
-        best = "" if event["best"] is None else f" · held-out perplexity {event['best']:.1f}"
-        news = f"loss {event['loss']:.2f}{best} · {_rate(event):,.0f}/s"
-        self._update(event["direction"], event["step"], event["steps"], news)
-
-    def _on_evaluate(self, event: dict[str, Any]) -> None:
-        mark = " (best)" if event["step"] == event["best_step"] else ""
-        spelt = (
-            f", {event['bits_a_character']:.4f} a character" if "bits_a_character" in event else ""
-        )
-        self.console.print(
-            f"{event['direction']}, epoch {event['epoch'] + 1}, step {event['step']:,}: loss {event['loss']:.4f} nats, "
-            f"held-out perplexity {event['perplexity']:.3f} ({event['bits']:.4f} bits{spelt}){mark}, "
-            f"{_rate(event):,.0f} {_unit(event)}/s, {event['seconds']:.0f} s"
-        )
-
-    def _on_done(self, event: dict[str, Any]) -> None:
-        found = event["held_out"]
-        curve = (
-            event["curve"] or "curve-*.json (pip install 'hanlattice[plot]' for a picture of it)"
-        )
-        unit = "word" if "unknown" in found else "character"
-        self.console.print(
-            f"{event['direction']}: perplexity {found['perplexity']:.3f}, {found['bits']:.4f} bits a {unit}, on "
-            f"{found['symbols']:,} held-out {unit}s and line ends{by_character(found)}; the curve is in {curve}"
-        )
-
-    def _update(self, what: str, done: int, total: int, news: str) -> None:
+    def _move(self, what: str, done: int, total: int, news: str) -> None:
         self.progress.update(self.task, description=what, completed=done, total=total, news=news)
 
 
 def _rate(event: dict[str, Any]) -> float:
+    # The first event may come within a tick of the clock.
     return float(event[_unit(event)] / max(event["seconds"], 1e-9))
 
 

@@ -1,8 +1,8 @@
-"""`hanlattice score`: one segmentation of a text against another, whoever made it."""
+"""`hanlattice score`: score segmented text against the correct segmentation."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,47 +25,55 @@ from hanlattice.text.sentence import Sentence
 
 def score(
     gold: Annotated[
-        str,
-        typer.Argument(
-            help="The correct segmentation: a sentence a line, white space between words."
-        ),
+        str, typer.Argument(help="Correct segmentation: a sentence a line, spaces between words.")
     ],
-    test: Annotated[str, typer.Argument(help="The one to score: the same sentences.")],
+    test: Annotated[str, typer.Argument(help="Segmentation to score: the same sentences.")],
     train: Annotated[
-        str | None, typer.Option(help="A segmented file whose words are the training words.")
+        str | None, typer.Option(help="Segmented file whose words count as known.")
     ] = None,
     known: Annotated[
-        str | None, typer.Option(help="The training words as a list instead, one a line.")
+        str | None, typer.Option(help="List of known words, one a line, instead of `--train`.")
     ] = None,
     as_written: Annotated[
         bool,
         typer.Option(
             "--as-written",
-            help="`１` is not known if only `1` is: as the script of the bakeoff counts.",
+            help="Treat full-width and half-width characters as different, as the script of the "
+            "bakeoff does: `1` does not make `１` known.",
         ),
     ] = False,
     words: Annotated[
-        int, typer.Option("--words", min=0, help="How many of the most often missed words to show.")
+        int, typer.Option("--words", min=0, help="Number of often missed words to show.")
     ] = 20,
     encoding: Encoding = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score segmented text as the SIGHAN bakeoff does, by spans, length and boundaries, with the
-    worst words.
+    """Score segmented text as the SIGHAN bakeoff does.
+
+    Tables show scores by spans, word length and boundaries, and the words that were missed most.
     """
     paths = resolve(gold), resolve(test)
-    sentences, others = (_read(path) for path in paths)
-    _check_same_text(paths, sentences, others)
-    report = _report([*sentences.values()], [*others.values()], _known(train, known), as_written)
-    show_scores(
-        report, f"{printable_path(test)}: {counted(len(sentences), 'sentence')}", words, as_json
+    sentences, guesses = (_read(path) for path in paths)
+    _check_same_text(paths, sentences, guesses)
+    if train is not None and known is not None:
+        raise InputError("--train and --known both give the training words: use one of them")
+    known_words: Collection[str] | None = None
+    if known is not None:
+        known_words = set(read_words(resolve(known)))
+    elif train is not None:
+        known_words = {word for _, line in read_lines(resolve(train)) for word in line.split()}
+    correct, spans = (
+        [sentence.spans or () for sentence in side.values()] for side in (sentences, guesses)
     )
+    texts = [sentence.text for sentence in sentences.values()]
+    segmentation = score_segmentation(texts, correct, spans, known_words, as_written=as_written)
+    report = {**ner.score(correct, spans).as_dict(), "segmentation": segmentation.as_dict()}
+    title = f"{printable_path(test)}: {counted(len(sentences), 'sentence')}"
+    show_scores(report, title, words, as_json)
 
 
 def show_scores(report: dict[str, Any], title: str, words: int, as_json: bool) -> None:
-    """A report as tables, for a segmenter with the first `words` of the missed words; or all of it
-    as JSON.
-    """
+    """Print a report as tables or as JSON, with the `words` words that were missed most often."""
     worst = report.get("segmentation", {}).get("worst", [])
     missed = len(worst)
     del worst[words:]
@@ -78,23 +86,8 @@ def show_scores(report: dict[str, Any], title: str, words: int, as_json: bool) -
         console.print(worst_table(worst, f"missed most often: {len(worst):,} of {missed:,} words"))
 
 
-def _report(
-    sentences: Sequence[Sentence],
-    others: Sequence[Sentence],
-    known: Collection[str] | None,
-    as_written: bool,
-) -> dict[str, Any]:
-    """As `evaluate` reports on a segmenter."""
-    gold, found = ([sentence.spans or () for sentence in each] for each in (sentences, others))
-    texts = [sentence.text for sentence in sentences]
-    segmentation = score_segmentation(texts, gold, found, known, as_written=as_written)
-    return {**ner.score(gold, found).as_dict(), "segmentation": segmentation.as_dict()}
-
-
 def _read(path: Path) -> dict[int, Sentence]:
-    """The sentences by their line numbers: for an error message, a pipe could not be read a second
-    time.
-    """
+    """Return the sentences by their line numbers, which error messages need."""
     sentences = {
         number: from_words(words) for number, line in read_lines(path) if (words := line.split())
     }
@@ -103,32 +96,20 @@ def _read(path: Path) -> dict[int, Sentence]:
     return sentences
 
 
-def _known(train: str | None, known: str | None) -> Collection[str] | None:
-    if train is not None and known is not None:
-        raise InputError("--train and --known both give the training words: use one of them")
-    if known is not None:
-        return set(read_words(resolve(known)))
-    return (
-        None
-        if train is None
-        else {word for _, line in read_lines(resolve(train)) for word in line.split()}
-    )
-
-
 def _check_same_text(
-    paths: tuple[Path, Path], sentences: Mapping[int, Sentence], others: Mapping[int, Sentence]
+    paths: tuple[Path, Path], sentences: Mapping[int, Sentence], guesses: Mapping[int, Sentence]
 ) -> None:
-    """Sentence by sentence the same characters, but for their width."""
+    """Raise an error if the sentences differ in more than the width of characters."""
     gold, test = paths
-    for (line, ours), (number, theirs) in zip(sentences.items(), others.items(), strict=False):
+    for (line, ours), (number, theirs) in zip(sentences.items(), guesses.items(), strict=False):
         texts = theirs.folded, ours.folded
         if texts[0] != texts[1]:
-            at = next(at for at, (a, b) in enumerate(zip_longest(*texts)) if a != b)
-            found, expected = (repr(text[max(0, at - 5) : at + 5]) for text in texts)
-            where = f"line {line} of {gold}, from character {at + 1} on"
+            start = next(i for i, (a, b) in enumerate(zip_longest(*texts)) if a != b)
+            actual, expected = (repr(text[max(0, start - 5) : start + 5]) for text in texts)
+            place = f"line {line} of {gold}, from character {start + 1} on"
             raise InputError(
-                f"another text than {where}: {found}, expected {expected}", test, number
+                f"another text than {place}: {actual}, expected {expected}", test, number
             )
-    if len(sentences) != len(others):
-        number_of = f"{counted(len(others), 'sentence')}, where {gold} has {len(sentences):,}"
-        raise InputError(f"{number_of}: expected the same sentences", test)
+    if len(sentences) != len(guesses):
+        counts = f"{counted(len(guesses), 'sentence')}, where {gold} has {len(sentences):,}"
+        raise InputError(f"{counts}: expected the same sentences", test)

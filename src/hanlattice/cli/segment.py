@@ -1,10 +1,7 @@
-"""`hanlattice segment`: text, files or standard input → the same text with a space between words,
-or JSONL.
-"""
+"""`hanlattice segment`: cut texts, files or standard input into words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -16,11 +13,7 @@ from hanlattice.cli.texts import add_words, begin, for_screen, share_out, write_
 from hanlattice.data.formats.segmented import segmented_line
 from hanlattice.errors import InputError
 
-
-class SegmentFormat(StrEnum):
-    text = "text"
-    tagged = "tagged"
-    jsonl = "jsonl"
+SegmentFormat = StrEnum("SegmentFormat", "text tagged jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +41,7 @@ def segment(options: SegmentOptions) -> None:
     from hanlattice.predict import TEXTS, load
 
     texts, folder = begin(options)
+    # Threads share out the texts, so each operation computes on one thread.
     use_threads(1)
     segmenter = load(folder, options.device, options.fast)
     if not segmenter.model.indexer.cuts:
@@ -55,7 +49,7 @@ def segment(options: SegmentOptions) -> None:
             "this model does not cut text into words; use `hanlattice tag` with it", folder
         )
     add_words(segmenter, options)
-    # What the segmenter builds on first use must be complete before threads share it.
+    # The segmenter builds its tables on first use, and threads may only share them afterwards.
     segmenter("一")
     as_json = options.format is SegmentFormat.jsonl
 
@@ -63,13 +57,12 @@ def segment(options: SegmentOptions) -> None:
         documents = segmenter.pipe(share, len(share), scores=as_json)
         if as_json:
             return [as_jsonl(document) for document in documents]
-        marks = options.format is SegmentFormat.tagged
-        return [
-            segmented_line(document.text, document.spans, marks) + "\n" for document in documents
-        ]
+        with_labels = options.format is SegmentFormat.tagged
+        return [segmented_line(d.text, d.spans, with_labels) + "\n" for d in documents]
 
     size = texts.group_size(options.batch_size) or TEXTS[segmenter.model.tagger.device_kind]
     threads = options.threads if options.device == "cpu" else 1
-    results: Iterable[str] = share_out(work, texts, size, threads, ahead="-" not in options.inputs)
-    results = texts.placed(results) if as_json else for_screen(results, options.out)
-    write_results(results, options.out, texts)
+    results = share_out(work, texts, size, threads, ahead="-" not in options.inputs)
+    write_results(
+        texts.placed(results) if as_json else for_screen(results, options.out), options.out, texts
+    )

@@ -1,6 +1,4 @@
-"""The texts of a call as they come: counted, with their places, and with a pause where standard
-input has one.
-"""
+"""The texts of a call: counted, with their places, and with a pause where a pipe has one."""
 
 from __future__ import annotations
 
@@ -16,25 +14,31 @@ from typing import Any, BinaryIO
 
 from hanlattice.data.formats.jsonl import to_json
 
-WAIT = 0.15  # seconds without input after which the lines that have come are answered
-_AHEAD = 4096  # lines that are read before they are wanted
+# Seconds without input, after which the lines that have arrived are answered
+WAIT = 0.15
+# Lines that the reading thread may be ahead of the model
+_AHEAD = 4096
 
-Place = tuple[str, int]  # file and line
-Source = tuple[
-    str | None, Callable[[], Iterator[str]]
-]  # the name of a file, or None for a text, and its lines
+# File and line
+Place = tuple[str, int]
+# The name of a file (None for a text), and a function that returns its lines
+Source = tuple[str | None, Callable[[], Iterator[str]]]
 
 
 class Texts:
-    """The texts of all sources; `places`, once `placed` is called, are those that were read and not
-    written yet.
+    """An iterator over the texts of all sources, which counts them.
+
+    Args:
+        sources: A name and a function that returns lines, for each input.
+        is_typed: Whether a person types the texts, and waits for each result.
     """
 
     def __init__(self, sources: Iterable[Source], is_typed: bool = False) -> None:
         self.sources = list(sources)
-        self.is_typed = is_typed  # by a person, who waits for each result
+        self.is_typed = is_typed
         self.count = 0
         self.characters = 0
+        # The places of texts that were read, but whose results were not written yet
         self.places: deque[Place | None] | None = None
         self.progress: Callable[[int], None] = lambda count: None
         self._texts = self._read()
@@ -43,7 +47,7 @@ class Texts:
         return self._texts
 
     def group_size(self, asked: int | None) -> int | None:
-        """Return how many texts to compute at a time: one, if a person is typing them."""
+        """Return how many texts to compute at a time: one if a person is typing them."""
         return 1 if self.is_typed else asked
 
     def _read(self) -> Iterator[str]:
@@ -62,23 +66,25 @@ class Texts:
                 yield text
 
     def placed(self, lines: Iterable[str]) -> Iterable[str]:
-        """JSON lines with the file and line of their texts first, where there are several inputs."""
+        """Put file and line first in each JSON line, if there are several inputs."""
         if len(self.sources) < 2:
             return lines
         places: deque[Place | None] = deque()
         self.places = places
-        return (_placed(line, places.popleft()) for line in lines)
 
+        def add_place(line: str) -> str:
+            if (place := places.popleft()) is None:
+                return line
+            # The line is an object, so its fields follow its first brace.
+            return f'{{"file": {to_json(place[0])}, "line": {place[1]}, {line[1:]}'
 
-def _placed(line: str, place: Place | None) -> str:
-    return (
-        line if place is None else f'{{"file": {to_json(place[0])}, "line": {place[1]}, {line[1:]}'
-    )
+        return map(add_place, lines)
 
 
 def is_pipe(file: BinaryIO) -> bool:
-    """Whether lines come as somebody writes them: neither a file, which is there, nor a terminal."""
-    with contextlib.suppress(OSError, ValueError):  # in tests it is no real stream
+    """Return whether lines arrive while somebody writes them, from no file and no terminal."""
+    # In tests, standard input has no descriptor.
+    with contextlib.suppress(OSError, ValueError):
         return not (file.isatty() or stat.S_ISREG(os.fstat(file.fileno()).st_mode))
     return False
 
@@ -86,20 +92,31 @@ def is_pipe(file: BinaryIO) -> bool:
 def arriving(
     read: Callable[[BinaryIO], Iterator[str]], file: BinaryIO, wait: float
 ) -> Iterator[str]:
-    """The lines of a pipe, and PAUSE where none comes for `wait` seconds; what has been written is
-    sent then.
+    """Yield the lines of a pipe, and PAUSE when no line arrives for `wait` seconds.
 
-    A thread reads, on a descriptor of its own: one that is stuck in reading standard input cannot
-    be left at the end.
+    After a pause, standard output is flushed, so that the reader gets all results so far.
     """
     from hanlattice.predict import PAUSE
 
     lines: queue.Queue[Any] = queue.Queue(_AHEAD)
-    stream = open(os.dup(file.fileno()), "rb", closefd=False)  # noqa: SIM115 (the thread closes the descriptor)
-    threading.Thread(target=_fill, args=(lines, read, stream), daemon=True).start()
+    # A thread that is stuck in reading standard input would block the exit of the process, so
+    # the thread reads a copy of the descriptor, and closes it.
+    stream = open(os.dup(file.fileno()), "rb", closefd=False)  # noqa: SIM115
+
+    def fill() -> None:
+        try:
+            for line in read(stream):
+                lines.put(line)
+            lines.put(None)
+        except BaseException as error:
+            lines.put(error)
+        finally:
+            os.close(stream.fileno())
+
+    threading.Thread(target=fill, daemon=True).start()
     while True:
         try:
-            item = lines.get_nowait() if not wait else lines.get(timeout=wait)
+            item = lines.get(timeout=wait) if wait else lines.get_nowait()
         except queue.Empty:
             yield PAUSE
             sys.stdout.flush()
@@ -112,35 +129,21 @@ def arriving(
             raise item
 
 
-def _fill(
-    lines: queue.Queue[Any], read: Callable[[BinaryIO], Iterator[str]], stream: BinaryIO
-) -> None:
-    """Lines, then None, or the error that ended them."""
-    try:
-        for line in read(stream):
-            lines.put(line)
-        lines.put(None)
-    except BaseException as error:
-        lines.put(error)
-    finally:
-        os.close(stream.fileno())
-
-
 @contextlib.contextmanager
 def shown_progress(texts: Texts) -> Iterator[None]:
-    """A moving line on a terminal: how many texts have been read, and how many a second."""
+    """Show on a terminal how many texts have been read, and how many a second."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from hanlattice.cli.console import make_console
 
     console = make_console()
-    columns = (
+    with Progress(
         SpinnerColumn(),
         TextColumn("{task.completed:,} texts, {task.speed:,.0f} a second"),
         TimeElapsedColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     ) as progress:
         task = progress.add_task("", total=None)
         texts.progress = lambda count: progress.update(task, completed=count)

@@ -1,6 +1,4 @@
-"""`hanlattice tag`: text, files or standard input → JSONL, CoNLL columns, marks, colours, or a
-page.
-"""
+"""`hanlattice tag`: find named entities in texts, files or standard input."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,19 +18,8 @@ from hanlattice.errors import InputError
 if TYPE_CHECKING:
     from hanlattice.document import Document
 
-
-class TagFormat(StrEnum):
-    jsonl = "jsonl"
-    conll = "conll"
-    inline = "inline"
-    terminal = "terminal"
-    html = "html"
-
-
-class Scheme(StrEnum):
-    BIO = "BIO"
-    BMES = "BMES"
-    BIOES = "BIOES"
+TagFormat = StrEnum("TagFormat", "jsonl conll inline terminal html")
+Scheme = StrEnum("Scheme", {"BIO": "BIO", "BMES": "BMES", "BIOES": "BIOES"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +44,13 @@ def tag(
     options: TagOptions,
     nbest: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Also write this many of the most probable spans, as candidates. Needs `jsonl`.",
-        ),
+        typer.Option(min=1, help="Also write the most probable spans, this many. Needs `jsonl`."),
     ] = None,
 ) -> None:
     """Find named entities in texts, files or standard input. Each line gives one result."""
     format = choose_format(options, nbest)
     texts, folder = begin(options)
-    # These imports take time, so they come after what can be wrong.
+    # These imports take time, so wrong options are reported before them.
     from hanlattice.inference.device import use_threads
     from hanlattice.predict import load
 
@@ -85,19 +68,16 @@ def tag(
 
 
 def needs_scores(format: TagFormat, min_score: float) -> bool:
-    """Probabilities take time, and only these formats show them."""
+    """Return whether probabilities are computed: they take time, and few formats show them."""
     return format in (TagFormat.jsonl, TagFormat.html) or min_score > 0
 
 
 def choose_format(options: TagOptions, nbest: int | None = None) -> TagFormat:
-    """Return the format asked for; by default colours at a terminal, otherwise JSON lines."""
-    asked = options.format
-    if nbest is not None and asked not in (None, TagFormat.jsonl):
-        raise InputError(
-            f"--nbest is for --format jsonl, which has a place for candidates, not for {asked}"
-        )
-    if asked is not None:
-        return asked
+    """Return the format of the options; by default colours on a terminal, otherwise JSON lines."""
+    if nbest is not None and options.format not in (None, TagFormat.jsonl):
+        raise InputError(f"--nbest needs --format jsonl: {options.format} cannot show candidates")
+    if options.format is not None:
+        return options.format
     return TagFormat.terminal if nbest is None and is_screen(options.out) else TagFormat.jsonl
 
 
@@ -109,34 +89,20 @@ def write_documents(
     options: TagOptions,
 ) -> None:
     """Write documents in a format, to a file or to standard output."""
-    results = written(documents, format, options.scheme.value, labels, options.out)
-    if format is TagFormat.jsonl:
-        results = texts.placed(results)
-    write_results(results, options.out, texts)
-
-
-def written(
-    documents: Iterable[Document],
-    format: TagFormat,
-    scheme: str,
-    labels: tuple[str, ...],
-    out: Path | None,
-) -> Iterable[str]:
-    """The documents as this format writes them."""
     from hanlattice.output import as_conll, as_inline, as_jsonl, html_page, terminal_lines
 
-    if format is TagFormat.html:
-        return html_page(documents, labels)
-    if format is TagFormat.terminal:
-        return terminal_lines(documents, labels, is_screen(out) and _has_colours())
+    results: Iterable[str]
     if format is TagFormat.jsonl:
-        return map(as_jsonl, documents)
-    as_columns = format is TagFormat.conll
-    return for_screen(
-        (as_conll(each, scheme) if as_columns else as_inline(each) for each in documents), out
-    )
-
-
-def _has_colours() -> bool:
-    """Unless the environment says no; see no-color.org."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        results = texts.placed(map(as_jsonl, documents))
+    elif format is TagFormat.html:
+        results = html_page(documents, labels)
+    elif format is TagFormat.terminal:
+        # https://no-color.org
+        has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        results = terminal_lines(documents, labels, is_screen(options.out) and has_colours)
+    elif format is TagFormat.conll:
+        scheme = options.scheme.value
+        results = for_screen((as_conll(d, scheme) for d in documents), options.out)
+    else:
+        results = for_screen(map(as_inline, documents), options.out)
+    write_results(results, options.out, texts)

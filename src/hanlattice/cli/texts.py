@@ -1,8 +1,7 @@
-"""What the commands that read texts share: inputs, outputs, threads, and a user's dictionaries."""
+"""What the commands that read texts share: inputs, outputs, threads and dictionaries."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
@@ -11,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -31,6 +31,7 @@ from hanlattice.text.normalize import LONE_SURROGATE
 if TYPE_CHECKING:
     from hanlattice.predict import Predictor
 
+# A Chinese text seldom ends in one of these, so it is more likely a mistyped file name.
 _SUFFIXES = (".txt", ".text", ".csv", ".tsv", ".json", ".jsonl", ".bmes", ".conll", ".md", ".log")
 
 
@@ -41,17 +42,18 @@ def begin(options: TextOptions) -> tuple[Texts, Path]:
     """
     folder = find_named(options.model)
     sources = [_source(given, options.is_text, options.unbuffered) for given in options.inputs]
+    # A source without a name is a text, which no output can replace.
     files = [
-        Path("/dev/stdin") if given == "-" else Path(given)
-        for given in options.inputs
-        if not options.is_text and _is_file(given)
+        Path("/dev/stdin" if given == "-" else given)
+        for given, (name, _) in zip(options.inputs, sources, strict=True)
+        if name is not None
     ]
     check_output(options.out, [*files, *(options.lexicon or ()), *model_files(folder)])
     return Texts(sources, is_typed=options.inputs == ["-"] and sys.stdin.isatty()), folder
 
 
 def different(files: Sequence[str]) -> list[Path]:
-    """The paths of files, none of which may be given twice."""
+    """Return the paths of files, or raise an error if a file is given twice."""
     paths = resolve_paths(files)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("a file is given twice")
@@ -61,7 +63,8 @@ def different(files: Sequence[str]) -> list[Path]:
 def add_words(predictor: Predictor, options: DictionaryOptions, notes: bool = True) -> None:
     """Add the words of dictionaries to a model's lexicon.
 
-    Notes say how many have a length it cannot use, and which labels the model has not learnt.
+    Notes say how many words have a length that the model cannot use, and which labels it has not
+    learnt.
     """
     if options.trust is not None:
         predictor.trust = options.trust
@@ -72,68 +75,69 @@ def add_words(predictor: Predictor, options: DictionaryOptions, notes: bool = Tr
         lexicon.update(words)
         if not notes:
             continue
-        _note_passed_over(path, words)
-        labels = {each.label for each in words if isinstance(each, Entry) and not each.is_split} - {
-            ""
-        }
-        if new := sorted(labels.difference(indexer.tag_ids.labels)):
+        plain = [len(remove_space(word)) for word in words if isinstance(word, str)]
+        labelled = [len(remove_space(entry.word)) for entry in words if isinstance(entry, Entry)]
+        if unusable := sum(not 2 <= length <= LONGEST for length in plain):
+            longer = f" or more than {LONGEST}" if max(plain) > LONGEST else ""
+            _note_skipped(path, unusable, f"{len(plain):,} words", f"one character{longer}")
+        if unusable := sum(not 1 <= length <= LONGEST_LABELLED for length in labelled):
+            _note_skipped(
+                path,
+                unusable,
+                f"{len(labelled):,} words with labels",
+                f"more than {LONGEST_LABELLED}",
+            )
+        labels = {word.label for word in words if isinstance(word, Entry) and not word.is_split}
+        if new := sorted(labels.difference(indexer.tag_ids.labels, [""])):
             how = (
-                "are words alone"
-                if "O" not in indexer.tags
-                else "are found where the dictionary says so, and nowhere else"
+                "are found where the dictionary says so, and nowhere else"
+                if "O" in indexer.tags
+                else "are words alone"
             )
+            names = ", ".join(map(visible, new))
             note(
-                f"{printable_path(path)}: the model has not learnt {', '.join(map(visible, new))}: words with such labels {how}"
+                f"{printable_path(path)}: the model has not learnt {names}: "
+                f"words with such labels {how}"
             )
 
 
-def _note_passed_over(path: Path, words: Sequence[str | Entry]) -> None:
-    lengths = [
-        (each, len(remove_space(each if isinstance(each, str) else each.word))) for each in words
-    ]
-    labelled = [length for each, length in lengths if isinstance(each, Entry)]
-    plain = [length for each, length in lengths if isinstance(each, str)]
-    for kind, those, least, most in (
-        ("", plain, 2, LONGEST),
-        (" with labels", labelled, 1, LONGEST_LABELLED),
-    ):
-        if idle := sum(not least <= length <= most for length in those):
-            what = f"more than {most}" if least == 1 else "one character"
-            what += f" or more than {most}" if least > 1 and max(those) > most else ""
-            has, is_ = ("has", "is") if idle == 1 else ("have", "are")
-            note(
-                f"{printable_path(path)}: {idle:,} of {len(those):,} words{kind} {has} {what}, and {is_} passed over"
-            )
+def _note_skipped(path: Path, count: int, total: str, length: str) -> None:
+    has, are = ("has", "is") if count == 1 else ("have", "are")
+    note(f"{printable_path(path)}: {count:,} of {total} {has} {length}, and {are} passed over")
 
 
 def write_results(results: Iterable[str], out: Path | None, texts: Texts | None = None) -> None:
-    """Write results to a file or to standard output; to the latter one by one if a person types.
+    """Write results to a file, or to standard output.
 
     With a file, standard error shows how many texts have been read, and a summary at the end.
+    Standard output is flushed after each result if a person types the texts.
     """
-    if out is None:
-        _write(sys.stdout.buffer, results, texts is not None and texts.is_typed)
-        return
     begun = time.monotonic()
-    with (
-        atomic_write(out, binary=True) as file,
-        shown_progress(texts) if texts else contextlib.nullcontext(),
-    ):
-        _write(file, results, False)
-    if texts:
+    target: AbstractContextManager[IO[bytes]] = (
+        atomic_write(out, binary=True) if out else nullcontext(sys.stdout.buffer)
+    )
+    is_typed = texts is not None and texts.is_typed and not out
+    with target as file, shown_progress(texts) if texts and out else nullcontext():
+        for result in results:
+            file.write(result.encode("utf-8"))
+            if is_typed:
+                file.flush()
+        file.flush()
+    if texts and out:
         done = f"{counted(texts.count, 'text')}, {counted(texts.characters, 'character')}"
         note(f"{printable_path(out)}: {done} in {time.monotonic() - begun:,.1f} s")
 
 
 def for_screen(results: Iterable[str], out: Path | None) -> Iterable[str]:
-    """Control characters as escapes if a terminal shows the results; files and pipes get every
-    character as it is.
+    """Return results with control characters as escapes if a terminal shows them.
+
+    Files and pipes get every character unchanged.
     """
     return (visible(result, "\n\t") for result in results) if is_screen(out) else results
 
 
 def is_screen(out: Path | None) -> bool:
-    """Whether results go to a terminal."""
+    """Return whether results go to a terminal."""
     return out is None and sys.stdout.isatty()
 
 
@@ -144,18 +148,21 @@ def share_out(
     threads: int,
     ahead: bool = True,
 ) -> Iterator[str]:
-    """The results of `work` for all texts, in their order, computed by this many threads, each with
-    texts of its own.
+    """Yield the results of `work` for all texts, in their order, computed by several threads.
 
-    Most of the time is spent in C, which lets other threads run, so these threads hardly wait for
-    each other. Threads inside an operation wait busily at the end of each one, and other programs
-    on the same cores slow them down more.
-
-    With `ahead` the next group is read while threads are busy. Without it the results of a group
-    come before the next is waited for: somebody who answers line by line needs that.
+    Args:
+        work: Returns a result for each of its texts. Each thread gets texts of its own.
+        texts: All texts. They are read in groups of `batch_size`.
+        batch_size: Number of texts in a group.
+        threads: Number of threads that share each group.
+        ahead: Whether to read the next group while threads are busy. Without it, the results of a
+            group come before the next group is read, which somebody who types line by line needs.
     """
     from hanlattice.predict import chunks
 
+    # Most of the time is spent in C, which releases the GIL, so these threads hardly wait for
+    # each other. Threads inside an operation would wait busily at its end, and other programs on
+    # the same cores would slow them down more.
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hanlattice")
     pending: deque[Future[list[str]]] = deque()
     try:
@@ -170,34 +177,35 @@ def share_out(
 
 
 def shares(texts: Sequence[str], count: int) -> list[list[str]]:
-    """The texts in at most `count` runs of about equally many characters; none is empty."""
-    ends = list(accumulate(len(text) + 1 for text in texts))  # an empty text is work too
-    cuts = [bisect_left(ends, ends[-1] * nth / count) + 1 for nth in range(1, count)]
+    """Split texts into at most `count` runs of about equally many characters; none is empty."""
+    # An empty text is work too, so each text counts one more.
+    ends = list(accumulate(len(text) + 1 for text in texts))
+    cuts = [bisect_left(ends, ends[-1] * part / count) + 1 for part in range(1, count)]
     return [list(texts[low:high]) for low, high in pairwise([0, *cuts, len(texts)]) if low < high]
 
 
-def _write(file: IO[bytes], results: Iterable[str], flush: bool) -> None:
-    for result in results:
-        file.write(result.encode("utf-8"))
-        if flush:
-            file.flush()
-    file.flush()
-
-
 def _source(given: str, is_text: bool, unbuffered: bool) -> Source:
-    """What an argument stands for: standard input, a file, or the text itself."""
-    is_text = is_text or not given  # Path("") is the current folder
-    if not is_text and given == "-":
-        return "-", lambda: _standard_input(unbuffered)
-    if not is_text and _is_file(given):
-        if Path(given).is_dir():
-            raise InputError("it is a folder; give the files in it", given)
-        return printable_path(given), lambda: _file_lines(given)
-    if not is_text and _looks_like_a_path(given):
-        raise InputError("there is no such file; if it is a text, add --text", given)
-    if LONE_SURROGATE.search(
-        given
-    ):  # bytes of an argument that are not in the encoding of the terminal
+    """Return the name and the lines of an input: standard input, a file, or the text itself."""
+    # Path("") is the current folder, but an empty argument is an empty text.
+    if given and not is_text:
+        if given == "-":
+            return "-", lambda: _standard_input(unbuffered)
+        path = Path(given)
+        # A long text, or one with NUL, cannot be a path.
+        with suppress(OSError, ValueError):
+            if path.is_dir():
+                raise InputError("it is a folder; give the files in it", given)
+            if path.exists():
+                return printable_path(given), lambda: _file_lines(given)
+        if given.isascii() and not any(map(str.isspace, given)):
+            is_path = bool(path.suffix or "/" in given or "\\" in given)
+        else:
+            is_path = given.startswith(("/", "./", "../", "~/"))
+            is_path = is_path or given.lower().endswith(_SUFFIXES)
+        if is_path:
+            raise InputError("there is no such file; if it is a text, add --text", given)
+    # Bytes of an argument that are not in the encoding of the terminal arrive as lone surrogates.
+    if LONE_SURROGATE.search(given):
         return None, lambda: _lines(io.BytesIO(os.fsencode(given)), "the text")
     return None, lambda: iter(given.split("\n"))
 
@@ -215,17 +223,3 @@ def _lines(file: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[str]:
 def _file_lines(path: str) -> Iterator[str]:
     with opening(path) as file:
         yield from _lines(file, path)
-
-
-def _is_file(given: str) -> bool:
-    """Whether this is an existing path, or standard input."""
-    with contextlib.suppress(OSError, ValueError):  # a long text, or one with NUL, cannot be a name
-        return given == "-" or Path(given).exists()
-    return False
-
-
-def _looks_like_a_path(given: str) -> bool:
-    """Whether this is more likely a mistyped file name than a text, which seldom ends in `.txt`."""
-    if given.isascii() and not any(map(str.isspace, given)):
-        return bool(Path(given).suffix or "/" in given or "\\" in given)
-    return given.startswith(("/", "./", "../", "~/")) or given.lower().endswith(_SUFFIXES)

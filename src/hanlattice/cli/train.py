@@ -1,4 +1,4 @@
-"""`hanlattice train`: a configuration in, a model folder out, with a progress line."""
+"""`hanlattice train`: train a model as a configuration says."""
 
 from __future__ import annotations
 
@@ -19,59 +19,80 @@ from hanlattice.cli.options import Changes, Resume
 from hanlattice.errors import HanlatticeError
 from hanlattice.text.display import visible
 
-PATIENCE = (
-    60  # seconds that a process leaves to the first of its machine, to report what both have met
-)
+# Seconds that a process waits for the first process of its machine to report their common error
+PATIENCE = 60
 
 
 def train(
     config: Annotated[
         Path,
         typer.Argument(
-            help="A TOML file, or the name of a bundled one: resume, weibo, msra, pku, weibo-words, …"
+            help="Configuration file (TOML), or the name of a bundled one: "
+            "resume, weibo, msra, pku, weibo-words, …"
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="The folder of the run, which becomes the model's folder."
-        ),
+        Path, typer.Option("--out", "-o", help="Output folder. It becomes the model folder.")
     ],
     variant: Annotated[
-        str,
-        typer.Option(
-            help="A variant of the file, such as lattice-bichar; without it, the default one."
-        ),
+        str, typer.Option(help="Variant, such as `lattice-bichar`. Default: as the file says.")
     ] = "",
     start: Annotated[
         str,
         typer.Option(
             "--from",
-            help="Begin with a model: ner, seg or a model's folder. The same as start.model.",
+            help="Start from a trained model: `ner`, `seg` or a model folder. "
+            "Same as the setting `start.model`.",
         ),
     ] = "",
     changes: Changes = None,
     resume: Resume = False,
 ) -> None:
-    """Train a model. It can be stopped at any time: --resume continues and ends with the same
-    weights.
+    """Train a model.
 
-    Several processes share each batch with `torchrun --nproc-per-node N -m hanlattice train …`; the
-    first one reports.
+    You can stop it at any time: `--resume` continues, and ends with the same weights.
 
-    The configurations of the repository's configs/ are bundled: `hanlattice train weibo --variant
-    char` finds one by its name where there is no such file.
+    To share each batch between several processes, use `torchrun --nproc-per-node N -m hanlattice
+    train …`. The first process prints the progress.
+
+    The configurations in `configs/` are bundled, so `hanlattice train weibo --variant char` works
+    where there is no such file.
     """
+    from hanlattice.config import read_config
+    from hanlattice.evaluation.segmentation import score_table
+    from hanlattice.training.loop import train as run
+    from hanlattice.training.warm_start import carried_settings
+
+    changes = changes or []
     is_alone = int(os.environ.get("WORLD_SIZE", 1)) == 1
+    is_first = not int(os.environ.get("RANK", 0))
     try:
-        _train(config, out, variant, changes or [], start, resume)
+        settings = read_config(
+            config,
+            [*changes, *([f"start.model={json.dumps(start)}"] if start else [])],
+            variant=variant,
+            complete=True,
+            carried=carried_settings,
+        )
+        command = ["hanlattice", "train", str(config), "--out", str(out)]
+        command += ["--variant", variant] if variant else []
+        command += ["--from", start] if start else []
+        command += [word for change in changes for word in ("--set", change)]
+        again = shlex.join([*command, "--resume"])
+        with TrainingMeter(f"stopped; go on with: {again}" if is_first else "") as meter:
+            result = run(settings, out, resume=resume, listen=meter)
+        for part in ("dev", "test"):
+            if is_first and part in result.scores:
+                title = f"{part}, weights of epoch {result.scores['epoch']}"
+                Console().print(score_table(result.scores[part], title).rich(fold=False))
+        if is_first:
+            meter.console.print(f"the model is in {out}")
     except HanlatticeError as error:
         if is_alone:
             raise
+        # The first process of this machine reports the same error, and its end ends this one.
         if int(os.environ.get("LOCAL_RANK", 0)):
-            time.sleep(
-                PATIENCE
-            )  # the first of this machine reports the same, and its end ends this one
+            time.sleep(PATIENCE)
         typer.echo("error: " + visible(str(error), "\n"), err=True)
         _leave(2)
     if not is_alone:
@@ -79,44 +100,15 @@ def train(
 
 
 def _leave(code: int) -> NoReturn:
-    """Without taking down what connects the processes: it may wait for one that has ended, or
-    abort.
-    """
+    # A normal exit closes the connections between the processes. It may wait for a process that
+    # has ended already, or abort.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _train(
-    config: Path, out: Path, variant: str, changes: list[str], start: str, resume: bool
-) -> None:
-    from hanlattice.config import read_config
-    from hanlattice.evaluation.segmentation import score_table
-    from hanlattice.training.loop import train as run
-    from hanlattice.training.warm_start import carried_settings
-
-    given = [*changes, *([f"start.model={json.dumps(start)}"] if start else [])]
-    settings = read_config(config, given, variant=variant, complete=True, carried=carried_settings)
-    options = [
-        *(["--variant", variant] if variant else []),
-        *(["--from", start] if start else []),
-        *(part for each in changes for part in ("--set", each)),
-    ]
-    again = ["hanlattice", "train", str(config), "--out", str(out), *options, "--resume"]
-    first = not int(os.environ.get("RANK", 0))
-    with TrainingMeter(f"stopped; go on with: {shlex.join(again)}" if first else "") as meter:
-        result = run(settings, out, resume=resume, listen=meter)
-    if not first:
-        return
-    for part in ("dev", "test"):
-        if part in result.scores:
-            title = f"{part}, weights of epoch {result.scores['epoch']}"
-            Console().print(score_table(result.scores[part], title).rich(fold=False))
-    meter.console.print(f"the model is in {out}")
-
-
 class TrainingMeter(EventMeter):
-    """Listens to the training: one moving line on a terminal, one line an epoch anywhere."""
+    """Show the training: a bar on a terminal, and a line for each epoch anywhere."""
 
     def __init__(self, stopped: str) -> None:
         super().__init__(
@@ -125,7 +117,8 @@ class TrainingMeter(EventMeter):
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn(
-                "loss {task.fields[loss]:.3f}{task.fields[best]} · {task.fields[rate]:,.0f} characters/s"
+                "loss {task.fields[loss]:.3f}{task.fields[best]} · "
+                "{task.fields[rate]:,.0f} characters/s"
             ),
             TimeRemainingColumn(compact=True),
         )
@@ -134,45 +127,46 @@ class TrainingMeter(EventMeter):
         )
         self.stopped = stopped
         self.epochs = 0
+        # Characters and seconds of this epoch that an earlier process has trained
         self.start = (0, 0.0)
 
-    def _on_start(self, event: dict[str, Any]) -> None:
-        self.epochs = event["epochs"]
-        for notice in event["notices"]:
-            self.console.print(f"note: {visible(notice)}")
-        self.console.print(
-            f"{event['train']:,} to train on ({event['characters']:,} characters), {event['dev']:,} to choose "
-            f"by, {event['test']:,} to test on; {event['parameters']:,} weights"
-        )
-
-    def _on_resume(self, event: dict[str, Any]) -> None:
-        self.epochs = event["epochs"]
-        self.start = event["characters"], event["seconds"]
-        self.console.print(f"going on at epoch {event['epoch'] + 1}, batch {event['batch'] + 1}")
-
-    def _on_step(self, event: dict[str, Any]) -> None:
-        self.progress.update(
-            self.task,
-            total=self.epochs * event["batches"],
-            completed=event["epoch"] * event["batches"] + event["batch"],
-            epoch=f"{event['epoch'] + 1}/{self.epochs}",
-            loss=event["loss"],
-            best=f" · best dev F1 {100 * event['best']:.2f}" if event["best"] else "",
-            rate=self._rate(event),
-        )
-
-    def _on_epoch(self, event: dict[str, Any]) -> None:
-        rate = self._rate(event)
-        self.start = 0, event["seconds"]
-        mark = " (best)" if event["epoch"] == event["best_epoch"] else ""
-        dev = f"dev F1 {100 * event['dev']['f1']:.2f}{mark}, " if "dev" in event else ""
-        self.console.print(
-            f"epoch {event['epoch']}: loss {event['loss']:.3f}, {dev}{rate:,.0f} characters/s"
-        )
+    def __call__(self, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "start":
+                self.epochs = event["epochs"]
+                for notice in event["notices"]:
+                    self.print(f"note: {notice}")
+                self.print(
+                    f"{event['train']:,} to train on ({event['characters']:,} characters), "
+                    f"{event['dev']:,} to choose by, {event['test']:,} to test on; "
+                    f"{event['parameters']:,} weights"
+                )
+            case "resume":
+                self.epochs = event["epochs"]
+                self.start = event["characters"], event["seconds"]
+                self.print(f"going on at epoch {event['epoch'] + 1}, batch {event['batch'] + 1}")
+            case "step":
+                self.progress.update(
+                    self.task,
+                    total=self.epochs * event["batches"],
+                    completed=event["epoch"] * event["batches"] + event["batch"],
+                    epoch=f"{event['epoch'] + 1}/{self.epochs}",
+                    loss=event["loss"],
+                    best=f" · best dev F1 {100 * event['best']:.2f}" if event["best"] else "",
+                    rate=self._rate(event),
+                )
+            case "epoch":
+                rate = self._rate(event)
+                self.start = 0, event["seconds"]
+                mark = " (best)" if event["epoch"] == event["best_epoch"] else ""
+                dev = f"dev F1 {100 * event['dev']['f1']:.2f}{mark}, " if "dev" in event else ""
+                loss = f"loss {event['loss']:.3f}"
+                self.print(f"epoch {event['epoch']}: {loss}, {dev}{rate:,.0f} characters/s")
 
     def _rate(self, event: dict[str, Any]) -> float:
-        """Characters a second, since this epoch began here."""
+        """Return the characters a second in this epoch, since this process began it."""
         characters, seconds = self.start
+        # Characters are counted anew in each epoch.
         if event["characters"] < characters:
             characters = 0
         return float((event["characters"] - characters) / max(event["seconds"] - seconds, 1e-9))

@@ -1,9 +1,8 @@
-"""`hanlattice vectors`: the neighbours of a word, and a check of a vector file."""
+"""`hanlattice vectors`: show the neighbours of a word, and check a vector file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,151 +29,130 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import read_vectors
 
 app = typer.Typer(help="Inspect a vector file.", no_args_is_help=True)
+# Suffixes of raw text
 _RAW = (".txt", ".text", ".gz", ".xz")
 
 
 @app.command("neighbours")
 def neighbours(
     words: Annotated[
-        list[str],
-        typer.Argument(
-            help="Words or characters that have a vector in the file; + and - between two join them."
-        ),
+        list[str], typer.Argument(help="Words or characters; `+` and `-` join several in a query.")
     ],
     vectors: Annotated[
-        str, typer.Option("--vectors", "-v", help="A word2vec file, or @name/file.")
+        str, typer.Option("--vectors", "-v", help="word2vec file, or `@name/file`.")
     ],
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="How many for each query.")
+        int, typer.Option("--count", "-n", min=1, help="Number of neighbours of each query.")
     ] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """The nearest words of each word, or of a sum such as 国王 - 男人 + 女人, by the cosine of their
-    vectors.
+    """Show the nearest words of each word, or of a sum such as 国王 - 男人 + 女人.
+
+    Near means a high cosine of the vectors.
     """
     queries = read_queries(words)
     near = Neighbours(read_vectors(resolve(vectors)))
-    found: dict[str, list[Neighbour]] = {}
+    results: dict[str, list[Neighbour]] = {}
     for query in queries:
         try:
-            found[" ".join(query)] = near(query, count)
+            results[" ".join(query)] = near(query, count)
         except InputError as error:
             if len(queries) == 1:
                 raise
             note(str(error))
-    if not found:
+    if not results:
         raise InputError("none of these words has a vector")
     if as_json:
-        plain = {query: [row._asdict() for row in rows] for query, rows in found.items()}
+        plain = {query: [row._asdict() for row in rows] for query, rows in results.items()}
         typer.echo(to_json(plain, indent=2))
         return
-    for asked, rows in found.items():
+    for asked, rows in results.items():
         typer.echo(f"{asked}: " + "  ".join(f"{row.word} {row.cosine:.3f}" for row in rows))
 
 
 @app.command("check")
 def check(
-    file: Annotated[str, typer.Argument(help="A word2vec file, text or binary, or @name/file.")],
+    file: Annotated[str, typer.Argument(help="word2vec file, text or binary, or `@name/file`.")],
     corpora: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--corpus", "-c", help="A corpus to cover, labelled or raw. May be given several times."
-        ),
+        list[str] | None, typer.Option("--corpus", "-c", help="Corpus to cover. Repeatable.")
     ] = None,
     format: Annotated[
         str,
         typer.Option(
-            help="Of the corpora: auto (.txt, .gz and .xz are raw), raw, columns, segmented or jsonl."
+            help="Format of the corpora: `auto`, `raw`, `columns`, `segmented` or `jsonl`. "
+            "With `auto`, .txt, .gz and .xz are raw text."
         ),
     ] = "auto",
     encoding: Encoding = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Check a vector file: whether it is sound, what it contains, and how much of a corpus it
-    covers.
+    """Check a vector file: whether it has errors, and how much of a corpus its words cover.
 
-    The exit code is 0 if the file can be used, without its broken rows, and 2 if it cannot.
+    The exit code is 0 if the file can be used, even without its broken rows, and 2 if it cannot.
     """
     named = [(printable_path(name), resolve(name)) for name in corpora or ()]
     check_readable(path for _, path in named)
     report, vectors = check_vectors(resolve(file))
-    facts = {
-        **report,
-        "corpora": [cover(vectors, name, _sentences(path, format)) for name, path in named],
-    }
+    coverages = []
+    for name, path in named:
+        is_raw = format == "raw" or (format == "auto" and path.suffix.lower() in _RAW)
+        sentences: Iterable[Sentence] = (
+            map(Sentence, RawText([path])) if is_raw else read_corpus(path, format=format).sentences
+        )
+        coverages.append(cover(vectors, name, sentences))
     if as_json:
-        typer.echo(to_json(facts, indent=2))
+        typer.echo(to_json({**report, "corpora": coverages}, indent=2))
         return
-    _show(_report_rows(facts), printable_path(file))
-    for coverage in facts["corpora"]:
-        _show(_coverage_rows(coverage), coverage["name"])
-    typer.echo(
-        "the file is sound"
-        if report["sound"]
-        else "the file can be used, but it is not sound: see above"
-    )
-
-
-def _sentences(path: Path, format: str) -> Iterable[Sentence]:
-    if format == "raw" or (format == "auto" and path.suffix.lower() in _RAW):
-        return map(Sentence, RawText([path]))
-    return read_corpus(path, format=format).sentences
+    for title, rows in [
+        (printable_path(file), _report_rows(report)),
+        *((coverage["name"], _coverage_rows(coverage)) for coverage in coverages),
+    ]:
+        table = Table(title, ("", ""), tuple(rows), words=2)
+        Console().print(table.rich(no_wrap=(0,), show_header=False))
+    usable = "the file can be used, but it is not sound: see above"
+    typer.echo("the file is sound" if report["sound"] else usable)
 
 
 def _report_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    header = facts["header"]
-    promised = "none" if header is None else f"{header[0]:,} rows of width {header[1]}"
+    header = "none"
+    if facts["header"] is not None:
+        rows, width = facts["header"]
+        header = f"{rows:,} rows of width {width}"
+    if not facts["header_is_right"]:
+        header += f": wrong, there are {facts['rows']:,} rows"
     yield "form", facts["form"]
-    yield (
-        "header",
-        promised
-        + ("" if facts["header_is_right"] else f": wrong, there are {facts['rows']:,} rows"),
-    )
+    yield "header", header
     yield "words", f"{facts['words']:,}, of which {facts['single_characters']:,} single characters"
     yield "width", f"{facts['width']:,}"
     yield "norm", "mean {mean:.4g}, from {min:.4g} to {max:.4g}".format(**facts["norms"])
     yield "zero vectors", f"{facts['zero']:,}"
     yield "repeated words", f"{facts['repeated']:,}"
     yield "broken rows", f"{facts['skipped']:,}"
+    unit = "line" if facts["form"] == "text" else "row"
     for problem, count in facts["problems"].items():
-        places = [str(place) for place, wrong in facts["broken"] if wrong == problem]
-        what = "line" if facts["form"] == "text" else "row"
-        yield (
-            "",
-            f"{problem}: {count:,}, {what} {', '.join(places[:20])}{' …' if len(places) > 20 else ''}",
-        )
-    if facts["form"] == "binary":  # its notices say at which byte a row begins
+        places = [str(place) for place, reason in facts["broken"] if reason == problem]
+        more = " …" if len(places) > 20 else ""
+        yield "", f"{problem}: {count:,}, {unit} {', '.join(places[:20])}{more}"
+    # In a binary file, notices say at which byte a broken row begins.
+    if facts["form"] == "binary":
         yield from (("", notice) for notice in facts["notices"] if "skipped" in notice)
 
 
 def _coverage_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "characters with a vector", _of(facts["positions_in"], facts["positions"])
-    yield "different ones", _of(facts["types_in"], facts["types"])
+    def share(part: int, whole: int) -> str:
+        return f"{part:,} of {whole:,} ({part / max(1, whole):.1%})"
+
+    yield "characters with a vector", share(facts["positions_in"], facts["positions"])
+    yield "different ones", share(facts["types_in"], facts["types"])
     if facts["missing"]:
         yield "commonest without", " ".join(facts["missing"])
     words = facts["words"]
     if words is None:
         yield "words", "no word of two characters or more of the file occurs"
         return
-    yield "different words found", _of(words["words"], words["lexicon"])
+    yield "different words found", share(words["words"], words["lexicon"])
     yield "places of words", f"{words['positions']:,} ({words['per_character']:.2f} a character)"
-    yield "characters in a word", _of(words["covered"], words["characters"])
-    if words["entities"]:
-        yield (
-            "gold spans that are words",
-            _of(words["entities"]["tokens_in"], words["entities"]["tokens"]),
-        )
-        yield (
-            "different ones of them",
-            _of(words["entities"]["types_in"], words["entities"]["types"]),
-        )
-
-
-def _of(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,} ({part / max(1, whole):.1%})"
-
-
-def _show(rows: Iterable[tuple[str, str]], title: str) -> None:
-    Console().print(
-        Table(title, ("", ""), tuple(rows), words=2).rich(no_wrap=(0,), show_header=False)
-    )
+    yield "characters in a word", share(words["covered"], words["characters"])
+    if spans := words["entities"]:
+        yield "gold spans that are words", share(spans["tokens_in"], spans["tokens"])
+        yield "different ones of them", share(spans["types_in"], spans["types"])

@@ -1,6 +1,4 @@
-"""One model's scores by the length of sentences, and by the share of its lexicon that is left:
-tables and a plot.
-"""
+"""One model's scores by sentence length and by the share of its lexicon: tables and a plot."""
 
 from __future__ import annotations
 
@@ -15,32 +13,25 @@ from hanlattice.theme import BLUE, RED, plot, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LENGTHS = (
-    (1, 20),
-    (21, 40),
-    (41, 60),
-    (61, 80),
-    (81, 100),
-    (101, LONG - 1),
-)  # characters of a sentence
+# Classes of sentences, in characters.
+LENGTHS = ((1, 20), (21, 40), (41, 60), (61, 80), (81, 100), (101, LONG - 1))
 NAMES = (*(f"{low}–{high}" for low, high in LENGTHS), f"{LONG} or more")
-SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of the lexicon's words
+# Of the lexicon's words.
+SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
-Row = Mapping[
-    str, Any
-]  # as `evaluate --json` has it: what it is of, how many those are, and the score
+# A row of `evaluate --json`: its class, the size of that class, and the score.
+Row = Mapping[str, Any]
 
 
 def places_by_length(lengths: Iterable[int]) -> dict[str, list[int]]:
-    """Which sentences have a length of each class; every sentence is in one."""
-    found: dict[str, list[int]] = {name: [] for name in NAMES}
-    for at, length in enumerate(lengths):
-        found[NAMES[sum(length > high for _, high in LENGTHS)]].append(at)
-    return found
+    """Return the indices of the sentences in each class of length; every sentence is in one."""
+    places: dict[str, list[int]] = {name: [] for name in NAMES}
+    for index, length in enumerate(lengths):
+        places[NAMES[sum(length > high for _, high in LENGTHS)]].append(index)
+    return places
 
 
-# The parts of a report: its key, what its rows are of, the column of their names, how many there
-# are of what.
+# The parts of a report by key: title, and the columns with a row's name and its size.
 _PARTS = {
     "by_sentence_length": ("By length of the sentence", "characters", "sentences"),
     "by_lexicon_share": ("By share of the lexicon", "share", "places"),
@@ -48,28 +39,27 @@ _PARTS = {
 
 
 def tables(report: Mapping[str, Any]) -> Iterator[Table]:
-    """A table for each part that the report has."""
+    """Yield a table for each part that the report has."""
     for key, (title, name, size) in _PARTS.items():
-        if key in report:
-            words = report[key][-1].get("words")
-            headings = (name, size, "precision", "recall", "F1", "gold", "found", "correct")
-            rows = tuple((_name(row, name), count(row[size]), *_cells(row)) for row in report[key])
-            yield Table(title if words is None else f"{title}, of {words:,} words", headings, rows)
+        if key not in report:
+            continue
+        rows = []
+        for row in report[key]:
+            score = Score(row["gold"], row["predicted"], row["correct"])
+            counts = map(count, (score.gold, score.predicted, score.correct))
+            rows.append((_name(row, name), count(row[size]), *score.cells(), *counts))
+        words = report[key][-1].get("words")
+        headings = (name, size, "precision", "recall", "F1", "gold", "found", "correct")
+        whole = title if words is None else f"{title}, of {words:,} words"
+        yield Table(whole, headings, tuple(rows))
 
 
 def _name(row: Row, name: str) -> str:
     return f"{100 * row[name]:.0f} %" if name == "share" else str(row[name])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    score = Score(row["gold"], row["predicted"], row["correct"])
-    return (*score.cells(), *map(count, (score.gold, score.predicted, score.correct)))
-
-
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """A column for each part: precision, recall and F1, and below them how many sentences or places
-    of words.
-    """
+    """Plot precision, recall and F1 of each part, and below them the sizes of the classes."""
     parts = [(report[key], *facts) for key, facts in _PARTS.items() if key in report]
     with plot(path, 0.6 + 4.2 * len(parts), 4.4) as figure:
         grid = figure.subplots(2, len(parts), squeeze=False, sharex="col", height_ratios=(3, 1))
@@ -86,20 +76,14 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
 
 
 def _draw_scores(axis: Axes, rows: Sequence[Row]) -> None:
-    there = [at for at, row in enumerate(rows) if row["gold"] or row["predicted"]]
+    # A class without spans has no score.
+    places = [index for index, row in enumerate(rows) if row["gold"] or row["predicted"]]
     for name, label, colour, style in (
         ("precision", "precision", BLUE, "--"),
         ("recall", "recall", BLUE, ":"),
         ("f1", "F1", RED, "-"),
     ):
-        axis.plot(
-            there,
-            [100 * rows[at][name] for at in there],
-            style,
-            color=colour,
-            marker="o",
-            ms=4,
-            label=label,
-        )
+        scores = [100 * rows[index][name] for index in places]
+        axis.plot(places, scores, style, color=colour, marker="o", ms=4, label=label)
     axis.legend(frameon=False, fontsize=8)
     tidy(axis)

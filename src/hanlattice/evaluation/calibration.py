@@ -1,6 +1,4 @@
-"""Calibration: of spans with a score near 0.9, are nine of ten right? And what does leaving out low
-scores change?
-"""
+"""Calibration: how often spans with a score are right, and what leaving out low scores changes."""
 
 from __future__ import annotations
 
@@ -30,20 +28,27 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Spans with a score from `low` to `high`. If there are none, `score` and `share` are None."""
+    """Spans with a score from `low` to `high`: their mean score, and the share that is right.
+
+    Without spans, `score` and `share` are None.
+    """
 
     low: float
     high: float
     count: int
-    score: float | None  # the mean
-    share: float | None  # that is right
+    score: float | None
+    share: float | None
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row of a table."""
+        bounds = f"{round(self.low, 4):g} to {round(self.high, 4):g}"
+        mean = NONE if self.score is None else f"{self.score:.4f}"
+        return (bounds, count(self.count), mean, percent(self.share))
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The score of the spans from `min_score` on, and `coverage`, the share of all spans that these
-    are.
-    """
+    """The score of the spans from `min_score` on; `coverage` is their share of all spans."""
 
     min_score: float
     score: Score
@@ -55,7 +60,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class OfLabel:
-    """Of all spans with a label, what `Calibration` has of all."""
+    """The figures of `Calibration` for the spans with one label."""
 
     count: int
     score: float
@@ -66,11 +71,10 @@ class OfLabel:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Of all spans: their number, mean score and the share that is right; how far apart the two
-    are; and in bins.
+    """How well scores match the share of spans that is right: over all spans, in bins and by label.
 
     `ece` is the expected calibration error, the mean distance between score and share over bins,
-    weighted by their counts; `ece_mass` the same over bins of equally many spans. `brier` is the
+    weighted by their counts; `ece_mass` is the same over bins of equally many spans. `brier` is the
     mean squared distance between a score and the truth, 1 or 0.
     """
 
@@ -80,13 +84,15 @@ class Calibration:
     ece: float
     ece_mass: float
     brier: float
-    width: tuple[Bin, ...]  # bins of equal width, from 0 to 1
-    mass: tuple[Bin, ...]  # bins of about equally many spans
+    # Bins of equal width, from 0 to 1.
+    width: tuple[Bin, ...]
+    # Bins of about equally many spans.
+    mass: tuple[Bin, ...]
     thresholds: tuple[Threshold, ...]
     labels: dict[str, OfLabel]
 
     def as_dict(self) -> dict[str, object]:
-        return asdict(self) | {"thresholds": [each.as_dict() for each in self.thresholds]}
+        return asdict(self) | {"thresholds": [row.as_dict() for row in self.thresholds]}
 
 
 def calibrate(
@@ -95,16 +101,32 @@ def calibrate(
     bins: int = BINS,
     thresholds: Sequence[float] = THRESHOLDS,
 ) -> Calibration:
-    """Spans with scores, sentence by sentence, against gold ones. Right means start, end and label."""
+    """Compare the scores of found spans with how often they are right.
+
+    Args:
+        gold: the spans of each sentence.
+        found: the spans of each sentence, with scores. A right one is equal to a gold one.
+        bins: how many bins of equal width, and of equal mass.
+        thresholds: the scores at which spans are left out.
+    """
     if len(gold) != len(found):
-        raise ValueError(
-            f"{len(gold)} gold sentences cannot be compared with {len(found)} found ones"
-        )
+        numbers = f"{len(gold)} gold sentences cannot be compared with {len(found)}"
+        raise ValueError(f"{numbers} found ones")
     if bins < 1:
         raise ValueError(f"bins must be 1 or more, not {bins}")
     total, score, right, label = _outcomes(gold, found)
     width = _equal_width(score, right, bins)
     mass = _equal_mass(score, right, bins)
+    rows = []
+    for least in thresholds:
+        kept = score >= least
+        kept_score = Score(total, int(kept.sum()), int(right[kept].sum()))
+        rows.append(Threshold(least, kept_score, _mean(kept)))
+    labels = {}
+    for name in np.unique(label).tolist():
+        own, hits = score[label == name], right[label == name]
+        ece = _error(_equal_width(own, hits, bins), len(own))
+        labels[name] = OfLabel(len(own), _mean(own), _mean(hits), ece, _mean((own - hits) ** 2))
     return Calibration(
         count=len(score),
         score=_mean(score),
@@ -114,25 +136,15 @@ def calibrate(
         brier=_mean((score - right) ** 2),
         width=width,
         mass=mass,
-        thresholds=tuple(_threshold(each, total, score, right) for each in thresholds),
-        labels={
-            name: _of_label(score[label == name], right[label == name], bins)
-            for name in np.unique(label).tolist()
-        },
+        thresholds=tuple(rows),
+        labels=labels,
     )
-
-
-def _of_label(score: Floats, right: Floats, bins: int) -> OfLabel:
-    ece = _error(_equal_width(score, right, bins), len(score))
-    return OfLabel(len(score), _mean(score), _mean(right), ece, _mean((score - right) ** 2))
 
 
 def _outcomes(
     gold: Sequence[Iterable[Span]], found: Sequence[Iterable[Span]]
 ) -> tuple[int, Floats, Floats, npt.NDArray[np.str_]]:
-    """The number of gold spans; for each found span its score, 1 if it is right, else 0, and its
-    label.
-    """
+    """Return the number of gold spans; for each found one its score, 1 if right, and its label."""
     total = 0
     rows = []
     labels = []
@@ -148,17 +160,18 @@ def _outcomes(
 
 
 def _equal_width(score: Floats, right: Floats, bins: int) -> tuple[Bin, ...]:
-    """A score on a border belongs to the bin above; 1 belongs to the last."""
-    edges = [at / bins for at in range(bins + 1)]
-    at = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, bins - 1)
+    """Cut [0, 1] into equal bins; a score on a border belongs to the bin above, 1 to the last."""
+    edges = [number / bins for number in range(bins + 1)]
+    place = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, bins - 1)
     return tuple(
-        _bin(low, high, score[at == nth], right[at == nth])
-        for nth, (low, high) in enumerate(pairwise(edges))
+        _bin(low, high, score[place == number], right[place == number])
+        for number, (low, high) in enumerate(pairwise(edges))
     )
 
 
 def _equal_mass(score: Floats, right: Floats, bins: int) -> tuple[Bin, ...]:
-    """By rising score; equal scores keep their order. Of few spans there are fewer bins."""
+    """Cut the spans by rising score into bins of equal size; few spans give fewer bins."""
+    # Stable, so that equal scores keep their order.
     order = np.argsort(score, kind="stable")
     parts = [part for part in np.array_split(order, bins) if len(part)]
     return tuple(
@@ -174,14 +187,8 @@ def _bin(low: float, high: float, score: Floats, right: Floats) -> Bin:
 
 
 def _error(bins: Iterable[Bin], total: int) -> float:
-    return sum(each.count * abs((each.score or 0.0) - (each.share or 0.0)) for each in bins) / max(
-        1, total
-    )
-
-
-def _threshold(min_score: float, gold: int, score: Floats, right: Floats) -> Threshold:
-    kept = score >= min_score
-    return Threshold(min_score, Score(gold, int(kept.sum()), int(right[kept].sum())), _mean(kept))
+    distances = (part.count * abs((part.score or 0.0) - (part.share or 0.0)) for part in bins)
+    return sum(distances) / max(1, total)
 
 
 def _mean(values: npt.NDArray[Any]) -> float:
@@ -189,87 +196,64 @@ def _mean(values: npt.NDArray[Any]) -> float:
 
 
 def summary(calibration: Calibration) -> str:
+    """Return the figures of all spans as a sentence."""
     if not calibration.count:
         return "nothing was found, so there is nothing to judge"
     return (
         f"{counted(calibration.count, 'span')}: mean score {calibration.score:.4f}, "
         f"{percent(calibration.share)} % right; expected calibration error {calibration.ece:.4f} "
-        f"(bins of equal width), {calibration.ece_mass:.4f} (of equal count); Brier score {calibration.brier:.4f}"
+        f"(bins of equal width), {calibration.ece_mass:.4f} (of equal count); "
+        f"Brier score {calibration.brier:.4f}"
     )
 
 
 def tables(calibration: Calibration) -> list[Table]:
+    """Return the tables by label, by score (two kinds of bins), and by threshold."""
     headings = ("score", "spans", "mean score", "right %")
     kept_headings = ("min score", "precision", "recall", "F1", "spans", "kept %")
-    kept = tuple(
-        (
-            f"{each.min_score:g}",
-            *each.score.cells(),
-            count(each.score.predicted),
-            percent(each.coverage),
-        )
-        for each in calibration.thresholds
-    )
-    labels = tuple(
-        (
-            name,
-            count(each.count),
-            f"{each.score:.4f}",
-            percent(each.share),
-            f"{each.ece:.4f}",
-            f"{each.brier:.4f}",
-        )
-        for name, each in calibration.labels.items()
+    kept = []
+    for row in calibration.thresholds:
+        numbers = (count(row.score.predicted), percent(row.coverage))
+        kept.append((f"{row.min_score:g}", *row.score.cells(), *numbers))
+    labels = []
+    for name, own in calibration.labels.items():
+        share = (f"{own.score:.4f}", percent(own.share))
+        labels.append((name, count(own.count), *share, f"{own.ece:.4f}", f"{own.brier:.4f}"))
+    width, mass = (
+        tuple(part.cells() for part in bins) for bins in (calibration.width, calibration.mass)
     )
     return [
-        Table("By label", ("label", *headings[1:], "ECE", "Brier"), labels, words=1),
-        Table("By score", headings, tuple(map(_cells, calibration.width)), words=0),
-        Table(
-            "By score, bins of equally many spans",
-            headings,
-            tuple(map(_cells, calibration.mass)),
-            words=0,
-        ),
-        Table("Where spans below a score are left out", kept_headings, kept, words=0),
+        Table("By label", ("label", *headings[1:], "ECE", "Brier"), tuple(labels), words=1),
+        Table("By score", headings, width, words=0),
+        Table("By score, bins of equally many spans", headings, mass, words=0),
+        Table("Where spans below a score are left out", kept_headings, tuple(kept), words=0),
     ]
 
 
-def _cells(each: Bin) -> tuple[str, ...]:
-    mean = NONE if each.score is None else f"{each.score:.4f}"
-    return (
-        f"{round(each.low, 4):g} to {round(each.high, 4):g}",
-        count(each.count),
-        mean,
-        percent(each.share),
-    )
-
-
 def markdown(files: Mapping[str, Calibration], about: str) -> str:
-    """One document with a section for each file, under its name."""
+    """Return one document with a section for calibration file, under its name."""
     lines = ["# Calibration", "", escaped(about)]
-    for name, each in files.items():
-        lines += ["", f"## {escaped(name)}", "", summary(each)]
-        for table in tables(each):
+    for name, calibration in files.items():
+        lines += ["", f"## {escaped(name)}", "", summary(calibration)]
+        for table in tables(calibration):
             lines += ["", f"{table.title}:", "", *table.markdown()]
     return "\n".join(lines) + "\n"
 
 
 def draw(files: Mapping[str, Calibration], path: Path) -> None:
-    """A column for each file: the share that is right against the score, and below it how many
-    spans there are.
-    """
+    """Plot a column for each file: the right share by score, and below it the number of spans."""
     with plot(path, 0.6 + 3.4 * len(files), 4.8) as figure:
         grid = figure.subplots(2, len(files), squeeze=False, sharex=True, height_ratios=(3, 1))
-        for (share, counts), (name, each) in zip(grid.T, files.items(), strict=True):
-            _draw_share(share, name, each)
-            centres = [(part.low + part.high) / 2 for part in each.width]
-            counts.bar(
-                centres, [part.count for part in each.width], width=0.9 / len(centres), color=BLUE
-            )
+        for (share, counts), (name, calibration) in zip(grid.T, files.items(), strict=True):
+            _draw_share(share, name, calibration)
+            centres = [(part.low + part.high) / 2 for part in calibration.width]
+            heights = [part.count for part in calibration.width]
+            counts.bar(centres, heights, width=0.9 / len(centres), color=BLUE)
             counts.set(xlabel="score", xlim=(0, 1))
-            if each.count:  # logarithmic, since most spans of a good model have a score near 1
+            # Logarithmic, since most spans of a good model have a score near 1.
+            if calibration.count:
                 counts.set_yscale("log", nonpositive="clip")
-                counts.set_ylim(0.5, 2.0 * max(part.count for part in each.width))
+                counts.set_ylim(0.5, 2.0 * max(heights))
             counts.set_axisbelow(True)
             tidy(counts)
         grid[0, 0].set_ylabel("share that is right")
@@ -277,17 +261,11 @@ def draw(files: Mapping[str, Calibration], path: Path) -> None:
 
 
 def _draw_share(axis: Axes, name: str, calibration: Calibration) -> None:
-    points = [(each.score, each.share) for each in calibration.width if each.score is not None]
+    points = [(part.score, part.share) for part in calibration.width if part.score is not None]
     axis.plot([0, 1], [0, 1], "--", color="0.6", linewidth=0.9, label="as scores say")
     if points:
-        axis.plot(
-            *zip(*points, strict=True),
-            "-o",
-            color=RED,
-            markersize=4,
-            clip_on=False,
-            label="as it is",
-        )
+        scores, shares = zip(*points, strict=True)
+        axis.plot(scores, shares, "-o", color=RED, ms=4, clip_on=False, label="as it is")
     axis.set(xlim=(0, 1), ylim=(0, 1.02))
     axis.set_title(plot_text(name), fontsize=9, loc="left")
     figures = f"ECE {calibration.ece:.4f}\nBrier {calibration.brier:.4f}"

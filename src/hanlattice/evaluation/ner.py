@@ -1,8 +1,7 @@
-"""Precision, recall and F1 over exact spans: overall (micro), by type, and by the `.NAM`/`.NOM`
-groups of Weibo.
+"""Score exact spans: overall (micro), by type, and by the `.NAM`/`.NOM` groups of Weibo.
 
-`score_tags` counts like seqeval's strict mode, or, with `loose`, like the code and thus the figures
-of the lattice LSTM papers.
+`score_tags` counts like seqeval's strict mode or, with `loose`, like the original code of the
+lattice LSTM, and so like the figures of its papers.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from hanlattice.evaluation.report import percent
 from hanlattice.text.span import Span
 from hanlattice.text.tags import SCHEMES, check_prefix, split_tag, tags_to_spans
 
-LONG = 250  # characters: the original code reads neither dev nor test sentences of so many or more
+# The original code skips dev and test sentences of this many characters or more.
+LONG = 250
 
 
 class Mark(NamedTuple):
-    """An entity as it is compared.
+    """An entity in the form in which it is compared.
 
-    The original code writes `X[3,5]` for one that a later tag closed, and `X[3]` (`end` is None)
-    for a single character or one that the end of the sentence leaves open; so `X[3,3]` and `X[3]`
-    are different.
+    The original code writes `X[3,5]` for an entity that a later tag closes, and `X[3]` (`end` is
+    None) for a single character or one left open at the end, so `X[3,3]` and `X[3]` differ.
     """
 
     label: str
@@ -34,7 +33,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Three counts and their ratios; a ratio without a denominator is 0."""
+    """Counts of spans, with precision, recall and F1; a ratio without a denominator is 0."""
 
     gold: int
     predicted: int
@@ -42,28 +41,27 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """The share of the spans found that is right."""
+        """Return the share of the predicted spans that is right."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of the gold spans that was found."""
+        """Return the share of the gold spans that was predicted."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        """2PR / (P + R), computed from the counts."""
-        return (
-            2 * self.correct / (self.gold + self.predicted) if self.gold + self.predicted else 0.0
-        )
+        """Return 2PR / (P + R), computed from the counts."""
+        spans = self.gold + self.predicted
+        return 2 * self.correct / spans if spans else 0.0
 
     def as_dict(self) -> dict[str, float]:
-        """Ratios and counts by name, for JSON."""
+        """Return ratios and counts by name, for JSON."""
         ratios = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
         return {**ratios, "gold": self.gold, "predicted": self.predicted, "correct": self.correct}
 
     def cells(self) -> tuple[str, str, str]:
-        """Precision, recall and F1 in a table; a dash where there is nothing to divide by."""
+        """Return precision, recall and F1 as table cells, with a dash where nothing divides."""
         return (
             percent(self.precision if self.predicted else None),
             percent(self.recall if self.gold else None),
@@ -73,12 +71,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """The scores of all spans, of each type, and of each group of types."""
+
     overall: Score
     by_type: dict[str, Score]
     groups: dict[str, Score]
 
     def as_dict(self) -> dict[str, object]:
-        """All scores as plain values, for JSON."""
+        """Return all scores as plain values, for JSON."""
         return {
             "overall": self.overall.as_dict(),
             "by_type": {label: score.as_dict() for label, score in self.by_type.items()},
@@ -87,7 +87,7 @@ class Report:
 
 
 def score(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -> Report:
-    """Spans sentence by sentence; a predicted one is correct if start, end and label are all right."""
+    """Score spans sentence by sentence; a right one has the gold start, end and label."""
     return _compare([_marks(spans) for spans in gold], [_marks(spans) for spans in predicted])
 
 
@@ -98,19 +98,23 @@ def score_tags(
     *,
     loose: bool = False,
 ) -> Report:
-    """Tags sentence by sentence, legal or not.
+    """Score tags sentence by sentence, legal or not.
 
-    Strict, only whole entities count, as in seqeval with `mode="strict"`. Loose, broken ones count
-    too: the original code closes an entity at whatever comes next, and labels are upper-cased.
-    Neither is always the higher of the two.
+    Args:
+        gold_tags: the tags of each sentence.
+        predicted_tags: as many sentences, with as many tags each.
+        scheme: a name from `SCHEMES`.
+        loose: count broken entities too. The original code closes an entity at whatever comes
+            next, and labels are upper-cased. Without it, only whole entities count, as in seqeval
+            with `mode="strict"`. Neither score is always the higher one.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"{scheme!r} is not a scheme: expected one of {', '.join(SCHEMES)}")
-    for at, (gold, predicted) in enumerate(zip(gold_tags, predicted_tags, strict=False)):
-        if len(gold) != len(predicted):
-            raise ValueError(
-                f"sentence {at} has {len(gold)} gold tags but {len(predicted)} predicted tags"
-            )
+    # `_compare` reports sides of unequal length.
+    for index, (gold, found) in enumerate(zip(gold_tags, predicted_tags, strict=False)):
+        if len(gold) != len(found):
+            counts = f"{len(gold)} gold tags but {len(found)} predicted tags"
+            raise ValueError(f"sentence {index} has {counts}")
     read = _loose_marks if loose else lambda tags, scheme: _marks(tags_to_spans(tags, scheme))
     return _compare(
         [read(tags, scheme) for tags in gold_tags], [read(tags, scheme) for tags in predicted_tags]
@@ -119,9 +123,8 @@ def score_tags(
 
 def _compare(gold: Sequence[set[Mark]], predicted: Sequence[set[Mark]]) -> Report:
     if len(gold) != len(predicted):
-        raise ValueError(
-            f"{len(gold)} gold sentences cannot be compared with {len(predicted)} predicted sentences"
-        )
+        counts = f"{len(gold)} gold sentences cannot be compared with {len(predicted)} predicted"
+        raise ValueError(f"{counts} sentences")
     wanted: Counter[str] = Counter()
     found: Counter[str] = Counter()
     correct: Counter[str] = Counter()
@@ -129,25 +132,21 @@ def _compare(gold: Sequence[set[Mark]], predicted: Sequence[set[Mark]]) -> Repor
         wanted.update(mark.label for mark in gold_marks)
         found.update(mark.label for mark in predicted_marks)
         correct.update(mark.label for mark in gold_marks & predicted_marks)
-    by_type = {
-        label: Score(wanted[label], found[label], correct[label])
-        for label in sorted(wanted.keys() | found)
-    }
-    return Report(_total(by_type.values()), by_type, _groups(by_type))
-
-
-def _total(scores: Iterable[Score]) -> Score:
-    counts = [(score.gold, score.predicted, score.correct) for score in scores]
-    return Score(*map(sum, zip((0, 0, 0), *counts, strict=True)))
-
-
-def _groups(by_type: dict[str, Score]) -> dict[str, Score]:
-    """`PER.NAM` and `LOC.NAM` together are NAM: what stands after a label's last dot."""
-    suffixes = {label: label.rpartition(".")[2] for label in by_type if "." in label}
-    return {
-        group: _total(by_type[label] for label, suffix in suffixes.items() if suffix == group)
+    labels = sorted(wanted.keys() | found)
+    by_type = {label: Score(wanted[label], found[label], correct[label]) for label in labels}
+    # `PER.NAM` and `LOC.NAM` belong to group NAM: what follows the last dot of a label.
+    suffixes = {label: label.rpartition(".")[2] for label in labels if "." in label}
+    groups = {
+        group: total_score(by_type[label] for label, suffix in suffixes.items() if suffix == group)
         for group in sorted(set(suffixes.values()) - {""})
     }
+    return Report(total_score(by_type.values()), by_type, groups)
+
+
+def total_score(scores: Iterable[Score]) -> Score:
+    """Return the score over several classes of spans, by adding up their counts."""
+    counts = [(score.gold, score.predicted, score.correct) for score in scores]
+    return Score(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
 def _marks(spans: Iterable[Span]) -> set[Mark]:
@@ -160,33 +159,31 @@ def _loose_marks(tags: Sequence[str], scheme: str) -> set[Mark]:
 
 
 def _loose_ends(tags: Sequence[str]) -> Iterator[Mark]:
-    """BMES and BIOES: an entity stays open until E, S or B comes, whatever the label and whatever
-    lies between.
-    """
+    """Read BMES or BIOES: an entity stays open until E, S or B, whatever lies between."""
     opened: Mark | None = None
-    for at, tag in enumerate(tags):
+    for index, tag in enumerate(tags):
         prefix, label = split_tag(tag)
         if prefix not in ("B", "E", "S"):
             continue
         if opened is not None:
-            yield opened._replace(end=at + 1 if prefix == "E" else at)
+            yield opened._replace(end=index + 1 if prefix == "E" else index)
         if prefix == "S":
-            yield Mark(label, at, None)
-        opened = Mark(label, at, None) if prefix == "B" else None
+            yield Mark(label, index, None)
+        opened = Mark(label, index, None) if prefix == "B" else None
     if opened is not None:
         yield opened
 
 
 def _loose_inside(tags: Sequence[str]) -> Iterator[Mark]:
-    """BIO: as strict, except for an entity that the end of the sentence leaves open."""
+    """Read BIO: as strict, except for an entity that the end of the sentence leaves open."""
     opened: Mark | None = None
-    for at, tag in enumerate(tags):
+    for index, tag in enumerate(tags):
         prefix, label = split_tag(tag)
         check_prefix(tag, prefix, "BIO")
         if prefix == "I" and opened is not None and opened.label == label:
             continue
         if opened is not None:
-            yield opened._replace(end=at)
-        opened = Mark(label, at, None) if prefix == "B" else None
+            yield opened._replace(end=index)
+        opened = Mark(label, index, None) if prefix == "B" else None
     if opened is not None:
         yield opened

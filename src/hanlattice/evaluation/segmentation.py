@@ -1,19 +1,17 @@
-"""Word segmentation scored: as the SIGHAN bakeoff counts, by exact spans, by boundaries, by length;
-missed words.
-"""
+"""Score word segmentation: as the SIGHAN bakeoff counts, by exact spans, boundaries and length."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
 
 from hanlattice.errors import InputError
-from hanlattice.evaluation.ner import Score
+from hanlattice.evaluation.ner import Score, total_score
 from hanlattice.evaluation.report import NONE, Table, count, percent
 from hanlattice.text.boundaries import remove_space
 from hanlattice.text.fork_safety import cached_property
@@ -22,7 +20,8 @@ from hanlattice.text.sentence import Sentence
 from hanlattice.text.span import Span
 
 LENGTHS = ("1", "2", "3", "4", "5+")
-INSTEAD = 3  # readings that a table shows of a missed word
+# A table shows this many readings of a missed word.
+INSTEAD = 3
 
 Place = tuple[int, int]
 IsKnown = Callable[[str], bool]
@@ -30,8 +29,9 @@ IsKnown = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Cut:
-    """A text without its white space; `places` are (start, end) of its words, which cover it
-    without a gap.
+    """A text without its white space, cut into words.
+
+    `places` are (start, end) of the words, which cover the text without a gap.
     """
 
     text: str
@@ -43,16 +43,17 @@ class Cut:
 
     @cached_property
     def boundaries(self) -> set[int]:
-        """Between words only: every segmenter finds the two ends of a text."""
+        """Return the places between words, without the two ends, which every segmenter finds."""
         return {start for start, _ in self.places if start}
 
 
-Pairs = Sequence[tuple[Cut, Cut]]  # gold, found
+# (gold, found) for each sentence.
+Pairs = Sequence[tuple[Cut, Cut]]
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """How many gold words there are, and how many of them were found."""
+    """The number of gold words, and how many of them were found."""
 
     gold: int
     correct: int
@@ -67,8 +68,9 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The found words that cover a missed one: several if it was cut, one if it was joined to its
-    neighbours.
+    """The found words that cover a missed word.
+
+    There are several if it was cut, and one if it was joined to its neighbours.
     """
 
     words: tuple[str, ...]
@@ -77,24 +79,25 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A gold word: how often it occurs, how often no found word has its place, and what was found
-    there instead.
+    """A gold word that was missed: its counts, and what was found in its place.
+
+    `known` says whether it is a training word, and is None without training words. The most
+    frequent replacement comes first.
     """
 
     word: str
     count: int
     missed: int
-    known: bool | None  # whether it is a training word; None if those are not given
-    instead: tuple[Replacement, ...]  # the most frequent first
+    known: bool | None
+    instead: tuple[Replacement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentationReport:
-    """`bakeoff` counts words that diff aligns, `spans` words at the same place; `oov` and `iv`
-    count as `bakeoff`.
+    """The scores of a segmentation.
 
-    `oov` are gold words that are not training words and `iv` those that are; None if no training
-    words are given.
+    `bakeoff` counts words that diff aligns, `spans` words at the same place. `oov` and `iv` count
+    the gold words that training lacks and has, like `bakeoff`; None without training words.
     """
 
     bakeoff: Score
@@ -107,11 +110,11 @@ class SegmentationReport:
 
     @property
     def oov_rate(self) -> float | None:
-        """The share of gold words that are not training words."""
+        """Return the share of gold words that are not training words."""
         return self.oov.gold / self.bakeoff.gold if self.oov and self.bakeoff.gold else None
 
     def as_dict(self, words: int | None = None) -> dict[str, object]:
-        """As JSON wants it, with the first `words` of the worst words, or all."""
+        """Return plain values for JSON, with the first `words` of the worst words, or all."""
         return {
             "bakeoff": self.bakeoff.as_dict(),
             "oov": self.oov and {**self.oov.as_dict(), "rate": self.oov_rate},
@@ -131,32 +134,34 @@ def score_segmentation(
     *,
     as_written: bool = False,
 ) -> SegmentationReport:
-    """Words against words, sentence by sentence; both must cover all of a text but its white space.
+    """Score found words against gold words, sentence by sentence.
 
-    `known` are the training words. Width does not matter to them: `１` is known if `1` is. The
-    script of the bakeoff takes them `as_written`.
+    Args:
+        texts: the sentences.
+        gold: the gold words of each, which cover all of it but its white space.
+        predicted: the found words of each, which cover as much.
+        known: the training words. Width does not matter: `１` is known if `1` is.
+        as_written: compare `known` without folding widths, as the bakeoff's script does.
     """
     if not len(texts) == len(gold) == len(predicted):
-        counts = f"{len(texts)} texts, {len(gold)} gold sentences and {len(predicted)} predicted sentences"
-        raise ValueError(f"{counts} cannot be compared")
-    pairs = [
-        (
-            cut(text, ours, f"gold words of sentence {at}: "),
-            cut(text, theirs, f"found words of sentence {at}: "),
-        )
-        for at, (text, ours, theirs) in enumerate(zip(texts, gold, predicted, strict=True), start=1)
-    ]
+        gold_and_found = f"{len(gold)} gold sentences and {len(predicted)} predicted sentences"
+        raise ValueError(f"{len(texts)} texts, {gold_and_found} cannot be compared")
+    pairs = []
+    for number, (text, ours, theirs) in enumerate(zip(texts, gold, predicted, strict=True), 1):
+        gold_cut = cut(text, ours, f"gold words of sentence {number}: ")
+        pairs.append((gold_cut, cut(text, theirs, f"found words of sentence {number}: ")))
     is_known = None if known is None else _known(known, as_written)
     return SegmentationReport(
         *_bakeoff(pairs, is_known),
-        *_places(pairs),
+        spans=_overlap((gold.places, found.places) for gold, found in pairs),
+        boundaries=_overlap((gold.boundaries, found.boundaries) for gold, found in pairs),
         by_length=_by_length(pairs),
         worst=_worst(pairs, is_known),
     )
 
 
 def words_in(sentences: Iterable[Sentence]) -> set[str]:
-    """All gold words of segmented sentences."""
+    """Return all gold words of segmented sentences."""
     return {
         sentence.text[span.start : span.end]
         for sentence in sentences
@@ -165,50 +170,50 @@ def words_in(sentences: Iterable[Sentence]) -> set[str]:
 
 
 def cut(text: str, spans: Iterable[Span], whose: str = "") -> Cut:
-    """A text and its words, which must cover every character but white space; an InputError,
-    beginning with `whose` words they are, if they do not.
+    """Cut a text into words, which must cover every character but white space.
 
-    White space at the ends of a word or inside it does not count, and a word of nothing else is
-    dropped.
+    White space inside a word or at its ends does not count; a word of nothing else is dropped.
+
+    Args:
+        whose: the beginning of the InputError for words that overlap or leave a gap.
     """
+    # before[i]: characters of text[:i] that are not white space, so offsets in the cut text.
     before = [0, *accumulate(not character.isspace() for character in text)]
     given = sorted((span.start, span.end) for span in spans)
+    short = repr(text if len(text) <= 40 else f"{text[:39]}…")
     if (last := max((end for _, end in given), default=0)) > len(text):
         raise InputError(
-            f"{whose}a word ends at character {last} of {_short(text)}, which has {len(text)}"
+            f"{whose}a word ends at character {last} of {short}, which has {len(text)}"
         )
     places = [(before[start], before[end]) for start, end in given if before[start] < before[end]]
-    at = 0
+    covered = 0
+    # An empty word at the end shows whether the words reach it.
     for start, end in [*places, (before[-1], before[-1])]:
-        if start != at:
-            words, first = ("two words cover", start) if start < at else ("no word covers", at)
-            raise InputError(
-                f"{whose}{words} character {before.index(first + 1)} of {_short(text)}"
-            )
-        at = end
+        if start != covered:
+            overlap = start < covered
+            words, first = ("two words cover", start) if overlap else ("no word covers", covered)
+            raise InputError(f"{whose}{words} character {before.index(first + 1)} of {short}")
+        covered = end
     return Cut(remove_space(text), tuple(places))
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:39]}…")
-
-
 def _known(words: Iterable[str], as_written: bool) -> IsKnown:
-    """Corpora differ in the width of letters and digits, so it is folded unless `as_written`."""
-    normal: Callable[[str], str] = (
-        remove_space if as_written else lambda word: remove_space(fold(word))
-    )
+    """Return the test for training words; `as_written` keeps the width of letters and digits."""
+
+    def normal(word: str) -> str:
+        return remove_space(word if as_written else fold(word))
+
     known = frozenset(map(normal, words))
     return lambda word: normal(word) in known
 
 
 def _bakeoff(pairs: Pairs, is_known: IsKnown | None) -> tuple[Score, Recall | None, Recall | None]:
-    """All words, those that are not known, those that are."""
+    """Score all words, and count the recall of unknown and of known ones."""
     gold_words: Counter[str] = Counter()
     correct: Counter[str] = Counter()
     for gold, found in pairs:
         gold_words.update(gold.words)
-        correct.update(gold.words[at] for at, _ in matched(gold.words, found.words))
+        correct.update(gold.words[index] for index, _ in matched(gold.words, found.words))
     score = Score(gold_words.total(), sum(len(found.places) for _, found in pairs), correct.total())
     if is_known is None:
         return score, None, None
@@ -217,34 +222,30 @@ def _bakeoff(pairs: Pairs, is_known: IsKnown | None) -> tuple[Score, Recall | No
     return score, oov, Recall(score.gold - oov.gold, score.correct - oov.correct)
 
 
-def _places(pairs: Pairs) -> tuple[Score, Score]:
-    """Exact spans, and boundaries between words."""
-    spans = [(set(gold.places), set(found.places)) for gold, found in pairs]
-    return _score(spans), _score([(gold.boundaries, found.boundaries) for gold, found in pairs])
-
-
-def _score(pairs: Iterable[tuple[Set[object], Set[object]]]) -> Score:
-    counts = [(len(gold), len(found), len(gold & found)) for gold, found in pairs]
-    return Score(*map(sum, zip((0, 0, 0), *counts, strict=True)))
+def _overlap(pairs: Iterable[tuple[Iterable[object], Iterable[object]]]) -> Score:
+    """Score the gold and found places that both sides of a sentence have."""
+    sets = [(set(gold), set(found)) for gold, found in pairs]
+    return total_score(Score(len(gold), len(found), len(gold & found)) for gold, found in sets)
 
 
 def _by_length(pairs: Pairs) -> dict[str, Score]:
-    """Exact spans by their number of characters."""
+    """Score exact spans by their number of characters."""
     columns: list[Counter[int]] = [Counter(), Counter(), Counter()]
     for gold, found in pairs:
         right = set(gold.places) & set(found.places)
         for column, places in zip(columns, (gold.places, found.places, right), strict=True):
             column.update([end - start for start, end in places])
     short = {name: Score(*(column[int(name)] for column in columns)) for name in LENGTHS[:-1]}
-    longer = [
+    # The last class, 5+, holds every longer word.
+    longer = (
         sum(number for length, number in column.items() if length > len(short))
         for column in columns
-    ]
+    )
     return {**short, LENGTHS[-1]: Score(*longer)}
 
 
 def _worst(pairs: Pairs, is_known: IsKnown | None) -> tuple[Missed, ...]:
-    """Every missed word; those missed most often first, then the rarer, then by their characters."""
+    """Return every missed word: the most often missed, then the rarer, then by characters."""
     counts: Counter[str] = Counter()
     instead: dict[str, Counter[tuple[str, ...]]] = {}
     for gold, found in pairs:
@@ -253,33 +254,24 @@ def _worst(pairs: Pairs, is_known: IsKnown | None) -> tuple[Missed, ...]:
         starts, ends = ([place[side] for place in found.places] for side in (0, 1))
         for word, (start, end) in zip(gold.words, gold.places, strict=True):
             if (start, end) not in right:
-                others = tuple(
-                    found.words[bisect_right(ends, start) : bisect_left(starts, end)]
-                )  # that overlap it
-                instead.setdefault(word, Counter())[others] += 1
+                # The found words that overlap this one: places are sorted and have no gaps.
+                overlap = slice(bisect_right(ends, start), bisect_left(starts, end))
+                instead.setdefault(word, Counter())[tuple(found.words[overlap])] += 1
     words = []
     for word, readings in instead.items():
-        most_frequent = sorted(readings.items(), key=lambda item: (-item[1], item[0]))
+        by_frequency = sorted(readings.items(), key=lambda item: (-item[1], item[0]))
         known = None if is_known is None else is_known(word)
-        words.append(
-            Missed(
-                word,
-                counts[word],
-                readings.total(),
-                known,
-                tuple(Replacement(*item) for item in most_frequent),
-            )
-        )
-    return tuple(sorted(words, key=lambda each: (-each.missed, each.count, each.word)))
+        replacements = tuple(Replacement(*item) for item in by_frequency)
+        words.append(Missed(word, counts[word], readings.total(), known, replacements))
+    return tuple(sorted(words, key=lambda missed: (-missed.missed, missed.count, missed.word)))
 
 
-# ---- Which words of two lists are the same. The scorer of the bakeoff runs GNU diff, which looks
-# for a longest common
-# subsequence, but not of all lines: it leaves out those that the other file lacks, which changes
-# nothing, and where
-# these stand close, also those between them that the other file has many times. So it may find a
-# few words fewer than
-# there are (`diff -d` would find all), and so does this.
+# ---- Which words of two lists are the same
+#
+# The scorer of the bakeoff runs GNU diff, which looks for a longest common subsequence, but not of
+# all lines. It leaves out lines that the other file lacks, which changes nothing. Where these stand
+# close, it also leaves out the lines between them that the other file has many times. So it may
+# find a few words fewer than there are (`diff -d` would find all), and so does this.
 
 _LACKING = "x"
 _MANY = "?"
@@ -288,76 +280,74 @@ _RUN = re.compile(r"x(?:[x?]*x)?")
 
 
 def matched(left: Sequence[str], right: Sequence[str]) -> list[Place]:
-    """(place in left, place in right) of the words that are the same, in their order.
+    """Return (place in left, place in right) of the words that are the same, in order.
 
-    Where several alignments have the same number of words, diff may choose another one: this keeps
-    common beginnings and ends, and matches a word as early as possible, in `right` first.
+    Where several alignments have the same number of words, diff may choose another one: this
+    keeps common beginnings and ends, and matches a word as early as possible, in `right` first.
     """
     most = min(len(left), len(right))
-    first = next((at for at in range(most) if left[at] != right[at]), most)
-    last = next((at for at in range(most - first) if left[-1 - at] != right[-1 - at]), most - first)
+    first = next((i for i in range(most) if left[i] != right[i]), most)
+    last = next((i for i in range(most - first) if left[-1 - i] != right[-1 - i]), most - first)
     ours = left[first : len(left) - last]
     theirs = right[first : len(right) - last]
-    mine = list(_considered(ours, theirs))
-    other = list(_considered(theirs, ours))
-    common = longest_common([ours[at] for at in mine], [theirs[at] for at in other])
-    pairs = [(at, at) for at in range(first)]
-    pairs += [(first + mine[a], first + other[b]) for a, b in common]
+    kept_left = list(_considered(ours, theirs))
+    kept_right = list(_considered(theirs, ours))
+    common = longest_common([ours[i] for i in kept_left], [theirs[i] for i in kept_right])
+    pairs = [(i, i) for i in range(first)]
+    pairs += [(first + kept_left[i], first + kept_right[j]) for i, j in common]
     return pairs + [(len(left) - back, len(right) - back) for back in range(last, 0, -1)]
 
 
 def _considered(words: Sequence[str], others: Sequence[str]) -> Iterator[int]:
-    """The places of the words that are not left out.
+    """Yield the places of the words that diff does not leave out.
 
-    A run begins and ends with a word that the others lack, and otherwise has only such words and
-    those that the others have many times: more than 5; of 256 words or more, more than 10; of
-    1,024, more than 20, and so on.
+    A run begins and ends with a word that the others lack. Its other words are lacking too, or
+    the others have them many times: more than 5; of 256 words or more, more than 10; of 1,024,
+    more than 20, and so on.
     """
     counts = Counter(others)
     many = 5 * _root(len(words) // 64)
-    found = (counts[word] for word in words)
-    marks = "".join(_MANY if number > many else _KEPT if number else _LACKING for number in found)
+    numbers = (counts[word] for word in words)
+    # One letter for each word, so that runs are matches of a regular expression.
+    marks = "".join(_MANY if number > many else _KEPT if number else _LACKING for number in numbers)
     settled = _RUN.sub(lambda run: _settled(run[0]), marks) if _MANY in marks else marks
-    return (at for at, mark in enumerate(settled) if mark != _LACKING)
+    return (index for index, mark in enumerate(settled) if mark != _LACKING)
 
 
 def _settled(run: str) -> str:
-    """A run in which every word that is left out is marked as lacking, and every other as kept.
+    """Mark every word of a run that is left out as lacking, and every other as kept.
 
-    Words that the others have many times are kept if they are more than a quarter of the run, where
-    several of them stand together, and near both ends: up to three lacking words in a row, or to
-    the first lacking one from the ninth.
+    Words that the others have many times are kept if they are more than a quarter of the run,
+    where several of them stand together, and near both ends: up to three lacking words in a row,
+    or to the first lacking one from the ninth.
     """
     if 4 * run.count(_MANY) > len(run):
         return run.replace(_MANY, _KEPT)
     together = 1 + _root(len(run) // 4)
     run = re.sub(rf"\?{{{together},}}", lambda many: _KEPT * len(many[0]), run)
+    # From the left end and, turned round, from the right end.
     for _ in range(2):
-        near = min(_find(run, _LACKING, 8), _find(run, 3 * _LACKING, 0))
+        ends = (run.find(_LACKING, 8), run.find(3 * _LACKING))
+        near = min((end for end in ends if end >= 0), default=len(run))
         run = (run[:near].replace(_MANY, _KEPT) + run[near:])[::-1]
     return run.replace(_MANY, _LACKING)
 
 
-def _find(text: str, part: str, start: int) -> int:
-    return at if (at := text.find(part, start)) >= 0 else len(text)
-
-
 def _root(number: int) -> int:
-    """The largest power of two that is not above the square root; 1 for 0."""
+    """Return the largest power of two up to the square root; 1 for 0."""
     return 1 << max(0, (number.bit_length() - 1) // 2)
 
 
 def longest_common(left: Sequence[str], right: Sequence[str]) -> list[Place]:
-    """The places of a longest common subsequence, by the table L: left[:i] and right[:j] have
-    L[i][j] words in common.
+    """Return the places of a longest common subsequence.
 
-    A row is one whole number, whose bit j is 0 where L[i][j + 1] = L[i][j] + 1. So it takes a few
-    operations on the row before (Crochemore et al., 2001), and all rows are small enough to be kept
-    for the way back.
+    L[i][j] is how many words left[:i] and right[:j] have in common. Row i is one whole number,
+    whose bit j is 0 where L[i][j + 1] = L[i][j] + 1. So a row takes a few operations on the last
+    one (Crochemore et al., 2001), and all rows are small enough to be kept for the way back.
     """
     places: dict[str, int] = {}
-    for at, word in enumerate(right):
-        places[word] = places.get(word, 0) | 1 << at
+    for index, word in enumerate(right):
+        places[word] = places.get(word, 0) | 1 << index
     rows = [full := (1 << len(right)) - 1]
     for word in left:
         row = rows[-1]
@@ -368,25 +358,24 @@ def longest_common(left: Sequence[str], right: Sequence[str]) -> list[Place]:
     j = len(right)
     while i and j:
         bit = 1 << (j - 1)
-        if rows[i] & bit:  # L[i][j − 1] is as large
+        # Without the last word of right, as many are in common.
+        if rows[i] & bit:
             j -= 1
-        elif (
-            not rows[i - 1] & bit
-        ):  # L[i − 1][j] is as large, since L[i][j] is at most L[i − 1][j − 1] + 1
+        # L[i][j] is at most L[i − 1][j − 1] + 1, so without the last word of left, as many are.
+        elif not rows[i - 1] & bit:
             i -= 1
         else:
-            i = i - 1
-            j = j - 1
+            i -= 1
+            j -= 1
             pairs.append((i, j))
     return pairs[::-1]
 
 
-# ---- Tables of reports as JSON has them: those of a new evaluation, and those that a model folder
-# keeps.
+# ---- Tables of reports in their JSON form, from a new evaluation or from a model folder
 
 
 def named_scores(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a report: all, each group, each type; of a segmenter, each way of counting.
+    """Yield the rows of a report: all, each group, each type; of a segmenter, each way of counting.
 
     OOV and IV words have a recall and no precision.
     """
@@ -407,45 +396,33 @@ def named_scores(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, 
 
 
 def score_table(report: Mapping[str, Any], title: str) -> Table:
-    rows = [
-        (
-            name,
-            *(percent(score.get(key)) for key in ("precision", "recall", "f1")),
-            *(count(score.get(key)) for key in ("gold", "predicted", "correct")),
-        )
-        for name, score in named_scores(report)
-    ]
+    """Return the table of all scores in a report."""
+    rows = []
+    for name, score in named_scores(report):
+        ratios = (percent(score.get(key)) for key in ("precision", "recall", "f1"))
+        counts = (count(score.get(key)) for key in ("gold", "predicted", "correct"))
+        rows.append((name, *ratios, *counts))
     first = "words" if "bakeoff" in report.get("segmentation", {}) else "type"
-    return Table(
-        title, (first, "precision", "recall", "F1", "gold", "found", "correct"), tuple(rows)
-    )
+    headings = (first, "precision", "recall", "F1", "gold", "found", "correct")
+    return Table(title, headings, tuple(rows))
 
 
 def worst_table(words: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """The words that were missed most often, and what was found in their place."""
-    known = {True: "IV", False: "OOV", None: NONE}
-    rows = [
-        (
-            each["word"],
-            count(each["count"]),
-            count(each["missed"]),
-            known[each["known"]],
-            _readings(each["instead"]),
-        )
-        for each in words
-    ]
-    return Table(
-        title, ("word", "gold", "missed", "training", "found instead"), tuple(rows), notes=1
-    )
+    """Return the table of the most often missed words, and of what was found in their place.
 
-
-def _readings(readings: Sequence[Mapping[str, Any]]) -> str:
-    """The most frequent readings: `江|泽民 ×10` where the word was cut, `in 江泽民主席 ×2` where it was
-    joined.
+    A reading is `江|泽民 ×10` where the word was cut, `in 江泽民主席 ×2` where it was joined.
     """
-    first = [
-        f"{'in ' if len(each['words']) == 1 else ''}{'|'.join(each['words'])} ×{each['count']:,}"
-        for each in readings[:INSTEAD]
-    ]
-    more = len(readings) - len(first)
-    return ", ".join([*first, f"and {more:,} more"] if more else first)
+    known = {True: "IV", False: "OOV", None: NONE}
+    rows = []
+    for word in words:
+        readings = [
+            f"{'in ' if len(reading['words']) == 1 else ''}{'|'.join(reading['words'])}"
+            f" ×{reading['count']:,}"
+            for reading in word["instead"]
+        ]
+        if len(readings) > INSTEAD:
+            readings[INSTEAD:] = [f"and {len(readings) - INSTEAD:,} more"]
+        counts = (count(word["count"]), count(word["missed"]))
+        rows.append((word["word"], *counts, known[word["known"]], ", ".join(readings)))
+    headings = ("word", "gold", "missed", "training", "found instead")
+    return Table(title, headings, tuple(rows), notes=1)

@@ -1,6 +1,4 @@
-"""What a labelled corpus contains: sizes, lengths, labels, and how much of it a training file
-lacks.
-"""
+"""What a labelled corpus contains: sizes, lengths, labels, and how much of it training lacks."""
 
 from __future__ import annotations
 
@@ -19,10 +17,13 @@ from hanlattice.text.span import WORD, Span
 from hanlattice.text.tags import illegal_places
 from hanlattice.theme import TONES, plot, plot_text, tidy
 
-Facts = Mapping[str, Any]  # what `statistics` makes
+# The result of `statistics`.
+Facts = Mapping[str, Any]
+# The text of a table's cell for one file.
+Cell = Callable[[Facts], str]
 
-
-LENGTHS = ((1, "1"), (2, "2"), (3, "3"), (4, "4"), (6, "5–6"), (9, "7–9"))  # (the longest, name)
+# (the longest, name) of each class of spans.
+LENGTHS = ((1, "1"), (2, "2"), (3, "3"), (4, "4"), (6, "5–6"), (9, "7–9"))
 LONGER = "10 or more"
 SEEN = "seen"
 RELABELLED = "seen with another label"
@@ -30,47 +31,49 @@ UNSEEN = "unseen"
 
 
 def statistics(corpus: Corpus, trained: Sequence[Sentence] | None = None) -> dict[str, Any]:
-    """Everything, for JSON. Sentences are counted in code points; different characters and spans
-    are those that a model sees, with widths folded and, of characters, every digit a 0.
-    `illegal_tags` are places where a tag does not fit the one before it, None for a file without
-    tags; `words` those of a column of words; `unseen` what `trained` lacks."""
+    """Count everything, for JSON.
+
+    Sentences are counted in code points. Different characters and spans are counted as a model
+    sees them: with widths folded and, for characters, every digit a 0.
+
+    - `illegal_tags` are places where a tag does not fit the one before it; None without tags.
+    - `words` are the words of a column of words; None without one.
+    - `unseen` is what the sentences in `trained` lack; None without them.
+    """
     sentences = corpus.sentences
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    # Entry n is the least length that n per cent of the sentences do not exceed.
+    percentiles = np.percentile(lengths, range(101), method="inverted_cdf")
+    characters = {character for sentence in sentences for character in sentence.characters}
     spans = [(sentence, span) for sentence in sentences for span in sentence.spans or ()]
+    texts = {sentence.folded[span.start : span.end] for sentence, span in spans}
     sizes = Counter(length_class(span.end - span.start) for _, span in spans)
     words = [len(sentence.words) for sentence in sentences if sentence.words is not None]
-    tags = corpus.tags
-    scheme = corpus.scheme
+    illegal = None
+    if corpus.tags is not None and corpus.scheme is not None:
+        illegal = sum(len(illegal_places(tags, corpus.scheme)) for tags in corpus.tags)
     return {
         "sentences": len(sentences),
         "long_sentences": int((lengths >= LONG).sum()),
         "characters": int(lengths.sum()),
-        "different_characters": len(
-            {character for sentence in sentences for character in sentence.characters}
-        ),
-        "lengths": {"mean": float(lengths.mean()), "percentiles": _percentiles(lengths)},
+        "different_characters": len(characters),
+        "lengths": {
+            "mean": float(lengths.mean()),
+            "percentiles": [int(length) for length in percentiles],
+        },
         "spans": len(spans),
-        "different_spans": len(
-            {sentence.folded[span.start : span.end] for sentence, span in spans}
-        ),
+        "different_spans": len(texts),
         "span_characters": sum(span.end - span.start for _, span in spans),
         "labels": dict(Counter(span.label for _, span in spans).most_common()),
         "span_lengths": {name: sizes[name] for name in (*(name for _, name in LENGTHS), LONGER)},
         "words": sum(words) if words else None,
-        "illegal_tags": None
-        if tags is None or scheme is None
-        else sum(len(illegal_places(t, scheme)) for t in tags),
+        "illegal_tags": illegal,
         "unseen": None if trained is None else _unseen(sentences, trained),
     }
 
 
-def _percentiles(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
-    """101 lengths: the n-th is the least that n per cent of the sentences do not exceed."""
-    return [int(length) for length in np.percentile(lengths, range(101), method="inverted_cdf")]
-
-
 def _unseen(sentences: Sequence[Sentence], trained: Sequence[Sentence]) -> dict[str, int]:
-    """`sentences` stand in the training text verbatim; everything else is what does not."""
+    """Count what training lacks, and the sentences that it has verbatim."""
     texts = {sentence.text for sentence in trained}
     known = seen_labels(trained)
     characters = Counter(character for sentence in sentences for character in sentence.characters)
@@ -78,40 +81,37 @@ def _unseen(sentences: Sequence[Sentence], trained: Sequence[Sentence]) -> dict[
         del characters[character]
     spans = [(sentence, span) for sentence in sentences for span in sentence.spans or ()]
     classes = Counter(seen_class(sentence.text, span, known) for sentence, span in spans)
+    folded = {sentence.folded[span.start : span.end] for sentence, span in spans}
     return {
         "repeated_sentences": sum(sentence.text in texts for sentence in sentences),
         "characters": characters.total(),
         "different_characters": len(characters),
         "spans": classes[UNSEEN],
         "other_label": classes[RELABELLED],
-        "different_spans": len(
-            {s.folded[span.start : span.end] for s, span in spans} - known.keys()
-        ),
+        "different_spans": len(folded - known.keys()),
     }
 
 
 def tables(files: Mapping[str, Facts]) -> Iterator[Table]:
-    """A column for each file: what there is, the labels, the lengths of spans."""
+    """Yield tables with a column for each file: sizes, labels, lengths of spans."""
     every = list(files.values())
     are_words = all(set(facts["labels"]) == {WORD} for facts in every)
-    what = "words" if are_words else "entities"
-    yield _table("", files, _rows(what, are_words))
+    noun = "words" if are_words else "entities"
+    yield _table("", files, _rows(noun, are_words))
     if not are_words:
         labels = dict.fromkeys(label for facts in every for label in facts["labels"])
-        yield _table("By label", files, ((label, _labelled(label)) for label in labels))
-    lengths = [name for _, name in LENGTHS]
-    yield _table(
-        f"{what.capitalize()} by length in characters",
-        files,
-        ((n, _long(n)) for n in (*lengths, LONGER)),
-    )
+        yield _table("By label", files, ((label, _span_share("labels", label)) for label in labels))
+    names = (*(name for _, name in LENGTHS), LONGER)
+    lengths = ((name, _span_share("span_lengths", name)) for name in names)
+    yield _table(f"{noun.capitalize()} by length in characters", files, lengths)
 
 
-Cell = Callable[[Facts], str]
+def _rows(noun: str, are_words: bool) -> Iterator[tuple[str, Cell]]:
+    """Yield name and cell of every possible row; `_table` drops a row without any figure."""
 
+    def of_spans(facts: Facts) -> str:
+        return f"{facts['span_characters'] / max(1, facts['spans']):.2f}"
 
-def _rows(what: str, are_words: bool) -> Iterator[tuple[str, Cell]]:
-    """Name and cell of every possible row; one without any figure is left out."""
     yield "sentences", lambda facts: count(facts["sentences"])
     yield f"- of {LONG} characters or more", lambda facts: count(facts["long_sentences"])
     yield "characters", lambda facts: count(facts["characters"])
@@ -119,36 +119,31 @@ def _rows(what: str, are_words: bool) -> Iterator[tuple[str, Cell]]:
     yield "- in a sentence, mean", lambda facts: f"{facts['lengths']['mean']:.1f}"
     yield "- median", lambda facts: count(facts["lengths"]["percentiles"][50])
     yield "- longest", lambda facts: count(facts["lengths"]["percentiles"][100])
-    yield what, lambda facts: count(facts["spans"])
+    yield noun, lambda facts: count(facts["spans"])
     yield "- different ones", lambda facts: count(facts["different_spans"])
     yield "- in a sentence, mean", lambda facts: f"{facts['spans'] / facts['sentences']:.2f}"
-    yield (
-        "- characters, mean",
-        lambda facts: f"{facts['span_characters'] / max(1, facts['spans']):.2f}",
-    )
+    yield "- characters, mean", of_spans
     yield "words, of the column", lambda facts: count(facts["words"])
     yield "illegal tags", lambda facts: count(facts["illegal_tags"])
     yield "sentences that train has", _unseen_cell("repeated_sentences", "sentences")
     yield "characters that train lacks", _unseen_cell("characters", "characters")
     yield "- different ones", _unseen_cell("different_characters", "different_characters")
-    yield f"{what} that train lacks", _unseen_cell("spans", "spans")
+    yield f"{noun} that train lacks", _unseen_cell("spans", "spans")
     yield "- different ones", _unseen_cell("different_spans", "different_spans")
     if not are_words:
         yield "- that it has with another label", _unseen_cell("other_label", "spans")
 
 
-def _unseen_cell(name: str, of: str) -> Cell:
-    return lambda facts: (
-        NONE if facts["unseen"] is None else _share(facts["unseen"][name], facts[of])
-    )
+def _unseen_cell(name: str, whole: str) -> Cell:
+    def cell(facts: Facts) -> str:
+        unseen = facts["unseen"]
+        return NONE if unseen is None else _share(unseen[name], facts[whole])
+
+    return cell
 
 
-def _labelled(label: str) -> Cell:
-    return lambda facts: _share(facts["labels"].get(label, 0), facts["spans"])
-
-
-def _long(name: str) -> Cell:
-    return lambda facts: _share(facts["span_lengths"][name], facts["spans"])
+def _span_share(kind: str, name: str) -> Cell:
+    return lambda facts: _share(facts[kind].get(name, 0), facts["spans"])
 
 
 def _share(part: int, whole: int) -> str:
@@ -161,33 +156,21 @@ def _table(title: str, files: Mapping[str, Facts], rows: Iterator[tuple[str, Cel
 
 
 def draw(files: Mapping[str, Facts], path: Path) -> None:
-    """A line for each file: which share of the sentences has at most so many characters."""
+    """Plot a line for each file: the share of its sentences up to each length."""
     with plot(path, 6.0, 3.6) as figure:
         axis = figure.subplots()
-        for at, (name, facts) in enumerate(files.items()):
-            lengths = np.maximum(
-                1, facts["lengths"]["percentiles"]
-            )  # an empty text has no place on the axis
-            axis.step(
-                lengths,
-                range(101),
-                where="post",
-                color=TONES[at % len(TONES)].light,
-                label=plot_text(name),
-            )
+        for index, (name, facts) in enumerate(files.items()):
+            # An empty text has no place on a logarithmic axis.
+            lengths = np.maximum(1, facts["lengths"]["percentiles"])
+            colour = TONES[index % len(TONES)].light
+            axis.step(lengths, range(101), where="post", color=colour, label=plot_text(name))
         longest = max(facts["lengths"]["percentiles"][100] for facts in files.values())
         if longest >= LONG:
             axis.axvline(LONG, color="0.6", linestyle="--", linewidth=0.9)
-        axis.set(
-            xscale="log",
-            xlabel="characters of a sentence",
-            ylabel="sentences of at most that length, %",
-        )
-        ticks = [
-            tick
-            for tick in (1, 2, 5, 10, 20, 50, 100, LONG, 500, 1000, 2000, 5000)
-            if tick <= longest
-        ] or [1]
+        axis.set(xscale="log", xlabel="characters of a sentence")
+        axis.set_ylabel("sentences of at most that length, %")
+        places = (1, 2, 5, 10, 20, 50, 100, LONG, 500, 1000, 2000, 5000)
+        ticks = [place for place in places if place <= longest] or [1]
         axis.set_xticks(ticks, map(str, ticks), minor=False)
         axis.set_xticks([], minor=True)
         axis.legend(frameon=False, fontsize=8, loc="lower right")
@@ -195,11 +178,12 @@ def draw(files: Mapping[str, Facts], path: Path) -> None:
 
 
 def length_class(length: int) -> str:
+    """Return the name of the class of a span with this many characters."""
     return next((name for longest, name in LENGTHS if length <= longest), LONGER)
 
 
 def seen_labels(trained: Iterable[Sentence]) -> dict[str, set[str]]:
-    """The labels of every entity of the training sentences, by its text as a model sees it."""
+    """Return the labels of every training entity, by its text as a model sees it."""
     labels: dict[str, set[str]] = defaultdict(set)
     for sentence in trained:
         for span in sentence.spans or ():
@@ -208,5 +192,6 @@ def seen_labels(trained: Iterable[Sentence]) -> dict[str, set[str]]:
 
 
 def seen_class(text: str, span: Span, known: Mapping[str, set[str]]) -> str:
+    """Return whether training has this entity, has it with another label only, or lacks it."""
     labels = known.get(fold(text[span.start : span.end]), ())
     return SEEN if span.label in labels else RELABELLED if labels else UNSEEN

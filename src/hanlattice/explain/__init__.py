@@ -1,6 +1,4 @@
-"""Why a model says what it says: the words of its lattice, their shares of each cell, as data and
-as pictures.
-"""
+"""Why a model finds what it finds: its lattice's words and their shares, as data and pictures."""
 
 from hanlattice.explain.read import explain
 from hanlattice.explain.svg import notebook_svg

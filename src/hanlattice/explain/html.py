@@ -1,4 +1,4 @@
-"""Explanations as one HTML page: the picture of each, a table of its words, one of its characters."""
+"""Explanations as one HTML page: pictures, a table of the words, and one of the characters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from hanlattice.explain.changes import changes
 from hanlattice.explain.drawing import choose_view, shown, span_label
 from hanlattice.explain.svg import picture, rules, xml
-from hanlattice.explain.values import DIRECTIONS, Direction, Explanation, Share, percent
+from hanlattice.explain.values import DIRECTIONS, Direction, Explanation, percent
 from hanlattice.theme import INKS, light_and_dark, page_shell
 
-STEPS = 10  # of heat
+# Shades of a table's cells.
+STEPS = 10
+_SHADES = range(1, STEPS + 1)
 _LIGHT, _DARK = (
     f":root{{--heat:{','.join(map(str, bytes.fromhex(colour[1:])))}}}"
     for colour in INKS["word"][:2]
@@ -20,13 +22,13 @@ _RULES = (
     "body{max-width:1000px;font-size:15px;line-height:1.5}"
     "section{margin:0 0 48px}h2{font-size:18px;overflow-wrap:anywhere}"
     ".wide{overflow-x:auto}svg{max-width:100%;height:auto}"
-    "table{border-collapse:collapse;font-size:13px;margin:8px 0}summary{cursor:pointer;margin-top:8px}"
+    "table{border-collapse:collapse;font-size:13px;margin:8px 0}"
+    "summary{cursor:pointer;margin-top:8px}"
     "th,td{border:1px solid var(--edge);padding:2px 7px;text-align:right;white-space:nowrap}"
-    ".text{text-align:left;white-space:normal;min-width:18em}.heat td,.heat th{text-align:center;min-width:2.2em}"
-    + "".join(
-        f".h{n}{{background:rgba(var(--heat),{0.6 * n / STEPS:.2f})}}" for n in range(1, STEPS + 1)
-    )
-    + "tr>:first-child{text-align:left!important;position:sticky;left:0;background:var(--page)}"
+    ".text{text-align:left;white-space:normal;min-width:18em}"
+    ".heat td,.heat th{text-align:center;min-width:2.2em}"
+    f"{''.join(f'.h{n}{{background:rgba(var(--heat),{0.6 * n / STEPS:.2f})}}' for n in _SHADES)}"
+    "tr>:first-child{text-align:left!important;position:sticky;left:0;background:var(--page)}"
 )
 
 
@@ -36,119 +38,100 @@ def page(
     title: str = "What the lattice does",
     view: str | None = None,
 ) -> Iterator[str]:
-    """The page in parts, one explanation at a time. The pictures show the shares of one layer; the
-    tables, of all.
+    """Yield the page in parts, one explanation at a time.
+
+    The pictures show the shares of one layer, the tables those of all.
     """
-    return page_shell(
-        title,
-        f"{_RULES}{rules()}",
-        (section(explanation, layer, view) for explanation in explanations),
-    )
+    sections = (section(explanation, layer, view) for explanation in explanations)
+    return page_shell(title, f"{_RULES}{rules()}", sections)
 
 
 def section(explanation: Explanation, layer: int = 1, view: str | None = None) -> str:
-    """One text: its pictures and its tables."""
+    """Return pictures and tables of one text."""
     if not explanation.text:
         return "<section>\n<p>This text is empty.</p>\n</section>\n"
     parts = [f'<section>\n<h2 dir="auto">{xml(explanation.text)}</h2>\n']
     if explanation.spans:
-        found = (f"{xml(span.text)} {xml(span_label(span))}" for span in explanation.spans)
-        parts.append(f"<p>{' · '.join(found)}</p>\n")
-    parts.append(
-        f'<div class="wide">{picture(explanation, layer, with_style=False, view=view)}</div>\n'
-    )
+        spans = (f"{xml(span.text)} {xml(span_label(span))}" for span in explanation.spans)
+        parts.append(f"<p>{' · '.join(spans)}</p>\n")
+    drawn = picture(explanation, layer, with_style=False, view=view)
+    parts.append(f'<div class="wide">{drawn}</div>\n')
+    details = {}
     if choose_view(explanation, view) == "changes" and explanation.words:
         shares = picture(explanation, layer, with_style=False, view="shares")
-        parts.append(_details("The share that each word has of the cells", shares))
+        details["The share that each word has of the cells"] = shares
     if explanation.words:
-        parts.append(
-            _details(
-                "Words, and their shares of the cells into which they pour", _words(explanation)
-            )
-        )
-    parts.append(
-        _details(
-            "Characters: the probability of each tag, and whose share their cells are",
-            _heat(explanation),
-        )
-    )
+        summary = "Words, and their shares of the cells into which they pour"
+        details[summary] = _words(explanation)
+    summary = "Characters: the probability of each tag, and whose share their cells are"
+    details[summary] = _heat(explanation)
+    for summary, table in details.items():
+        parts.append(f"<details open><summary>{summary}</summary>\n")
+        parts.append(f'<div class="wide">{table}</div></details>\n')
     return "".join([*parts, "</section>\n"])
 
 
-def _details(summary: str, table: str) -> str:
-    return (
-        f'<details open><summary>{summary}</summary>\n<div class="wide">{table}</div></details>\n'
-    )
-
-
 def _words(explanation: Explanation) -> str:
-    layers = (
-        [f", layer {n}" for n in range(1, len(explanation.layers) + 1)]
-        if len(explanation.layers) > 1
-        else [""]
-    )
+    numbers = range(1, len(explanation.layers) + 1)
+    layers = [f", layer {n}" for n in numbers] if len(numbers) > 1 else [""]
     heads = [f"{name}{layer}" for layer in layers for name in DIRECTIONS]
     changed = changes(explanation)
     without = ["without it"] if explanation.without else []
     rows = [_row("th", ["word", "from", "to", "lexicon", *without, *heads])]
-    for nth in [*changed, *(nth for nth in range(len(explanation.words)) if nth not in changed)]:
-        word = explanation.words[nth]
-        shares = [
-            getattr(layer, name).words[nth] for layer in explanation.layers for name in DIRECTIONS
-        ]
+    unchanged = (index for index in range(len(explanation.words)) if index not in changed)
+    for index in [*changed, *unchanged]:
+        word = explanation.words[index]
         source = f"{word.source}, added" if word.chosen else word.source
-        cells = [f"<td>{xml(each)}</td>" for each in (str(word.start), str(word.end), source)]
-        cells += (
-            [f'<td class="text">{xml(changed.get(nth, ""))}</td>'] if explanation.without else []
-        )
-        cells += [
-            _warm(share.mean, f"{percent(share.mean)} ± {percent(share.spread)}")
-            for share in shares
-        ]
+        cells = [f"<td>{xml(text)}</td>" for text in (str(word.start), str(word.end), source)]
+        if explanation.without:
+            cells.append(f'<td class="text">{xml(changed.get(index, ""))}</td>')
+        for layer in explanation.layers:
+            for name in DIRECTIONS:
+                share = getattr(layer, name).words[index]
+                cells.append(_warm(share.mean, f"{percent(share.mean)} ± {percent(share.spread)}"))
         rows.append(f"<tr><td>{xml(word.word)}</td>{''.join(cells)}</tr>")
     return _table(rows)
 
 
 def _heat(explanation: Explanation) -> str:
-    """A column a character; a row for each tag, then the shares of each layer and direction."""
+    """Return a column a character: a row for each tag, then the shares by layer and direction."""
     rows = [_row("th", ["", *map(shown, explanation.text)])]
-    for k, tag in enumerate(explanation.tag_names):
-        chances = [None if row is None else row[k] for row in explanation.marginals]
-        cells = (
-            _chance(each, mine == tag) for each, mine in zip(chances, explanation.tags, strict=True)
-        )
+    for column, tag in enumerate(explanation.tag_names):
+        chances = [None if row is None else row[column] for row in explanation.marginals]
+        pairs = zip(chances, explanation.tags, strict=True)
+        cells = (_chance(chance, chosen == tag) for chance, chosen in pairs)
         rows.append(f"<tr><td>{xml(tag)}</td>{''.join(cells)}</tr>")
     for n, layer in enumerate(explanation.layers, start=1):
-        of = f", layer {n}" if len(explanation.layers) > 1 else ""
+        suffix = f", layer {n}" if len(explanation.layers) > 1 else ""
         for name in DIRECTIONS:
             direction: Direction = getattr(layer, name)
-            own, before = (list(map(_mean, shares)) for shares in (direction.own, direction.before))
-            pairs = zip(own, before, strict=True)
+            own, before = (
+                [None if share is None else share.mean for share in shares]
+                for shares in (direction.own, direction.before)
+            )
+            # Words replace the previous cell, so a character has the share of one of the two.
             words = [
-                None if mine is None or other is not None else 1 - mine for mine, other in pairs
+                None if mine is None or last is not None else 1 - mine
+                for mine, last in zip(own, before, strict=True)
             ]
             for what, shares in (("own", own), ("words", words), ("cell before", before)):
-                rows.append(f"<tr><td>{name}{of}: {what}</td>{''.join(map(_shared, shares))}</tr>")
+                texts = ("" if share is None else f"{100 * share:.0f}" for share in shares)
+                cells = (
+                    _warm(share or 0.0, text) for share, text in zip(shares, texts, strict=True)
+                )
+                rows.append(f"<tr><td>{name}{suffix}: {what}</td>{''.join(cells)}</tr>")
     return _table(rows, "heat")
 
 
-def _mean(share: Share | None) -> float | None:
-    return None if share is None else share.mean
-
-
-def _shared(share: float | None) -> str:
-    return "<td></td>" if share is None else _warm(share, f"{100 * share:.0f}")
-
-
-def _chance(probability: float | None, is_user_word: bool) -> str:
+def _chance(probability: float | None, is_best: bool) -> str:
     if probability is None:
         return "<td></td>"
     text = f"{100 * probability:.0f}" if probability >= 0.005 else "·"
-    return _warm(probability, f"<b>{text}</b>" if is_user_word else text)
+    return _warm(probability, f"<b>{text}</b>" if is_best else text)
 
 
 def _warm(share: float, text: str) -> str:
-    """A cell that is darker for a larger number; `text` is HTML already."""
+    """Return a cell that is darker for a larger number; `text` is HTML already."""
     step = round(min(1.0, max(0.0, share)) * STEPS)
     return f'<td class="h{step}">{text}</td>' if step else f"<td>{text}</td>"
 

@@ -1,6 +1,4 @@
-"""From a model and a text to an Explanation: the text is tagged as usual, and its lattice is traced
-as well.
-"""
+"""From a model and a text to an `Explanation`: tag the text as usual, and trace its lattice."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ from hanlattice.ops.lattice_lstm.trace import Both, Traced
 from hanlattice.text.boundaries import pieces
 from hanlattice.text.span import Span
 
-# the quantiles of a share over the hidden units
+# The quantiles of a share over the hidden units.
 LOW = 0.1
 HIGH = 0.9
 
-Thing = TypeVar("Thing")
+Value = TypeVar("Value")
 
 
 def explain(
@@ -39,12 +37,17 @@ def explain(
     without: bool = False,
     pause: Callable[[], None] | None = None,
 ) -> Explanation:
-    """What the model finds in a text, and why; with `without`, also what it would find without each
-    of the words.
+    """Return what the model finds in a text, and why.
 
-    `limit`, `trust` and `bar` are the Predictor's: a longer text is read in pieces; the tags of a
-    user's words score more; spans are found by their probabilities. `pause` is called now and then
-    while words are left out, so that a thread that computes can do something else in between.
+    Args:
+        model: a loaded model that reads characters.
+        text: any text.
+        limit: a longer text is read in pieces of at most this many characters.
+        trust: how much more the tags of a user's words score.
+        threshold: find spans by their probabilities, from this one on.
+        without: also find what changes without each of the words.
+        pause: called now and then while words are left out, so that the computing thread can do
+            something else in between.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a str, not {type(text).__name__}: {text!r}")
@@ -52,15 +55,11 @@ def explain(
         message = "explain takes the `model` of a loaded Predictor"
         raise TypeError(f"{message}, not {type(model).__name__}: {brief(model)}")
     if model.tagger.reads_words:
-        raise ModelError(
-            "this model reads words, not characters with a lattice over them: it has no shares to show"
-        )
+        message = "this model reads words, not characters with a lattice over them"
+        raise ModelError(f"{message}: it has no shares to show")
     cuts = pieces(text, limit)
-    return joined(
-        text,
-        [_piece(model, text[low:high], trust, threshold, without, pause) for low, high in cuts],
-        cuts,
-    )
+    parts = [_piece(model, text[low:high], trust, threshold, without, pause) for low, high in cuts]
+    return joined(text, parts, cuts)
 
 
 def _piece(
@@ -71,84 +70,81 @@ def _piece(
     without: bool,
     pause: Callable[[], None] | None,
 ) -> Explanation:
-    """The explanation of a text that is short enough to be read whole."""
+    """Explain a text that is short enough to be read whole."""
     indexer = model.indexer
-    place = np.zeros(1, dtype=np.int64)
-    examples, spellings = _read(model, text)
-    batch = model.tagger.batch(examples, place)
+    lexicon = indexer.lexicon
+    sentence = np.zeros(1, dtype=np.int64)
+    spellings: Sequence[str] = ()
+    if lexicon is None:
+        examples = indexer.read([text])
+    else:
+        # Another thread may renumber the words between the two.
+        examples, spellings = lexicon.with_same_ids(lambda: (indexer.read([text]), lexicon.words))
+    batch = model.tagger.batch(examples, sentence)
+    # Where each character that the model reads stands in the text.
     every = np.arange(examples.lengths[0]) if examples.offsets is None else examples.offsets
-    offsets: list[int] = (
-        every.tolist()
-    )  # where each character that the model reads stands in the text
+    offsets: list[int] = every.tolist()
     tags: list[str] = []
     names: Sequence[str] = indexer.tags
     spans: list[Span] = []
     chances: list[tuple[float, ...]] = []
     fewer: tuple[Ablation, ...] = ()
-    if offsets:  # a CRF cannot take an empty sentence
-        running = DecodingBatch(model.tagger, indexer, examples, place, trust, threshold)
+    # A CRF cannot take an empty sentence.
+    if offsets:
+        running = DecodingBatch(model.tagger, indexer, examples, sentence, trust, threshold)
         rows = on_host(running.crf.marginals(running.emissions, running.there))[0]
         chances = [tuple(row) for row in rows.clip(0.0, 1.0).tolist()]
         found, scores = running.read(True)
         names = running.tag_ids.names
         decoded = Decoded(examples.in_characters(found), on_host(scores))
         (spans,) = make_spans(decoded, [text], examples.labels)
-        there = make_spans(
-            Decoded(found, decoded.scores), [""], examples.labels
-        )  # in characters that are read
-        best = (
-            running.tags()[0]
-            if threshold is None
-            else running.tag_ids.tags(there, examples.lengths)
-        )
+        # The same spans, with offsets in the characters that are read.
+        read_spans = make_spans(Decoded(found, decoded.scores), [""], examples.labels)
+        if threshold is None:
+            best = running.tags()[0]
+        else:
+            best = running.tag_ids.tags(read_spans, examples.lengths)
         tags = [names[tag] for tag in best.tolist()]
-        fewer = (
-            without_each(model, text, examples, there, trust, threshold, pause) if without else ()
-        )
+        if without:
+            fewer = without_each(model, text, examples, read_spans, trust, threshold, pause)
+    has_lattice = lexicon is not None and model.tagger.words is not None
+    traced = model.tagger.traced(batch) if has_lattice else []
     return Explanation(
         text=text,
         spans=tuple(spans),
         tags=_spread(tags, offsets, len(text)),
         words=_words(model, batch, examples, spellings, offsets),
-        layers=tuple(_layer(both, batch, offsets, len(text)) for both in _traced(model, batch)),
+        layers=tuple(_layer(both, batch, offsets, len(text)) for both in traced),
         tag_names=tuple(names),
         marginals=_spread(chances, offsets, len(text)),
         pieces=((0, len(text)),),
-        has_lattice=indexer.lexicon is not None,
+        has_lattice=lexicon is not None,
         without=fewer,
     )
 
 
-def _read(model: Model, text: str) -> tuple[Examples, Sequence[str]]:
-    """The text as numbers, and the lexicon's words by their ids in it."""
-    indexer, lexicon = model.indexer, model.indexer.lexicon
-    if lexicon is None:
-        return indexer.read([text]), ()
-    return lexicon.with_same_ids(lambda: (indexer.read([text]), lexicon.words))
-
-
 def _spread(
-    values: Sequence[Thing], offsets: Sequence[int], length: int
-) -> tuple[Thing | None, ...]:
-    """The values of the characters that were read, at their offsets; None elsewhere."""
-    places: list[Thing | None] = [None] * length
-    for at, value in zip(offsets, values, strict=True):
-        places[at] = value
+    values: Sequence[Value], offsets: Sequence[int], length: int
+) -> tuple[Value | None, ...]:
+    """Put the values of the characters that were read at their offsets, and None elsewhere."""
+    places: list[Value | None] = [None] * length
+    for offset, value in zip(offsets, values, strict=True):
+        places[offset] = value
     return tuple(places)
 
 
 def _words(
     model: Model, batch: Batch, examples: Examples, spellings: Sequence[str], offsets: Sequence[int]
 ) -> tuple[Word, ...]:
-    """The lattice's words, in its order: by start and then by end."""
-    lexicon = model.indexer.lexicon
+    """Return the lattice's words, by start and then by end."""
     subwords = model.indexer.subwords
     lattice = batch.lattice
-    if lexicon is None:
+    if model.indexer.lexicon is None:
         return ()
+    # Subwords have the first ids, so that words can be added at the end.
     first = 0 if subwords is None else len(subwords)
     chosen = np.isin(lattice.word, () if examples.own is None else examples.own)
-    found = []
+    words = []
     columns = (array.tolist() for array in (lattice.start, lattice.end, lattice.word, chosen))
     for start, end, number, own in zip(*columns, strict=True):
         if subwords is not None and number < first:
@@ -157,14 +153,8 @@ def _words(
         else:
             word = spellings[number - first]
             source = model.config.lattice_sources[0].called
-        found.append(Word(offsets[start], offsets[end - 1] + 1, word, source, own))
-    return tuple(found)
-
-
-def _traced(model: Model, batch: Batch) -> list[Both]:
-    """The shares of every layer; none where there is no lattice."""
-    has_lattice = model.indexer.lexicon is not None and model.tagger.words is not None
-    return model.tagger.traced(batch) if has_lattice else []
+        words.append(Word(offsets[start], offsets[end - 1] + 1, word, source, own))
+    return tuple(words)
 
 
 def _layer(both: Both, batch: Batch, offsets: Sequence[int], length: int) -> Layer:
@@ -174,18 +164,18 @@ def _layer(both: Both, batch: Batch, offsets: Sequence[int], length: int) -> Lay
 
 
 def _direction(traced: Traced, filled: set[int], offsets: Sequence[int], length: int) -> Direction:
-    """`filled` are the characters whose cells words enter."""
-    before = [None if at in filled else share for at, share in enumerate(_shares(traced.before[0]))]
+    """Return the shares of a direction; words enter the cells of the `filled` characters."""
+    shares = enumerate(_shares(traced.before[0]))
+    before = [None if index in filled else share for index, share in shares]
     own = _spread(_shares(traced.own[0]), offsets, length)
     return Direction(tuple(_shares(traced.words)), own, _spread(before, offsets, length))
 
 
-def _shares(each: npt.NDArray[Any]) -> list[Share]:
-    """[N, H] → the share of each row."""
-    rows = each.astype(np.float64)
+def _shares(values: npt.NDArray[Any]) -> list[Share]:
+    """Return the share of each row of [N, H]."""
+    rows = values.astype(np.float64)
     if not len(rows):
         return []
     low, high = np.quantile(rows, [LOW, HIGH], axis=1)
-    return [
-        Share(*row) for row in np.stack([rows.mean(1), rows.std(1), low, high], axis=1).tolist()
-    ]
+    columns = np.stack([rows.mean(1), rows.std(1), low, high], axis=1)
+    return [Share(*row) for row in columns.tolist()]

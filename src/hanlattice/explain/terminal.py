@@ -1,5 +1,4 @@
-"""An explanation as lines of text: the characters in a row, a line a word below them, its shares
-beside or below it.
+"""An explanation as lines of text: a row of characters, and below it a line for each word.
 
 Pieces carry a rich style, which the command line applies; the text says everything without it.
 """
@@ -27,15 +26,17 @@ from hanlattice.explain.drawing import (
     span_label,
     why_no_arcs,
 )
-from hanlattice.explain.values import DIRECTIONS, Explanation, Layer, Share, Word
+from hanlattice.explain.values import DIRECTIONS, Explanation, Layer, Word
 from hanlattice.text.display import visible
 from hanlattice.text.span import WORD, Span
 from hanlattice.theme import INKS, TONES
 
-BAR = 8  # columns of a share's bar
-SHARE = BAR + 10  # with its numbers
-NARROWEST = 2 * SHARE + 4  # the least width: both shares below a word need it
-# the shortest row of a long text beside shares, and the widest column of words
+# Columns of a share's bar, and of the bar with its numbers.
+BAR = 8
+SHARE = BAR + 10
+# The least width: both shares below a word need it.
+NARROWEST = 2 * SHARE + 4
+# The shortest row of a long text beside shares, and the widest column of words.
 LEAST = 18
 NAME = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -52,11 +53,15 @@ Line = list[StyledText]
 def lines(
     explanation: Explanation, layer: int = 1, width: int = 100, view: str | None = None
 ) -> Iterator[Line]:
-    """The picture, in lines of this many columns at most, or of NARROWEST. A layer is counted from
-    1, the lowest.
+    """Yield the lines of the picture.
 
-    What changes without a word, or its shares, stand beside it where enough characters fit into a
-    row, else below it.
+    The effect of a word, or its shares, stand beside it where enough characters fit into a row,
+    else below it.
+
+    Args:
+        layer: the layer whose shares are shown, counted from 1, the lowest.
+        width: the most columns of a line, NARROWEST at least.
+        view: a name from `VIEWS`.
     """
     chosen = choose_layer(explanation, layer)
     is_shares = choose_view(explanation, view) == "shares"
@@ -71,47 +76,27 @@ def lines(
     below = width - name - 2
     beside = below - 2 * SHARE - 4
     is_wide = beside >= min(LEAST, sum(widths))
-    frame = _Frame(
-        width,
-        name,
-        is_wide,
-        label_tones(explanation),
-        () if is_shares else tuple(largest(explanation)),
-    )
-    found = rows(
-        widths,
-        beside if is_wide else below,
-        spans,
-        words,
-        [start for start, _ in explanation.pieces[1:]],
-    )
-    room = max(int(edges(widths, row)[-1]) for row in found)
-    in_rows = zip(found, by_row(spans, found), by_row(words, found), strict=True)
-    for nth, (row, its_spans, its_words) in enumerate(in_rows):
-        block = _TextBlock(
-            explanation, chosen, frame, row, [int(edge) for edge in edges(widths, row)], room
-        )
-        if nth:
+    effects = () if is_shares else tuple(largest(explanation))
+    frame = _Frame(width, name, is_wide, label_tones(explanation), effects)
+    breaks = [start for start, _ in explanation.pieces[1:]]
+    intervals = rows(widths, beside if is_wide else below, spans, words, breaks)
+    room = max(int(edges(widths, row)[-1]) for row in intervals)
+    in_rows = zip(intervals, by_row(spans, intervals), by_row(words, intervals), strict=True)
+    for index, (row, its_spans, its_words) in enumerate(in_rows):
+        lefts = [int(edge) for edge in edges(widths, row)]
+        block = _TextBlock(explanation, chosen, frame, row, lefts, room)
+        if index:
             yield []
-        yield from block.lines([spans[at] for at in its_spans], its_words)
-    many = (
-        f"shares of layer {layer} of {len(explanation.layers)}"
-        if is_shares and len(explanation.layers) > 1
-        else ""
-    )
+        yield from block.lines([spans[number] for number in its_spans], its_words)
+    layers = len(explanation.layers)
+    many = f"shares of layer {layer} of {layers}" if is_shares and layers > 1 else ""
     yield from _dim(why_no_arcs(explanation) or many, frame.width)
-    yield from _without(explanation, frame.width)
-
-
-def _without(explanation: Explanation, width: int) -> Iterator[Line]:
-    """A line for each word without which something changes."""
     changed = changes(explanation)
-    names = Counter(word.word for word in explanation.words)
-    for nth, what in changed.items():
-        word = explanation.words[nth]
-        which = (
-            visible(word.word) if names[word.word] == 1 else f"{visible(word.word)} at {word.start}"
-        )
+    names = Counter(word.word for word in words)
+    for number, what in changed.items():
+        word = words[number]
+        # A word that stands in the text twice is named with its offset.
+        which = visible(word.word) + (f" at {word.start}" if names[word.word] > 1 else "")
         yield from ([StyledText(line)] for line in wrapped(f"without {which}: {what}", width))
     yield from _dim(others(explanation, len(changed)), width)
 
@@ -121,13 +106,17 @@ def _dim(text: str, width: int) -> Iterator[Line]:
 
 
 class _Frame(NamedTuple):
-    """What all rows of a picture share."""
+    """What all rows of a picture share.
 
-    width: int  # of the whole
-    name: int  # columns of the longest word
-    is_wide: bool  # whether shares stand beside their words
+    `name` is the columns of the longest word, `is_wide` whether shares stand beside their words,
+    `changes` the effect of each word, empty where shares are shown.
+    """
+
+    width: int
+    name: int
+    is_wide: bool
     tones: Mapping[str, int]
-    changes: tuple[Largest, ...]  # of each word; nothing where shares are shown
+    changes: tuple[Largest, ...]
 
 
 class _TextBlock(NamedTuple):
@@ -137,10 +126,13 @@ class _TextBlock(NamedTuple):
     layer: Layer | None
     frame: _Frame
     row: Interval
-    lefts: list[int]  # the column of each character, and the one after the last
-    room: int  # columns of the longest row
+    # The column of each character, and the column after the last.
+    lefts: list[int]
+    # Columns of the longest row.
+    room: int
 
     def lines(self, spans: Sequence[Span], words: Sequence[int]) -> Iterator[Line]:
+        """Yield the characters, the brackets of spans, and the arcs of words with their numbers."""
         yield self._characters(spans)
         if spans:
             yield from self._brackets(spans)
@@ -150,20 +142,24 @@ class _TextBlock(NamedTuple):
             return
         changed = self.frame.changes
         if words:
-            heads = (
-                "without it"
-                if changed
-                else f"{'forward →':<{SHARE}}  {'← backward':<{SHARE}}".rstrip()
-            )
+            shares = f"{'forward →':<{SHARE}}  {'← backward':<{SHARE}}".rstrip()
+            heads = "without it" if changed else shares
             indent = self.room + self.frame.name + 4 if self.frame.is_wide else 2
             yield [StyledText(" " * indent), StyledText(heads, "dim")]
-        for at in sorted(words, key=lambda at: -changed[at].weight) if changed else words:
-            yield from self._word(at, self.explanation.words[at])
-        for direction in () if changed else DIRECTIONS:
-            yield from self._own(direction)
+        for index in sorted(words, key=lambda n: -changed[n].weight) if changed else words:
+            yield from self._word(index, self.explanation.words[index], self.layer)
+        for name in () if changed else DIRECTIONS:
+            # A character's own share stands under it.
+            own = getattr(self.layer, name).own
+            text = ""
+            for at in range(self.row.start, self.row.end):
+                number = "" if own[at] is None else f"{100 * own[at].mean:.0f}"
+                text += number.ljust(self._left(at + 1) - self._left(at))
+            line = [StyledText(text.rstrip(), "dim")]
+            yield from self._noted(line, f"a character's own share in %, {name}")
 
     def _noted(self, line: Line, note: str) -> Iterator[Line]:
-        """A line and a note on it: to the right of all rows if it fits there, else below."""
+        """Yield a line with a note: to the right of all rows if it fits there, else below."""
         column = self.room + 2
         used = sum(cell_len(piece.text) for piece in line)
         if column + cell_len(note) <= self.frame.width:
@@ -180,10 +176,8 @@ class _TextBlock(NamedTuple):
         for at in range(self.row.start, self.row.end):
             style = "dim" if self.explanation.tags[at] is None else styles[at]
             glyph = shown(self.explanation.text[at])
-            pieces += [
-                StyledText(glyph, style),
-                StyledText(" " * (self._left(at + 1) - self._left(at) - glyph_width(glyph))),
-            ]
+            space = self._left(at + 1) - self._left(at) - glyph_width(glyph)
+            pieces += [StyledText(glyph, style), StyledText(" " * space)]
         return pieces
 
     def _left(self, at: int) -> int:
@@ -206,57 +200,47 @@ class _TextBlock(NamedTuple):
             inside = right - left - 2
             if cell_len(label) > inside:
                 unfitting.append(f"{visible(span.text)} {label}")
-            fitting = (
-                each for each in (label, visible(span.label), "") if cell_len(each) <= inside
-            )
-            pieces.append(
-                StyledText(f"{first}{_centred(next(fitting, ''), inside)}{last}", self._tone(span))
-            )
+            texts = (label, visible(span.label))
+            text = next((text for text in texts if cell_len(text) <= inside), "")
+            # The text in the middle of the line.
+            dashes = inside - cell_len(text)
+            line = f"{first}{'─' * (dashes // 2)}{text}{'─' * (dashes - dashes // 2)}{last}"
+            pieces.append(StyledText(line, self._tone(span)))
             column = right
         return self._noted(pieces, " · ".join(unfitting))
 
     def _chances(self, spans: Sequence[Span]) -> Iterator[Line]:
-        """The probability of each word under its first character; two digits, since a word may have
-        three columns.
-        """
+        """Write a word's probability under its first character, as two digits: they always fit."""
         text = ""
         for span in spans:
             if span.label == WORD and span.score is not None and span.start >= self.row.start:
                 text = text.ljust(self._left(span.start)) + f"{min(99, 100 * span.score):.0f}"
         return self._noted([StyledText(text, "dim")], "a word's probability in %, at most 99")
 
-    def _word(self, at: int, word: Word) -> Iterator[Line]:
+    def _word(self, index: int, word: Word, layer: Layer) -> Iterator[Line]:
         left = self._left(word.start)
         right = self._left(word.end) - 1
         first = "├" if word.start >= self.row.start else "╌"
         last = "┤" if word.end <= self.row.end else "╌"
         style = f"{'bold ' if word.chosen else ''}color({INKS[kind(word)].terminal})"
         arc = f"{first}{'─' * (right - left - 2)}{last}"
-        assert self.layer is not None
         if self.frame.changes:
-            most = self.frame.changes[at]
+            most = self.frame.changes[index]
             numbers = StyledText(f"  {_bar(most.weight)} {most.text:>4}".rstrip())
         else:
-            shares = (self.layer.forward.words[at], self.layer.backward.words[at])
-            numbers = StyledText("  " + "  ".join(_share(share) for share in shares).rstrip())
+            shares = (layer.forward.words[index], layer.backward.words[index])
+            texts = (
+                f"{_bar(share.mean)} {100 * share.mean:3.0f}% ±{100 * share.spread:<3.0f}"
+                for share in shares
+            )
+            numbers = StyledText("  " + "  ".join(texts).rstrip())
         name = " " * (self.room + 2 - right) + _fitted(visible(word.word), self.frame.name)
         line = [StyledText(" " * left), StyledText(arc, style), StyledText(name, style)]
         yield from [[*line, numbers]] if self.frame.is_wide else [line, [numbers]]
 
-    def _own(self, direction: str) -> Iterator[Line]:
-        assert self.layer is not None
-        text = ""
-        for at in range(self.row.start, self.row.end):
-            share = getattr(self.layer, direction).own[at]
-            number = "" if share is None else f"{100 * share.mean:.0f}"
-            text += number.ljust(self._left(at + 1) - self._left(at))
-        return self._noted(
-            [StyledText(text.rstrip(), "dim")], f"a character's own share in %, {direction}"
-        )
-
 
 def wrapped(text: str, most: int) -> Iterator[str]:
-    """A visible text in lines of at most this many columns, broken at spaces; a longer word is cut."""
+    """Break a visible text at spaces into lines of at most `most` columns; cut a longer word."""
     line = ""
     for word in text.split(" "):
         if line and cell_len(f"{line} {word}") > most:
@@ -270,13 +254,8 @@ def wrapped(text: str, most: int) -> Iterator[str]:
     yield line
 
 
-def _centred(text: str, width: int) -> str:
-    left = (width - cell_len(text)) // 2
-    return "─" * left + text + "─" * (width - cell_len(text) - left)
-
-
 def _fitted(text: str, width: int) -> str:
-    """The text in exactly this many columns, cut or padded."""
+    """Cut or pad a text to exactly this many columns."""
     if cell_len(text) <= width:
         return text + " " * (width - cell_len(text))
     while cell_len(text) > width - 1:
@@ -287,7 +266,3 @@ def _fitted(text: str, width: int) -> str:
 def _bar(part: float) -> str:
     eighths = round(part * BAR * 8)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(BAR)
-
-
-def _share(share: Share) -> str:
-    return f"{_bar(share.mean)} {100 * share.mean:3.0f}% ±{100 * share.spread:<3.0f}"

@@ -1,6 +1,4 @@
-"""From sentences to arrays: an Indexer makes Examples of a corpus once; batches are taken from them
-without a loop.
-"""
+"""From sentences to arrays: an Indexer makes Examples of a corpus, and Examples give batches."""
 
 from hanlattice.features.batches import Batch, Examples
 from hanlattice.features.indexer import Indexer

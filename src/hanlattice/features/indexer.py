@@ -1,4 +1,4 @@
-"""Indexer: what turns text into numbers."""
+"""Indexer: turns text into numbers, with the vocabularies, lexicon and segmenter of one model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hanlattice.errors import InputError
 from hanlattice.features.batches import CoveringWords, Examples, SoftLabels
@@ -41,74 +40,14 @@ from hanlattice.text.tags import TagIds
 from hanlattice.text.trie import Matches, TooManyMatchesError
 from hanlattice.text.vocab import BigramTable, Vocab, seen_as
 
-
-class Places(NamedTuple):
-    """Spans of a batch: [start, end) of a sentence."""
-
-    sentence: Ints
-    start: Ints
-    end: Ints
-
-
-def apart(places: Places) -> Places:
-    """The spans without those that overlap a longer one, or an equally long one further left."""
-    kept = which_are_apart(places)
-    return Places(*(array[kept] for array in places))
-
-
-def chosen(lattice: Lattice, own: Ints | None) -> Places | None:
-    """The places of the user's own words in a batch, given by their ids, if any. Of two that
-    overlap, the longer.
-    """
-    if own is None or not (here := np.isin(lattice.word, own)).any():
-        return None
-    return apart(Places(lattice.sentence[here], lattice.start[here], lattice.end[here]))
-
-
-def which_are_apart(places: Places) -> list[int]:
-    sentence, start, end = places
-    widths = np.zeros(int(sentence.max(initial=-1)) + 1, dtype=np.int64)
-    np.maximum.at(widths, sentence, end)
-    first = (np.cumsum(widths) - widths)[sentence]  # of each span's sentence, among all characters
-    taken = np.zeros(int(widths.sum()), dtype=bool)
-    kept = []
-    for at in np.lexsort((start, start - end, sentence)).tolist():
-        room = taken[first[at] + start[at] : first[at] + end[at]]
-        if not room.any():
-            room[:] = True
-            kept.append(at)
-    return sorted(kept)
-
-
-def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
-    """The matches without those that have a CUT inside, or that some SPACED gap parts and another
-    does not.
-    """
-    text = np.repeat(np.arange(len(lengths)), matches.counts)
-    first = (np.cumsum(lengths) - lengths)[text]
-    counted = np.cumsum([gaps == CUT, gaps == SPACED], axis=1)
-    cuts, spaced = counted[:, first + matches.end - 1] - counted[:, first + matches.start]
-    return matches.where(
-        (cuts == 0) & ((spaced == 0) | (spaced == matches.end - matches.start - 1))
-    )
-
-
-class _Known(NamedTuple):
-    """What a lexicon knows of texts."""
-
-    matches: Matches
-    own: Ints | None  # the ids of the user's own words among them
-    rulings: Rulings | None
-    labels: tuple[str, ...]
-    added: tuple[Any, ...] | None
-
-
-PART = 1 << 19  # characters that are matched at a time: bounds the memory of matching
-# Words of the lattice, and rulings of the dictionary, that are found at a time. Texts have one to
-# three words a
-# character; with words inside words they have hundreds, and then fewer texts are matched at once.
+# Texts are matched about this many characters at a time, which bounds the memory of matching.
+PART = 1 << 19
+# The most lattice words, and dictionary rulings, of one part. Texts have one to three words a
+# character. A dictionary of words inside words can give hundreds; then a part has fewer texts.
 MATCHES = 1 << 21
-# extra ids of a character
+
+# The names of a character's extra ids: the bigram that it begins, its position in a segmenter's
+# word, that word's part of speech, the gap before it, and the transformer's piece.
 BICHARS = "bichars"
 POSITIONS = "positions"
 POS = "pos"
@@ -118,92 +57,146 @@ PIECES = "pieces"
 GoldWords = tuple[Span, ...] | None
 
 
+class Places(NamedTuple):
+    """Spans of a batch: [start, end) of a sentence, all [S]."""
+
+    sentence: Ints
+    start: Ints
+    end: Ints
+
+
+def apart(places: Places) -> Places:
+    """Return the spans that overlap no longer span, nor an equally long one further left."""
+    kept = which_are_apart(places)
+    return Places(*(array[kept] for array in places))
+
+
+def chosen(lattice: Lattice, own: Ints | None) -> Places | None:
+    """Return the places of the user's words in a batch, given their ids; None if there are none.
+
+    Of two words that overlap, the longer one counts.
+    """
+    if own is None or not (is_own := np.isin(lattice.word, own)).any():
+        return None
+    return apart(Places(lattice.sentence[is_own], lattice.start[is_own], lattice.end[is_own]))
+
+
+def which_are_apart(places: Places) -> list[int]:
+    """Return the indices of the spans that `apart` keeps, in ascending order."""
+    sentence, start, end = places
+    widths = np.zeros(int(sentence.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(widths, sentence, end)
+    # All sentences share one row of flags; `first` is where a span's sentence begins in it.
+    first = (np.cumsum(widths) - widths)[sentence]
+    taken = np.zeros(int(widths.sum()), dtype=bool)
+    kept = []
+    for index in np.lexsort((start, start - end, sentence)).tolist():
+        room = taken[first[index] + start[index] : first[index] + end[index]]
+        if not room.any():
+            room[:] = True
+            kept.append(index)
+    return sorted(kept)
+
+
+def within_cuts(matches: Matches, lengths: Ints, gaps: Ints) -> Matches:
+    """Return the matches with no CUT inside whose inner gaps are all SPACED, or none of them."""
+    text = np.repeat(np.arange(len(lengths)), matches.counts)
+    first = (np.cumsum(lengths) - lengths)[text]
+    # The difference of two running sums counts the gaps inside a match.
+    counted = np.cumsum([gaps == CUT, gaps == SPACED], axis=1)
+    cuts, spaced = counted[:, first + matches.end - 1] - counted[:, first + matches.start]
+    all_spaced = spaced == matches.end - matches.start - 1
+    return matches.where((cuts == 0) & ((spaced == 0) | all_spaced))
+
+
+class _Known(NamedTuple):
+    """What a lexicon knows of texts; the fields are those of Examples."""
+
+    matches: Matches
+    own: Ints | None
+    rulings: Rulings | None
+    labels: tuple[str, ...]
+    added: tuple[Any, ...] | None
+
+
 @dataclass(frozen=True)
 class Indexer:
-    """Vocabularies, lexicon and segmenter, as far as the model uses them, and the tags."""
+    """The tags of a model, and the vocabularies, lexicon and segmenter that it uses."""
 
     vocab: Vocab
     lexicon: Lexicon | None
     tags: tuple[str, ...]
     scheme: str
-    symbols: Vocab | None = None  # the language model's
+    symbols: Vocab | None = None  # the characters of the language model
     bichars: Vocab | None = None
-    segmenter: Segmenter | None = None  # of a word model, which has `words`, or else for softwords
+    # Cuts the text of a word model, which also has `words`; for other models it gives softwords.
+    segmenter: Segmenter | None = None
     words: Vocab | None = None
     pos: Vocab | None = None  # parts of speech
-    subwords: Lexicon | None = None  # of a lattice with both; their ids come first
-    pieces: Pieces | None = None  # the transformer's
+    subwords: Lexicon | None = None  # only with sources = "both"; subwords have the lowest ids
+    pieces: Pieces | None = None  # the pieces of the transformer
 
-    @property
+    @cached_property
     def cuts(self) -> bool:
-        """Whether this is a segmenter's: its spans are words, which cover all that is not white
-        space.
-        """
+        """Whether the model is a segmenter: its spans are words that cover all but white space."""
         return "O" not in self.tags
 
     def examples(self, sentences: Sequence[Sentence]) -> Examples:
-        """A corpus as numbers, with the gold tags if every sentence has spans.
+        """Return a corpus as numbers, with gold tags if every sentence has spans.
 
-        Of a word model, spans that do not begin and end with words have no tags.
+        A word model gets no tags for spans that begin or end inside a word.
         """
-        plain = self.read(
-            [sentence.text for sentence in sentences], [sentence.words for sentence in sentences]
-        )
+        texts = [sentence.text for sentence in sentences]
+        plain = self.read(texts, [sentence.words for sentence in sentences])
         spans = [sentence.spans for sentence in sentences if sentence.spans is not None]
         if len(spans) < len(sentences):
             return plain
         of_units: Sequence[Sequence[Span]] = spans
         if self.cuts:
-            of_units = [
-                self._covering(sentence, number)
-                for number, sentence in enumerate(sentences, start=1)
-            ]
+            numbered = enumerate(sentences, start=1)
+            of_units = [self._covering(sentence, number) for number, sentence in numbered]
         elif plain.segments is not None:
             of_units = spans_of_words(spans, *plain.segments[:3])
         elif plain.offsets is not None:
-            pairs = zip(sentences, spans, strict=True)
-            of_units = [spans_without_space(sentence.text, row)[1] for sentence, row in pairs]
-        return replace(
-            plain,
-            tags=self.tag_ids.tags(of_units, plain.units),
-            soft_labels=self._doubts(sentences, plain),
-        )
+            pairs = zip(texts, spans, strict=True)
+            of_units = [spans_without_space(text, row)[1] for text, row in pairs]
+        tags = self.tag_ids.tags(of_units, plain.units)
+        return replace(plain, tags=tags, soft_labels=self._soft_labels(sentences, plain))
 
-    def _doubts(self, sentences: Sequence[Sentence], plain: Examples) -> SoftLabels | None:
-        """The soft labels of a corpus; None if it has none."""
+    def _soft_labels(self, sentences: Sequence[Sentence], plain: Examples) -> SoftLabels | None:
         rows = [
-            (at, *doubt) for at, sentence in enumerate(sentences) for doubt in sentence.soft_labels
+            (number, *soft_label)
+            for number, sentence in enumerate(sentences)
+            for soft_label in sentence.soft_labels
         ]
         if not rows:
             return None
         if plain.segments is not None:
             raise InputError(
-                "a model of words has no tags of characters, and cannot learn from teachers that were unsure"
+                "soft labels are for characters, and a word model tags words: "
+                "train a lattice or character model on them"
             )
-        text, place, named, shares = zip(*rows, strict=True)
-        numbers = {tag: at for at, tag in enumerate(self.tags)}
-        if new := sorted(set(named) - set(numbers)):
+        number, character, named, shares = zip(*rows, strict=True)
+        tag_ids = {tag: k for k, tag in enumerate(self.tags)}
+        if new := sorted(set(named) - set(tag_ids)):
+            has = f"it has {', '.join(self.tags)}"
             raise InputError(
-                f"the teachers had tags that this model has not: {', '.join(new)}; it has {', '.join(self.tags)}"
+                f"the teachers had tags that this model has not: {', '.join(new)}; {has}"
             )
-        sentence = np.array(text, dtype=np.int64)
-        at = np.array(place, dtype=np.int64)
-        if plain.offsets is not None:  # as places among the characters that are read
-            wide = np.repeat(np.arange(len(plain)), plain.lengths) << 32
-            at = (
-                np.searchsorted(wide + plain.offsets, (sentence << 32) + at) - plain.first[sentence]
-            )
-        share = np.array(shares, dtype=np.float32)
-        tag = np.array([numbers[name] for name in named], dtype=np.int64)
-        return SoftLabels(
-            np.bincount(sentence, minlength=len(sentences)), at, tag, share, len(self.tags)
-        )
+        sentence = np.array(number, dtype=np.int64)
+        place = np.array(character, dtype=np.int64)
+        if plain.offsets is not None:
+            # Search (sentence, offset) pairs at once: the sentence is in the upper 32 bits.
+            keys = (np.repeat(np.arange(len(plain)), plain.lengths) << 32) + plain.offsets
+            place = np.searchsorted(keys, (sentence << 32) + place) - plain.first[sentence]
+        counts = np.bincount(sentence, minlength=len(sentences))
+        tag = np.array([tag_ids[name] for name in named], dtype=np.int64)
+        return SoftLabels(counts, place, tag, np.array(shares, dtype=np.float32), len(self.tags))
 
     def _covering(self, sentence: Sentence, number: int) -> Sequence[Span]:
-        """The words of a sentence in its text without white space, which they must cover.
+        """Return the words of a sentence without white space; refuse any that leave a gap.
 
-        A label that the model does not have, of a word that it is scored on, stands as one that it
-        has.
+        A label that the model lacks becomes its first label: cutting is learnt from every word.
         """
         text, words = spans_without_space(sentence.text, sentence.spans or ())
         try:
@@ -215,9 +208,11 @@ class Indexer:
         return [word if word.label in labels else replace(word, label=labels[0]) for word in words]
 
     def read(self, texts: Sequence[str], words: Sequence[GoldWords] | None = None) -> Examples:
-        """Texts as numbers, without tags. `words` are the gold ones, for a model that needs them.
+        """Return texts as numbers, without tags.
 
-        Each text is segmented by itself. White space is not read, but by a model of words.
+        Args:
+            texts: Each is segmented by itself. Only a word model reads white space.
+            words: The gold words, for a model that needs them.
         """
 
         def read_all() -> list[Examples]:
@@ -228,18 +223,18 @@ class Indexer:
     def parts(
         self, texts: Sequence[str], words: Sequence[GoldWords] | None = None, characters: int = PART
     ) -> Iterator[tuple[int, int, Examples]]:
-        """`read` in parts that are bounded whatever the texts and the dictionary are.
+        """Read texts in parts of bounded size, whatever the texts and the dictionary are.
 
         Args:
             texts: Texts of bounded length.
             words: The gold words, for a model that needs them.
-            characters: About how many characters a part has at most; of a dictionary with words
-                inside words
-                it has fewer. A single text with too many words is an InputError.
+            characters: About the most characters of a part. A part has fewer if the dictionary has
+                many words inside words. A single text with too many words is an InputError.
 
         Yields:
             The place of a part's first text, the place after its last, and the part.
         """
+        # A stack, so that the halves of a part that was too large come next, in order.
         left = [*runs(texts, characters)][::-1]
         while left:
             low, high = left.pop()
@@ -247,7 +242,12 @@ class Indexer:
                 examples = self._part(texts[low:high], words and words[low:high])
             except TooManyMatchesError:
                 if high - low < 2:
-                    raise _too_many_matches(texts[low]) from None
+                    text = texts[low]
+                    raise InputError(
+                        f"{text[:20]!r}: this text of {len(text):,} characters contains more than "
+                        f"{MATCHES:,} words of the dictionary; use shorter texts, or remove words "
+                        "that stand inside other words"
+                    ) from None
                 middle = (low + high) // 2
                 left += [(middle, high), (low, middle)]
                 continue
@@ -255,24 +255,40 @@ class Indexer:
 
     def _part(self, texts: Sequence[str], words: Sequence[GoldWords] | None) -> Examples:
         given = texts
-        solid = self._solid(texts)
+        if self.words is not None:
+            # The segmenter of a word model treats white space as a word.
+            solid = Unspaced(texts, None, None)
+        else:
+            solid = without_space(texts) if self.cuts else names_without_space(texts)
         if solid.offsets is not None:
-            words = words and [
-                _words_without_space(text, row) for text, row in zip(texts, words, strict=True)
-            ]
+            if words:
+                pairs = zip(texts, words, strict=True)
+                words = [row and tuple(spans_without_space(text, row)[1]) for text, row in pairs]
             texts = solid.texts
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        # Line ends keep matches from crossing texts; the model does not read them.
         codes = code_points("\n".join(texts))
-        ends = np.cumsum(lengths + 1)[:-1] - 1
-        plain = np.delete(codes, ends)  # without the line ends in between
-        cuts = self.segmenter(texts, words) if self.segmenter else None
-        extra = {} if self._bichar_ids is None else {BICHARS: self._bichar_ids(plain, lengths)}
+        plain = np.delete(codes, np.cumsum(lengths + 1)[:-1] - 1)
+
+        segments = None
+        extra_ids: dict[str, Ints] = {}
+        if self._bichar_ids is not None:
+            extra_ids[BICHARS] = self._bichar_ids(plain, lengths)
         if self.pieces is not None:
-            extra[PIECES] = self.pieces(plain, lengths, solid.offsets)
-        if cuts is not None and self.words is None:
-            extra |= self._softwords(cuts)
+            extra_ids[PIECES] = self.pieces(plain, lengths, solid.offsets)
+        if self.segmenter:
+            cuts = self.segmenter(texts, words)
+            if self.words is not None:
+                ids = [word_id(self.words, word) for word in words_of(texts, cuts)]
+                word = np.array(ids, dtype=np.int64)
+                segments = CoveringWords(cuts.counts, cuts.start, cuts.end, word)
+            else:
+                extra_ids[POSITIONS] = cuts.positions()
+                if self.pos is not None:
+                    of_word = np.array(self.pos.ids(cuts.pos or ()), dtype=np.int64)
+                    extra_ids[POS] = np.repeat(of_word, cuts.end - cuts.start)
         if solid.gaps is not None:
-            extra[JOINTS] = solid.gaps
+            extra_ids[JOINTS] = solid.gaps
         known = self._known(given, codes, lengths, solid)
         return Examples(
             lengths,
@@ -281,10 +297,8 @@ class Indexer:
             tags=None,
             own=known.own,
             symbols=None if self._symbol_ids is None else self._symbol_ids(plain).astype(np.int64),
-            extra_ids=extra,
-            segments=None
-            if cuts is None or self.words is None
-            else self._words(texts, cuts, self.words),
+            extra_ids=extra_ids,
+            segments=segments,
             offsets=solid.offsets,
             rulings=known.rulings,
             added=known.added,
@@ -292,70 +306,63 @@ class Indexer:
         )
 
     def _known(self, given: Sequence[str], codes: Codes, lengths: Ints, solid: Unspaced) -> _Known:
-        """What the lexicon knows of texts at one moment."""
-        if self.lexicon is None:
+        """Look texts up in one state of the lexicon, which other threads may change."""
+        lexicon = self.lexicon
+        if lexicon is None:
             nothing = np.empty(0, dtype=np.int64)
             matches = Matches(np.zeros_like(lengths), nothing, nothing, nothing)
             return _Known(matches, None, None, self.tag_ids.labels, None)
-        lexicon = self.lexicon
         folded = fold_code_points(codes)
+        first = 0 if self.subwords is None else len(self.subwords)
 
         def read() -> _Known:
-            matches = self._matches(lexicon, folded, lengths)
+            matches = lexicon.match_joined(folded, lengths, MATCHES)
+            if self.subwords is not None:
+                # The ids of words follow those of subwords, so that words can be added.
+                matches = matches._replace(word=matches.word + first)
+                subwords = self.subwords.match_joined(folded, lengths, MATCHES)
+                matches = merged_matches(subwords, matches)
             if solid.gaps is not None:
                 matches = within_cuts(matches, lengths, solid.gaps)
-            own = self._is_own(lexicon, matches.word)
-            ids = np.unique(matches.word[own]) if own.any() else None
-            if ids is not None:
+            own_ids = rulings = None
+            own = matches.word >= first
+            own[own] = lexicon.is_user_word(matches.word[own] - first)
+            if own.any():
+                own_ids = np.unique(matches.word[own])
                 stays = np.ones(len(own), dtype=bool)
                 stays[own] = cuts_nothing(given, matches.where(own), lengths, solid.offsets)
                 matches = matches.where(stays)
-            rulings, labels = self._rulings(lexicon, given, folded, lengths, solid)
-            return _Known(matches, ids, rulings, labels, lexicon.vectors())
+            labels = self.tag_ids.labels
+            if lexicon.rules:
+                rulings, labels = self._rulings(lexicon, given, folded, lengths, solid)
+            return _Known(matches, own_ids, rulings, labels, lexicon.vectors())
 
         return lexicon.read_consistently(read)
-
-    def _solid(self, texts: Sequence[str]) -> Unspaced:
-        """What is read of texts. Of a model of words all, since its segmenter has white space for a
-        word.
-        """
-        if self.words is not None:
-            return Unspaced(texts, None, None)
-        return without_space(texts) if self.cuts else names_without_space(texts)
-
-    def _matches(self, lexicon: Lexicon, folded: str, lengths: Ints) -> Matches:
-        """Those of the lexicon and of the subwords."""
-        words = lexicon.match_joined(folded, lengths, MATCHES)
-        if self.subwords is None:
-            return words
-        words = words._replace(word=words.word + len(self.subwords))
-        return merged_matches(self.subwords.match_joined(folded, lengths, MATCHES), words)
 
     def _rulings(
         self, lexicon: Lexicon, given: Sequence[str], folded: str, lengths: Ints, solid: Unspaced
     ) -> tuple[Rulings | None, tuple[str, ...]]:
-        """What the user's dictionary says of spans in texts, None if nothing; and all labels by
-        their numbers.
+        """Return what the user's dictionary says about spans, and all labels by number.
 
-        No Latin word or number is cut by it.
+        A ruling that would cut a Latin word or a number is dropped.
         """
-        if not lexicon.rules:
-            return None, self.tag_ids.labels
-        rules, found = lexicon.match_rules(folded, lengths, MATCHES)
+        rules, matches = lexicon.match_rules(folded, lengths, MATCHES)
         if solid.gaps is not None:
-            found = within_cuts(found, lengths, solid.gaps)
-        found = found.where(cuts_nothing(given, found, lengths, solid.offsets))
-        text = np.repeat(np.arange(len(lengths)), found.counts)
-        order = np.arange(len(found.word))
-        commands = order[rules.is_command(found.word)]
-        kept = which_are_apart(Places(text[commands], found.start[commands], found.end[commands]))
-        found = found.where(~np.isin(order, np.delete(commands, kept)))
-        new = rules.labels if "O" in self.tags else []
-        labels = _with_new(self.tag_ids.labels, new)
-        numbers = {label: at for at, label in enumerate(labels)}
-        rulings = rules.rulings(found, numbers, len(self.tag_ids.labels), MATCHES)
+            matches = within_cuts(matches, lengths, solid.gaps)
+        matches = matches.where(cuts_nothing(given, matches, lengths, solid.offsets))
+        # Of commands that overlap, the longest wins; other entries may overlap.
+        text = np.repeat(np.arange(len(lengths)), matches.counts)
+        order = np.arange(len(matches.word))
+        commands = order[rules.is_command(matches.word)]
+        places = Places(text[commands], matches.start[commands], matches.end[commands])
+        dropped = np.delete(commands, which_are_apart(places))
+        matches = matches.where(~np.isin(order, dropped))
+        labels = _with_new(self.tag_ids.labels, rules.labels if "O" in self.tags else [])
+        numbers = {label: number for number, label in enumerate(labels)}
+        rulings = rules.rulings(matches, numbers, len(self.tag_ids.labels), MATCHES)
         cuts = rulings.label == CUT_BEFORE
         if cuts.any():
+            # A cut has one edge to check, its start.
             edges = Matches(np.bincount(rulings.sentence, minlength=len(lengths)), *rulings[1:4])
             edges = edges._replace(end=np.where(cuts, edges.start, edges.end))
             rulings = rulings.at(cuts_nothing(given, edges, lengths, solid.offsets))
@@ -363,35 +370,14 @@ class Indexer:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that spans can have just now; for the numbers of labels, take those of
-        `Examples`.
-        """
-        return _with_new(
-            self.tag_ids.labels, () if self.lexicon is None else self.lexicon.rules.labels
-        )
+        """The labels that spans can have now. To decode numbers, use `Examples.labels`."""
+        new = () if self.lexicon is None else self.lexicon.rules.labels
+        return _with_new(self.tag_ids.labels, new)
 
     @property
     def word_count(self) -> int:
-        """How many different words and subwords a lattice can have: their ids are below it."""
+        """The number of different words and subwords; all lattice ids are below it."""
         return sum(lexicon.size for lexicon in (self.lexicon, self.subwords) if lexicon is not None)
-
-    def _is_own(self, lexicon: Lexicon, words: Ints) -> npt.NDArray[np.bool_]:
-        """Whether each of a lattice's words is one of the user's."""
-        first = 0 if self.subwords is None else len(self.subwords)
-        own: npt.NDArray[np.bool_] = words >= first
-        own[own] = lexicon.is_user_word(words[own] - first)
-        return own
-
-    def _softwords(self, cuts: Cuts) -> dict[str, Ints]:
-        soft = {POSITIONS: cuts.positions()}
-        if self.pos is not None:
-            each = np.array(self.pos.ids(cuts.pos or ()), dtype=np.int64)
-            soft[POS] = np.repeat(each, cuts.end - cuts.start)
-        return soft
-
-    def _words(self, texts: Sequence[str], cuts: Cuts, vocab: Vocab) -> CoveringWords:
-        ids = np.array([word_id(vocab, word) for word in words_of(texts, cuts)], dtype=np.int64)
-        return CoveringWords(cuts.counts, cuts.start, cuts.end, ids)
 
     @cached_property
     def _char_ids(self) -> CodeTable:
@@ -407,7 +393,7 @@ class Indexer:
 
     @cached_property
     def tag_ids(self) -> TagIds:
-        """What turns spans into tags, as numbers, and back."""
+        """The converter between spans and numbered tags."""
         return TagIds(self.tags, self.scheme)
 
 
@@ -417,25 +403,31 @@ def _with_new(labels: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 
 
 def words_of(texts: Sequence[str], cuts: Cuts) -> Iterator[str]:
-    """The words of texts, with widths and script folded, one after the other."""
+    """Yield the words of texts in order, with widths and script folded."""
     folded = [fold(text) for text in texts]
     sentence = np.repeat(np.arange(len(cuts.counts)), cuts.counts)
-    for at, start, end in zip(
-        sentence.tolist(), cuts.start.tolist(), cuts.end.tolist(), strict=True
-    ):
-        yield folded[at][start:end]
+    columns = sentence.tolist(), cuts.start.tolist(), cuts.end.tolist()
+    for text, start, end in zip(*columns, strict=True):
+        yield folded[text][start:end]
 
 
 def word_id(vocab: Vocab, word: str) -> int:
-    """The id of a word; where it is unknown, that of the word with every digit a 0."""
+    """Return the id of a word; for an unknown word, its id with every digit as 0."""
     return vocab[word] or vocab[fold_digits(word)]
 
 
 def spans_of_words(
     spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, end: Ints
 ) -> list[list[Span]]:
-    """Spans over characters as spans over words, without those that begin or end inside a word."""
-    found: list[list[Span]] = []
+    """Return spans over characters as spans over words, dropping those that cut a word.
+
+    Args:
+        spans: For each of S sentences its spans.
+        counts: [S], the number of words in each sentence.
+        start: [W], where each word begins in its sentence.
+        end: [W], where it ends.
+    """
+    rows: list[list[Span]] = []
     edges = np.concatenate([[0], np.cumsum(counts)]).tolist()
     starts = start.tolist()
     stops = end.tolist()
@@ -443,79 +435,50 @@ def spans_of_words(
         begins = {place: nth for nth, place in enumerate(starts[low:high])}
         ends = {place: nth + 1 for nth, place in enumerate(stops[low:high])}
         whole = [span for span in row if span.start in begins and span.end in ends]
-        found.append([Span(begins[span.start], ends[span.end], span.label) for span in whole])
-    return found
+        rows.append([Span(begins[span.start], ends[span.end], span.label) for span in whole])
+    return rows
 
 
 def count_crossing(spans: Sequence[Sequence[Span]], counts: Ints, start: Ints, end: Ints) -> int:
-    """How many spans over characters begin or end inside a word: a word model can never find them."""
+    """Count the spans that begin or end inside a word: a word model can never find them."""
     return sum(map(len, spans)) - sum(map(len, spans_of_words(spans, counts, start, end)))
 
 
-def _too_many_matches(text: str) -> InputError:
-    return InputError(
-        f"{text[:20]!r} and what follows, {len(text):,} characters that are read at once, have more than {MATCHES:,} "
-        "words of the dictionary in them: read shorter texts, or remove words that stand inside other words"
-    )
-
-
 def _joined(parts: Sequence[Examples]) -> Examples:
-    """Examples of one kind, one after the other."""
+    """Concatenate examples that one indexer read."""
     if len(parts) == 1:
         return parts[0]
-    matches = (
-        np.concatenate(arrays) for arrays in zip(*(part.matches for part in parts), strict=True)
-    )
+    matches = zip(*(part.matches for part in parts), strict=True)
+    own = [part.own for part in parts if part.own is not None]
     symbols = [part.symbols for part in parts if part.symbols is not None]
     segments = [part.segments for part in parts if part.segments is not None]
-    own = [part.own for part in parts if part.own is not None]
+    extra_ids = {}
+    for name in dict.fromkeys(name for part in parts for name in part.extra_ids):
+        # Only some parts may have white space, so ids that a part lacks are 0.
+        rows = [part.extra_ids.get(name, np.zeros_like(part.chars)) for part in parts]
+        extra_ids[name] = np.concatenate(rows)
+    offsets = None
+    if any(part.offsets is not None for part in parts):
+        moved = ((part.offsets, cells(part.lengths)[1]) for part in parts)
+        offsets = np.concatenate([same if given is None else given for given, same in moved])
+    rulings = []
+    for part, first in zip(parts, np.cumsum([0, *map(len, parts)]), strict=False):
+        if part.rulings is not None:
+            rulings.append(part.rulings._replace(sentence=part.rulings.sentence + first))
     return Examples(
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.chars for part in parts]),
-        Matches(*matches),
+        Matches(*map(np.concatenate, matches)),
         tags=None,
         own=np.unique(np.concatenate(own)) if own else None,
         symbols=np.concatenate(symbols) if symbols else None,
-        extra_ids=_joined_extra_ids(parts),
+        extra_ids=extra_ids,
         segments=CoveringWords(*map(np.concatenate, zip(*segments, strict=True)))
         if segments
         else None,
-        offsets=_joined_offsets(parts),
-        rulings=_joined_rulings(parts),
-        added=parts[-1].added,  # the last has those of words that joined while others were read
+        offsets=offsets,
+        rulings=Rulings(*map(np.concatenate, zip(*rulings, strict=True))) if rulings else None,
+        # Words may be added while parts are read. The last part knows all of them.
+        added=parts[-1].added,
         labels=parts[-1].labels,
     )
-
-
-def _joined_rulings(parts: Sequence[Examples]) -> Rulings | None:
-    first = np.cumsum([0, *(len(part) for part in parts)])
-    rows = [
-        part.rulings._replace(sentence=part.rulings.sentence + by)
-        for part, by in zip(parts, first, strict=False)
-        if part.rulings is not None
-    ]
-    return (
-        Rulings(*(np.concatenate(column) for column in zip(*rows, strict=True))) if rows else None
-    )
-
-
-def _joined_extra_ids(parts: Sequence[Examples]) -> dict[str, Ints]:
-    """Ids that only some parts have are 0 in the others."""
-    names = dict.fromkeys(name for part in parts for name in part.extra_ids)
-    rows = {
-        name: [part.extra_ids.get(name, np.zeros_like(part.chars)) for part in parts]
-        for name in names
-    }
-    return {name: np.concatenate(row) for name, row in rows.items()}
-
-
-def _joined_offsets(parts: Sequence[Examples]) -> Ints | None:
-    if all(part.offsets is None for part in parts):
-        return None
-    return np.concatenate(
-        [cells(part.lengths)[1] if part.offsets is None else part.offsets for part in parts]
-    )
-
-
-def _words_without_space(text: str, words: GoldWords) -> GoldWords:
-    return words and tuple(spans_without_space(text, words)[1])

@@ -1,4 +1,4 @@
-"""Prefetching: the host prepares the next batches while the device works on this one."""
+"""Prepare the next batches in a thread while the device works on the current one."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-Item = TypeVar("Item")
-Made = TypeVar("Made")
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 
-def prefetch(make: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Generator[Made]:
-    """`map(make, items)`, computed in a thread up to `depth` items ahead; 0 is without a thread.
+def prefetch(make: Callable[[X], Y], items: Iterable[X], depth: int) -> Generator[Y]:
+    """Yield `make(item)` for each item, computed in a thread up to `depth` items ahead.
 
-    What `make` raises comes out in its turn, where the item would have come. The thread ends with
-    the generator: close it (`contextlib.closing`) if it may not be read to its end.
+    An error of `make` is raised where its result would have come. Close the generator
+    (`contextlib.closing`) unless it is read to its end: that ends the thread.
+
+    Args:
+        make: Called in the thread.
+        items: Iterated in the caller's thread.
+        depth: 0 computes without a thread.
     """
     if not depth:
         yield from map(make, items)
         return
     pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
-    under_way: deque[Future[Made]] = deque()
+    pending: deque[Future[Y]] = deque()
     try:
         for item in items:
-            under_way.append(pool.submit(make, item))
-            if len(under_way) > depth:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(pool.submit(make, item))
+            if len(pending) > depth:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
+        # Wait for the running call only: nobody will read the results of the others.
         pool.shutdown(cancel_futures=True)

@@ -1,6 +1,4 @@
-"""From examples to spans, candidates and readings: batches of similar length, results in the order
-of the examples.
-"""
+"""Decode examples into spans, candidates and readings, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -26,24 +24,21 @@ from hanlattice.inference.dictionary_crf import (
 from hanlattice.inference.span_search import Candidates, best_spans, candidates, decoded_span_scores
 from hanlattice.inference.threshold import Threshold
 from hanlattice.text.lattice import Ints, cells
-from hanlattice.text.rules import Rulings
 from hanlattice.text.span import Span
 from hanlattice.text.tags import FlatSpans
 
-# Characters that a model reads at once, and no word is longer; longer texts are cut at sentence
+# The most characters that a model reads at once, and so of a word. Longer texts are cut at sentence
 # ends.
 LIMIT = 512
-# Sentences, and characters with padding, in a batch: large enough to be quick, and bounded whatever
-# the sentences are.
+# The most sentences, and characters with padding, of a batch: enough to be fast, in bounded memory.
 BOUNDS = {"cpu": (128, 8192), "cuda": (1024, 65536)}
-# Words of the lattice for each character of such a batch. Texts have one to three; a dictionary of
-# words inside words
-# can make hundreds, and then fewer sentences are read at once.
+# The most lattice words of a batch, per character. Texts have one to three. A dictionary of words
+# inside words can give hundreds; then a batch has fewer sentences.
 WORDS_PER_CHARACTER = 8
 
 
 class Decodable(Protocol):
-    """A tagger of arrays or of torch, as decoding sees it: emissions, and a CRF that reads them."""
+    """What decoding needs of a tagger, be it NumPy or torch: emissions, and a CRF for them."""
 
     @property
     def device_kind(self) -> str: ...
@@ -60,26 +55,21 @@ class Decodable(Protocol):
 
 
 class Decoded(NamedTuple):
-    """Spans, sentence by sentence and from left to right, and their probabilities; without
-    `scores`, NaN.
-    """
+    """Spans by sentence, from left to right, with their probabilities, or NaN without `scores`."""
 
     spans: FlatSpans
     scores: npt.NDArray[np.float64]
 
     def at_least(self, score: float) -> Decoded:
-        """Without the spans that are less probable."""
+        """Return only the spans with this probability or more."""
         high = self.scores >= score
         return Decoded(FlatSpans(*(array[high] for array in self.spans)), self.scores[high])
 
     def moved(self, text: Ints, by: Ints) -> Decoded:
-        """Spans of pieces as spans of whole texts: piece p begins at character `by[p]` of
-        `text[p]`.
-        """
+        """Return spans of pieces as spans of texts: piece p starts at `by[p]` in text `text[p]`."""
         piece, start, end, label = self.spans
-        return Decoded(
-            FlatSpans(text[piece], start + by[piece], end + by[piece], label), self.scores
-        )
+        spans = FlatSpans(text[piece], start + by[piece], end + by[piece], label)
+        return Decoded(spans, self.scores)
 
 
 class Reading(NamedTuple):
@@ -92,14 +82,20 @@ class Reading(NamedTuple):
 def make_spans(
     found: Decoded, texts: Sequence[str], labels: Sequence[str], scores: bool = True
 ) -> list[list[Span]]:
-    """The only place where flat arrays become spans: a list for each text. Give empty texts where
-    none are needed.
+    """Return a list of Span objects for each text.
+
+    Args:
+        found: Flat arrays; `found.spans.text` indexes `texts`.
+        texts: The source of `Span.text`. Empty strings do where nobody reads that.
+        labels: The names of the label numbers.
+        scores: Whether spans get their scores, or None.
     """
     rows: list[list[Span]] = [[] for _ in texts]
-    columns = [array.tolist() for array in found.spans]
-    values = found.scores.tolist() if scores else [None] * len(columns[0])
-    for at, start, end, label, score in zip(*columns, values, strict=True):
-        rows[at].append(Span(start, end, labels[label], score, texts[at][start:end]))
+    values = found.scores.tolist() if scores else [None] * len(found.spans.text)
+    # Python lists: reading single elements of NumPy arrays is several times slower.
+    text, start, end, label = map(np.ndarray.tolist, found.spans)
+    for row, low, high, number, score in zip(text, start, end, label, values, strict=True):
+        rows[row].append(Span(low, high, labels[number], score, texts[row][low:high]))
     return rows
 
 
@@ -111,9 +107,7 @@ def decode(
     trust: float = 0.0,
     threshold: Threshold = None,
 ) -> list[list[Span]]:
-    """The spans of each sentence; with `scores`, each with its probability. The model must be in
-    evaluation mode.
-    """
+    """Return the spans of each sentence, without their text. The arguments are `find_spans`'s."""
     found = find_spans(tagger, indexer, examples, scores, trust, threshold)
     return make_spans(found, [""] * len(examples), examples.labels, scores)
 
@@ -126,25 +120,33 @@ def find_spans(
     trust: float = 0.0,
     threshold: Threshold = None,
 ) -> Decoded:
-    """`decode`, as flat arrays. A user's words score `trust` more: for a segmenter each of their
-    tags, else those that have a label and no number of their own, as spans with it.
+    """Find the spans of sentences.
 
-    Without `bar` they are the spans of the best tagging, with it the best set of spans above it.
+    Args:
+        tagger: In evaluation mode, if it is a torch module.
+        indexer: The one that read the examples.
+        examples: The sentences.
+        scores: Whether to compute the probability of each span.
+        trust: The bonus of a user's words. In a segmenter, it raises each of their tags; otherwise,
+            whole spans of words that have a label and no trust of their own.
+        threshold: None finds the spans of the best tagging. A number finds the best set of spans
+            whose scores exceed it.
     """
-    parts = [each.read(scores) for each in running(tagger, indexer, examples, trust, threshold)]
-    return _in_order(parts, examples)
+    batches = running(tagger, indexer, examples, trust, threshold)
+    return _in_order([batch.read(scores) for batch in batches], examples)
 
 
 def tag_probabilities(
     tagger: Decodable, indexer: Indexer, examples: Examples
 ) -> npt.NDArray[np.float64]:
-    """[N, K]: of each tag at each unit, sentence by sentence."""
-    found = np.zeros((int(examples.units.sum()), len(indexer.tags)))
+    """[N, K]: return the probability of each tag at each unit, sentence by sentence."""
+    chances = np.zeros((int(examples.units.sum()), len(indexer.tags)))
     first = first_places(examples.units)
+    # A threshold skips the search for the best tagging.
     for batch in running(tagger, indexer, examples, 0.0, threshold=0.0):
         sentence, nth = cells(batch.units)
-        found[first[batch.places][sentence] + nth] = batch.probabilities()[sentence, nth]
-    return found
+        chances[first[batch.places][sentence] + nth] = batch.probabilities()[sentence, nth]
+    return chances
 
 
 def find_candidates(
@@ -156,14 +158,15 @@ def find_candidates(
     trust: float = 0.0,
     threshold: Threshold = None,
 ) -> tuple[Decoded, Decoded]:
-    """The result of `find_spans`, with scores, and the n most probable spans of each sentence, the
-    best first.
+    """Return the spans of `find_spans` with scores, and the n likeliest spans of each sentence.
+
+    Candidates may overlap. They come best first, without those below `min_score`.
     """
     spans = []
     candidates = []
-    for each in running(tagger, indexer, examples, trust, threshold):
-        spans.append(each.read(True))
-        candidates.append(each.candidates(n, min_score))
+    for batch in running(tagger, indexer, examples, trust, threshold):
+        spans.append(batch.read(True))
+        candidates.append(batch.candidates(n, min_score))
     return _in_order(spans, examples), _in_order(candidates, examples)
 
 
@@ -175,37 +178,38 @@ def find_readings(
     n: int,
     trust: float = 0.0,
 ) -> list[list[Reading]]:
-    """The n best readings of each sentence, the best first; fewer where there are fewer. `texts`
-    are the sentences.
-    """
-    found = [
-        [Reading(0.0, ())] for _ in range(len(examples))
-    ]  # the one reading of an empty sentence
+    """Return up to n best readings of each sentence, best first. `texts` are the sentences."""
+    # An empty sentence is in no batch, and has one reading.
+    rows = [[Reading(0.0, ())] for _ in range(len(examples))]
     for batch in running(tagger, indexer, examples, trust):
         flat, log_probability = batch.readings(n)
         places = np.repeat(batch.places, n)
-        flat = examples.in_characters(flat._replace(text=places[flat.text]))._replace(
-            text=flat.text
-        )
-        each = [texts[at] for at in places.tolist()]
-        spans = make_spans(Decoded(flat, np.empty(0)), each, examples.labels, scores=False)
+        # `in_characters` needs the number of the sentence, `make_spans` that of the reading.
+        moved = examples.in_characters(flat._replace(text=places[flat.text]))
+        decoded = Decoded(moved._replace(text=flat.text), np.full(len(flat.text), np.nan))
+        repeated = [texts[place] for place in places.tolist()]
+        spans = make_spans(decoded, repeated, examples.labels, scores=False)
         readings = [Reading(*pair) for pair in zip(log_probability, map(tuple, spans), strict=True)]
         for nth, place in enumerate(batch.places.tolist()):
             row = readings[nth * n : (nth + 1) * n]
-            found[place] = [reading for reading in row if reading.log_probability > -np.inf]
-    return found
+            rows[place] = [reading for reading in row if reading.log_probability > -np.inf]
+    return rows
 
 
 def join_readings(pieces: Iterable[tuple[int, list[Reading]]], n: int) -> list[Reading]:
-    """The n best readings of a text from those of its independent pieces, which begin at these
-    offsets.
+    """Return the n best readings of a text from those of its independent pieces.
+
+    Args:
+        pieces: The offset of each piece in the text, and its readings.
+        n: The most readings to return.
     """
     best = [Reading(0.0, ())]
     for offset, row in pieces:
         moved = [
-            Reading(each.log_probability, tuple(span.shifted(offset) for span in each.spans))
-            for each in row
+            Reading(log_probability, tuple(span.shifted(offset) for span in spans))
+            for log_probability, spans in row
         ]
+        # Only the n best readings of a part can be in the n best of the whole.
         pairs = (
             Reading(left[0] + right[0], left[1] + right[1]) for left in best for right in moved
         )
@@ -220,37 +224,42 @@ def running(
     trust: float,
     threshold: Threshold = None,
 ) -> Iterator[DecodingBatch]:
-    """The sentences in batches. Each is yielded when the next has started, so that a GPU is busy
-    while it is read.
+    """Yield the sentences in batches, each after the next has started: a GPU never waits.
 
-    Those of which a dictionary says something have batches of their own.
+    Sentences with rulings of a user's dictionary have batches of their own.
     """
     most, characters = BOUNDS[tagger.device_kind]
     full = examples.lengths > 0
-    ruled = examples.is_ruled
+    kinds = [np.flatnonzero(full)]
     weights = examples.matches.counts / (WORDS_PER_CHARACTER * characters)
     if examples.rulings is not None:
-        weights = (
-            weights
-            + arc_counts(examples.rulings, len(examples), len(indexer.tag_ids.labels)) / ARCS_MOST
-        )
-    before: DecodingBatch | None = None
-    batches = (
-        kind[at]
-        for kind in (np.flatnonzero(full & ~ruled), np.flatnonzero(full & ruled))
-        for at in decoding_batches(examples.lengths[kind].tolist(), most, characters, weights[kind])
-    )
-    for places in batches:
-        batch = DecodingBatch(tagger, indexer, examples, places, trust, threshold)
-        if before is not None:
-            yield before
-        before = batch
-    if before is not None:
-        yield before
+        ruled = examples.is_ruled
+        kinds = [np.flatnonzero(full & ~ruled), np.flatnonzero(full & ruled)]
+        arcs = arc_counts(examples.rulings, len(examples), len(indexer.tag_ids.labels))
+        weights = weights + arcs / ARCS_MOST
+    previous: DecodingBatch | None = None
+    for kind in kinds:
+        lengths = examples.lengths[kind].tolist()
+        for index in decoding_batches(lengths, most, characters, weights[kind]):
+            batch = DecodingBatch(tagger, indexer, examples, kind[index], trust, threshold)
+            if previous is not None:
+                yield previous
+            previous = batch
+    if previous is not None:
+        yield previous
 
 
 class DecodingBatch:
-    """A batch whose emissions, and without `bar` whose best tags, are being computed."""
+    """A batch whose emissions are being computed, and without a threshold also its best tags.
+
+    Attributes:
+        places: [B], the places of its sentences among all examples.
+        units: [B], the number of tags of each sentence, on the host.
+        there: The same where the emissions are.
+        crf: Decodes `emissions`. With rulings it is a DictionaryCRF on the host.
+        tag_ids: The tags that `crf` decodes.
+        tags: Waits for the best tags [B, T] and returns them; only without a threshold.
+    """
 
     def __init__(
         self,
@@ -263,37 +272,33 @@ class DecodingBatch:
     ) -> None:
         batch = tagger.batch(examples, places)
         self.crf = tagger.crf
-        self.places, self.units, self.there = places, examples.units[places], batch.units
+        self.places = places
+        self.units = examples.units[places]
+        self.there = batch.units
         self.threshold = threshold
         self.curves = tagger.curves
-        own = chosen(batch.lattice, examples.own) if trust and indexer.cuts else None
+        own = None
+        if trust and indexer.cuts and examples.own is not None:
+            own = chosen(batch.lattice, examples.own)
         self.emissions = tagger.constrained_emissions(batch, own, trust)
         self.tag_ids = indexer.tag_ids
-        if rulings := examples.rulings_at(places):
-            self._rule(rulings, examples.labels, trust)
+        rulings = None if examples.rulings is None else examples.rulings_at(places)
+        if rulings is not None:
+            given = self.crf, self.emissions, self.units, rulings, self.tag_ids
+            self.crf, self.emissions = with_dictionary(*given, examples.labels, trust)
+            self.there = self.units
+            self.tag_ids = self.crf.tag_ids
         if threshold is None:
             self.tags: Callable[[], Ints] = self.crf.decoding(self.emissions, self.there)
 
-    def _rule(self, rulings: Rulings, labels: Sequence[str], trust: float) -> None:
-        """From here on with a CRF that knows what the dictionary says, on the CPU."""
-        given = self.crf, self.emissions, self.units, rulings, self.tag_ids
-        self.crf, self.emissions = with_dictionary(*given, labels, trust)
-        self.there = self.units
-        self.tag_ids = self.crf.tag_ids
-
-    def _labels(self, label: Ints) -> Ints:
-        """The indexer's numbers of labels, from those of `tag_ids`."""
-        return self.crf.label_numbers[label] if isinstance(self.crf, DictionaryCRF) else label
-
     def read(self, scores: bool) -> tuple[FlatSpans, Any]:
-        """Wait for the tags; the spans, counted in tags, and their scores, which a GPU may still be
-        computing.
+        """Wait for the tags; return the spans in units, and their scores, perhaps still computing.
 
-        The sentence of a span is its place among all examples.
+        The text of a span is its sentence's place among all examples.
         """
         if self.threshold is not None:
-            found = best_spans(self.crf, self.emissions, self.there, self.threshold)
-            return self._flat(found._replace(score=self.calibrated(found.label, found.score)))
+            best = best_spans(self.crf, self.emissions, self.there, self.threshold)
+            return self._flat(best._replace(score=self.calibrated(best.label, best.score)))
         tags = self.tags()
         spans = self._spans(tags, self.units)
         values: Any = np.full(len(spans.text), np.nan)
@@ -303,80 +308,76 @@ class DecodingBatch:
         return spans._replace(text=self.places[spans.text]), values
 
     def _spans(self, tags: npt.NDArray[np.integer], lengths: Ints) -> FlatSpans:
-        """Of padded tags, [rows, T]."""
+        """Return the spans of padded tags, [rows, T], with the label numbers of the examples."""
         spans = self.tag_ids.spans(tags[np.arange(tags.shape[1]) < lengths[:, None]], lengths)
-        return spans._replace(label=self._labels(spans.label))
+        if isinstance(self.crf, DictionaryCRF):
+            spans = spans._replace(label=self.crf.label_numbers[spans.label])
+        return spans
 
     def candidates(self, n: int, min_score: float) -> tuple[FlatSpans, Any]:
-        """The n most probable spans of each sentence, in the same form."""
+        """Return the n likeliest spans of each sentence, in the form of `read`."""
         given = self.crf, self.emissions, self.there
         if self.curves is None:
             return self._flat(candidates(*given, n, min_score))
-        every = candidates(*given, n, self.curves.lowest(min_score), each_label=True)
-        return self._flat(
-            every._replace(score=self.calibrated(every.label, every.score)).best(n, min_score)
-        )
+        # Calibration can reorder labels, but not spans of one label: search each label.
+        spans = candidates(*given, n, self.curves.lowest(min_score), each_label=True)
+        spans = spans._replace(score=self.calibrated(spans.label, spans.score))
+        return self._flat(spans.best(n, min_score))
 
     def calibrated(self, label: Ints, scores: Any) -> Any:
-        """The scores of spans with these labels, from their probabilities."""
+        """Return the scores of spans with these labels, given their probabilities."""
         return scores if self.curves is None else self.curves(label, scores)
 
     def probabilities(self) -> npt.NDArray[np.float64]:
-        """[B, T, K]: of each tag."""
+        """[B, T, K]: return the probability of each tag."""
         marginals: npt.NDArray[np.float64] = on_host(self.crf.marginals(self.emissions, self.there))
         return marginals
 
     def new_label_scores(self) -> dict[tuple[int, Span], float]:
-        """The probabilities of the spans that a label which is new to the model may have, by place
-        in the batch.
+        """Return the scores of all possible spans with a label that only the dictionary has.
+
+        Keys are the row in the batch and the span.
         """
         if not isinstance(self.crf, DictionaryCRF):
             return {}
-        *columns, log = self.crf.whole_spans(self.emissions, self.units)
-        label = columns[-1]
-        scores = self.calibrated(self._labels(label), np.exp(log))
+        *columns, label, log = self.crf.whole_spans(self.emissions, self.units)
+        scores = self.calibrated(self.crf.label_numbers[label], np.exp(log))
         names = self.tag_ids.labels
-        rows = zip(*(column.tolist() for column in columns), scores.tolist(), strict=True)
-        return {
-            (at, Span(low, high, names[label])): chance for at, low, high, label, chance in rows
-        }
+        rows = zip(*(column.tolist() for column in (*columns, label, scores)), strict=True)
+        return {(row, Span(low, high, names[k])): chance for row, low, high, k, chance in rows}
 
-    def _flat(self, found: Candidates) -> tuple[FlatSpans, Any]:
-        label = self._labels(found.label)
-        return FlatSpans(self.places[found.sentence], found.start, found.end, label), found.score
+    def _flat(self, spans: Candidates) -> tuple[FlatSpans, Any]:
+        label = spans.label
+        if isinstance(self.crf, DictionaryCRF):
+            label = self.crf.label_numbers[label]
+        return FlatSpans(self.places[spans.sentence], spans.start, spans.end, label), spans.score
 
     def readings(self, n: int) -> tuple[FlatSpans, list[float]]:
-        """The spans of the n best taggings of each sentence, each counted as a text, and their log
-        probabilities.
+        """Return the spans of n taggings of each sentence, and [B * n] log probabilities.
+
+        Every tagging counts as a text. Where a sentence has fewer than n, the rest have −∞.
         """
         tags, log_probability = self.crf.readings(self.emissions, self.there, n)
         spans = self._spans(tags.reshape(-1, tags.shape[2]), np.repeat(self.units, n))
-        numbers: list[float] = log_probability.ravel().tolist()
-        return spans, numbers
+        return spans, log_probability.ravel().tolist()
 
 
-def _in_order(parts: list[tuple[FlatSpans, Any]], examples: Examples) -> Decoded:
-    """The spans of all batches, by sentence, counted in characters."""
+def _in_order(parts: Sequence[tuple[FlatSpans, Any]], examples: Examples) -> Decoded:
+    """Concatenate the spans of all batches by sentence, counted in characters."""
     if not parts:
         nothing = np.empty(0, dtype=np.int64)
         return Decoded(FlatSpans(nothing, nothing, nothing, nothing), np.empty(0))
-    spans = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
-    scores = _joined([values for _, values in parts])
-    order = np.argsort(spans[0], kind="stable")
-    return Decoded(
-        examples.in_characters(FlatSpans(*(array[order] for array in spans))), scores[order]
-    )
+    flat, values = zip(*parts, strict=True)
+    if set(map(type, values)) != {np.ndarray}:
+        import torch
 
-
-def _joined(parts: list[Any]) -> npt.NDArray[np.float64]:
-    """The scores of all batches, arrays or tensors."""
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
-    import torch
-
-    tensors = [part for part in parts if not isinstance(part, np.ndarray)]
-    there = torch.cat(tensors).cpu().numpy()  # the one wait for all of them
-    arrays = iter(np.split(there, np.cumsum([len(part) for part in tensors])[:-1]))
-    return np.concatenate(
-        [part if isinstance(part, np.ndarray) else next(arrays) for part in parts]
-    )
+        # One transfer, and one wait, for the scores of all batches on a GPU.
+        tensors = [part for part in values if not isinstance(part, np.ndarray)]
+        joined = torch.cat(tensors).cpu().numpy()
+        copies = iter(np.split(joined, np.cumsum([len(part) for part in tensors])[:-1]))
+        values = tuple(part if isinstance(part, np.ndarray) else next(copies) for part in values)
+    text, start, end, label = map(np.concatenate, zip(*flat, strict=True))
+    # Batches go by length. The sort is stable: spans of a sentence stay in their order.
+    order = np.argsort(text, kind="stable")
+    spans = FlatSpans(text[order], start[order], end[order], label[order])
+    return Decoded(examples.in_characters(spans), np.concatenate(values)[order])

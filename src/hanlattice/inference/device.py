@@ -1,4 +1,4 @@
-"""Devices and threads by the names that a user gives."""
+"""Find devices by the names that users give them, and set the number of threads."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ __all__ = ["device_kind", "find_device", "load_torch", "use_threads"]
 
 
 def device_kind(name: str) -> str:
-    """cpu or cuda, whether or not this machine has it."""
+    """Return `cpu` or `cuda` for a device name, whether or not this machine has the device."""
     if not isinstance(name, str):
-        raise TypeError(
-            f"a device must be a str such as cpu or cuda:0, not {type(name).__name__}: {brief(name)}"
-        )
+        kind = type(name).__name__
+        raise TypeError(f"a device must be a str such as cpu or cuda:0, not {kind}: {brief(name)}")
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
         raise InputError(f"no device is called {name!r}: expected cpu, cuda, or cuda:0 and so on")
     return name.partition(":")[0]
 
 
 def load_torch() -> None:
-    """Import torch, and give it the threads that were asked for while it was not loaded."""
+    """Import torch. If that is the first import, pass on the number of threads set so far."""
     is_loaded = "torch" in sys.modules
     require("torch")
-    # A number that a program has given to torch itself stays.
+    # A program that imported torch itself may have set its threads, and keeps them.
     if not is_loaded:
         share_with_torch()
 
 
 def find_device(name: str) -> torch.device:
-    """`cpu`, `cuda` or `cuda:1`, if this machine has it."""
+    """Return the device called `cpu`, `cuda` or `cuda:1`; refuse one that this machine lacks."""
     device_kind(name)
     load_torch()
     import torch
 
     device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"{name} was asked for, and torch finds no CUDA device here; use cpu")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(
-            f"{name} was asked for, and there are {torch.cuda.device_count()} CUDA devices, from cuda:0"
-        )
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise InputError(f"{name} was asked for, and torch finds no CUDA device here; use cpu")
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            raise InputError(
+                f"{name} was asked for, and there are {count} CUDA devices, from cuda:0"
+            )
     return device

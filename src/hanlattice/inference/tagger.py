@@ -1,6 +1,4 @@
-"""Tagger: embeddings → encoder → CRF, in numpy and C. `nn/tagger.py` is its twin for training and
-GPUs.
-"""
+"""The tagger for CPUs: embeddings, encoder and CRF in NumPy and C. `nn/tagger.py` is its twin."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(eq=False)
 class NumpyTagger:
-    """From a batch of arrays to emissions, [B, T, K]. The parts are those of `Tagger`."""
+    """Computes emissions [B, T, K] from a batch of arrays, with the parts of `nn.tagger.Tagger`."""
 
     chars: VectorTable
     words: WordTable | NumpyTwoSources | None
@@ -43,29 +41,34 @@ class NumpyTagger:
     extra_embeddings: Mapping[str, VectorTable | WordTable] = field(default_factory=dict)
     pools: NumpyWordPools | None = None
     parameter_count: int = 0
-    curves: Curves | None = None  # of scores
+    curves: Curves | None = None  # calibrate scores
 
     device_kind = "cpu"
     reads_words = False
 
     @property
     def lexicon(self) -> WordTable | None:
-        """The vectors of the lexicon to which a user may add words."""
+        """The vectors of the lexicon that users can add words to."""
         return self.words.words if isinstance(self.words, NumpyTwoSources) else self.words
 
     def batch(self, examples: Examples, places: Ints) -> Batch:
-        """The sentences at these places, as this tagger reads them."""
+        """Return the sentences at these places as the batch that this tagger reads."""
         return examples.batch(places)
 
     def emissions(self, batch: Batch) -> Floats:
+        """[B, T, K]: return the score of each tag."""
         hidden = self.encoder(*self.inputs(batch), batch.lattice)
         return matmul_one_thread(hidden, self.weight.T) + self.bias
 
     def constrained_emissions(
         self, batch: Batch, own: Places | None = None, trust: float = 0.0
     ) -> Floats:
-        """The emissions, `trust` higher for the tags of a user's words, and restricted by the gaps
-        of the text.
+        """Return emissions under what is known before decoding.
+
+        Args:
+            batch: Its gaps forbid tags.
+            own: The user's own words, whose tags get a bonus.
+            trust: The bonus.
         """
         emissions = self.emissions(batch)
         gaps = batch.extra_ids.get(JOINTS)
@@ -74,19 +77,18 @@ class NumpyTagger:
         return emissions if gaps is None else constrain(self.crf, emissions, gaps)
 
     def inputs(self, batch: Batch) -> tuple[Floats, Floats | None]:
-        """What the encoder reads of characters, [B, T, D], and of words, [W, E]."""
+        """Return what the encoder reads: characters [B, T, D], and words [W, E] if it reads any."""
         word_x = None if self.words is None else self.words.rows(batch.words, batch.added)
         parts: list[Any] = [self.chars.rows(batch.chars)]
-        parts += (
-            table.rows(batch.extra_ids[name]) for name, table in self.extra_embeddings.items()
-        )
+        for name, table in self.extra_embeddings.items():
+            parts.append(table.rows(batch.extra_ids[name]))
         if self.pools is not None:
             assert word_x is not None
             parts.append(self.pools(word_x, batch.words, batch.lattice, batch.chars.shape[1]))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2), word_x
 
     def traced(self, batch: Batch) -> list[Both]:
-        """The shares of every lattice layer, from the lowest up."""
+        """Return what went into the cells of each lattice layer, from the lowest up."""
         x, word_x = self.inputs(batch)
         assert word_x is not None
         return self.encoder.traced(x, word_x, batch.lattice)

@@ -1,8 +1,10 @@
-"""The C library of the ops: finds it, loads it, and says why it is missing.
+"""The C library of the ops: find it, load it, and say why it is missing.
 
-`hatch_build.py` compiles it at install. HANLATTICE_NATIVE=0 turns it off;
-HANLATTICE_NATIVE=baseline (or another of LEVELS) takes that instruction set instead of the best one
-that the machine has; HANLATTICE_LIBRARY=FILE loads another file.
+`hatch_build.py` compiles it at installation. Three environment variables change what is loaded:
+
+- HANLATTICE_NATIVE=0 turns the library off.
+- HANLATTICE_NATIVE=baseline (or another of LEVELS) uses that instruction set instead of the best.
+- HANLATTICE_LIBRARY=FILE loads another file.
 """
 
 from __future__ import annotations
@@ -17,17 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LEVELS = (
-    ("baseline", "avx2", "avx512", "vnni"),
-    ("baseline", "dotprod"),
-)  # who runs one runs those before it
+# The instruction sets of x86 and of ARM. A processor that has one also has those before it.
+LEVELS = (("baseline", "avx2", "avx512", "vnni"), ("baseline", "dotprod"))
 REALS = {"float32": "float", "float64": "double"}
 SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
 FILE = Path(__file__).with_name(f"libhanlattice{SUFFIXES.get(sys.platform, '.so')}")
 
 
 class Loaded(NamedTuple):
-    """A library and the instruction set to use, or why there is none."""
+    """The library with the instruction set to use, or the reason why there is none."""
 
     library: ctypes.CDLL | None
     level: str
@@ -36,86 +36,78 @@ class Loaded(NamedTuple):
 
 @cache
 def loaded() -> Loaded:
-    """The library, loaded once a process. If what the environment asks for is missing, a warning
-    says so.
+    """Return the library, which is loaded once in a process.
+
+    Warn if it is missing although the environment asks for it.
     """
-    found = _find()
-    asked = {
-        name
-        for name in ("HANLATTICE_NATIVE", "HANLATTICE_LIBRARY")
-        if os.environ.get(name, "0") != "0"
-    }
-    if found.library is None and asked:
-        warnings.warn(
-            f"hanlattice runs without its C library: {found.reason}", RuntimeWarning, stacklevel=2
-        )
-    return found
+    result = _load()
+    if result.library is None and any(
+        os.environ.get(name, "0") != "0" for name in ("HANLATTICE_NATIVE", "HANLATTICE_LIBRARY")
+    ):
+        message = f"hanlattice runs without its C library: {result.reason}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return result
 
 
-def _find() -> Loaded:
+def _load() -> Loaded:
     wanted = os.environ.get("HANLATTICE_NATIVE", "")
     if wanted == "0":
         return Loaded(None, "", "HANLATTICE_NATIVE=0 turns it off")
     file = Path(os.environ.get("HANLATTICE_LIBRARY", FILE))
     if not file.is_file():
-        return Loaded(
-            None, "", f"{file} is not there: no C compiler was found, or it failed, at installation"
-        )
+        reason = f"{file} is not there: no C compiler was found, or it failed, at installation"
+        return Loaded(None, "", reason)
     try:
         library = ctypes.CDLL(str(file))
-        possible = _levels(library)
+        levels = _levels(library)
     except (OSError, AttributeError) as error:
         return Loaded(None, "", f"{file} cannot be loaded: {error}")
-    if wanted not in ("", "1", *possible):
-        return Loaded(
-            None,
-            "",
-            f"HANLATTICE_NATIVE={wanted}: this machine can run {', '.join(possible)}; 0 is off",
-        )
-    return Loaded(library, wanted if wanted in possible else possible[-1], "")
+    if wanted not in ("", "1", *levels):
+        reason = f"HANLATTICE_NATIVE={wanted}: this machine can run {', '.join(levels)}; 0 is off"
+        return Loaded(None, "", reason)
+    return Loaded(library, wanted if wanted in levels else levels[-1], "")
 
 
 def _levels(library: ctypes.CDLL) -> tuple[str, ...]:
     library.hanlattice_level.restype = ctypes.c_char_p
     best: str = library.hanlattice_level().decode()
-    of_kind = next(levels for levels in LEVELS if best in levels)
-    return of_kind[: of_kind.index(best) + 1]
+    levels = next(levels for levels in LEVELS if best in levels)
+    return levels[: levels.index(best) + 1]
 
 
 def possible_levels() -> tuple[str, ...]:
-    """The instruction sets that the library has and this machine can run, the best one last; none
-    without a library.
-    """
+    """Return the instruction sets that library and machine have, the best one last."""
     library = loaded().library
     return () if library is None else _levels(library)
 
 
 def available(*values: Any) -> bool:
-    """Whether the library is there, and these arrays or tensors of the CPU have one type that it is
-    compiled for.
+    """Return whether the library can compute with these arrays or tensors together.
+
+    They must be on the CPU and of one type, which is one of `REALS`.
     """
-    kinds = {real_name(value.dtype) for value in values}
-    fits = (
-        len(kinds) <= 1
-        and kinds <= REALS.keys()
-        and all(getattr(value, "is_cpu", True) for value in values)
-    )
-    return fits and loaded().library is not None
+    first = None
+    for value in values:
+        name = real_name(value.dtype)
+        first = first or name
+        if name != first or name not in REALS or not getattr(value, "is_cpu", True):
+            return False
+    return loaded().library is not None
 
 
 @cache
 def real_name(dtype: Any) -> str:
-    """A type of number by the name that numpy and torch share."""
+    """Return the name of a type of number, which NumPy and torch share: "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
 def missing() -> str:
-    """Why there is no library; empty when there is one."""
+    """Return why there is no library, or "" when there is one."""
     return loaded().reason
 
 
 def shared() -> ctypes.CDLL:
-    """The library itself."""
+    """Return the library, or raise a RuntimeError with the reason why there is none."""
     library, _, reason = loaded()
     if library is None:
         raise RuntimeError(f"hanlattice's C library is not available: {reason}")
@@ -124,17 +116,23 @@ def shared() -> ctypes.CDLL:
 
 @cache
 def function(name: str, dtype: Any, *parameters: Any) -> Callable[..., int]:
-    """The C function NAME(name) for this type of number. It takes parameters (ctypes types) and
-    gives an int64_t.
+    """Return a C function that returns an int64_t.
+
+    Args:
+        name: X where the C code says NAME(X).
+        dtype: The type of number to compute with, of NumPy or torch.
+        parameters: The ctypes types of its parameters.
     """
     library = shared()
     levels = possible_levels()
+    # A function that gains nothing from an instruction set is compiled for a lower one alone.
     for level in reversed(levels[: levels.index(loaded().level) + 1]):
         with suppress(AttributeError):
-            found = library[f"{name}_{REALS[real_name(dtype)]}_{level}"]
-            found.argtypes = list(parameters)
-            found.restype = ctypes.c_int64
-            return found
+            # Indexing, unlike an attribute, makes a new function object: its types are its own.
+            symbol = library[f"{name}_{REALS[real_name(dtype)]}_{level}"]
+            symbol.argtypes = list(parameters)
+            symbol.restype = ctypes.c_int64
+            return symbol
     raise RuntimeError(
         f"the C library has no {name}: it is older than this package; install it again"
     )

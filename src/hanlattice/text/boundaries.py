@@ -1,9 +1,9 @@
-"""What a text itself says about where its words end: at white space, and never inside a number, an
-address, an emoji.
+"""Where the words of a text may end, judged by the text alone.
 
-Characters are judged as they are folded, so that full-width letters and digits are like plain ones.
-Only the full-width marks of a Chinese sentence, such as the comma, are not: they end an address,
-and part clauses, not thousands. Models read texts without white space, and long ones in pieces, cut
+A word ends at white space, and never inside a number, an address or an emoji. Characters are
+judged as they are folded, so full-width letters and digits are like plain ones. Only the
+full-width marks of a Chinese sentence, such as the comma, are different: they end an address, and
+part clauses, not thousands. Models read texts without white space, and long ones in pieces, cut
 at sentence ends where there are any.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,11 +23,13 @@ from hanlattice.text.normalize import Codes, CodeTable, code_points, fold
 from hanlattice.text.span import Span
 from hanlattice.text.trie import Matches
 
+# What is known of the gap before a character.
 FREE = 0
 CUT = 1
 JOIN = 2
 SPACED = 3
-MOST_BLANKS = 2  # between the characters of a name that is spaced out: as wide as a full-width one
+# Between the characters of a name that is spaced out: as wide as a full-width blank.
+MOST_BLANKS = 2
 Joints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -36,24 +38,27 @@ _SPACE = 1
 _LATIN = 2
 _DIGIT = 4
 _APOSTROPHE = 8
-# a sign, such as ❤, is an emoji if its variation selector says so
 _EXTEND = 16
 _EMOJI = 32
 _REGIONAL = 64
+# A sign, such as ❤, is an emoji if its variation selector says so.
 _SIGN = 128
-# what addresses are made of; what one, or a number, has inside; a wide colon
+# What addresses are made of; what an address or a number has inside; a wide colon.
 _PLAIN = 256
 _TRIGGER = 512
 _COLON = 1024
-_BLANK = 2048  # white space that ends no line, and no column
+# White space that ends no line, and no column.
+_BLANK = 2048
 
 _EMOJI_RANGES = """
-    231A-231B 23E9-23EC 23F0 23F3 25FD-25FE 2614-2615 2648-2653 267F 2693 26A1 26AA-26AB 26BD-26BE 26C4-26C5 26CE 26D4
-    26EA 26F2-26F3 26F5 26FA 26FD 2705 270A-270B 2728 274C 274E 2753-2755 2757 2795-2797 27B0 27BF 2B1B-2B1C 2B50 2B55
-    1F004 1F0CF 1F18E 1F191-1F19A 1F201 1F21A 1F22F 1F232-1F236 1F238-1F23A 1F250-1F251 1F300-1F64F 1F680-1F6FF
-    1F7E0-1F7EB 1F7F0 1F90C-1F9FF 1FA70-1FAFF"""
-_FLAGS = range(0x1F1E6, 0x1F200)  # regional indicators: two are a flag
-# emoji presentation; the box around a digit; ZWJ
+    231A-231B 23E9-23EC 23F0 23F3 25FD-25FE 2614-2615 2648-2653 267F 2693 26A1 26AA-26AB 26BD-26BE
+    26C4-26C5 26CE 26D4 26EA 26F2-26F3 26F5 26FA 26FD 2705 270A-270B 2728 274C 274E 2753-2755 2757
+    2795-2797 27B0 27BF 2B1B-2B1C 2B50 2B55 1F004 1F0CF 1F18E 1F191-1F19A 1F201 1F21A 1F22F
+    1F232-1F236 1F238-1F23A 1F250-1F251 1F300-1F64F 1F680-1F6FF 1F7E0-1F7EB 1F7F0 1F90C-1F9FF
+    1FA70-1FAFF"""
+# Regional indicators: two are a flag.
+_FLAGS = range(0x1F1E6, 0x1F200)
+# Variation selector of emoji; the box around a digit; zero-width joiner.
 _SELECTOR = 0xFE0F
 _KEYCAP = 0x20E3
 _JOINER = 0x200D
@@ -66,15 +71,17 @@ _ADDRESS = re.compile(
       | (?<![\w.+-]) [\w.+-]{1,64} @ (?:[\w-]+\.)+ [a-z]{2,}""",
     re.VERBOSE | re.IGNORECASE,
 )
-_CLOSING = ".,;:!?)]}'"  # at the end of a URL they belong to the sentence around it
+# At the end of a URL they belong to the sentence around it.
+_CLOSING = ".,;:!?)]}'"
+# 3.14, and not 1.2.3; then 1,000,000
 _NUMBERS = (
-    re.compile(r"(?<!\d)(?<!\d\.) \d+\.\d+ (?!\d|\.\d)", re.VERBOSE),  # 3.14, and not 1.2.3
-    re.compile(r"(?<!\d)(?<!\d[.,]) \d{1,3}(?:,\d{3})+ (?!\d|,\d)", re.VERBOSE),  # 1,000,000
+    re.compile(r"(?<!\d)(?<!\d\.) \d+\.\d+ (?!\d|\.\d)", re.VERBOSE),
+    re.compile(r"(?<!\d)(?<!\d[.,]) \d{1,3}(?:,\d{3})+ (?!\d|,\d)", re.VERBOSE),
 )
 
 
 def joints(text: str) -> Joints:
-    """[len(text)]: what is known of the gap before each character: CUT, JOIN, or nothing (FREE).
+    """Return [len(text)]: whether the gap before each character is a CUT, a JOIN or FREE.
 
     The text may be many texts with line ends between them: each comes out as it would alone. The
     first gap is a CUT.
@@ -90,9 +97,9 @@ def joints(text: str) -> Joints:
         kinds, inside = _clusters(codes, kinds)
     gaps[1:][kinds[1:] & kinds[:-1] & (_LATIN | _DIGIT) != 0] = JOIN
     if seen & _APOSTROPHE:
-        at = np.flatnonzero(kinds[1:-1] & _APOSTROPHE) + 1
-        at = at[kinds[at - 1] & kinds[at + 1] & _LATIN != 0]
-        gaps[at] = gaps[at + 1] = JOIN
+        mark = np.flatnonzero(kinds[1:-1] & _APOSTROPHE) + 1
+        mark = mark[kinds[mark - 1] & kinds[mark + 1] & _LATIN != 0]
+        gaps[mark] = gaps[mark + 1] = JOIN
     if seen & _TRIGGER:
         _join_addresses_and_numbers(text, codes, kinds, gaps)
     if inside is not None:
@@ -107,35 +114,31 @@ def joints(text: str) -> Joints:
 
 
 def name_gaps(text: str) -> Joints:
-    """What white space says about where names end, as in `joints`: CUT, SPACED, or nothing (FREE).
+    """Return [len(text)]: whether white space makes the gap a CUT, SPACED or FREE for names.
 
-    A name may go on after it beside a letter or digit (New York, 第 3 中学). After a blank or two
-    between other characters, SPACED, only one whose characters stand apart may, as is done for the
-    looks (张　三). White space at a text's ends says nothing.
+    A name may go on after white space beside a letter or digit (New York, 第 3 中学). A gap of a
+    blank or two between other characters is SPACED: only a name whose characters all stand apart
+    goes on there (张　三). White space at a text's ends says nothing.
     """
     kinds = _kinds()(code_points(text))
     space = kinds & _SPACE != 0
     plain = kinds & (_LATIN | _DIGIT) != 0
     gaps = np.full(len(kinds), FREE, dtype=np.int64)
     after = np.flatnonzero(space[:-1] & ~space[1:]) + 1
-    before = np.maximum.accumulate(np.where(space, -1, np.arange(len(kinds))))[
-        after - 1
-    ]  # the last before the space
+    # The last character before the white space, or −1.
+    before = np.maximum.accumulate(np.where(space, -1, np.arange(len(kinds))))[after - 1]
     parted = (before >= 0) & ~plain[after] & ~plain[before]
     after = after[parted]
     before = before[parted]
     blanks = np.concatenate([[0], np.cumsum(kinds & _BLANK != 0)])
-    are_few = (after - before <= MOST_BLANKS + 1) & (
-        blanks[after] - blanks[before] == after - before - 1
-    )
+    all_blank = blanks[after] - blanks[before] == after - before - 1
+    are_few = (after - before <= MOST_BLANKS + 1) & all_blank
     gaps[after] = np.where(are_few, SPACED, CUT)
     return gaps
 
 
 def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], Flags]:
-    """Each character has the kind of its cluster's base; and whether it is inside a cluster, not at
-    its start.
-    """
+    """Return the kind of each character's cluster, and whether it stands inside one, not first."""
     places = np.arange(len(codes))
     inside = kinds & _EXTEND != 0
     inside[0] = False
@@ -144,9 +147,18 @@ def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[n
     kinds = kinds.copy()
     tone = (codes >= _SKIN_TONES.start) & (codes < _SKIN_TONES.stop)
     shown = ((codes == _SELECTOR) | tone) & (kinds[base] & _SIGN != 0)
+    # A digit, # or * in a box.
     boxed = (codes == _KEYCAP) & ((kinds[base] & _DIGIT != 0) | np.isin(codes[base], (0x23, 0x2A)))
     kinds[base[(shown | boxed) & inside]] = _EMOJI
-    _join_joined(codes, kinds, base, inside)
+    # Emoji or signs with a zero-width joiner between them are one emoji.
+    joiner = np.flatnonzero((codes[:-1] == _JOINER) & inside[:-1])
+    before = base[joiner]
+    after = joiner + 1
+    is_picture = kinds & (_EMOJI | _SIGN) != 0
+    both = is_picture[before] & is_picture[after] & ~inside[after]
+    kinds[before[both]] = kinds[after[both]] = _EMOJI
+    inside[after[both]] = True
+    # Of a run of regional indicators, every second one ends a flag.
     regional = kinds & _REGIONAL != 0
     first = regional.copy()
     first[1:] &= ~regional[:-1]
@@ -154,56 +166,35 @@ def _clusters(codes: Codes, kinds: npt.NDArray[np.int32]) -> tuple[npt.NDArray[n
     return kinds[base], inside
 
 
-def _join_joined(
-    codes: Codes, kinds: npt.NDArray[np.int32], base: npt.NDArray[np.int64], inside: Flags
-) -> None:
-    """Emoji or signs with a zero-width joiner between them are one emoji."""
-    joiner = np.flatnonzero((codes[:-1] == _JOINER) & inside[:-1])
-    before = base[joiner]
-    after = joiner + 1
-    both = (
-        (kinds[before] & (_EMOJI | _SIGN) != 0)
-        & (kinds[after] & (_EMOJI | _SIGN) != 0)
-        & ~inside[after]
-    )
-    kinds[before[both]] = kinds[after[both]] = _EMOJI
-    inside[after[both]] = True
-
-
 def _join_addresses_and_numbers(
     text: str, codes: Codes, kinds: npt.NDArray[np.int32], gaps: Joints
 ) -> None:
-    """Look at the runs of plain characters that have a trigger inside, and at no other."""
+    """Search the runs of plain characters that have a trigger inside, and no others."""
     plain = kinds & _PLAIN != 0
+    # A wide colon counts in http：//, before a slash of either width.
     colons = np.flatnonzero(kinds[:-1] & _COLON)
-    plain[colons[np.isin(codes[colons + 1], (0x2F, 0xFF0F))]] = True  # http：//
+    plain[colons[np.isin(codes[colons + 1], (0x2F, 0xFF0F))]] = True
     triggers = np.flatnonzero(kinds[1:-1] & _TRIGGER) + 1
     triggers = triggers[plain[triggers - 1] & plain[triggers] & plain[triggers + 1]]
     if not len(triggers):
         return
-    runs = np.flatnonzero(np.diff(plain, prepend=False, append=False)).reshape(
-        -1, 2
-    )  # [runs, 2]: start, end
-    at = np.searchsorted(runs[:, 0], triggers, "right") - 1
-    for start, end in runs[
-        np.flatnonzero(np.bincount(at))
-    ].tolist():  # np.unique would import numpy.ma
-        _judge_run(fold(text[start:end]), gaps[start : end + 1])
-
-
-def _judge_run(run: str, gaps: Joints) -> None:
-    """Numbers and addresses in a run, into its gaps; the one after it is there too, if there is
-    one.
-    """
-    for pattern in _NUMBERS:
-        for match in pattern.finditer(run):
-            gaps[match.start() + 1 : match.end()] = JOIN
-    for match in _ADDRESS.finditer(run):
-        start, end = match.span()
-        if match["url"]:
-            end = start + len(match[0].rstrip(_CLOSING))
-        gaps[start + 1 : end] = JOIN
-        gaps[start : start + 1] = gaps[end : end + 1] = CUT
+    # [runs, 2]: start, end
+    runs = np.flatnonzero(np.diff(plain, prepend=False, append=False)).reshape(-1, 2)
+    index = np.searchsorted(runs[:, 0], triggers, "right") - 1
+    # Not np.unique, which would import numpy.ma.
+    for low, high in runs[np.flatnonzero(np.bincount(index))].tolist():
+        run = fold(text[low:high])
+        # With the gap after the run, if there is one.
+        run_gaps = gaps[low : high + 1]
+        for pattern in _NUMBERS:
+            for match in pattern.finditer(run):
+                run_gaps[match.start() + 1 : match.end()] = JOIN
+        for match in _ADDRESS.finditer(run):
+            start, end = match.span()
+            if match["url"]:
+                end = start + len(match[0].rstrip(_CLOSING))
+            run_gaps[start + 1 : end] = JOIN
+            run_gaps[start : start + 1] = run_gaps[end : end + 1] = CUT
 
 
 @lru_cache(maxsize=1)
@@ -240,75 +231,71 @@ def _emoji() -> frozenset[int]:
 
 
 def _extends(character: str) -> bool:
-    """Whether it belongs to the character before it: marks, selectors, joiners, skin tones, tags,
-    jamo that follow.
-    """
+    """Return whether a mark, joiner, skin tone, tag or jamo extends the character before it."""
     code = ord(character)
     jamo = 0x1160 <= code <= 0x11FF or 0xD7B0 <= code <= 0xD7FB
-    other = character in "\u200c\u200d" or code in _SKIN_TONES or code in _TAGS or jamo
-    return other or unicodedata.category(fold(character)).startswith("M")
+    is_sign = character in "\u200c\u200d" or code in _SKIN_TONES or code in _TAGS or jamo
+    return is_sign or unicodedata.category(fold(character)).startswith("M")
 
 
 def _is_plain(character: str) -> bool:
-    """Visible ASCII of either width, and letters and digits that are not wide, which Chinese and
-    kana are.
-    """
+    """Return whether it is visible ASCII of either width, or a letter or digit that is not wide."""
     plain = fold(character)
-    if plain.isascii() and unicodedata.east_asian_width(character) in ("Na", "F"):
+    width = unicodedata.east_asian_width(character)
+    if plain.isascii() and width in ("Na", "F"):
         return "!" <= plain <= "~" and character not in _SENTENCE_MARKS
-    narrow = unicodedata.east_asian_width(character) in ("N", "A")
-    return narrow and (character.isalpha() or character.isdecimal())
+    # Chinese and kana are wide.
+    return width in ("N", "A") and (character.isalpha() or character.isdecimal())
 
 
 class Unspaced(NamedTuple):
-    """Texts whose N characters are none of them white space, one after the other."""
+    """Texts without white space; they have N characters together."""
 
     texts: Sequence[str]
-    offsets: (
-        Ints | None
-    )  # [N]: the position of each character in its text as given; None if none has moved
-    gaps: Ints | None  # [N]: what is known of the gap before each character; None is nothing
+    # [N]: the position of each character in its text as given; None if none has moved.
+    offsets: Ints | None
+    # [N]: what is known of the gap before each character; None if nothing is.
+    gaps: Ints | None
 
 
 def remove_space(text: str) -> str:
-    """The text without its white space."""
+    """Return the text without its white space."""
     return "".join(text.split())
 
 
 def without_space(texts: Sequence[str]) -> Unspaced:
-    """The texts without white space, for a segmenter: a CUT wherever there was some, and what else
-    `joints` says.
-    """
-    return _strip_space(texts, joints, always=True)
+    """Remove white space for a segmenter, with the gaps of `joints`, so white space is a CUT."""
+    return _strip_space(texts, joints)
 
 
 def names_without_space(texts: Sequence[str]) -> Unspaced:
-    """The same for an entity model, with the gaps of `name_gaps`; without any if there was no white
-    space.
-    """
-    solid = _strip_space(texts, name_gaps, always=False)
+    """Remove white space for an entity model, with the gaps of `name_gaps` where there was any."""
+    joined = "".join(texts)
+    if len("".join(joined.split())) == len(joined):
+        return Unspaced(texts, None, None)
+    solid = _strip_space(texts, name_gaps)
+    lengths = np.fromiter(map(len, solid.texts), dtype=np.int64, count=len(texts))
     if solid.gaps is not None:
-        lengths = np.fromiter(map(len, solid.texts), dtype=np.int64, count=len(texts))
-        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = (
-            FREE  # the line end before a text does not count
-        )
+        # The line end before a text is not its own white space.
+        solid.gaps[(np.cumsum(lengths) - lengths)[lengths > 0]] = FREE
     return solid
 
 
-def _strip_space(texts: Sequence[str], known: Callable[[str], Joints], always: bool) -> Unspaced:
+def _strip_space(texts: Sequence[str], known: Callable[[str], Joints]) -> Unspaced:
     joined = "\n".join(texts)
     solid = _is_visible()(code_points(joined)) > 0
+    gaps = known(joined)[solid]
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     if int(solid.sum()) == lengths.sum():
-        return Unspaced(texts, None, known(joined)[solid] if always else None)
-    kept = [remove_space(text) for text in texts]
+        return Unspaced(texts, None, gaps)
     text, column = cells(lengths)
-    stays = solid[text + np.arange(len(text))]  # every text but the last is followed by a line end
-    return Unspaced(kept, column[stays], known(joined)[solid])
+    # Every text but the last is followed by a line end, which moves the texts behind it by one.
+    stays = solid[text + np.arange(len(text))]
+    return Unspaced([remove_space(text) for text in texts], column[stays], gaps)
 
 
 def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence[Span]]:
-    """A text and its spans, without white space; a span of nothing else is left out."""
+    """Remove white space from a text, and move its spans; drop spans of white space alone."""
     solid = remove_space(text)
     if len(solid) == len(text):
         return text, spans
@@ -320,22 +307,24 @@ def spans_without_space(text: str, spans: Sequence[Span]) -> tuple[str, Sequence
 def cuts_nothing(
     texts: Sequence[str], matches: Matches, lengths: Ints, offsets: Ints | None
 ) -> Flags:
-    """[W]: whether words that were found in texts without white space begin and end where a word
-    may (`joints`).
+    """Return [W]: whether words begin and end where a word may (`joints`).
 
-    The texts are given with their white space, `lengths` are without it; `offsets` are those of
-    `Unspaced`.
+    Args:
+        texts: The texts with their white space.
+        matches: Words that were found in the texts without white space.
+        lengths: [texts]: the length of each without white space.
+        offsets: The offsets of `Unspaced`.
     """
     whole = np.ones(len(matches.word), dtype=bool)
     first = np.cumsum(lengths) - lengths
     ends = np.cumsum(matches.counts)
-    for at in np.flatnonzero(matches.counts).tolist():
-        gaps = joints(texts[at])
+    for index in np.flatnonzero(matches.counts).tolist():
+        gaps = joints(texts[index])
         if offsets is not None:
-            gaps = gaps[offsets[first[at] : first[at] + lengths[at]]]
+            gaps = gaps[offsets[first[index] : first[index] + lengths[index]]]
         inside = np.append(gaps == JOIN, False)
-        here = slice(ends[at] - matches.counts[at], ends[at])
-        whole[here] = ~(inside[matches.start[here]] | inside[matches.end[here]])
+        words = slice(ends[index] - matches.counts[index], ends[index])
+        whole[words] = ~(inside[matches.start[words]] | inside[matches.end[words]])
     return whole
 
 
@@ -344,12 +333,13 @@ def _is_visible() -> CodeTable:
     return CodeTable(lambda character: not character.isspace())
 
 
+# Where a long text is cut: after the marks that end a sentence, or else after any other.
 _STRONG = re.compile(r"[。！？!?；;…\n]+[”’』」）)\]】》]*")
 _WEAK = re.compile(r"[，,、：:\s]")
 
 
 def pieces(text: str, limit: int) -> list[tuple[int, int]]:
-    """Half-open pieces that cover the text in order, each of at most `limit` characters.
+    """Cut a text into half-open pieces of at most `limit` characters that cover it in order.
 
     A text within the limit is one piece. A longer one is cut after the last sentence end that fits,
     or else after the last comma or blank, or else at the limit; inside an address, a number or an
@@ -360,36 +350,28 @@ def pieces(text: str, limit: int) -> list[tuple[int, int]]:
     if len(text) <= limit:
         return [(0, len(text))]
     whole = joints(text) == JOIN
-    found = []
+    cuts = []
     start = 0
     while len(text) - start > limit:
         end = start + limit
-        strong, weak = (
-            (match.end() for match in pattern.finditer(text, start, end + 1))
-            for pattern in (_STRONG, _WEAK)
-        )
-        end = next(
-            filter(
-                None, (_last(at, end, whole) for at in (strong, weak, range(start + 1, end + 1)))
-            ),
-            end,
-        )
-        found.append((start, end))
+        for places in (
+            (match.end() for match in _STRONG.finditer(text, start, end + 1)),
+            (match.end() for match in _WEAK.finditer(text, start, end + 1)),
+            range(start + 1, end + 1),
+        ):
+            free = [place for place in places if place <= end and not whole[place]]
+            if free:
+                end = free[-1]
+                break
+        cuts.append((start, end))
         start = end
-    return [*found, (start, len(text))]
+    return [*cuts, (start, len(text))]
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The text cut after every sentence end, without white space around each; what is blank is left
-    out.
-    """
+    """Yield the sentences of a text, without white space around each; blank ones are left out."""
     start = 0
     for end in (*(match.end() for match in _STRONG.finditer(text)), len(text)):
         if sentence := text[start:end].strip():
             yield sentence
         start = end
-
-
-def _last(places: Iterable[int], end: int, whole: npt.NDArray[np.bool_]) -> int | None:
-    """The last of the places up to `end` where the text may be cut, if there is one."""
-    return max((at for at in places if at <= end and not whole[at]), default=None)

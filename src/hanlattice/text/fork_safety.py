@@ -5,41 +5,35 @@ A fork waits until no other thread has one of these locks.
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 (registers its hook for forks, which must come before the one below)
+# This import registers its hook for forks, which must come before the hook below.
+import concurrent.futures.thread  # noqa: F401
+import functools
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
+
+__all__ = ["cached_property", "new_lock"]
 
 Value = TypeVar("Value")
 
 
-class cached_property(Generic[Value]):  # noqa: N801
-    """A property that is computed once for each instance.
+class cached_property(functools.cached_property[Value]):  # noqa: N801
+    """A property that is computed once for each instance, without the lock of Python 3.11.
 
-    In Python 3.11 all properties of `functools.cached_property` have a lock. A child that is forked
-    while another thread holds one would wait for it without end.
+    All instances share that lock. A child that is forked while another thread holds it would wait
+    for it without end.
     """
 
     def __init__(self, function: Callable[[Any], Value]) -> None:
-        self.function = function
-        self.__doc__ = function.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Value:
-        if instance is None:
-            return self  # type: ignore[return-value]
-        value: Value = self.function(instance)
-        instance.__dict__[self.name] = value
-        return value
+        super().__init__(function)
+        self.lock = nullcontext()
 
 
-__all__ = ["cached_property", "new_lock"]
-
-WAIT = 60.0  # seconds for each lock: a text that is tagged on a busy machine takes some
+# Seconds for each lock: tagging a text on a busy computer takes some.
+WAIT = 60.0
 
 _locks = WeakSet[RLock]()
 _listed = RLock()
@@ -47,6 +41,7 @@ _held: list[RLock] = []
 
 
 def new_lock() -> RLock:
+    """Return a lock that no other thread holds while the process forks."""
     lock = RLock()
     with _listed:
         _locks.add(lock)
@@ -54,9 +49,9 @@ def new_lock() -> RLock:
 
 
 def _before() -> None:
-    """A child has no other thread: what one of them is changing would stay half changed there.
+    """Take all locks, for the child has no thread that could finish a change.
 
-    They are waited for, but not without end: one may wait for what another such hook holds.
+    The wait has an end, since a thread may itself wait for what another such hook holds.
     """
     with _listed:
         locks = list(_locks)
@@ -73,10 +68,10 @@ def _after_in_child() -> None:
     _after()
     _listed = RLock()
     for lock in _locks:
-        lock._at_fork_reinit()  # type: ignore[attr-defined]  # also where nobody is left to release it
+        # A thread that the child does not have may have kept the lock.
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-if hasattr(
-    os, "register_at_fork"
-):  # the last one that is registered is called first: before that of thread pools
+if hasattr(os, "register_at_fork"):
+    # Hooks run in reverse order, so this one takes the locks before thread pools take theirs.
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

@@ -1,5 +1,6 @@
-"""Lattice and Segments: the words matched in a batch of sentences, and those that cover it, as flat
-arrays.
+"""Lattice and Segments: the words of a batch of sentences, as flat arrays.
+
+A lattice has all words that match, overlapping ones too; segments cover each sentence exactly.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +16,10 @@ import numpy.typing as npt
 from hanlattice.text.fork_safety import cached_property
 
 Ints = npt.NDArray[np.int64]
-Value = TypeVar("Value")
 
 
 def whole_numbers(name: str, values: Any) -> Ints:
-    """A read-only copy with one dimension: the caller's own stays writable. `name` is for the
-    errors.
-    """
+    """Return a read-only copy with one dimension. Errors call the values `name`."""
     array = np.array(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, not {array.ndim}")
@@ -32,166 +30,151 @@ def whole_numbers(name: str, values: Any) -> Ints:
     return array
 
 
-def unchecked(kind: type[Value], names: Sequence[str], arrays: Sequence[Ints]) -> Value:
-    """A frozen value of int64 arrays derived from checked ones: no second check, an empty cache."""
-    value = object.__new__(kind)
-    for name, array in zip(names, arrays, strict=True):
-        array.flags.writeable = False
-        object.__setattr__(value, name, array)
-    object.__setattr__(value, "cache", {})
-    return value
-
-
-def refuse_words(bad: npt.NDArray[np.bool_], why: str, *places: Ints) -> None:
-    """A ValueError with the first word that is bad, by its sentence, start, end and id."""
-    if bad.any():
-        at = int(bad.argmax())
-        values = tuple(int(place[at]) for place in places)
-        raise ValueError(f"word {at}, (sentence, start, end, id) = {values}: {why}")
-
-
 def cells(lengths: Ints) -> tuple[Ints, Ints]:
-    """(row, column) of everything in rows of these lengths, row by row."""
+    """Return the (row, column) of every cell in rows of these lengths, row by row."""
     row = np.repeat(np.arange(len(lengths)), lengths)
     return row, np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
 
 
 def runs(texts: Sequence[str], characters: int) -> Iterator[tuple[int, int]]:
-    """(first, the one after the last) of runs of texts of about so many characters; at least one
-    run.
-    """
+    """Cut a list of texts into half-open runs of about `characters` each; there is at least one."""
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
     return pairwise([0, *cuts.tolist(), len(texts)])
 
 
-_OF_LATTICE = ("lengths", "sentence", "start", "end", "word")
+class FlatWords:
+    """Equality, copies and errors of a frozen dataclass whose fields are int64 arrays of words."""
+
+    names: ClassVar[tuple[str, ...]]
+    sentence: Any
+    word: Ints
+
+    @classmethod
+    def trusted(cls, *arrays: Ints) -> Self:
+        """Freeze int64 arrays derived from checked ones, without checking them again."""
+        value = object.__new__(cls)
+        for name, array in zip(cls.names, arrays, strict=True):
+            array.flags.writeable = False
+            object.__setattr__(value, name, array)
+        object.__setattr__(value, "cache", {})
+        return value
+
+    def arrays(self) -> tuple[Ints, ...]:
+        """Return the arrays in the order that the class takes."""
+        return tuple(getattr(self, name) for name in self.names)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Ints, ...]]:
+        # Copies and unpickled values are checked and frozen like any other.
+        return type(self), self.arrays()
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+    # Without a hash, for arrays have none: Python sets `__hash__` to None beside an `__eq__`.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and all(
+            map(np.array_equal, self.arrays(), other.arrays())
+        )
+
+    def _word_error(self, bad: npt.NDArray[np.bool_], why: str) -> ValueError:
+        """Name the first bad word by its sentence, start, end and id."""
+        index = int(bad.argmax())
+        values = tuple(int(getattr(self, name)[index]) for name in ("sentence", *self.names[-3:]))
+        return ValueError(f"word {index}, (sentence, start, end, id) = {values}: {why}")
 
 
 @dataclass(frozen=True, eq=False)
-class Lattice:
-    """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w]. The order is
-    the caller's.
+class Lattice(FlatWords):
+    """Word w covers characters [start[w], end[w]) of sentence[w]; its id is word[w].
 
-    Words have two characters or more and lie inside their sentence. The same span may come more
-    than once. `cache` holds what others compute from the lattice once; it is not part of the value.
+    Words have two characters or more and lie inside their sentence. Their order is the caller's,
+    and the same span may come more than once. `cache` holds what others compute from the lattice
+    once; it is not part of the value.
     """
 
-    lengths: Ints  # [B]
-    sentence: Ints  # [W]
-    start: Ints  # [W]
-    end: Ints  # [W]
-    word: Ints  # [W]
+    names = ("lengths", "sentence", "start", "end", "word")
+    # [B] lengths, then [W] arrays
+    lengths: Ints
+    sentence: Ints
+    start: Ints
+    end: Ints
+    word: Ints
     cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in _OF_LATTICE:
+        for name in self.names:
             object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
-        self._check()
-
-    def _check(self) -> None:
         B = len(self.lengths)
         if len({len(self.sentence), len(self.start), len(self.end), len(self.word)}) != 1:
             raise ValueError("sentence, start, end and word must be equally long")
         if B and self.lengths.min() < 0:
             raise ValueError(f"lengths must not be negative: {self.lengths.min()}")
-        self._refuse(
-            (self.sentence < 0) | (self.sentence >= B), f"its sentence is not one of the {B}"
-        )
-        self._refuse(self.end - self.start < 2, "a word has two characters or more")
-        self._refuse(
-            (self.start < 0) | (self.end > self.lengths[self.sentence]),
-            "it does not lie inside its sentence",
-        )
-        self._refuse(self.word < 0, "its id is negative")
-
-    def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
-        refuse_words(bad, why, self.sentence, self.start, self.end, self.word)
-
-    @classmethod
-    def trusted(cls, *arrays: Ints) -> Lattice:
-        """A lattice of int64 arrays derived from checked ones: not checked again, and frozen."""
-        return unchecked(cls, _OF_LATTICE, arrays)
+        nowhere = (self.sentence < 0) | (self.sentence >= B)
+        checks = [(nowhere, f"its sentence is not one of the {B}")]
+        # Only a sentence of the batch has a length to compare with.
+        if not nowhere.any():
+            beyond = (self.start < 0) | (self.end > self.lengths[self.sentence])
+            checks = [
+                (self.end - self.start < 2, "a word has two characters or more"),
+                (beyond, "it does not lie inside its sentence"),
+                (self.word < 0, "its id is negative"),
+            ]
+        for bad, why in checks:
+            if bad.any():
+                raise self._word_error(bad, why)
 
     @classmethod
     def from_words(
         cls, lengths: Sequence[int], words: Iterable[tuple[int, int, int, int]]
     ) -> Lattice:
-        """A lattice from (sentence, start, end, word id), half-open."""
+        """Make a lattice of half-open (sentence, start, end, word id)."""
         rows = list(words)
         for row in rows:
             if len(row) != 4:
                 raise ValueError(f"a word is (sentence, start, end, id), not {tuple(row)}")
         return cls(np.array(lengths), *np.array(rows).reshape(-1, 4).T)
 
-    def __reduce__(self) -> tuple[type[Lattice], tuple[Ints, ...]]:
-        """Copies and unpickled lattices are made, checked and frozen like any other."""
-        return type(self), self._arrays()
-
-    def __len__(self) -> int:
-        return len(self.word)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lattice) and all(
-            np.array_equal(mine, theirs)
-            for mine, theirs in zip(self._arrays(), other._arrays(), strict=True)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
     def reversed(self) -> Lattice:
-        """The lattice of the mirrored sentences: (start, end) → (length − end, length − start).
-        Word order stays.
-        """
+        """Return the lattice of the mirrored sentences, with the words in the same order."""
         length = self.lengths[self.sentence]
         return Lattice.trusted(
             self.lengths, self.sentence, length - self.end, length - self.start, self.word
         )
 
     def without_words(self) -> Lattice:
-        """The same sentences; made once."""
+        """Return the same sentences without words; computed once."""
         if not len(self):
             return self
         if "without words" not in self.cache:
-            self.cache["without words"] = Lattice.trusted(
-                self.lengths, *(array[:0] for array in self._arrays()[1:])
-            )
-        found: Lattice = self.cache["without words"]
-        return found
-
-    def _arrays(self) -> tuple[Ints, ...]:
-        return self.lengths, self.sentence, self.start, self.end, self.word
-
-
-_OF_SEGMENTS = ("lengths", "counts", "start", "end", "word")
+            nothing = (array[:0] for array in self.arrays()[1:])
+            self.cache["without words"] = Lattice.trusted(self.lengths, *nothing)
+        empty: Lattice = self.cache["without words"]
+        return empty
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
+class Segments(FlatWords):
     """Word w covers characters [start[w], end[w]) of its sentence; its id is word[w].
 
-    Words stand sentence by sentence, from left to right, and cover each sentence exactly: nothing
-    is left out and nothing is covered twice. A sentence without characters has no words. `cache`
-    holds what others compute from the segments once; it is not part of the value.
+    Words stand sentence by sentence, from left to right, and cover each sentence exactly. A
+    sentence without characters has no words. `cache` is the same as in a lattice.
     """
 
-    lengths: Ints  # [B]: the characters of each sentence
-    counts: Ints  # [B]: its words
-    start: Ints  # [W]
-    end: Ints  # [W]
-    word: Ints  # [W]
+    names = ("lengths", "counts", "start", "end", "word")
+    # [B]: the characters and the words of each sentence; then [W] arrays
+    lengths: Ints
+    counts: Ints
+    start: Ints
+    end: Ints
+    word: Ints
     cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in _OF_SEGMENTS:
+        for name in self.names:
             object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
-        self._check()
-
-    def _check(self) -> None:
-        if (
-            len(self.lengths) != len(self.counts)
-            or len({len(self.start), len(self.end), len(self.word)}) != 1
-        ):
+        sizes = {len(self.start), len(self.end), len(self.word)}
+        if len(self.lengths) != len(self.counts) or len(sizes) != 1:
             raise ValueError(
                 "lengths and counts must be equally long, and so must start, end and word"
             )
@@ -199,27 +182,21 @@ class Segments:
             least = getattr(self, name).min(initial=0)
             if least < 0:
                 raise ValueError(f"{name} must not be negative: {least}")
-        if self.counts.sum() != len(self):
-            raise ValueError(
-                f"counts add up to {self.counts.sum()} words, but there are {len(self)}"
-            )
-        self._refuse(self.end <= self.start, "a word has one character or more")
-        self._refuse(
-            self.start != self._expected_start(), "it does not begin where the one before it ends"
-        )
-        self._refuse(self.word < 0, "its id is negative")
-        self._check_ends()
-
-    def _expected_start(self) -> Ints:
-        """[W]: where the word before ends; 0 for the first word of a sentence."""
-        before = np.concatenate([np.zeros(1, dtype=np.int64), self.end])[: len(self)]
-        before[self.first[self.counts > 0]] = 0
-        return before
-
-    def _check_ends(self) -> None:
-        """The last word of each sentence ends with it; a sentence without words has no characters."""
-        covered = np.zeros_like(self.lengths)
+        total = self.counts.sum()
+        if total != len(self):
+            raise ValueError(f"counts add up to {total} words, but there are {len(self)}")
         some = self.counts > 0
+        # Each word begins where its left neighbour ends, the first of a sentence at 0.
+        expected = np.concatenate([np.zeros(1, dtype=np.int64), self.end])[: len(self)]
+        expected[self.first[some]] = 0
+        for bad, why in (
+            (self.end <= self.start, "a word has one character or more"),
+            (self.start != expected, "it does not begin where the one before it ends"),
+            (self.word < 0, "its id is negative"),
+        ):
+            if bad.any():
+                raise self._word_error(bad, why)
+        covered = np.zeros_like(self.lengths)
         covered[some] = self.end[(self.first + self.counts - 1)[some]]
         wrong = covered != self.lengths
         if wrong.any():
@@ -228,39 +205,16 @@ class Segments:
                 f"sentence {b} has {self.lengths[b]} characters, but its words cover {covered[b]}"
             )
 
-    def _refuse(self, bad: npt.NDArray[np.bool_], why: str) -> None:
-        refuse_words(bad, why, self.sentence, self.start, self.end, self.word)
-
-    @classmethod
-    def trusted(cls, *arrays: Ints) -> Segments:
-        """Segments of int64 arrays derived from checked ones: not checked again, and frozen."""
-        return unchecked(cls, _OF_SEGMENTS, arrays)
-
-    def __reduce__(self) -> tuple[type[Segments], tuple[Ints, ...]]:
-        """Copies and unpickled segments are made, checked and frozen like any other."""
-        return type(self), tuple(getattr(self, name) for name in _OF_SEGMENTS)
-
-    def __len__(self) -> int:
-        return len(self.word)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Segments) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in _OF_SEGMENTS
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
     @cached_property
     def sentence(self) -> Ints:
-        """[W]: the sentence of each word."""
-        return _frozen(np.repeat(np.arange(len(self.counts)), self.counts))
+        """Return [W]: the sentence of each word."""
+        sentence = np.repeat(np.arange(len(self.counts)), self.counts)
+        sentence.flags.writeable = False
+        return sentence
 
     @cached_property
     def first(self) -> Ints:
-        """[B]: where each sentence's words begin."""
-        return _frozen(np.cumsum(self.counts) - self.counts)
-
-
-def _frozen(array: Ints) -> Ints:
-    array.flags.writeable = False
-    return array
+        """Return [B]: the index of each sentence's first word."""
+        first = np.cumsum(self.counts) - self.counts
+        first.flags.writeable = False
+        return first

@@ -30,27 +30,31 @@ UNK = "[UNK]"
 PAD = "[PAD]"
 _GOES_ON = "##"
 _IDEOGRAPHS = (
-    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2CEAF), (0x2F800, 0x2FA1F),
-)  # fmt: skip
-# words whose pieces are remembered, and their length at most
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
+# How many words' pieces are remembered, and the characters of such a word at most.
 _MOST = 1 << 16
 _LONG = 100
 
 
 class Pieces:
-    """The vocabulary of a transformer. `pieces(codes, lengths)` are the tokens of texts, a number a
-    character.
-    """
+    """The vocabulary of a transformer; `pieces(codes, lengths)` are the tokens of texts."""
 
     def __init__(self, tokens: Sequence[str], lower: bool = True) -> None:
         self.tokens = tuple(tokens)
         self.lower = lower
-        self._ids = {token: at for at, token in enumerate(self.tokens)}
+        self._ids = {token: id for id, token in enumerate(self.tokens)}
         if missing := [token for token in (CLS, SEP, UNK, PAD) if token not in self._ids]:
             raise InputError(f"not the vocabulary of a BERT: {', '.join(missing)} is missing in it")
-        self.cls, self.sep, self.unk, self.pad = (
-            self._ids[token] for token in (CLS, SEP, UNK, PAD)
-        )
+        self.cls = self._ids[CLS]
+        self.sep = self._ids[SEP]
+        self.unk = self._ids[UNK]
+        self.pad = self._ids[PAD]
         self._longest = max(map(len, self.tokens))
         self._alone = CodeTable(self._alone_id)
         self._words: dict[str, Ints] = {}
@@ -59,13 +63,16 @@ class Pieces:
         return len(self.tokens)
 
     def __call__(self, codes: Codes, lengths: Ints, offsets: Ints | None = None) -> Ints:
-        """[N]: at the first character of each piece its id + 1, at its others 0.
+        """Return [N]: at the first character of each piece its id + 1, at its others 0.
 
-        The texts, of these lengths, come one after the other. With `offsets`, white space was
-        removed from them, which ends a word.
+        Args:
+            codes: Texts without white space, one after the other.
+            lengths: [texts]: the length of each.
+            offsets: [N]: the place of each character in its text as given, if white space was
+                removed; it ends a word.
         """
-        found = self._alone(codes).astype(np.int64)
-        in_word = found == 0
+        ids = self._alone(codes).astype(np.int64)
+        in_word = ids == 0
         begins = in_word.copy()
         begins[1:] &= ~in_word[:-1]
         first = (np.cumsum(lengths) - lengths)[lengths > 0]
@@ -73,19 +80,24 @@ class Pieces:
         if offsets is not None:
             begins[1:] |= in_word[1:] & (np.diff(offsets) != 1)
         starts = np.flatnonzero(begins)
-        word = np.cumsum(begins)[in_word]  # of each character in a word, its number from 1
+        # The number of its word, from 1, for each character that is in a word.
+        word = np.cumsum(begins)[in_word]
         ends = starts + np.bincount(word, minlength=len(starts) + 1)[1:]
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            found[start:end] = self._word(
-                codes[start:end].tobytes().decode("utf-32-le", "surrogatepass")
-            )
-        return found
+            text = codes[start:end].tobytes().decode("utf-32-le", "surrogatepass")
+            ids[start:end] = self._word(text)
+        return ids
 
     def _alone_id(self, character: str) -> int:
-        """1 + the id of a character that is a token by itself; 0 for one that may be part of a
-        longer word.
+        """Return 1 + the id of a character that is a token by itself; 0 for one inside words.
+
+        BERT reads letters, digits and their marks together with their neighbours, but ideographs,
+        punctuation and symbols of ASCII alone.
         """
-        if _in_word(character):
+        code = ord(character)
+        is_mark = unicodedata.category(character)[0] in "PCZ"
+        is_mark = is_mark or (code < 128 and not character.isalnum())
+        if not is_mark and not any(low <= code <= high for low, high in _IDEOGRAPHS):
             return 0
         for form in (character, fold(character)):
             if form in self._ids:
@@ -93,53 +105,49 @@ class Pieces:
         return self.unk + 1
 
     def _word(self, word: str) -> Ints:
-        """The numbers of a word's characters: the longest piece first, from left to right."""
+        """Return the numbers of a word's characters: the longest piece first, left to right."""
         if word in self._words:
             return self._words[word]
         seen = [self._seen(character) for character in word]
-        found = np.zeros(len(word), dtype=np.int64)
-        at = 0
+        ids = np.zeros(len(word), dtype=np.int64)
+        start = 0
         prefix = ""
-        while at < len(word):
-            for end in range(min(len(word), at + self._longest), at, -1):
-                if (letters := "".join(seen[at:end])) and prefix + letters in self._ids:
-                    found[at] = self._ids[prefix + letters] + 1
+        while start < len(word):
+            for end in range(min(len(word), start + self._longest), start, -1):
+                if (letters := "".join(seen[start:end])) and prefix + letters in self._ids:
+                    ids[start] = self._ids[prefix + letters] + 1
                     break
             else:
-                end, found[at] = at + 1, self.unk + 1
-            prefix = _GOES_ON if prefix or any(seen[at:end]) else ""
-            at = end
+                end = start + 1
+                ids[start] = self.unk + 1
+            # Characters that the vocabulary does not spell, such as accents, begin no word.
+            prefix = _GOES_ON if prefix or any(seen[start:end]) else ""
+            start = end
         if len(self._words) < _MOST and len(word) <= _LONG:
-            self._words[word] = found
-        return found
+            self._words[word] = ids
+        return ids
 
     def _seen(self, character: str) -> str:
-        """As the vocabulary spells it: widths folded; where it has small letters only, those, and
-        no accents.
-        """
+        """Spell a character like the vocabulary: folded, and perhaps small and without accents."""
         plain = fold(character)
         if not self.lower:
             return plain
-        letters = "".join(
-            each for each in unicodedata.normalize("NFD", plain.lower()) if not _is_mark(each)
-        )
+        parts = unicodedata.normalize("NFD", plain.lower())
+        letters = "".join(part for part in parts if unicodedata.category(part) != "Mn")
         return letters if len(letters) < 2 else plain.lower()
 
     def save(self, folder: Path) -> None:
-        """Write it in Hugging Face's layout: `vocab.txt` and what says whether letters are small."""
+        """Write `vocab.txt`, and the settings, in Hugging Face's layout."""
         with atomic_write(folder / VOCAB) as file:
             file.writelines(f"{token}\n" for token in self.tokens)
+        settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lower}
         with atomic_write(folder / SETTINGS) as file:
-            json.dump(
-                {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lower}, file, indent=2
-            )
+            json.dump(settings, file, indent=2)
             file.write("\n")
 
     @classmethod
     def load(cls, folder: Path) -> Pieces:
-        """Of a folder in Hugging Face's layout: `vocab.txt`, or else a `tokenizer.json` of word
-        pieces.
-        """
+        """Read a folder in Hugging Face's layout: its `vocab.txt`, or else its `tokenizer.json`."""
         settings = _read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
         lower = settings.get("do_lower_case", True)
         if (folder / VOCAB).is_file():
@@ -149,16 +157,13 @@ class Pieces:
             path = folder / TOKENIZER
             tokenizer = _read_json(path)
             tokens = _tokens(tokenizer, path)
-            lower = settings.get(
-                "do_lower_case", (tokenizer.get("normalizer") or {}).get("lowercase", True)
-            )
+            normalizer = tokenizer.get("normalizer") or {}
+            lower = settings.get("do_lower_case", normalizer.get("lowercase", True))
         else:
-            raise InputError(
-                f"it has no {VOCAB}, and no {TOKENIZER}: expected the vocabulary of a BERT", folder
-            )
-        is_small = not any(
-            token[:1] in ascii_uppercase for token in tokens if token
-        )  # whatever the settings say
+            problem = f"it has no {VOCAB}, and no {TOKENIZER}: expected the vocabulary of a BERT"
+            raise InputError(problem, folder)
+        # Without any capital letter the vocabulary is a small one, whatever the settings say.
+        is_small = not any(token[:1] in ascii_uppercase for token in tokens if token)
         try:
             return cls(tokens, bool(lower) or is_small)
         except InputError as error:
@@ -166,45 +171,29 @@ class Pieces:
 
 
 def _tokens(tokenizer: Mapping[str, Any], path: Path) -> list[str]:
-    """The tokens of a `tokenizer.json`, in the order of their ids."""
+    """Return the tokens of a `tokenizer.json`, in the order of their ids."""
     model = tokenizer.get("model")
-    vocab = (
-        model.get("vocab")
-        if isinstance(model, Mapping) and model.get("type") == "WordPiece"
-        else None
-    )
+    vocab = None
+    if isinstance(model, Mapping) and model.get("type") == "WordPiece":
+        vocab = model.get("vocab")
     if not isinstance(vocab, Mapping) or not all(
-        isinstance(at, int) and at >= 0 for at in vocab.values()
+        isinstance(id, int) and id >= 0 for id in vocab.values()
     ):
-        raise InputError(
-            "not a vocabulary of word pieces, as BERT, ELECTRA and ERNIE have it", path
-        )
-    tokens = [f"[unused id {at}]" for at in range(1 + max(vocab.values(), default=0))]
-    for token, at in vocab.items():
-        tokens[at] = token
+        problem = "not a vocabulary of word pieces, as BERT, ELECTRA and ERNIE have it"
+        raise InputError(problem, path)
+    # Ids may have gaps, which must not move the tokens behind them.
+    tokens = [f"[unused id {id}]" for id in range(1 + max(vocab.values(), default=0))]
+    for token, id in vocab.items():
+        tokens[id] = token
     return tokens
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         with opening(path) as file:
-            found = json.load(file)
+            content = json.load(file)
     except (ValueError, RecursionError) as error:
         raise InputError(f"cannot be read as JSON: {error}", path) from None
-    if not isinstance(found, Mapping):
+    if not isinstance(content, Mapping):
         raise InputError("expected a JSON object", path)
-    return found
-
-
-def _in_word(character: str) -> bool:
-    """Whether BERT reads it together with its neighbours: letters, digits and their marks, but no
-    ideographs.
-    """
-    code = ord(character)
-    kind = unicodedata.category(character)
-    is_mark = kind[0] in "PCZ" or (code < 128 and not character.isalnum())
-    return not (is_mark or any(low <= code <= high for low, high in _IDEOGRAPHS))
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character) == "Mn"
+    return content

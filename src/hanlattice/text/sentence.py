@@ -1,6 +1,4 @@
-"""Sentence: the text as given, the characters that the model sees, and its gold spans and words if
-it has any.
-"""
+"""Sentence: the text as given, the characters that the model sees, and gold spans and words."""
 
 from __future__ import annotations
 
@@ -14,7 +12,8 @@ from hanlattice.text.fork_safety import cached_property
 from hanlattice.text.normalize import fold, fold_digits
 from hanlattice.text.span import WORD, Span
 
-_ROUNDED = 0.01  # what rounding may change of the sum of shares
+# What rounding may change of a sum of shares.
+_ROUNDED = 0.01
 
 
 class SoftLabel(NamedTuple):
@@ -27,11 +26,10 @@ class SoftLabel(NamedTuple):
 
 @dataclass(frozen=True)
 class Sentence:
-    """`words` are the gold segmentation: they cover the text, and a label is a part of speech, or
-    WORD.
+    """A text, with gold spans, gold words and soft labels if it has any.
 
-    Where there are `soft_labels` about a character, they are learnt in place of its tag in `spans`;
-    they add up to 1.
+    Words cover the text, and are labelled with a part of speech, or WORD. Where a character has
+    soft labels, a model learns them instead of its tag in `spans`; their shares add up to 1.
     """
 
     text: str
@@ -40,56 +38,48 @@ class Sentence:
     soft_labels: tuple[SoftLabel, ...] = ()
 
     def __post_init__(self) -> None:
+        length = len(self.text)
         if self.spans is not None:
             object.__setattr__(self, "spans", tuple(sorted(self.spans)))
-            _check_spans(self.spans, len(self.text))
+            for span in self.spans:
+                if span.end > length:
+                    place = f"[{span.start}, {span.end})"
+                    raise ValueError(f"span {place} ends after the text ({length} characters)")
+            for left, right in pairwise(self.spans):
+                if right.start < left.end:
+                    places = f"[{left.start}, {left.end}) and [{right.start}, {right.end})"
+                    raise ValueError(f"spans overlap: {places}")
         if self.words is not None:
             object.__setattr__(self, "words", tuple(sorted(self.words)))
-            check_words(self.words, len(self.text))
+            check_words(self.words, length)
         if self.soft_labels:
             object.__setattr__(self, "soft_labels", tuple(sorted(self.soft_labels)))
-            _check_doubts(self.soft_labels, self.text)
+            _check_soft_labels(self.soft_labels, self.text)
 
     def __len__(self) -> int:
         return len(self.text)
 
     @cached_property
     def folded(self) -> str:
-        """The text that the lexicon matches: widths and script folded, digits as they are."""
+        """Return the text that the lexicon matches: widths and script folded, digits unchanged."""
         return fold(self.text)
 
     @cached_property
     def characters(self) -> str:
-        """The text that the character embedding looks up: widths and script folded, every digit a
-        0.
-        """
+        """Return the text that the embedding looks up: also with every digit as 0."""
         return fold_digits(self.text)
 
 
-def _check_spans(spans: Sequence[Span], length: int) -> None:
-    for span in spans:
-        if span.end > length:
-            raise ValueError(
-                f"span [{span.start}, {span.end}) ends after the text ({length} characters)"
-            )
-    for left, right in pairwise(spans):
-        if right.start < left.end:
-            raise ValueError(
-                f"spans overlap: [{left.start}, {left.end}) and [{right.start}, {right.end})"
-            )
-
-
-def _check_doubts(soft_labels: Sequence[SoftLabel], text: str) -> None:
-    for place, group in groupby(soft_labels, key=lambda doubt: doubt.place):
+def _check_soft_labels(soft_labels: Sequence[SoftLabel], text: str) -> None:
+    for place, group in groupby(soft_labels, key=lambda label: label.place):
         shares: dict[str, float] = {}
         for _, tag, share in group:
             if tag in shares:
                 raise ValueError(f"the tag {tag!r} comes twice at character {place}")
             shares[tag] = share
         if not 0 <= place < len(text) or text[place].isspace():
-            raise ValueError(
-                f"there can be no doubt about character {brief(place)} of {len(text)}, or it is white space"
-            )
+            character = f"character {brief(place)} of {len(text)}"
+            raise ValueError(f"there can be no doubt about {character}, or it is white space")
         try:
             for tag, share in shares.items():
                 check_number(share, f"the share of {brief(tag)}", 0.0, 1.0 + _ROUNDED)
@@ -102,48 +92,43 @@ def _check_doubts(soft_labels: Sequence[SoftLabel], text: str) -> None:
 
 
 def check_words(words: Sequence[Span], length: int) -> None:
-    """Words in their order must cover a text of this length without gap or overlap, or it is a
-    ValueError.
-    """
-    at = 0
+    """Raise a ValueError unless words in their order cover a text of this length exactly."""
+    end = 0
     for word in words:
-        if word.start < at:
-            raise ValueError(
-                f"words overlap: [{word.start}, {word.end}) begins before {at}, where the last one ends"
-            )
-        if word.start > at:
-            raise ValueError(f"words leave a gap: none covers [{at}, {word.start})")
-        at = word.end
-    if at < length:
-        raise ValueError(f"words leave a gap: none covers [{at}, {length})")
-    if at > length:
-        raise ValueError(
-            f"word [{words[-1].start}, {at}) ends after the text ({length} characters)"
-        )
+        if word.start < end:
+            place = f"[{word.start}, {word.end}) begins before {end}"
+            raise ValueError(f"words overlap: {place}, where the last one ends")
+        if word.start > end:
+            raise ValueError(f"words leave a gap: none covers [{end}, {word.start})")
+        end = word.end
+    if end < length:
+        raise ValueError(f"words leave a gap: none covers [{end}, {length})")
+    if end > length:
+        place = f"[{words[-1].start}, {end})"
+        raise ValueError(f"word {place} ends after the text ({length} characters)")
 
 
 def cover_space(words: Iterable[Span], text: str) -> list[Span]:
-    """The words in their order, and between them a word of its own for each run of white space that
-    none covers.
-    """
+    """Return the words in order, with a word for each run of white space between them."""
     covering: list[Span] = []
-    at = 0
+    end = 0
+    # None stands for the end of the text.
     for word in [*sorted(words), None]:
         start = len(text) if word is None else word.start
-        if text[at:start].isspace():
-            covering.append(Span(at, start, WORD, None, text[at:start]))
+        if text[end:start].isspace():
+            covering.append(Span(end, start, WORD, None, text[end:start]))
         if word is not None:
             covering.append(word)
-            at = word.end
+            end = word.end
     return covering
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """`tags` are those of the file as written, illegal ones included, for the scorer; None for a
-    file without tags.
+    """Sentences of a file, with its tags as written.
 
-    `scheme` is the scheme of `tags`; `notices` report what was unusual in the file.
+    The scorer needs the tags, illegal ones included; a file without tags has None. `scheme` is the
+    scheme of the tags, and `notices` report what is unusual in the file.
     """
 
     sentences: tuple[Sentence, ...]
@@ -155,6 +140,6 @@ class Corpus:
         return len(self.sentences)
 
     def at(self, places: Sequence[int]) -> Corpus:
-        """The sentences at these places, with their tags."""
-        tags = None if self.tags is None else tuple(self.tags[at] for at in places)
-        return replace(self, sentences=tuple(self.sentences[at] for at in places), tags=tags)
+        """Return the sentences at these indices, with their tags."""
+        tags = None if self.tags is None else tuple(self.tags[index] for index in places)
+        return replace(self, sentences=tuple(self.sentences[index] for index in places), tags=tags)

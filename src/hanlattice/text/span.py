@@ -8,15 +8,15 @@ from typing import Any
 from hanlattice.optional import require
 from hanlattice.text.display import rounded
 
-WORD = "WORD"  # the label of a word whose part of speech is not known
+# The label of a word whose part of speech is not known.
+WORD = "WORD"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """The characters [start, end) of a text and their label; where they are known, its probability
-    (`score`) and text.
+    """The characters [start, end) of a text, with a label, and perhaps a probability and the text.
 
-    Spans are compared, and sorted, by start, end and label.
+    The probability is `score`. Spans are compared, and sorted, by start, end and label.
     """
 
     start: int
@@ -30,30 +30,19 @@ class Span:
             raise ValueError(f"a span needs 0 <= start < end, not [{self.start}, {self.end})")
 
     def shifted(self, by: int) -> Span:
-        """The same span, this many characters further right."""
+        """Return the same span `by` characters further right."""
         return Span(self.start + by, self.end + by, self.label, self.score, self.text)
 
     def as_dict(self) -> dict[str, object]:
-        """The span as written to a line of JSONL."""
-        record: dict[str, object] = {
-            "start": self.start,
-            "end": self.end,
-            "label": self.label,
-            "text": self.text,
-        }
+        """Return the span as written to a line of JSONL."""
+        place: dict[str, object] = {"start": self.start, "end": self.end}
+        record = place | {"label": self.label, "text": self.text}
         return record if self.score is None else record | {"score": rounded(self.score)}
 
 
 def arrow_type() -> Any:
-    """Of a column of spans in Arrow and Parquet."""
+    """Return the type of a column of spans in Arrow and Parquet."""
     arrow = require("pyarrow")
-    integer = arrow.int32()
-    text = arrow.string()
-    span = [
-        ("start", integer),
-        ("end", integer),
-        ("label", text),
-        ("text", text),
-        ("score", arrow.float64()),
-    ]
-    return arrow.list_(arrow.struct(span))
+    place = [("start", arrow.int32()), ("end", arrow.int32())]
+    texts = [("label", arrow.string()), ("text", arrow.string())]
+    return arrow.list_(arrow.struct([*place, *texts, ("score", arrow.float64())]))

@@ -1,6 +1,4 @@
-"""Tags and spans: BIO, BMES, BIOES and IOB1, which tag may follow which, and the same as numbers
-for whole batches.
-"""
+"""Tags and spans: BIO, BMES, BIOES and IOB1 as text, and as numbers for whole batches."""
 
 from __future__ import annotations
 
@@ -24,16 +22,17 @@ Bools = npt.NDArray[np.bool_]
 SCHEMES = ("BIO", "BMES", "BIOES")
 _PREFIXES = {"BIO": "BI", "IOB1": "BI", "BMES": "BMES", "BIOES": "BIES"}
 _INSIDE = {"BIO": "I", "IOB1": "I", "BMES": "M", "BIOES": "I"}
-# Of a span's only character, its first, those inside and its last.
+# The prefixes of a span's only character, its first, those inside and its last.
 _SHAPES = {"BIO": "BBII", "BMES": "SBME", "BIOES": "SBIE"}
-LONGEST_LABEL = 256  # characters
+# Characters of a label.
+LONGEST_LABEL = 256
 EXPECTED = "expected one of " + ", ".join(
     f"{scheme} ({' '.join(_PREFIXES[scheme])} O)" for scheme in SCHEMES
 )
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """`B-LOC` → ('B', 'LOC'); `O` → ('O', '')."""
+    """Split `B-LOC` into ('B', 'LOC'), and `O` into ('O', '')."""
     if tag == "O":
         return "O", ""
     prefix, hyphen, label = tag.partition("-")
@@ -62,9 +61,7 @@ def check_label(label: object, name: str = "a label") -> str:
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:
-    """BIO, IOB1, BMES or BIOES, from all the tags of a corpus. Tags that fit none of them are a
-    TagError.
-    """
+    """Return BIO, IOB1, BMES or BIOES, whichever fits all tags of a corpus, or raise a TagError."""
     prefixes: set[str] = set()
     starts_with_inside = starts_with_begin = False
     for tags in sequences:
@@ -78,66 +75,62 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:
             before = prefix, label
     fitting = schemes_with(prefixes)
     if not fitting:
-        raise TagError(
-            f"the prefixes {', '.join(sorted(prefixes - {'O'}))} fit no scheme: {EXPECTED}"
-        )
-    return (
-        "IOB1"
-        if fitting[0] == "BIO" and starts_with_inside and not starts_with_begin
-        else fitting[0]
-    )
+        wrong = ", ".join(sorted(prefixes - {"O"}))
+        raise TagError(f"the prefixes {wrong} fit no scheme: {EXPECTED}")
+    # In IOB1, B only parts two spans of one label that touch.
+    is_iob1 = fitting[0] == "BIO" and starts_with_inside and not starts_with_begin
+    return "IOB1" if is_iob1 else fitting[0]
 
 
 def schemes_with(prefixes: Iterable[str]) -> list[str]:
-    """The schemes, simplest first, that have all these prefixes."""
+    """Return the schemes, simplest first, that have all these prefixes."""
     return [scheme for scheme in SCHEMES if set(prefixes) <= {"O", *_PREFIXES[scheme]}]
 
 
 def labels_of(tags: Iterable[str]) -> list[str]:
-    """The labels that these tags carry, sorted."""
+    """Return the labels that these tags carry, sorted."""
     return sorted({split_tag(tag)[1] for tag in tags} - {""})
 
 
 def tags_to_spans(tags: Sequence[str], scheme: str) -> list[Span]:
-    """The spans that are whole: `B … E` or `S` (BMES, BIOES), `B I …` (BIO). What does not fit is
-    left out.
-    """
+    """Return the whole spans, such as `B … E` or `S` (BMES), `B I …` (BIO); skip other tags."""
     spans: list[Span] = []
     start: int | None = None
     label = ""
-    for at, tag in enumerate([*tags, "O"]):
+    # The last O closes a span at the end of the text.
+    for index, tag in enumerate([*tags, "O"]):
         prefix, new = split_tag(tag)
-        if at < len(tags):
+        if index < len(tags):
             check_prefix(tag, prefix, scheme)
         if start is not None and new == label and prefix == _INSIDE[scheme]:
             continue
         if start is not None and new == label and prefix == "E":
-            spans.append(Span(start, at + 1, label))
+            spans.append(Span(start, index + 1, label))
             start = None
             continue
         if start is not None and scheme in ("BIO", "IOB1"):
-            spans.append(Span(start, at, label))
+            spans.append(Span(start, index, label))
         start = None
         if prefix == "S":
-            spans.append(Span(at, at + 1, new))
+            spans.append(Span(index, index + 1, new))
         elif prefix == "B" or (prefix == "I" and scheme == "IOB1"):
-            start = at
+            start = index
             label = new
     return spans
 
 
 def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags of a text of `length` characters with these spans, which must lie in it and not
-    overlap.
+    """Return the tags of a text of `length` characters with these spans.
+
+    Spans that overlap, or go beyond the text, are a ValueError.
     """
     _check_scheme(scheme)
     tags = ["O"] * length
     single, last = ("B", _INSIDE[scheme]) if scheme == "BIO" else ("S", "E")
     for span in spans:
         if span.end > length or any(tag != "O" for tag in tags[span.start : span.end]):
-            raise ValueError(
-                f"span [{span.start}, {span.end}) overlaps another, or the end of {length} characters"
-            )
+            place = f"[{span.start}, {span.end})"
+            raise ValueError(f"span {place} overlaps another, or the end of {length} characters")
         inside = span.end - span.start - 2
         prefixes = single if inside < 0 else ["B", *_INSIDE[scheme] * inside, last]
         tags[span.start : span.end] = [f"{prefix}-{span.label}" for prefix in prefixes]
@@ -145,83 +138,76 @@ def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def tag_set(labels: Iterable[str], scheme: str) -> list[str]:
-    """Every tag of a scheme for these labels, `O` first."""
+    """Return every tag of a scheme for these labels, `O` first."""
     return ["O", *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme])]
 
 
 @lru_cache(1 << 12)
 def may_follow(left: str | None, right: str | None, scheme: str) -> bool:
-    """Whether `right` may come straight after `left`; None stands for the edge of the text."""
+    """Return whether `right` may come straight after `left`; None is the edge of the text."""
     _check_scheme(scheme)
     left_prefix, left_label = split_tag("O" if left is None else left)
     right_prefix, right_label = split_tag("O" if right is None else right)
     inside = _INSIDE[scheme]
-    if scheme == "BIO":
-        return right_prefix != inside or (
-            left_prefix in ("B", inside) and left_label == right_label
-        )
     is_open = left_prefix in ("B", inside)
+    if scheme == "BIO":
+        return right_prefix != inside or (is_open and left_label == right_label)
     goes_on = right_prefix in (inside, "E")
     return is_open == goes_on and (not is_open or left_label == right_label)
 
 
 def illegal_places(tags: Sequence[str], scheme: str) -> list[int]:
-    """Where a tag, or the end of the text, does not fit the tag before it."""
+    """Return where a tag, or the end of the text, does not fit the tag before it."""
     pairs = enumerate(pairwise([None, *tags, None]))
-    return [
-        min(at, len(tags) - 1) for at, (left, right) in pairs if not may_follow(left, right, scheme)
-    ]
+    last = len(tags) - 1
+    return [min(index, last) for index, (a, b) in pairs if not may_follow(a, b, scheme)]
 
 
 def legal_transitions(tags: Sequence[str], scheme: str) -> tuple[Bools, Bools, Bools]:
-    """Return which tags may begin a text, [K], which may follow which, [from, to], and which may
-    end a text, [K].
+    """Return which tags may begin a text, which may follow which, and which may end a text.
 
-    Of two tags only the prefixes count, and whether the labels are the same: thousands of tags have
-    few such pairs.
+    The shapes are [K], [from, to] and [K].
     """
     parts = [split_tag(tag) for tag in tags]
-    prefixes, labels = (
-        (list(dict.fromkeys(column)) for column in zip(*parts, strict=True)) if parts else ([], [])
-    )
-    prefix = np.array([prefixes.index(each) for each, _ in parts], dtype=np.int64)
+    # Of two tags only the prefixes count, and whether the labels are the same: thousands of tags
+    # have few such pairs.
+    prefixes = list(dict.fromkeys(prefix for prefix, _ in parts))
+    labels = dict.fromkeys(label for _, label in parts)
     numbers = {label: number for number, label in enumerate(labels)}
-    label = np.array([numbers[each] for _, each in parts], dtype=np.int64)
+    prefix = np.array([prefixes.index(name) for name, _ in parts], dtype=np.int64)
+    label = np.array([numbers[name] for _, name in parts], dtype=np.int64)
 
     def table(left: str, right: str) -> Bools:
-        """[prefix, prefix]: whether tags with these labels may follow each other."""
-        pairs = [
-            [may_follow(_tag(a, left), _tag(b, right), scheme) for b in prefixes] for a in prefixes
-        ]
-        return np.array(pairs, dtype=bool).reshape(len(prefixes), len(prefixes))
+        """Return [from, to]: whether tags with these prefixes and labels may follow each other."""
+        before = [name if name == "O" else f"{name}-{left}" for name in prefixes]
+        after = [name if name == "O" else f"{name}-{right}" for name in prefixes]
+        pairs = [[may_follow(a, b, scheme) for b in after] for a in before]
+        by_prefix = np.array(pairs, dtype=bool).reshape(len(prefixes), len(prefixes))
+        return by_prefix[prefix[:, None], prefix]
 
-    at = prefix[:, None], prefix
-    between = np.where(label[:, None] == label, table("x", "x")[at], table("x", "y")[at])
+    between = np.where(label[:, None] == label, table("x", "x"), table("x", "y"))
     start = np.array([may_follow(None, tag, scheme) for tag in tags], dtype=bool)
     end = np.array([may_follow(tag, None, scheme) for tag in tags], dtype=bool)
     return start, between, end
 
 
-def _tag(prefix: str, label: str) -> str:
-    return prefix if prefix == "O" else f"{prefix}-{label}"
-
-
 def check_prefix(tag: str, prefix: str, scheme: str) -> None:
+    """Raise a TagError if the scheme does not have the tag's prefix."""
     if prefix != "O" and prefix not in _PREFIXES[scheme]:
-        raise TagError(
-            f"{tag!r} is not a tag of {scheme}, whose prefixes are {', '.join(_PREFIXES[scheme])} and O"
-        )
+        expected = f"{', '.join(_PREFIXES[scheme])} and O"
+        raise TagError(f"{tag!r} is not a tag of {scheme}, whose prefixes are {expected}")
 
 
 def _check_scheme(scheme: str) -> None:
-    """IOB1 is read, but has no rules of its own here: it is BIO from then on."""
+    """Raise unless the scheme has rules; IOB1 has none, since it is read and becomes BIO."""
     if scheme not in SCHEMES:
         raise ValueError(f"{scheme!r} is not a scheme: expected one of {', '.join(SCHEMES)}")
 
 
 class FlatSpans(NamedTuple):
-    """Span s covers [start[s], end[s]) of text[s] and has the label `TagIds.labels[label[s]]`. Text
-    by text.
+    """Span s covers [start[s], end[s]) of text[s]; spans stand text by text.
+
+    `label` has indices into `TagIds.labels`.
     """
 
     text: Ints
@@ -231,9 +217,9 @@ class FlatSpans(NamedTuple):
 
 
 class TagIds:
-    """A list of tags, O and every tag of each label; their places in it are the numbers.
+    """Turn spans into tags as numbers, and back. The number of a tag is its index in `names`.
 
-    Without O, spans must cover every text.
+    The tags are all tags of each label, and O. Without O, spans must cover every text.
     """
 
     def __init__(self, tags: Sequence[str], scheme: str) -> None:
@@ -244,21 +230,16 @@ class TagIds:
         wanted = tag_set(labels, scheme)[1 if labels else 0 :]
         known = {tag: number for number, tag in enumerate(tags)}
         if missing := [tag for tag in wanted if tag not in known]:
-            first = ", ".join(missing[:3]) + (
-                f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
-            )
-            raise TagError(
-                f"the list of {scheme} tags lacks {first}: expected all of every label, or O"
-            )
-        numbers = {label: number for number, label in enumerate(labels)}
+            more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+            lacks = f"lacks {', '.join(missing[:3])}{more}"
+            raise TagError(f"the list of {scheme} tags {lacks}: expected all of every label, or O")
+        numbers = {label: number for number, label in enumerate(labels)} | {"": -1}
         self.scheme = scheme
         self.names = tuple(tags)
         self.labels = tuple(labels)
-        self.label_of_tag = np.array(
-            [numbers[label] if label else -1 for _, label in parts], dtype=np.int64
-        )
+        self.label_of_tag = np.array([numbers[label] for _, label in parts], dtype=np.int64)
+        # [labels, 4]: the tags of a span's only character, its first, those inside and its last.
         shapes = [[known[f"{prefix}-{label}"] for prefix in _SHAPES[scheme]] for label in labels]
-        # [labels, 4]: the tags of a span's only character, its first, those inside and its last
         self.shapes = np.array(shapes, dtype=np.int64).reshape(-1, 4)
         self._outside = known.get("O", -1)
         self._set_prefixes(np.array([prefix for prefix, _ in parts]))
@@ -268,85 +249,78 @@ class TagIds:
         self._prefixes = prefixes
         self._opens = prefixes == "B"
         self._alone = prefixes == "S"
-        self._holds = np.isin(prefixes, ["B", inside])  # the next character may go on with it
+        # The next character may go on with the span.
+        self._holds = np.isin(prefixes, ["B", inside])
         self._goes_on = np.isin(prefixes, [inside, "E"])
         self._closes = prefixes == "E" if self.scheme != "BIO" else self._holds
 
     def with_labels(self, labels: Sequence[str]) -> TagIds:
-        """The same, and behind its tags those of new labels."""
+        """Return these tags, followed by the tags of new labels."""
         prefixes = _PREFIXES[self.scheme]
         label = np.arange(len(labels))
         first_tag = len(self.names) + label[:, None] * len(prefixes)
-        other = copy(self)
-        other.names = (
-            *self.names,
-            *(f"{prefix}-{label}" for label in labels for prefix in prefixes),
-        )
-        other.labels = (*self.labels, *labels)
+        longer = copy(self)
+        longer.names = (*self.names, *tag_set(labels, self.scheme)[1:])
+        longer.labels = (*self.labels, *labels)
         new_labels = np.repeat(len(self.labels) + label, len(prefixes))
-        other.label_of_tag = np.concatenate([self.label_of_tag, new_labels])
+        longer.label_of_tag = np.concatenate([self.label_of_tag, new_labels])
         places = [prefixes.index(prefix) for prefix in _SHAPES[self.scheme]]
-        other.shapes = np.concatenate([self.shapes, first_tag + places])
-        other._set_prefixes(np.concatenate([self._prefixes, np.tile(list(prefixes), len(labels))]))
-        return other
+        longer.shapes = np.concatenate([self.shapes, first_tag + places])
+        longer._set_prefixes(np.concatenate([self._prefixes, np.tile(list(prefixes), len(labels))]))
+        return longer
 
     def spans(self, tags: npt.NDArray[np.integer[Any]], lengths: Ints) -> FlatSpans:
-        """The whole spans in texts of these lengths, whose tags [N] follow each other."""
+        """Return the whole spans in texts of these lengths, whose tags [N] follow each other."""
         first = np.cumsum(lengths) - lengths
+        label = self.label_of_tag[tags]
         linked = self._goes_on[tags]
-        linked[1:] &= self._holds[tags[:-1]] & (
-            self.label_of_tag[tags[1:]] == self.label_of_tag[tags[:-1]]
-        )
+        linked[1:] &= self._holds[tags[:-1]] & (label[1:] == label[:-1])
         linked[first[lengths > 0]] = False
-        begin = np.flatnonzero(~linked)  # of a run of tags that belong together
+        # The first and the last of each run of linked tags.
+        begin = np.flatnonzero(~linked)
         last = np.append(begin, len(tags))[1:] - 1
         whole = self._alone[tags[begin]] | (self._opens[tags[begin]] & self._closes[tags[last]])
         begin = begin[whole]
-        last = last[whole]
         text = np.searchsorted(np.cumsum(lengths), begin, side="right")
-        return FlatSpans(
-            text, begin - first[text], last + 1 - first[text], self.label_of_tag[tags[begin]]
-        )
+        end = last[whole] + 1
+        return FlatSpans(text, begin - first[text], end - first[text], label[begin])
 
     def tags(self, spans: Iterable[Sequence[Span]], lengths: Ints) -> Ints:
-        """[N]: the tags of texts of these lengths with these spans, which must lie in them and not
-        overlap.
+        """Return [N]: the tags of texts of these lengths with these spans.
 
-        Spans with a label that no tag has are left out.
+        Spans with a label that no tag has are left out. Spans that overlap, or go beyond their
+        text, are a ValueError.
         """
-        label_at = {label: at for at, label in enumerate(self.labels)}
+        numbers = {label: number for number, label in enumerate(self.labels)}
         rows = [
-            (text, span.start, span.end, label_at[span.label])
+            (text, span.start, span.end, numbers[span.label])
             for text, row in enumerate(spans)
             for span in row
-            if span.label in label_at
+            if span.label in numbers
         ]
         text, start, end, label = np.array(rows, dtype=np.int64).reshape(-1, 4).T
         _check_places(text, start, end, lengths)
-        begins = (np.cumsum(lengths) - lengths)[text] + start  # where each span begins in the whole
+        # Where each span begins in all texts, and the place of each character in its span.
+        begins = (np.cumsum(lengths) - lengths)[text] + start
         long = end - start
-        nth = np.arange(long.sum()) - np.repeat(
-            np.cumsum(long) - long, long
-        )  # of each character in its span
+        nth = np.arange(long.sum()) - np.repeat(np.cumsum(long) - long, long)
         only, first, inside, last = self.shapes[label].T
         tags = np.full(int(lengths.sum()), self._outside, dtype=np.int64)
+        # The first and the last tag overwrite the tag of inside characters.
         tags[np.repeat(begins, long) + nth] = np.repeat(inside, long)
         tags[begins + long - 1] = last
         tags[begins] = np.where(long == 1, only, first)
         if tags.size and tags.min() < 0:
-            at = int(tags.argmin())
-            number = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
-            place = at - int(lengths[:number].sum())
-            raise ValueError(
-                f"no span covers character {place} of text {number}, and there is no tag for outside"
-            )
+            index = int(tags.argmin())
+            number = int(np.searchsorted(np.cumsum(lengths), index, side="right"))
+            place = f"character {index - int(lengths[:number].sum())} of text {number}"
+            raise ValueError(f"no span covers {place}, and there is no tag for outside")
         return tags
 
 
 def _check_places(text: Ints, start: Ints, end: Ints, lengths: Ints) -> None:
-    """Of spans in order of their starts, two overlap only if two neighbours do; the one given later
-    is named.
-    """
+    """Raise for a span beyond its text, or for the later one of two that overlap."""
+    # In order of their starts, two spans overlap only if two neighbours do.
     order = np.lexsort((start, text))
     left = order[:-1]
     right = order[1:]
@@ -354,7 +328,7 @@ def _check_places(text: Ints, start: Ints, end: Ints, lengths: Ints) -> None:
     wrong = end > lengths[text]
     wrong[np.maximum(left, right)[crossing]] = True
     if wrong.any():
-        at = int(wrong.argmax())
-        place = f"[{start[at]}, {end[at]})"
-        length = lengths[text[at]]
+        index = int(wrong.argmax())
+        place = f"[{start[index]}, {end[index]})"
+        length = lengths[text[index]]
         raise ValueError(f"span {place} overlaps another, or the end of {length} characters")

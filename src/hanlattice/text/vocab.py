@@ -24,9 +24,7 @@ _ESCAPED = re.compile(r"\\(?:u([0-9a-f]{4})|.?)")
 
 
 class Vocab:
-    """`vocab["中"]` is an id, `vocab.symbols[id]` the symbol. Symbols keep the order in which they
-    came.
-    """
+    """Symbols in the order in which they came: `vocab["中"]` is an id, `vocab.symbols[id]` back."""
 
     __slots__ = ("_ids", "symbols")
 
@@ -50,63 +48,65 @@ class Vocab:
         return hash(self.symbols)
 
     def ids(self, symbols: Sequence[str]) -> list[int]:
+        """Return the id of each symbol; 0 for an unknown one."""
         get = self._ids.get
         return [get(symbol, 0) for symbol in symbols]
 
     def save(self, path: str | Path) -> None:
-        """One symbol a line, escaped so that line ends and lone surrogates survive."""
+        """Write one symbol a line, escaped so that line ends and lone surrogates survive."""
+
+        def escape(match: re.Match[str]) -> str:
+            return _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}"
+
         with atomic_write(path) as file:
-            file.writelines(_escape(symbol) + "\n" for symbol in self.symbols)
+            file.writelines(_SPECIAL.sub(escape, symbol) + "\n" for symbol in self.symbols)
 
     @classmethod
     def load(cls, path: str | Path) -> Vocab:
+        """Read what `save` wrote."""
+
+        def unescape(match: re.Match[str]) -> str:
+            return chr(int(match[1], 16)) if match[1] else _UNESCAPES[match[0]]
+
         symbols = read_text(path, "utf-8").split("\n")
-        if not symbols[-1]:  # the last line ends with a line end
+        # The last line ends with a line end.
+        if not symbols[-1]:
             del symbols[-1]
-        for at, line in enumerate(symbols):
+        for index, line in enumerate(symbols):
             if "\\" in line:
-                symbols[at] = _unescaped(line, path, at + 1)
+                try:
+                    symbols[index] = _ESCAPED.sub(unescape, line)
+                except KeyError as error:
+                    problem = f"{error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
+                    raise InputError(f"not a vocabulary: {problem}", path, index + 1) from None
         vocab = cls(symbols)
         if symbols[:1] != [UNKNOWN] or len(vocab) != len(symbols):
-            raise InputError(
-                f"not a vocabulary: the first line is {UNKNOWN} and no line comes twice", path
-            )
+            problem = f"the first line is {UNKNOWN} and no line comes twice"
+            raise InputError(f"not a vocabulary: {problem}", path)
         return vocab
 
 
 def seen_as(vocab: Vocab) -> CodeTable:
-    """From the code points of a text as given to ids: widths and script folded, every digit a 0."""
-    return CodeTable(partial(_seen_id, vocab))  # which, unlike a lambda, goes to another process
+    """Return a table from code points of a text to ids: `fold_digits`, then the vocabulary."""
+    # A partial, which unlike a lambda can be sent to another process.
+    return CodeTable(partial(_seen_id, vocab))
 
 
 def _seen_id(vocab: Vocab, character: str) -> int:
     return vocab[fold_digits(character)]
 
 
-def _escape(symbol: str) -> str:
-    return _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", symbol)
-
-
-def _unescaped(line: str, path: str | Path, number: int) -> str:
-    try:
-        return _ESCAPED.sub(
-            lambda match: chr(int(match[1], 16)) if match[1] else _UNESCAPES[match[0]], line
-        )
-    except KeyError as error:
-        problem = (
-            f"not a vocabulary: {error.args[0]} is not one of the escapes \\\\ \\n \\r \\uxxxx"
-        )
-        raise InputError(problem, path, number) from None
-
-
-END = "-null-"  # what the last character of a text pairs with, as in the lattice LSTM's first code
-_END = (1 << 21) - 1  # its number: above every code point
-_WHITE = _END - 1  # and that of all white space
+# What the last character of a text pairs with, as in the lattice LSTM's first code.
+END = "-null-"
+# The number of END, above every code point; and the number of all white space.
+_END = (1 << 21) - 1
+_WHITE = _END - 1
 
 
 def bigrams(text: str) -> list[str]:
-    """Those of a text. Before white space, and at the end, the next one is END; white space itself
-    has none.
+    """Return the character bigrams of a text.
+
+    Before white space, and at the end, the second half is END; white space itself has no bigram.
     """
     return [
         a + b
@@ -116,14 +116,12 @@ def bigrams(text: str) -> list[str]:
 
 
 def is_bigram(symbol: str) -> bool:
-    """Whether it is two characters, or one and END."""
+    """Return whether the symbol is two characters, or one and END."""
     return len(symbol) == 2 or (len(symbol) == 1 + len(END) and symbol.endswith(END))
 
 
 class BigramTable:
-    """From the code points of texts to the ids of their characters' bigrams, for many texts at
-    once.
-    """
+    """Map code points to the ids of their characters' bigrams, for many texts at once."""
 
     def __init__(self, vocab: Vocab) -> None:
         keys = _keys(vocab.symbols)
@@ -132,16 +130,14 @@ class BigramTable:
         self._seen = CodeTable(_seen)
 
     def __call__(self, codes: Codes, lengths: Ints) -> Ints:
-        """[N]: the ids of texts of these lengths, one after the other; 0 for white space and for
-        unknown bigrams.
-        """
+        """Return [N]: the ids in texts of these lengths; 0 for white space and unknown bigrams."""
         seen = self._seen(codes).astype(np.int64)
         following = np.append(seen[1:], _END)
         following[np.cumsum(lengths[lengths > 0]) - 1] = _END
         following[following == _WHITE] = _END
         wanted = seen << 21 | following
-        at = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
-        return np.where(self._keys[at] == wanted, self._ids[at], 0)
+        index = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
+        return np.where(self._keys[index] == wanted, self._ids[index], 0)
 
 
 def _seen(character: str) -> int:
@@ -150,18 +146,16 @@ def _seen(character: str) -> int:
 
 
 def _keys(symbols: Sequence[str]) -> Ints:
-    """One number for the two characters of each bigram; −1 for a symbol that is none, which no text
-    can have.
-    """
+    """Return one number for the two characters of each bigram; −1 for any other symbol."""
     lengths = np.fromiter(map(len, symbols), dtype=np.int64, count=len(symbols))
     codes = code_points("".join(symbols)).astype(np.int64)
     first = np.cumsum(lengths) - lengths
     keys = np.full(len(symbols), -1)
     two = np.flatnonzero(lengths == 2)
-    last = np.flatnonzero(lengths == 1 + len(END))
-    last = last[
-        (codes[first[last][:, None] + np.arange(1, 1 + len(END))] == code_points(END)).all(1)
-    ]
     keys[two] = codes[first[two]] << 21 | codes[first[two] + 1]
+    last = np.flatnonzero(lengths == 1 + len(END))
+    # [symbols, characters of END]: whether the rest of the symbol is END.
+    rest = codes[first[last][:, None] + np.arange(1, 1 + len(END))]
+    last = last[(rest == code_points(END)).all(1)]
     keys[last] = codes[first[last]] << 21 | _END
     return keys

@@ -260,9 +260,9 @@ def prepare(
         run.save()
     # A run that was stopped before its first step starts again, since nothing is done yet.
     if training.progress.step:
-        log.keep("resume", epochs=config.train.epochs, **_rates(training.progress))
+        log.record("resume", epochs=config.train.epochs, **_rates(training.progress))
         return run
-    log.keep(
+    log.record(
         "start",
         train=len(corpora.trained_on),
         dev=len(corpora.dev),
@@ -306,7 +306,7 @@ def _epochs(run: TrainingRun) -> None:
                 progress.seconds = time.monotonic() - started
                 if run.team.writes and time.monotonic() - told >= pause:
                     training.record_loss()
-                    run.log.tell("step", batches=len(order), **_rates(progress))
+                    run.log.emit("step", batches=len(order), **_rates(progress))
                     told = time.monotonic()
                 if time.monotonic() - saved > config.checkpoint_minutes * 60:
                     took = run.save()
@@ -327,7 +327,7 @@ def _epochs(run: TrainingRun) -> None:
                 save_weights(run.folder, run.tagger.state_dict(), facts)
         progress.seconds = time.monotonic() - started
         dev = {"dev": scores["dev"]["overall"]} if scores else {}
-        run.log.keep("epoch", **dev, **_rates(progress))
+        run.log.record("epoch", **dev, **_rates(progress))
         training.reset_loss()
         progress.characters = 0
         if took < SLOW_SAVE_SECONDS or time.monotonic() - saved > 10 * took:
@@ -470,6 +470,6 @@ def _finish(folder: Path, corpora: Corpora, log: Log, device: str) -> Result:
     if scores != model.scores:
         save_scores(folder, scores)
     write_card(folder, model, scores)
-    log.keep("done", scores=scores)
+    log.record("done", scores=scores)
     remove(folder / STATE)
     return Result(folder, scores)

@@ -158,9 +158,8 @@ def carried_tables(
     tables = Tables()
     extra = tables.extra_embeddings
     if tagger.chars is not None:
-        text: Iterable[str] = ()
-        if config.chars.fine_tune:
-            text = chain.from_iterable(sentence.characters for sentence in seen)
+        trained = seen if config.chars.fine_tune else ()
+        text = chain.from_iterable(sentence.characters for sentence in trained)
         vocabs.chars, tables.chars = _grown(old.vocab, tagger.chars.vectors, text)
         new = len(vocabs.chars) - len(old.vocab)
         notices.append(f"characters: {len(old.vocab) - 1:,} of the model, {new:,} new")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hanlattice.ops.lattice_lstm.native import GateGradients, KernelCall, NativeTrace, check_kinds
+from hanlattice.ops.lattice_lstm.native import GateGradients, KernelCall, NativeTrace, check_types
 from hanlattice.ops.lattice_lstm.weights import LatticeLSTMWeights
 from hanlattice.text.lattice import Lattice
 
@@ -28,7 +28,7 @@ def directions(
     checked the shapes.
     """
     flat = [tensor for each in weights for tensor in each]
-    check_kinds(x, word_x, *flat)
+    check_types(x, word_x, *flat)
     if not lattice.lengths.any():
         return x.new_zeros(*x.shape[:2], len(weights) * weights[0].hidden)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, word_x, *flat)):

@@ -1,4 +1,4 @@
-"""The weights of one direction of a lattice LSTM, and sentences mirrored for the other direction."""
+"""The weights of one direction of a lattice LSTM, and mirrored sentences for the other one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import numpy as np
 
 from hanlattice.text.lattice import Ints, Lattice
 
-Values = Any  # arrays of numpy, or tensors
+# An array of NumPy, or a tensor.
+Values = Any
 
 
 class LatticeLSTMWeights(NamedTuple):
-    """G is 3 for a coupled character cell (gates i, o, g) and 4 otherwise (i, f, o, g). Word gates
-    are i, f, g.
+    """The nine weights of one direction.
+
+    A coupled character cell has G = 3 gates (i, o, g), another one 4 (i, f, o, g). The gates of a
+    word are i, f, g.
     """
 
     char_input: Values  # [D, G·H]
@@ -33,20 +36,20 @@ class LatticeLSTMWeights(NamedTuple):
 
 
 def gate_count(coupled: bool) -> int:
+    """Return G, the number of gates of a character."""
     return 3 if coupled else 4
 
 
 def weight_shapes(D: int, E: int, H: int, coupled: bool) -> tuple[tuple[int, ...], ...]:
-    """The shapes of the nine weights, in their order."""
+    """Return the shapes of the nine weights, in their order."""
     G = gate_count(coupled)
     return (D, G * H), (H, G * H), (G * H,), (E, 3 * H), (H, 3 * H), (3 * H,), (D, H), (H, H), (H,)
 
 
 def mirror_places(lattice: Lattice, T: int) -> Ints:
-    """[B, T]: for each place the place that it mirrors, inside each sentence's length; padding
-    stays where it is.
+    """Return [B, T]: the place in the mirrored sentence of each place.
 
-    Applying it twice gives back the original.
+    Padding keeps its place, so applying the mirror twice gives back the original.
     """
     lengths = lattice.lengths[:, None]
     places = np.arange(T)[None]

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.lab.pretrain.lm.made import assert_same_run, killed_at_step, tiny, weights
 
 from hanlattice.errors import InputError, ModelError
 from hanlattice.lab.pretrain.lm.recipe import Recipe
@@ -15,6 +14,7 @@ from hanlattice.lab.pretrain.lm.text import read_source
 from hanlattice.lab.pretrain.lm.train import train_language_model
 from hanlattice.text.normalize import fold_digits
 from hanlattice.text.vectors import Vectors, read_vectors, write_vectors
+from tests.helpers.lm import assert_same_run, killed_at_step, tiny, weights
 
 
 @pytest.fixture

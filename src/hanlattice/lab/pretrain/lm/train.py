@@ -249,9 +249,9 @@ def _announce(run: LanguageModelRun) -> None:
     facts = run.facts
     epochs = run.recipe.epochs
     if run.progress.step:
-        run.log.keep("resume", epochs=epochs, steps=run.chunks * epochs, **run.rates())
+        run.log.record("resume", epochs=epochs, steps=run.chunks * epochs, **run.rates())
         return
-    run.log.keep(
+    run.log.record(
         "start",
         direction=run.direction,
         epochs=epochs,
@@ -287,7 +287,7 @@ def _epochs(run: LanguageModelRun) -> None:
             progress.seconds = time.monotonic() - started
             if time.monotonic() - told >= pause:
                 training.record_loss()
-                run.log.tell("step", steps=steps, **run.rates())
+                run.log.emit("step", steps=steps, **run.rates())
                 told = time.monotonic()
             done, before = (
                 count * recipe.evaluate // chunks for count in (progress.batch, progress.batch - 1)
@@ -359,7 +359,7 @@ def _evaluate(run: LanguageModelRun, started: float) -> None:
         for key, value in found.as_dict().items()
         if key in ("perplexity", "bits", "bits_a_character")
     }
-    run.log.keep("evaluate", **figures, **run.rates())
+    run.log.record("evaluate", **figures, **run.rates())
     run.training.reset_loss()
 
 
@@ -376,7 +376,7 @@ def _finish(run: LanguageModelRun) -> dict[str, Any]:
     save_direction(folder, direction, model.state_dict(), facts)
     write_card(folder)
     picture = write_curve(folder, direction)
-    run.log.keep(
+    run.log.record(
         "done",
         direction=direction,
         held_out=facts["held_out"],
